@@ -1,106 +1,214 @@
-"""Pictures as SVG, drawn here: text that can be read, searched and tested, and no script.
+"""Pictures as SVG, the one library of all pages: text that can be read, searched and tested, and no script.
 
-Places are percent of the width where a picture is a line of a list, so that it fits any page.
+Positions are attributes, since the policy of a page forbids style attributes. They are percent of the width
+where a picture is a line of a list, so that it fits any page; in strips and masks their unit is a token.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dashboards.frame import text
+from markupsafe import Markup
 
-MINUS = "\N{MINUS SIGN}"
-WIDE, HIGH = 1180.0, 366.0
-LEFT, RIGHT, TOP, BELOW = 44.0, 170.0, 46.0, 32.0
-_Place = Callable[[tuple[float, float]], tuple[float, float]]
-"""Place of a point of the data in the picture."""
-LINE_HIGH = 16.0
-"""Height of direct labels, so that no two overlap."""
+from curriculum.inspection.formats import bits, count, number, percent
+from dashboards.html import escaped, trusted
+
+WIDTH, HEIGHT = 1180.0, 366.0
+"""Units of a picture of curves."""
+LEFT, RIGHT, TOP, BOTTOM = 44.0, 170.0, 46.0, 32.0
+"""Its margins."""
+LABEL_HEIGHT = 16.0
+"""Height of labels at the ends of curves, so that no two overlap."""
+NAMED_FROM = 0.13
+"""Share of the width: narrower bands show their number only."""
+NUMBERED_FROM = 0.055
+"""Share of a row: smaller documents have no number in the mask."""
+Point = tuple[float, float]
+Spans = Sequence[tuple[int, int]]
+"""The documents of a row: half-open token ranges, side by side."""
 
 
-def amount(number: float) -> str:
-    """A number of tokens or bytes in three digits.
+def element(name: str, *inner: str, **attributes: str | float) -> Markup:
+    """An element of SVG or HTML; texts inside it and its attributes are escaped, elements inside are kept.
 
-    >>> amount(7), amount(1234), amount(468_436), amount(12_345_678), amount(2_000_000_000)
-    ('7', '1.23k', '468k', '12.3M', '2G')
+    >>> element("text", "a < b", x=1, text_anchor="end", class_="n")
+    Markup('<text x="1" text-anchor="end" class="n">a &lt; b</text>')
     """
-    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{float(f'{number / size:.3g}'):g}{unit}"
-    return f"{number:g}" if number == int(number) else f"{number:.3g}"
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escaped(str(value))}"'
+        for key, value in attributes.items()
+    )
+    content = "".join(map(escaped, inner))
+    return trusted(f"<{name}{written}>{content}</{name}>" if content else f"<{name}{written}/>")
 
 
-def share(part: float) -> str:
-    """A part of a whole in percent.
+def at(share: float) -> str:
+    """A position or a length as a share of the width.
 
-    >>> share(0.5), share(0.0312), share(0.0004), share(0.0)
-    ('50 %', '3.1 %', '<0.1 %', '0 %')
+    >>> at(0.8)
+    '80.00%'
     """
-    if 0 < part < 0.001:
-        return "<0.1 %"
-    percent = 100 * part
-    return f"{percent:.0f} %" if percent >= 10 or percent == 0 else f"{percent:.1f} %"
+    return f"{100 * share:.2f}%"
 
 
-def change(by: float) -> str:
-    """Format a change of a figure, with its sign.
-
-    >>> change(-0.1179), change(0.0021), change(0.0)
-    ('−0.118', '+0.002', '±0.000')
-    """
-    said = f"{abs(by):.3f}"
-    if float(said) == 0:
-        return f"±{said}"
-    return f"{MINUS if by < 0 else '+'}{said}"
-
-
-def bar(part: float, *, of: float = 1.0, look: str = "", limit: float | None = None) -> str:
+def bar(part: float, *, of: float = 1.0, look: str = "", limit: float | None = None) -> Markup:
     """A bar that ends at `part` of `of`; what lies past the limit is marked, and the limit is a line."""
-    width = 100 * min(part / of, 1.0) if of > 0 else 0.0
-    over = limit is not None and part > limit * (1 + 1e-9)
-    line = ""
+    width = min(part / of, 1.0) if of > 0 else 0.0
+    is_over = limit is not None and part > limit * (1 + 1e-9)
+    inner = [element("rect", width=at(width), height="100%")]
     if limit is not None and limit <= of:
-        at = f"{100 * limit / of:.2f}%"
-        line = f'<line class="limit" x1="{at}" x2="{at}" y1="0" y2="100%"/>'
-    return (
-        f'<svg class="bar {look}{" over" if over else ""}" aria-hidden="true">'
-        f'<rect width="{width:.2f}%" height="100%"/>{line}</svg>'
-    )
+        x = at(limit / of)
+        inner.append(element("line", class_="limit", x1=x, x2=x, y1=0, y2="100%"))
+    classes = f"bar {look}{' over' if is_over else ''}"
+    return element("svg", *inner, class_=classes, aria_hidden="true")
 
 
-def dumbbell(planned: float, realised: float | None, *, of: float, look: str) -> str:
-    """Draw the planned value as a ring and the realised one as a dot, on a line that ends at `of`."""
-    ring, dot, says = f"{100 * planned / of:.2f}%", "", f"planned {share(planned)}"
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """A part of a bar: its share of the width, its class, and its text for a pointer."""
+
+    share: float
+    look: str
+    title: str = ""
+
+
+def stacked_bar(parts: Iterable[Part], *, label: str) -> Markup:
+    """Parts side by side; what they leave is the ground."""
+    drawn, start = [], 0.0
+    for each in parts:
+        if each.share > 0:
+            title = [element("title", each.title)] if each.title else []
+            place = {"x": at(start), "width": at(each.share), "height": "100%"}
+            drawn.append(element("rect", *title, class_=each.look, **place))
+        start += each.share
+    return element("svg", *drawn, class_="bar", role="img", aria_label=label)
+
+
+def dumbbell(planned: float, realised: float | None, *, of: float, look: str) -> Markup:
+    """Draw the planned share as a ring and the realised one as a dot, on a line that ends at `of`."""
+    ring, label = at(planned / of), f"planned {percent(planned)}"
+    drawn = [element("line", class_="axis", x1=0, x2="100%", y1="50%", y2="50%")]
     if realised is not None:
-        at = f"{100 * realised / of:.2f}%"
-        says += f", realised {share(realised)}"
-        dot = (
-            f'<line class="off" x1="{ring}" x2="{at}" y1="50%" y2="50%"/>'
-            f'<circle class="dot" cx="{at}" cy="50%" r="3.5"/>'
-        )
-    return (
-        f'<svg class="lane {look}" role="img" aria-label="{says}">'
-        f'<line class="axis" x1="0" x2="100%" y1="50%" y2="50%"/>{dot}'
-        f'<circle class="ring" cx="{ring}" cy="50%" r="6"/></svg>'
-    )
+        dot = at(realised / of)
+        label += f", realised {percent(realised)}"
+        drawn += [
+            element("line", class_="off", x1=ring, x2=dot, y1="50%", y2="50%"),
+            element("circle", class_="dot", cx=dot, cy="50%", r=3.5),
+        ]
+    drawn.append(element("circle", class_="ring", cx=ring, cy="50%", r=6))
+    return element("svg", *drawn, class_=f"lane {look}", role="img", aria_label=label)
 
 
-def axis(of: float) -> str:
-    """The scale above lanes and bars that end at `of`."""
-    ticks = "".join(
-        f'<text x="{at}%" text-anchor="{anchor}" y="11">{share(of * at / 100)}</text>'
-        for at, anchor in ((0, "start"), (50, "middle"), (100, "end"))
-    )
-    return f'<svg class="scale" aria-hidden="true">{ticks}</svg>'
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShareLine:
+    """A line of a name, a dumbbell and figures; templates/parts.html draws it."""
+
+    name: str
+    how: str
+    look: str
+    planned: float
+    realised: float | None
+    figures: tuple[str, ...]
 
 
-def scale(most: float) -> float:
-    """The end of an axis of shares: the largest share, rounded up to where its middle is round too.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServingShares:
+    """The line of a serving, and those of its domains on an axis of their own."""
 
-    >>> scale(0.31), scale(0.4), scale(0.0), scale(1.0)
-    (0.4, 0.4, 0.1, 1.0)
+    own: ShareLine
+    domains: tuple[ShareLine, ...] = ()
+    end: float = 1.0
+    """The end of the domains' axis."""
+
+
+def axis(labels: Sequence[str], look: str = "scale") -> Markup:
+    """Labels at even distances, from the left end of a width to its right end."""
+    last = len(labels) - 1
+    texts = []
+    for place, label in enumerate(labels):
+        anchor = "start" if place == 0 else "end" if place == last else "middle"
+        x = f"{100 * place / last:g}%"
+        texts.append(element("text", label, x=x, y=11, class_=anchor, text_anchor=anchor))
+    return element("svg", *texts, class_=look, aria_hidden="true")
+
+
+def share_axis(of: float) -> Markup:
+    """The axis above lanes and bars of shares that end at `of`, without needless digits."""
+    return axis([f"{of * place:g}%" for place in (0, 50, 100)])
+
+
+def scale(shares: Iterable[float], step: float) -> float:
+    """The end of an axis of shares: the largest share, rounded up to a step.
+
+    >>> scale([0.31, 0.2], 0.25), scale([], 0.1), scale([1.0], 0.25)
+    (0.5, 0.1, 1.0)
     """
-    return next((end for end in (0.1, 0.2, 0.4, 0.6, 0.8) if most <= end + 1e-9), 1.0)
+    largest = max(shares, default=0.0)
+    return min(1.0, max(step, math.ceil(largest / step - 1e-9) * step))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Band:
+    """A numbered part of a width, from one share of it to another; filled up to a share of itself."""
+
+    number: int
+    name: str
+    start: float
+    end: float
+    look: str = ""
+    filled: float = 0.0
+    title: str = ""
+
+
+def bands(drawn: Sequence[Band], *, label: str) -> Markup:
+    """Bands side by side, each filled from its left end, and below them their numbers."""
+    groups = []
+    for each in drawn:
+        width, end = each.end - each.start, at(each.end)
+        groups.append(
+            element(
+                "g",
+                element("title", each.title),
+                element("rect", class_="ground", x=at(each.start), width=at(width), height="100%"),
+                element(
+                    "rect",
+                    class_="fill",
+                    x=at(each.start),
+                    width=at(width * each.filled),
+                    height="100%",
+                ),
+                element("line", x1=end, x2=end, y1=0, y2="100%"),
+                class_=each.look,
+            )
+        )
+    return element("svg", *groups, class_="way", role="img", aria_label=label) + element(
+        "svg", *band_numbers(drawn, 13), class_="numbers", aria_hidden="true"
+    )
+
+
+def band_numbers(drawn: Iterable[Band], y: float) -> Iterator[Markup]:
+    """The number of each band in its middle, with its name where there is room."""
+    for each in drawn:
+        is_wide = each.end - each.start >= NAMED_FROM
+        name = [element("tspan", f" {each.name}", class_="name")] if is_wide else []
+        yield element("text", str(each.number), *name, x=at((each.start + each.end) / 2), y=y)
+
+
+LEAST_SPAN = 0.004
+"""Least share of the width, for the shortest span of a time line."""
+
+
+def time_line(start: float, end: float, *, look: str, title: str, mark: float | None) -> Markup:
+    """A span of an axis of time, and a diamond where something was decided; all in shares of the width."""
+    width = max(end - start, LEAST_SPAN)
+    drawn = [
+        element("title", title),
+        element("line", class_="axis", x1=0, x2="100%", y1="50%", y2="50%"),
+        element("rect", x=at(min(start, 1 - width)), y=4, width=at(width), height=12, rx=2),
+    ]
+    if mark is not None:
+        drawn.append(element("text", "\N{BLACK DIAMOND}", class_="approval", x=at(mark), y="50%"))
+    return element("svg", *drawn, class_=f"lane {look}", role="img", aria_label=title)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,74 +216,82 @@ class Curve:
     """A line through points, with its name at its end."""
 
     name: str
-    points: Sequence[tuple[float, float]]
+    points: Sequence[Point]
     """Points from left to right."""
     chosen: bool = False
     marks: Sequence[tuple[float, str]] = field(default=())
     """Positions on the axis, with a name each."""
 
 
-def curves(drawn: Sequence[Curve], *, across: str, label: str) -> str:
+def curves(drawn: Sequence[Curve], *, across: str, label: str) -> Markup:
     """Curves over one axis, each named where it ends; the chosen ones in colour, the others grey."""
     points = [point for each in drawn for point in each.points]
     most = max(x for x, _ in points) or 1.0
     low, high, step = _range([y for _, y in points])
 
-    def position(point: tuple[float, float]) -> tuple[float, float]:
+    def place(point: Point) -> Point:
         x, y = point
         return (
-            LEFT + (WIDE - LEFT - RIGHT) * x / most,
-            TOP + (HIGH - TOP - BELOW) * (high - y) / (high - low),
+            LEFT + (WIDTH - LEFT - RIGHT) * x / most,
+            TOP + (HEIGHT - TOP - BOTTOM) * (high - y) / (high - low),
         )
 
-    lines = _grid(low, high, step, position, most)
-    ends = [position(each.points[-1]) for each in drawn]
-    heights = apart([y for _, y in ends], LINE_HIGH)
-    order = sorted(range(len(drawn)), key=lambda at: drawn[at].chosen)
-    for at in order:
-        lines += _curve(drawn[at], ends[at], heights[at], position)
+    lines = [*_grid(low, high, step, place, most)]
+    ends = [place(each.points[-1]) for each in drawn]
+    heights = apart([y for _, y in ends], LABEL_HEIGHT)
+    lines += [
+        _curve(drawn[index], ends[index], heights[index], place)
+        for index in sorted(range(len(drawn)), key=lambda index: drawn[index].chosen)
+    ]
     marks = [mark for each in drawn if each.chosen for mark in each.marks]
-    lines += _marks([(position((x, low))[0], name) for x, name in marks])
-    below = (
-        f'<text class="across" x="{(LEFT + WIDE - RIGHT) / 2}" y="{HIGH - 2}">{text(across)}</text>'
+    lines += _marks([(place((x, low))[0], name) for x, name in marks])
+    lines.append(
+        element("text", across, class_="across", x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 2)
     )
-    return (
-        f'<svg class="curves" viewBox="0 0 {WIDE:g} {HIGH:g}" role="img" aria-label="{text(label)}">'
-        f"{lines}{below}</svg>"
-    )
+    box = f"0 0 {WIDTH:g} {HEIGHT:g}"
+    return element("svg", *lines, class_="curves", viewBox=box, role="img", aria_label=label)
 
 
 def _curve(
-    each: Curve,
-    end: tuple[float, float],
-    height: float,
-    place: _Place,
-) -> str:
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(place, each.points))
+    curve: Curve, end: Point, label_height: float, place: Callable[[Point], Point]
+) -> Markup:
     x, y = end
-    figure = each.points[-1][1]
-    far = WIDE - RIGHT + 12
-    leader = f'<line class="leader" x1="{x + 4:.1f}" y1="{y:.1f}" x2="{far}" y2="{height:.1f}"/>'
-    return (
-        f'<g class="curve{" chosen" if each.chosen else ""}" data-name="{text(each.name)}">'
-        f'<title>{text(each.name)} {figure:.3f}</title><polyline points="{path}"/>'
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>{leader}'
-        f'<text x="{WIDE - RIGHT + 16}" y="{height + 4:.1f}">{text(each.name)} '
-        f'<tspan class="figure">{figure:.3f}</tspan></text></g>'
-    )
+    last = bits(curve.points[-1][1])
+    right = WIDTH - RIGHT
+    name = element("tspan", last, class_="figure")
+    return element(
+        "g",
+        element("title", f"{curve.name} {last}"),
+        element("polyline", points=polyline(map(place, curve.points))),
+        element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=3.5),
+        element(
+            "line", class_="leader",
+            x1=f"{x + 4:.1f}", y1=f"{y:.1f}", x2=right + 12, y2=f"{label_height:.1f}",
+        ),
+        element("text", f"{curve.name} ", name, x=right + 16, y=f"{label_height + 4:.1f}"),
+        class_=f"curve{' chosen' if curve.chosen else ''}",
+        data_name=curve.name,
+    )  # fmt: skip
 
 
-def _marks(marks: Sequence[tuple[float, str]]) -> str:
+def polyline(points: Iterable[Point]) -> str:
+    """The points of a line or of an area.
+
+    >>> polyline([(0, 1), (2.25, 3)])
+    '0.0,1.0 2.2,3.0'
+    """
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def _marks(marks: Sequence[tuple[float, str]]) -> Iterator[Markup]:
     """Lines from top to bottom, with names above the curves; where two would meet, one goes lower."""
-    lines, free = "", [-math.inf] * 3
+    free = [-math.inf] * 3
     for x, name in marks:
-        row = next((at for at, end in enumerate(free) if end < x), 0)
+        row = next((index for index, end in enumerate(free) if end < x), 0)
         free[row] = x + 14 + 6.4 * len(name)
-        lines += (
-            f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 42 + 14 * row}" y2="{HIGH - BELOW}"/>'
-            f'<text class="mark" x="{x + 5:.1f}" y="{TOP - 34 + 14 * row}">{text(name)}</text>'
-        )
-    return lines
+        middle, top = f"{x:.1f}", TOP - 42 + 14 * row
+        yield element("line", class_="mark", x1=middle, x2=middle, y1=top, y2=HEIGHT - BOTTOM)
+        yield element("text", name, class_="mark", x=f"{x + 5:.1f}", y=top + 8)
 
 
 def _range(values: Sequence[float]) -> tuple[float, float, float]:
@@ -183,55 +299,118 @@ def _range(values: Sequence[float]) -> tuple[float, float, float]:
     low, high = min(values), max(values)
     if high - low < 1e-9:
         low, high = low - 0.5, high + 0.5
-    step = _round((high - low) / 4)
+    step = round_up((high - low) / 4)
     return math.floor(low / step) * step, math.ceil(high / step) * step, step
 
 
-def _round(rough: float) -> float:
-    """The round number that isn't less: 1, 2 or 5 with noughts."""
+def round_up(rough: float) -> float:
+    """The round number that isn't less: 1, 2 or 5 with noughts.
+
+    >>> round_up(0.32), round_up(11), round_up(2)
+    (0.5, 20, 2)
+    """
     size: float = 10 ** math.floor(math.log10(rough))
     return next(size * by for by in (1, 2, 5, 10) if size * by >= rough * (1 - 1e-9))
 
 
-def _grid(low: float, high: float, step: float, position: _Place, most: float) -> str:
-    lines = ""
+def _grid(
+    low: float, high: float, step: float, place: Callable[[Point], Point], most: float
+) -> Iterator[Markup]:
     digits = max(0, -math.floor(math.log10(step)))
-    for at in range(round((high - low) / step) + 1):
-        y = position((0.0, low + at * step))[1]
-        lines += (
-            f'<line class="tick" x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text class="left" x="{LEFT - 8}" y="{y + 4:.1f}">{low + at * step:.{digits}f}</text>'
-        )
-    every = _round(most / 5)
-    for at in range(math.floor(most / every + 1e-9) + 1):
-        x = position((at * every, low))[0]
-        lines += (
-            f'<text class="below" x="{x:.1f}" y="{HIGH - BELOW + 15}">{amount(at * every)}</text>'
-        )
-    return lines
+    for index in range(round((high - low) / step) + 1):
+        value = low + index * step
+        y = place((0.0, value))[1]
+        height = f"{y:.1f}"
+        yield element("line", class_="tick", x1=LEFT, x2=WIDTH - RIGHT, y1=height, y2=height)
+        yield element("text", f"{value:.{digits}f}", class_="left", x=LEFT - 8, y=f"{y + 4:.1f}")
+    every = round_up(most / 5)
+    for index in range(math.floor(most / every + 1e-9) + 1):
+        x = f"{place((index * every, low))[0]:.1f}"
+        yield element("text", count(index * every), class_="below", x=x, y=HEIGHT - BOTTOM + 15)
 
 
-def apart(heights: Iterable[float], by: float) -> list[float]:
-    """Heights moved as little as it takes for any two to be so far apart, in their order.
+def ticks(low: float, high: float) -> Iterator[tuple[float, str]]:
+    """Round numbers between two, about five of them.
 
-    >>> apart([10.0, 12.0, 40.0], 16.0)
-    [3.0, 19.0, 40.0]
+    >>> [label for _, label in ticks(1.43, 3.05)]
+    ['1.5', '2.0', '2.5', '3.0']
     """
-    wanted = list(heights)
-    order = sorted(range(len(wanted)), key=lambda at: wanted[at])
-    groups: list[tuple[float, list[int]]] = []
-    for at in order:
-        middle, members = wanted[at], [at]
-        while groups:
-            before, those = groups[-1]
-            if middle - before >= by * (len(members) + len(those)) / 2 - 1e-9:
-                break
-            groups.pop()
-            middle = (middle * len(members) + before * len(those)) / (len(members) + len(those))
-            members = [*those, *members]
-        groups.append((middle, members))
-    placed = dict.fromkeys(order, 0.0)
-    for middle, members in groups:
-        for number, at in enumerate(members):
-            placed[at] = middle + by * (number - (len(members) - 1) / 2)
-    return [placed[at] for at in range(len(wanted))]
+    step = round_up((high - low) / 5)
+    digits = max(1, -math.floor(math.log10(step)))
+    for index in range(math.ceil(low / step), math.floor(high / step) + 1):
+        yield index * step, f"{index * step:.{digits}f}"
+
+
+def apart(heights: Sequence[float], gap: float, end: float = math.inf) -> list[float]:
+    """Heights moved as little as it takes for any two to be a gap apart, in their order, before an end.
+
+    >>> apart([10.0, 12.0, 40.0], 16.0), apart([12.0, 90.0, 10.0], 16.0, 90.0)
+    ([8.0, 24.0, 40.0], [24.0, 82.0, 8.0])
+    """
+    order = sorted(range(len(heights)), key=heights.__getitem__)
+    groups: list[tuple[float, int]] = []
+    """The middle of each group of labels that touch, and their number."""
+    for index in order:
+        middle, size = heights[index], 1
+        while groups and middle - groups[-1][0] < gap * (size + groups[-1][1]) / 2 - 1e-9:
+            before, members = groups.pop()
+            middle = (middle * size + before * members) / (size + members)
+            size += members
+        groups.append((middle, size))
+    moved = [
+        middle + gap * (index - (size - 1) / 2) for middle, size in groups for index in range(size)
+    ]
+    for index, height in enumerate(moved):
+        moved[index] = max(height, moved[index - 1] + gap if index else gap / 2)
+    limit = end - gap / 2
+    for index in reversed(range(len(moved))):
+        moved[index] = min(moved[index], limit)
+        limit = moved[index] - gap
+    placed = dict(zip(order, moved, strict=True))
+    return [placed[index] for index in range(len(heights))]
+
+
+def strip(name: str, length: int, *inner: str, label: str) -> Markup:
+    """A row's tokens as a strip that is drawn out to any width."""
+    box = f"0 0 {length} 1"
+    return element(
+        "svg", *inner, class_=f"strip {name}", viewBox=box, preserveAspectRatio="none", role="img",
+        aria_label=label,
+    )  # fmt: skip
+
+
+def document_strip(spans: Spans, length: int) -> Markup:
+    """A row as a strip, a colour a document; what is left is padding."""
+    # Without quotes: there may be thousands.
+    drawn = "".join(f"<rect x={start} width={end - start} />" for start, end in spans)
+    label = f"{number(len(spans), 'document')} side by side"
+    return strip("documents", length, trusted(drawn), label=label)
+
+
+def mask(spans: Spans, length: int, *, small: bool = False) -> Markup:
+    """Draw the attention mask: a triangle a document. Rows ask, columns are seen.
+
+    >>> str(mask([(0, 3), (3, 5)], 5, small=True)).partition('">')[2]
+    '<path d="M0 0v3h3z"/><path d="M3 3v2h2z"/></svg>'
+    """
+    drawn = [
+        element("path", d=f"M{start} {start}v{end - start}h{end - start}z") for start, end in spans
+    ]
+    if not small:
+        sizes = (end - start for start, end in spans)
+        # Each square begins where the one before it ends.
+        squares = "M0 0" + "".join(f"h{size}v{size}h-{size}zm{size} {size}" for size in sizes)
+        boxes = element("g", element("path", d=squares), class_="boxes")
+        drawn = [boxes, *drawn, *_mask_numbers(spans, length), element("path", class_="sees")]
+    label = f"Attention mask of {number(len(spans), 'document')}"
+    box = f"0 0 {length} {length}"
+    return element("svg", *drawn, class_="mask", viewBox=box, role="img", aria_label=label)
+
+
+def _mask_numbers(spans: Spans, length: int) -> Iterator[Markup]:
+    """The numbers of the larger documents, in the middle of their triangles."""
+    size = length * 0.026
+    for index, (start, end) in enumerate(spans):
+        if end - start >= NUMBERED_FROM * length:
+            x, y = start + (end - start) / 3, start + (end - start) * 2 / 3 + size / 3
+            yield element("text", str(index), x=f"{x:.0f}", y=f"{y:.0f}", font_size=f"{size:.0f}")

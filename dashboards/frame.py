@@ -1,15 +1,13 @@
-"""Frame of all pages: their head, their names, and the card of a panel."""
+"""Frame of the interactive pages: their names, their style, and what stands on each of them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from html import escape
-from importlib import resources
-from urllib.parse import urlencode
 
-from dashboards import workspace
-from dashboards.palette import family_colours, properties
-from dashboards.questions import Question
-from schemas.visible import visible
+from markupsafe import Markup
+
+from dashboards import charts, html, palette, workspace
+
+TEMPLATE = "panels.html"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,69 +32,37 @@ HEAD = f'<link rel="stylesheet" href="{STYLE_PATH}"><meta name="color-scheme" co
 
 def style() -> str:
     """The stylesheet of all pages."""
-    ours = "".join(
-        (resources.files("dashboards") / name).read_text(encoding="utf-8")
-        for name in ("pages.css", "sql.css")
-    )
-    light = "".join(f"--{name}:{pair.light};" for name, pair in family_colours().items())
-    dark = "".join(f"--{name}:{pair.dark};" for name, pair in family_colours().items())
-    classes = "".join(f".{name}{{--c:var(--{name})}}" for name in family_colours())
-    return (
-        f"{properties()}:root{{{light}}}"
-        f"@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}{classes}{ours}"
-    )
+    colours = palette.properties() + palette.family_style()
+    return colours + html.asset("pages.css") + html.asset("sql.css")
 
 
-def family(name: str) -> str:
-    """The class that gives a family its colour; none for one that we don't know."""
-    return name if name in family_colours() else ""
+def header(page: str) -> Markup:
+    """The top of a page: the workspace and the pages."""
+    home = workspace.home()
+    return html.part(TEMPLATE, "header", str(home), home.name, PAGES, page)
 
 
-def header(page: str, said: str = "") -> str:
-    """The top of a page: the workspace, the pages, and what else there is to say."""
-    home = str(workspace.home())
-    links = "".join(
-        f'<a href="../{each.name}/"{_here(each, page)}>{each.title}</a>' for each in PAGES
-    )
-    name = workspace.home().name
-    return (
-        f'<header class="top" id="top"><h1>{text(name)}</h1><nav aria-label="Pages">{links}</nav>'
-        f'<p title="{text(home)}">{text(said or home)}</p></header>'
-    )
+def first_steps(title: str, why: str, commands: Iterable[tuple[str, str]]) -> Markup:
+    """A panel of commands with their effects, where there is nothing to show yet."""
+    return html.part(TEMPLATE, "first_steps", title, why, commands)
 
 
-def _here(each: Page, page: str) -> str:
-    return ' aria-current="page"' if each.name == page else ""
+def choices(**controls: object) -> Markup:
+    """Controls of a page's choices beside their names."""
+    named = [(name.replace("_", " "), control(each)) for name, each in controls.items()]
+    return html.part(TEMPLATE, "choices", named)
 
 
-def card(name: str, title: str, body: str, *, why: str = "", asked: Iterable[Question] = ()) -> str:
-    """A panel: its id, what it shows, and one click away the questions that its figures answer."""
-    said = f"<p>{text(why)}</p>" if why else ""
-    return (
-        f'<section class="card" id="{name}"><h2>{text(title)}</h2>{said}{body}'
-        f"{''.join(sql_of(each) for each in asked)}</section>"
-    )
+def control(element: object) -> Markup:
+    """An element of marimo's as markup, which it escapes itself."""
+    return html.trusted(f"{element}")
 
 
-def sql_of(of: Question) -> str:
-    """A question that unfolds to its SQL, with the way to where it can be changed."""
-    return (
-        f'<details class="sql" data-question="{of.name}"><summary>SQL</summary>'
-        f'<p>{text(of.words)}</p><pre tabindex="0">{text(of.sql)}</pre>'
-        f'<a href="{sql_link(of.sql)}">Open it on the SQL page</a></details>'
-    )
+def side_by_side(*panels: Markup) -> Markup:
+    """Panels in columns, where the window is wide enough."""
+    return charts.element("div", *panels, class_="cards")
 
 
-def sql_link(sql: str) -> str:
-    """The SQL page with a question in its editor."""
-    return text(f"../sql/?{urlencode({'q': sql})}")
-
-
-def problem(name: str, title: str, said: str) -> str:
-    """A panel that says what is wrong."""
-    return f'<section class="card problem" id="{name}"><h2>{text(title)}</h2><p>{text(said)}</p></section>'
-
-
-def text(said: str) -> str:
-    """Text that people wrote, between tags or in a quoted attribute; what can't be seen is written out."""
-    return escape(visible(said))
+def shown(*panels: Markup) -> str:
+    """Panels as plain text, since marimo takes no other strings."""
+    return "".join(map(str, panels))

@@ -17,12 +17,13 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
+
+from dashboards import html
 
 TABLE = Path("/proc/net/tcp")
 _LOCAL, _REMOTE, _STATE, _USER, _INODE = 1, 2, 3, 7, 9
@@ -237,16 +238,6 @@ async def answer(
     await send({"type": "http.response.body", "body": body})
 
 
-def plain(said: str) -> str:
-    """A page of one sentence."""
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>curriculum</title>'
-        '<meta name="color-scheme" content="light dark">'
-        f"<style>body{{font:15px/1.5 system-ui,sans-serif;margin:20vh auto;max-width:34em;"
-        f"padding:0 1em}}</style><p>{escape(said)}</p></html>"
-    )
-
-
 def _is_from_here(scope: Scope, headers: Mapping[str, str]) -> bool:
     """Return False for what another origin's page includes; a link that is followed may come from there.
 
@@ -286,4 +277,5 @@ async def _refuse(scope: Scope, send: Send, status: HTTPStatus, why: str) -> Non
         # Before it was accepted, so that the browser gets a 403.
         await send({"type": "websocket.close", "code": 1008})
         return
-    await answer(send, status, {"content-type": "text/html; charset=utf-8"}, plain(why))
+    page = html.render("sentence.html", text=why)
+    await answer(send, status, {"content-type": "text/html; charset=utf-8"}, page)

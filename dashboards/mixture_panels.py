@@ -1,18 +1,24 @@
-"""The panels of mixtures: shares planned and realised, repetition, repositories."""
+"""Panels of mixtures: shares planned and realised, repetition, repositories, and the mix at other shares."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dashboards import charts, frame
-from dashboards.charts import amount, share
-from dashboards.frame import text
+from markupsafe import Markup
+
+from curriculum.inspection.formats import count, integer, percent
+from dashboards import charts, frame, html
+from dashboards.charts import ServingShares, ShareLine, scale
 from dashboards.overview_panels import title
+from dashboards.palette import family_class
 from dashboards.questions import Question, Snapshot, narrowed, question
 from schemas.mixture import cut_to
 
-MOST_REPOSITORIES = 20
+TEMPLATE = "mixtures.html"
+MAX_REPOSITORIES = 20
 """Number of repositories with a line of their own."""
+SHARE_STEP = 0.1
+"""Step between the possible ends of axes of shares."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,9 +88,9 @@ class Serving:
     strata: Sequence[Stratum]
 
     @property
-    def name(self) -> str:
-        """Name on the page."""
-        return f"{self.family} {self.objective} at {self.row_length:,}"
+    def how(self) -> str:
+        """Objective and row length."""
+        return f"{self.objective} at {integer(self.row_length)}"
 
     @property
     def share(self) -> float:
@@ -105,7 +111,19 @@ class Serving:
     @property
     def repetition(self) -> float:
         """Times that the plan sees a token of it, on average."""
-        return _passes(self.strata)
+        seen = sum(each.repetition * each.rows_tokens for each in self.strata)
+        return seen / self.rows_tokens if self.rows_tokens else 0.0
+
+    @property
+    def repetition_before(self) -> float:
+        """Times that earlier phases saw one of its rows, on average."""
+        rows = sum(each.rows for each in self.strata)
+        return sum(each.drawn_before for each in self.strata) / rows if rows else 0.0
+
+    @property
+    def rows_tokens(self) -> int:
+        """Valid tokens of one pass over its rows."""
+        return sum(each.rows_tokens for each in self.strata)
 
 
 def mixed(snapshot: Snapshot) -> list[Mixed]:
@@ -113,14 +131,13 @@ def mixed(snapshot: Snapshot) -> list[Mixed]:
     return snapshot.ask(question("panels/mixed"), Mixed)
 
 
-def none_yet() -> str:
-    """Say how to make a first mixture."""
-    return frame.card(
-        "first",
+def none_yet() -> Markup:
+    """The command that makes a first mixture."""
+    effect = "the rows that a diet selects, in training order; what isn’t built yet is built"
+    return frame.first_steps(
         "No mixture yet",
-        '<ol class="first"><li><code>curriculum mix templates.demo</code><small>the rows that a diet '
-        "selects, in training order; what isn’t built yet is built</small></li></ol>",
-        why="A mixture is made of a diet and of packed rows.",
+        "A mixture is made of a diet and of packed rows.",
+        [("curriculum mix templates.demo", effect)],
     )
 
 
@@ -158,140 +175,76 @@ def servings(snapshot: Snapshot, which: Mixed) -> list[Serving]:
     ]
 
 
-def shares(which: Mixed, found: Sequence[Serving]) -> str:
+def shares(which: Mixed, found: Sequence[Serving]) -> Markup:
     """Planned rings and realised dots, serving by serving; domains unfold."""
-    of = charts.scale(max(max(each.share, each.planned, each.realised or 0) for each in found))
-    trained = any(each.realised is not None for each in found)
-    dot = (
-        "what the steps so far took" if trained else "what the plan holds, which isn’t trained yet"
-    )
-    heads = "".join(
-        f"<span>{head}</span>" for head in ("planned", "realised" if trained else "plan", "tokens")
-    )
-    lines = "".join(_lanes(each, of) for each in found)
-    warned = "".join(f'<p class="warning">{text(each)}</p>' for each in which.warnings)
-    body = (
-        f'<div class="lanes"><div class="lane-line heads"><span></span>{charts.axis(of)}{heads}</div>'
-        f"{lines}</div>{warned}"
-    )
-    return frame.card(
+    is_trained = any(each.realised is not None for each in found)
+    return html.part(
+        TEMPLATE,
         "shares",
-        "Planned and realised",
-        body,
-        asked=[about("servings", which)],
-        why=f"Ring: the diet’s share of the phase’s tokens. Dot: {dot}. A stratum comes in whole slots, so "
-        "short plans stray further from their diet than long ones.",
+        charts,
+        [_serving_shares(each) for each in found],
+        _end(found),
+        is_trained,
+        which.warnings,
+        about("servings", which),
     )
 
 
-def _lanes(each: Serving, of: float) -> str:
-    look = frame.family(each.family)
-    realised = each.planned if each.realised is None else each.realised
-    line = _serving_line(
-        f"{text(each.family)} <small>{text(each.objective)} at {each.row_length:,}</small>",
-        (each.share, realised, sum(one.planned for one in each.strata), each.strata[0].budget),
-        of=of,
-        look=look,
-    )
-    if len(each.strata) == 1:
-        return line
-    most = charts.scale(max(max(one.share, one.planned, one.realised or 0) for one in each.strata))
-    inner = "".join(
-        _serving_line(
-            text(one.domain),
-            (
-                one.share,
-                one.planned if each.realised is None else one.realised or 0.0,
-                one.planned,
-                one.budget,
-            ),
-            of=most,
-            look=look,
-        )
-        for one in sorted(each.strata, key=lambda one: -one.share)
-    )
-    return (
-        f"{line}<details><summary>{len(each.strata)} domains</summary>"
-        f'<div class="lane-line heads"><span></span>{charts.axis(most)}</div>{inner}</details>'
+def _end(parts: Sequence[Serving] | Sequence[Stratum]) -> float:
+    """The end of an axis on which all shares of some parts have room."""
+    drawn = ((each.share, each.planned, each.realised or 0.0) for each in parts)
+    return scale([share for three in drawn for share in three], SHARE_STEP)
+
+
+def _serving_shares(serving: Serving) -> ServingShares:
+    """The line of a serving and those of its domains, the largest first; before it is trained, as planned."""
+    is_trained = serving.realised is not None
+    return ServingShares(
+        own=_share_line(serving, serving, serving.family, serving.how, is_trained=is_trained),
+        domains=tuple(
+            _share_line(serving, each, each.domain, "", is_trained=is_trained)
+            for each in sorted(serving.strata, key=lambda each: -each.share)
+        ),
+        end=_end(serving.strata),
     )
 
 
-def _serving_line(
-    name: str, figures: tuple[float, float, float, int], *, of: float, look: str
-) -> str:
-    planned, realised, held, budget = figures
-    return (
-        f'<div class="lane-line {look}"><b>{name}</b>'
-        f"{charts.dumbbell(planned, realised, of=of, look=look)}<span>{share(planned)}</span>"
-        f"<span>{share(realised)}</span><span>{amount(held * budget)}</span></div>"
+def _share_line(
+    serving: Serving, part: Serving | Stratum, name: str, how: str, *, is_trained: bool
+) -> ShareLine:
+    realised = (part.realised or 0.0) if is_trained else part.planned
+    tokens = count(part.planned * serving.strata[0].budget)
+    return ShareLine(
+        name=name,
+        how=how,
+        look=family_class(serving.family),
+        planned=part.share,
+        realised=realised,
+        figures=(percent(part.share), percent(realised), tokens),
     )
 
 
-def epochs(which: Mixed, found: Sequence[Serving]) -> str:
-    """Draw the repetition of each serving, against the diet's limit."""
+def epochs(which: Mixed, found: Sequence[Serving]) -> Markup:
+    """The repetition of each serving, against the diet's limit."""
     limit = found[0].strata[0].max_repetition
-    of = max(1.1 * limit, *(max(one.repetition for one in each.strata) for each in found))
-    lines = "".join(
-        f'<tr><th><i class="{frame.family(each.family)}"></i>{text(each.family)} '
-        f"<small>{text(each.objective)} at {each.row_length:,}</small></th>"
-        f'<td class="drawn">{charts.bar(each.repetition, of=of, look=frame.family(each.family), limit=limit)}'
-        f"</td><td class=n>{each.repetition:.2f}</td><td class=n>{_before(each):.2f}</td>"
-        f"<td class=n>{amount(sum(one.rows_tokens for one in each.strata))}</td></tr>"
-        for each in found
-    )
-    heads = (
-        '<th>serving</th><th></th><th class="n">times seen</th><th class="n">before</th>'
-        '<th class="n">there are</th>'
-    )
-    body = f"<table class=data><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
-    return frame.card(
-        "epochs",
-        "Epochs",
-        body,
-        asked=[about("servings", which)],
-        why=f"How often the plan sees each token of a serving; the line is the most that the diet allows, "
-        f"{limit:g}. before: by earlier phases, of the same rows.",
-    )
+    most = max(1.1 * limit, *(one.repetition for each in found for one in each.strata))
+    asked = about("servings", which)
+    return html.part(TEMPLATE, "epochs", charts, family_class, found, limit, most, asked)
 
 
-def _passes(strata: Sequence[Stratum]) -> float:
-    there = sum(each.rows_tokens for each in strata)
-    return sum(each.repetition * each.rows_tokens for each in strata) / there if there else 0.0
-
-
-def _before(each: Serving) -> float:
-    rows = sum(one.rows for one in each.strata)
-    return sum(one.drawn_before for one in each.strata) / rows if rows else 0.0
-
-
-def repositories(snapshot: Snapshot, which: Mixed) -> str:
-    """Draw the share of each repository in a plan, the largest first."""
+def repositories(snapshot: Snapshot, which: Mixed) -> Markup:
+    """The share of each repository in a plan, the largest first."""
     asked = about("repositories", which)
     found = sorted(snapshot.ask(asked, Repository), key=lambda each: -each.tokens)
     whole = sum(each.tokens for each in found) or 1
-    so_far, lines = 0, ""
-    for each in found[:MOST_REPOSITORIES]:
+    so_far, lines = 0, []
+    for each in found[:MAX_REPOSITORIES]:
         so_far += each.tokens
-        lines += (
-            f"<tr><th>{text(each.repository)}</th>"
-            f'<td class="drawn">{charts.bar(each.tokens, of=max(1, found[0].tokens))}</td>'
-            f"<td class=n>{share(each.tokens / whole)}</td><td class=n>{share(so_far / whole)}</td>"
-            f"<td class=n>{amount(each.tokens)}</td><td class=n>{each.documents:,}</td></tr>"
-        )
-    rest = found[MOST_REPOSITORIES:]
-    said = f"<p>{len(rest):,} more have {share(sum(one.tokens for one in rest) / whole)}.</p>"
-    heads = (
-        '<th>repository</th><th></th><th class="n">share</th><th class="n">together</th>'
-        '<th class="n">tokens</th><th class="n">documents</th>'
-    )
-    body = f"<table class=data><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
-    return frame.card(
-        "repositories",
-        "Repositories",
-        body + (said if rest else ""),
-        asked=[asked],
-        why=_concentration(found, whole),
-    )
+        lines.append((each, each.tokens / whole, so_far / whole))
+    rest = found[MAX_REPOSITORIES:]
+    more = (len(rest), sum(each.tokens for each in rest) / whole) if rest else None
+    concentration = _concentration(found, whole)
+    return html.part(TEMPLATE, "repositories", charts, lines, more, concentration, asked)
 
 
 def _concentration(found: Sequence[Repository], whole: int) -> str:
@@ -424,74 +377,62 @@ def limits(found: Sequence[Serving], *, budget: int | None = None) -> Limits:
     )
 
 
-def card(
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WhatIfLine:
+    """A serving at another share."""
+
+    serving: Serving
+    control: Markup
+    """Its slider."""
+    share: float
+    repetition: float
+    """The repetition of its tokens in the domain that is seen most often."""
+    is_short: bool
+
+
+def what_if(
     which: Mixed,
     found: Sequence[Serving],
-    controls: Sequence[str],
+    sliders: Sequence[Markup],
     asked: Sequence[float],
-    times: tuple[str, float],
-) -> str:
-    """Sliders for the shares of each serving, and what the mix would make of them."""
-    budget, budget_times = times
+    budget_slider: Markup,
+    budget_times: float,
+) -> Markup:
+    """Sliders for the shares of each serving and for the budget, and what the mix would make of them."""
     now = limits(found)
     then = limits(found, budget=round(now.budget * budget_times))
-    wanted = {each.number: part for each, part in zip(found, asked, strict=True)}
-    those = at_shares(supplies(found), wanted)
-    result = outcome(those, then)
-    most = max([then.max_repetition, *(_times(result, those, then, each.number) for each in found)])
-    lines = "".join(_line(each, controls[each.number], those, result, then, most) for each in found)
-    heads = (
-        '<th>serving</th><th>share asked</th><th class="n">share</th><th class="n">tokens</th><th></th>'
-        '<th class="n">times seen</th>'
-    )
-    body = (
-        f'<div class="budget"><label>Budget ×</label>{budget}<span>{amount(then.budget)} tokens, of '
-        f"{amount(now.budget)} as planned</span></div>"
-        f"<table class='data if'><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
-        f'<p class="verdict {"no" if result.refusal else "yes"}">{text(_verdict(result))}</p>'
-    )
-    return frame.card(
+    wanted = {each.number: share for each, share in zip(found, asked, strict=True)}
+    parts = at_shares(supplies(found), wanted)
+    result = outcome(parts, then)
+    lines = []
+    for serving in found:
+        places = [at for at, part in enumerate(parts) if part.serving == serving.number]
+        line = WhatIfLine(
+            serving=serving,
+            control=sliders[serving.number],
+            share=sum(result.shares[at] for at in places),
+            repetition=max(
+                result.shares[at] * then.budget / parts[at].tokens
+                for at in places
+                if parts[at].tokens
+            ),
+            is_short=any(at in result.short for at in places),
+        )
+        lines.append(line)
+    return html.part(
+        TEMPLATE,
         "what_if",
-        "What if",
-        body,
-        asked=[about("servings", which)],
-        why="Move the shares: they are made to sum to 1, and reckoned as the mix would. Small figures are "
-        "those of the diet; times seen is of the domain that is seen most. Nothing is changed by this.",
-    )
-
-
-def _line(
-    each: Serving,
-    control: str,
-    those: Sequence[Supply],
-    result: Outcome,
-    then: Limits,
-    most: float,
-) -> str:
-    served = sum(
-        part for one, part in zip(those, result.shares, strict=True) if one.serving == each.number
-    )
-    seen = _times(result, those, then, each.number)
-    short = any(those[at].serving == each.number for at in result.short)
-    look = frame.family(each.family)
-    return (
-        f'<tr data-serving="{each.number}"{" class=short" if short else ""}><th><i class="{look}"></i>'
-        f"{text(each.family)} <small>{text(each.objective)} at {each.row_length:,}</small></th>"
-        f"<td class=control>{control}</td>"
-        f"<td class=n><b>{share(served)}</b><small>{share(each.share)}</small></td>"
-        f"<td class=n><b>{amount(served * then.budget)}</b>"
-        f"<small>{amount(each.share * each.strata[0].budget)}</small></td>"
-        f'<td class="drawn">{charts.bar(seen, of=most, look=look, limit=then.max_repetition)}</td>'
-        f"<td class=n><b>{seen:.2f}</b><small>{each.repetition:.2f}</small></td></tr>"
-    )
-
-
-def _times(result: Outcome, those: Sequence[Supply], then: Limits, number: int) -> float:
-    """Return the repetition of a serving's tokens, in the domain that is seen most often."""
-    return max(
-        part * then.budget / one.tokens
-        for one, part in zip(those, result.shares, strict=True)
-        if one.serving == number and one.tokens
+        charts,
+        family_class,
+        lines,
+        budget=then.budget,
+        budget_control=budget_slider,
+        planned_budget=now.budget,
+        limit=then.max_repetition,
+        most=max([then.max_repetition, *(line.repetition for line in lines)]),
+        verdict=_verdict(result),
+        is_refused=bool(result.refusal),
+        question=about("servings", which),
     )
 
 

@@ -4,20 +4,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from curriculum.inspection.formats import duration
+from markupsafe import Markup
+
+from curriculum.inspection.formats import count, duration, gpu_hours, integer, money
 from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.status import current_status
-from dashboards import charts, frame
-from dashboards.charts import amount, share
+from dashboards import charts, frame, html
 from dashboards.flow_runs import FlowRun, flow_runs
-from dashboards.frame import text
+from dashboards.palette import family_class
 from dashboards.questions import Snapshot, question
 from schemas.errors import CurriculumError
 
-MOST_LINES = 40
+TEMPLATE = "overview.html"
+MAX_LINES = 40
 """Number of lines that need attention; the question behind it gives all."""
-SAID = {
+STATE_WORDS = {
     "unreadable": "can’t be read",
     "failed": "failed",
     "cancelled": "cancelled",
@@ -28,7 +30,7 @@ SAID = {
     "warning": "warning",
     "next": "next",
 }
-TAKEN = ("next", "interrupted")
+REACHED = ("next", "interrupted")
 """Phases that an active run reaches by itself."""
 FIRST = (
     (
@@ -106,26 +108,17 @@ class DataSet:
     packed: float
 
 
-def snapshot(home: Path, resources: Resources) -> tuple[Snapshot, str]:
+def snapshot(home: Path, resources: Resources) -> tuple[Snapshot, Markup]:
     """Open a workspace with the status of now, and a sentence where only an old one can be had."""
     try:
-        return Snapshot(home, current_status(home, resources)), ""
+        return Snapshot(home, current_status(home, resources)), Markup()
     except CurriculumError as refused:
-        why = f"The status below is the one that was written last: {refused}"
-        return Snapshot(home), f'<p class="calm" role="status">{text(why)}</p>'
+        return Snapshot(home), html.part(TEMPLATE, "old_status", str(refused))
 
 
-def first() -> str:
-    """Say how to begin where nothing is made yet."""
-    steps = "".join(
-        f"<li><code>{text(command)}</code><small>{text(why)}</small></li>" for command, why in FIRST
-    )
-    return frame.card(
-        "first",
-        "Nothing here yet",
-        f'<ol class="first">{steps}</ol>',
-        why="Begin with one of these.",
-    )
+def first() -> Markup:
+    """Commands to begin with where nothing is made yet."""
+    return frame.first_steps("Nothing here yet", "Begin with one of these.", FIRST)
 
 
 def totals(snapshot: Snapshot) -> Totals:
@@ -134,56 +127,38 @@ def totals(snapshot: Snapshot) -> Totals:
     return found
 
 
-def totals_card(found: Totals) -> str:
+def totals_card(found: Totals) -> Markup:
     """The figures that come first."""
     running = f", {found.running} running" if found.running else ""
-    unused = f", {amount(found.unused_bytes)}B of it unused" if found.unused_bytes else ""
+    unused = f", {count(found.unused_bytes)}B of it unused" if found.unused_bytes else ""
+    spent = gpu_hours(found.gpu_seconds) if found.gpu_seconds else "without a GPU"
     figures = [
         ("Specialists", f"{found.specialists}", "each with a diet of its own"),
         ("Phases done", f"{found.finished} of {found.phases}", f"of what is mixed{running}"),
-        ("Tokens trained", amount(found.tokens), f"of {amount(found.budget)} planned"),
-        ("Trained for", duration(found.seconds), _spent(found)),
-        ("On disk", f"{amount(found.num_bytes)}B", f"{found.artefacts:,} artefacts{unused}"),
+        ("Tokens trained", count(found.tokens), f"of {count(found.budget)} planned"),
+        (
+            "Trained for",
+            duration(found.seconds),
+            f"{money(found.cost)} in money" if found.cost else spent,
+        ),
+        ("On disk", f"{count(found.num_bytes)}B", f"{integer(found.artefacts)} artefacts{unused}"),
     ]
-    body = "".join(
-        f"<div><dt>{title}</dt><dd>{text(figure)}<small>{text(said)}</small></dd></div>"
-        for title, figure, said in figures
-    )
-    return (
-        f'<section id="totals"><dl class="numbers-first">{body}</dl>'
-        f"{frame.sql_of(question('panels/totals'))}</section>"
-    )
+    return html.part(TEMPLATE, "totals", figures, question("panels/totals"))
 
 
-def _spent(found: Totals) -> str:
-    if found.cost:
-        return f"{found.cost:,.2f} in money"
-    hours = found.gpu_seconds / 3600
-    return f"{hours:,.1f} GPU hours" if hours else "without a GPU"
-
-
-def attention(snapshot: Snapshot) -> str:
+def attention(snapshot: Snapshot) -> Markup:
     """Lines that need attention, failing first, with what helps; without what an active run will do."""
     flows = flow_runs(snapshot.home)
-    found = [*_failed(flows), *snapshot.ask(question("panels/attention"), Attention)]
-    found = [each for each in found if not _is_taken(each, flows)]
-    found.sort(key=lambda each: each.urgency)
-    if not found:
-        body = '<p class="calm">Nothing needs a hand.</p>'
-    else:
-        lines = "".join(_attention(each) for each in found[:MOST_LINES])
-        more = len(found) - MOST_LINES
-        rest = f"<p>And {more} more.</p>" if more > 0 else ""
-        body = (
-            f'<div class="wide"><table class="attention"><tbody>{lines}</tbody></table></div>{rest}'
-        )
-    return frame.card(
-        "attention",
-        "What needs a hand",
-        body + _active(flows),
-        asked=[question("panels/attention")],
-        why="The most urgent first.",
-    )
+    asked = question("panels/attention")
+    lines = [
+        each
+        for each in [*_failed(flows), *snapshot.ask(asked, Attention)]
+        if not _is_reached(each, flows)
+    ]
+    lines.sort(key=lambda each: each.urgency)
+    active = ", ".join(f"{each.name} ({each.state})" for each in flows if each.kind == "active")
+    more = len(lines) - MAX_LINES
+    return html.part(TEMPLATE, "attention", lines[:MAX_LINES], more, active, STATE_WORDS, asked)
 
 
 def _failed(flows: Sequence[FlowRun]) -> Iterator[Attention]:
@@ -202,116 +177,28 @@ def _failed(flows: Sequence[FlowRun]) -> Iterator[Attention]:
             )
 
 
-def _is_taken(line: Attention, flows: Sequence[FlowRun]) -> bool:
+def _is_reached(line: Attention, flows: Sequence[FlowRun]) -> bool:
     """Return True where an active flow run reaches it by itself."""
-    return line.kind in TAKEN and any(
+    return line.kind in REACHED and any(
         each.takes(line.specialist, line.branch, line.phase) for each in flows
     )
 
 
-def _active(flows: Sequence[FlowRun]) -> str:
-    names = ", ".join(f"{each.name} ({each.state})" for each in flows if each.kind == "active")
-    return f"<p>Active flow runs: {text(names)}</p>" if names else ""
-
-
-def _attention(each: Attention) -> str:
-    return (
-        f'<tr class="is-{text(each.kind)}"><td class="state is-{text(each.kind)}">'
-        f"{text(SAID.get(each.kind, each.kind))}</td><th>{text(each.what)}</th>"
-        f"<td>{text(each.why)}</td><td><code>{text(each.cure)}</code></td></tr>"
-    )
-
-
-def specialists(snapshot: Snapshot) -> str:
+def specialists(snapshot: Snapshot) -> Markup:
     """Specialists by phases: state, tokens, val_bpb and yield of each."""
-    found = snapshot.ask(question("panels/standing"), PhaseLine)
-    if not found:
-        nothing = (
-            "<p>Nothing is mixed or trained yet: <code>curriculum run templates.demo</code></p>"
-        )
-        return frame.card("specialists", "Specialists and phases", nothing)
-    phases = in_order([[each.phase for each in one] for one in by_specialist(found).values()])
-    heads = "".join(f"<th>{text(phase)}</th>" for phase in phases)
-    lines = ""
-    for name, those in by_specialist(found).items():
-        mine = {each.phase: each for each in those}
-        cells = "".join(_table_cell(mine.get(phase)) for phase in phases)
-        lines += f"<tr><th>{text(name)}</th>{cells}</tr>"
-    body = (
-        f'<div class="wide"><table class="standing"><thead><tr><th></th>{heads}</tr></thead>'
-        f"<tbody>{lines}</tbody></table></div>"
-    )
-    return frame.card(
-        "specialists",
-        "Specialists and phases",
-        body,
-        asked=[question("panels/standing")],
-        why="val_bpb after each phase, and by how much it fell; the bar is filled as far as the budget is "
-        "spent; yield says how full the rows are.",
-    )
+    asked = question("panels/standing")
+    lines: dict[str, dict[str, PhaseLine]] = {}
+    for each in snapshot.ask(asked, PhaseLine):
+        lines.setdefault(title(each.specialist, each.branch), {})[each.phase] = each
+    phases = in_order([list(by_phase) for by_phase in lines.values()])
+    return html.part(TEMPLATE, "specialists", charts, phases, lines, asked)
 
 
-def _table_cell(each: PhaseLine | None) -> str:
-    if each is None:
-        return '<td class="none">–</td>'
-    figure = "–" if each.after is None else f"{each.after:.3f}"
-    by = ""
-    if each.after is not None and each.before is not None:
-        by = f" <span>{charts.change(each.after - each.before)}</span>"
-    spent = each.tokens / each.budget if each.budget else 0.0
-    full = f" · yield {share(each.packed)}" if each.packed is not None else ""
-    why = f' title="{text(each.why)}"' if each.why else ""
-    return (
-        f'<td{why}><div class="state is-{text(each.state)}">{text(each.state)}</div>'
-        f"<b>{figure}</b>{by}{charts.bar(spent)}"
-        f"<small>{amount(each.tokens)} of {amount(each.budget)}{full}</small></td>"
-    )
-
-
-def data_sets(snapshot: Snapshot) -> str:
+def data_sets(snapshot: Snapshot) -> Markup:
     """The training rows that there are, by family: how many tokens, and how full."""
-    found = snapshot.ask(question("panels/data_sets"), DataSet)
-    if not found:
-        return frame.card("data_sets", "Data sets", "<p>No row is packed yet.</p>")
-    most = max(each.tokens for each in found)
-    lines = "".join(
-        f'<tr><th><i class="{frame.family(each.family)}"></i>{text(each.family)} '
-        f"<small>{text(_served(each))}</small></th><td class=n>{each.row_length:,}</td>"
-        f"<td class=n>{each.documents:,}</td><td class=n>{each.rows:,}</td>"
-        f"<td class=n>{amount(each.tokens)}</td>"
-        f"<td class=drawn>{charts.bar(each.tokens, of=most, look=frame.family(each.family))}</td>"
-        f"<td class=n>{share(each.packed)}</td><td class=n>{share(each.scored / each.tokens)}</td></tr>"
-        for each in found
-    )
-    heads = "".join(
-        f'<th class="{look}">{head}</th>'
-        for head, look in (
-            ("family", ""),
-            ("row length", "n"),
-            ("documents", "n"),
-            ("rows", "n"),
-            ("tokens", "n"),
-            ("", ""),
-            ("yield", "n"),
-            ("scored", "n"),
-        )
-    )
-    body = (
-        f'<div class="wide"><table class="data"><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody>'
-        "</table></div>"
-    )
-    return frame.card(
-        "data_sets",
-        "Data sets",
-        body,
-        asked=[question("panels/data_sets")],
-        why="Training rows in use. yield: of all positions, how many hold a token; scored: of those, how "
-        "many are learnt.",
-    )
-
-
-def _served(each: DataSet) -> str:
-    return f"{each.objective} of {each.base}" if each.base else each.objective
+    asked = question("panels/data_sets")
+    found = snapshot.ask(asked, DataSet)
+    return html.part(TEMPLATE, "data_sets", charts, family_class, found, asked)
 
 
 def title(specialist: str, branch: str | None) -> str:
@@ -323,22 +210,14 @@ def title(specialist: str, branch: str | None) -> str:
     return spelled((specialist, branch))
 
 
-def by_specialist(found: Sequence[PhaseLine]) -> dict[str, list[PhaseLine]]:
-    """Lines by the title of their specialist, in their order."""
-    grouped: dict[str, list[PhaseLine]] = {}
-    for each in found:
-        grouped.setdefault(title(each.specialist, each.branch), []).append(each)
-    return grouped
-
-
 def in_order(orders: Sequence[Sequence[str]]) -> list[str]:
     """Order all phases, each after those that are before it in most specialists.
 
     >>> in_order([["syntax", "graph"], ["syntax", "structure", "graph"], ["syntax", "structure"]])
     ['syntax', 'structure', 'graph']
     """
-    places: dict[str, list[float]] = {}
-    for course in orders:
-        for at, phase in enumerate(course):
-            places.setdefault(phase, []).append(at)
+    places: dict[str, list[int]] = {}
+    for order in orders:
+        for place, phase in enumerate(order):
+            places.setdefault(phase, []).append(place)
     return sorted(places, key=lambda phase: (sum(places[phase]) / len(places[phase]), phase))

@@ -64,31 +64,68 @@ MONO = (
 )
 
 
+def _themed(light: str, dark: str) -> str:
+    """Custom properties on a light ground, and on a dark one where the reader's system is dark."""
+    return f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+
+
 def properties() -> str:
-    """The custom properties that every page's style begins with; dark where the reader's system is."""
-    fonts = f"--sans:{SANS};--mono:{MONO};"
+    """The custom properties that every page's style begins with."""
     light = "".join(f"--{name}:{pair.light};" for name, pair in GROUND.items())
     dark = "".join(f"--{name}:{pair.dark};" for name, pair in GROUND.items())
-    return (
-        f":root{{{light}{fonts}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
-    )
+    return _themed(f"{light}--sans:{SANS};--mono:{MONO};", dark)
+
+
+def family_class(name: str) -> str:
+    """The class that gives a family its colour; empty for one that only imported rows have."""
+    return name if name in FAMILIES else ""
+
+
+def family_style() -> str:
+    """The style of the families' classes."""
+    light = "".join(f"--{name}:{pair.light};" for name, pair in family_colours().items())
+    dark = "".join(f"--{name}:{pair.dark};" for name, pair in family_colours().items())
+    classes = "".join(f".{name}{{--c:var(--{name})}}" for name in family_colours())
+    return _themed(light, dark) + classes
+
+
+MOST_PHASES = 12
+"""Number of phases with a shade of their own; later ones have that of the last."""
+
+
+def phase_class(number: int) -> str:
+    """The class of a phase's shade, by its number from 1 on."""
+    return f"p{min(number, MOST_PHASES)}"
+
+
+def phase_style(phases: int) -> str:
+    """The style of the phases' classes, pale to deep: the accent on the page's ground, then with its ink."""
+    classes = []
+    shades = min(phases, MOST_PHASES)
+    for number in range(1, shades + 1):
+        deep = (number - 0.5) / shades
+        mix = (
+            f"var(--accent) {45 + 110 * deep:.0f}%,var(--card)"
+            if deep < 0.5
+            else f"var(--accent) {100 - 90 * (deep - 0.5):.0f}%,var(--ink)"
+        )
+        classes.append(f".p{number}{{--c:color-mix(in oklab,{mix})}}")
+    return "".join(classes)
 
 
 def document_style() -> str:
-    """The style that gives a row's documents their colours by their place, wherever they are drawn or listed.
+    """The style that gives a row's documents their colours by position, wherever they are drawn or listed.
 
-    A place costs nothing; a class costs bytes for each of thousands.
+    A position costs nothing; a class costs bytes for each of thousands.
     """
-    colours = (_of_places(at, each) for at, each in enumerate(DOCUMENT_COLOURS, start=1))
-    return f".documents>rect{{height:1px}}{''.join(colours)}"
-
-
-def _of_places(at: int, colour: str) -> str:
-    every = f"({len(DOCUMENT_COLOURS)}n+{at})"
-    return (
-        f".documents>rect:nth-child{every},.mask>path:nth-of-type{every},"
-        f".lines>tr:nth-child{every},.doc:nth-of-type{every}{{--c:{colour}}}"
-    )
+    classes = []
+    for position, colour in enumerate(DOCUMENT_COLOURS, start=1):
+        every = f"({len(DOCUMENT_COLOURS)}n+{position})"
+        classes.append(
+            f".documents>rect:nth-child{every},.mask>path:nth-of-type{every},"
+            f".lines>tr:nth-child{every},.doc:nth-of-type{every}{{--c:{colour}}}"
+        )
+    return f".documents>rect{{height:1px}}{''.join(classes)}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,3 +159,11 @@ assert tuple(SHADES) == NAMES
 def shade(code: int) -> Shade:
     """The colour of a structure code; a code that this version doesn't know has that of `other`."""
     return SHADES[NAMES[code] if 0 <= code < len(NAMES) else "other"]
+
+
+def structure_style() -> str:
+    """The style of the structure codes' classes: `k` and the code."""
+    light = "".join(f"--c{code}:{shade.light};" for code, shade in enumerate(SHADES.values()))
+    dark = "".join(f"--c{code}:{shade.dark};" for code, shade in enumerate(SHADES.values()))
+    classes = "".join(f".k{code}{{--c:var(--c{code})}}" for code in range(len(SHADES)))
+    return _themed(light, dark) + classes

@@ -50,7 +50,7 @@ def _docstrings() -> Iterator[tuple[str, str]]:
 def _texts() -> Iterator[tuple[str, str]]:
     """Yield docstrings, which hold the help of commands and fields, then pages and documents."""
     yield from _docstrings()
-    for pattern in ("*.md", "docs/*.md", "dashboards/*.html", "dashboards/queries/**/*.sql"):
+    for pattern in ("*.md", "docs/*.md", "dashboards/templates/*", "dashboards/queries/**/*.sql"):
         for file in sorted(ROOT.glob(pattern)):
             yield file.relative_to(ROOT).as_posix(), file.read_text()
 

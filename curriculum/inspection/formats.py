@@ -30,6 +30,24 @@ def count(number: float) -> str:
     return f"{number:.0f}"
 
 
+def integer(amount: float) -> str:
+    """A whole number with its thousands apart.
+
+    >>> integer(1200), integer(2209.7)
+    ('1,200', '2,210')
+    """
+    return f"{round(amount):,}"
+
+
+def money(amount: float) -> str:
+    """A sum of money; small ones in two digits.
+
+    >>> money(1120), money(0.5), money(0.00123)
+    ('1,120.00', '0.50', '0.0012')
+    """
+    return f"{amount:,.2f}" if amount >= 0.1 or amount == 0 else f"{amount:.2g}"
+
+
 def number(amount: int, thing: str) -> str:
     """So many of a thing.
 
@@ -77,6 +95,16 @@ def moment(iso: str) -> str:
     """
     then = datetime.datetime.fromisoformat(iso).astimezone(datetime.UTC)
     return f"{then.day} {then:%b %Y, %H:%M}"
+
+
+def day(timestamp: int) -> str:
+    """The day of a time in seconds since 1970, in UTC.
+
+    >>> day(1_700_000_000)
+    '14 Nov 2023'
+    """
+    then = datetime.datetime.fromtimestamp(timestamp, datetime.UTC)
+    return f"{then.day} {then:%b %Y}"
 
 
 def bits(figure: float) -> str:

@@ -49,13 +49,13 @@ with app.setup:
 def _() -> tuple[Snapshot, list[mixture_panels.Mixed]]:
     snapshot = Snapshot(workspace.home())
     all_mixed = mixture_panels.mixed(snapshot)
-    mo.Html(frame.header("mixtures"))
+    mo.Html(frame.shown(frame.header("mixtures")))
     return snapshot, all_mixed
 
 
 @app.cell
 def _(all_mixed: list[mixture_panels.Mixed]) -> tuple[mo.ui.dropdown]:
-    mo.stop(not all_mixed, mo.Html(mixture_panels.none_yet()))
+    mo.stop(not all_mixed, mo.Html(frame.shown(mixture_panels.none_yet())))
 
     def _go(name: str) -> None:
         set_parameter(SHARES, None)
@@ -80,9 +80,7 @@ def _(all_mixed: list[mixture_panels.Mixed], who: mo.ui.dropdown) -> tuple[mo.ui
         value=mixture_panels.choose_mixture(all_mixed, who.value, said("phase")).phase,
         on_change=_go,
     )
-    mo.Html(
-        f'<div class="choice" id="choice"><span>Specialist {who}</span><span>Phase {phase}</span></div>'
-    )
+    mo.Html(frame.shown(frame.choices(Specialist=who, Phase=phase)))
     return (phase,)
 
 
@@ -95,7 +93,7 @@ def _(
 ) -> tuple[mixture_panels.Mixed, list[mixture_panels.Serving]]:
     which = mixture_panels.choose_mixture(all_mixed, who.value, phase.value)
     found = mixture_panels.servings(snapshot, which)
-    mo.Html(mixture_panels.shares(which, found))
+    mo.Html(frame.shown(mixture_panels.shares(which, found)))
     return which, found
 
 
@@ -127,22 +125,23 @@ def _(
     which: mixture_panels.Mixed,
 ) -> None:
     mo.Html(
-        mixture_panels.card(
-            which,
-            found,
-            [each.text for each in sliders.elements],
-            [float(str(each)) / 100 for each in sliders.value],
-            (budget.text, budget.value),
+        frame.shown(
+            mixture_panels.what_if(
+                which,
+                found,
+                [frame.control(each) for each in sliders.elements],
+                [float(str(each)) / 100 for each in sliders.value],
+                frame.control(budget),
+                budget.value,
+            )
         )
     )
 
 
 @app.cell
 def _(found: list[mixture_panels.Serving], snapshot: Snapshot, which: mixture_panels.Mixed) -> None:
-    mo.Html(
-        f'<div class="cards">{mixture_panels.epochs(which, found)}'
-        f"{mixture_panels.repositories(snapshot, which)}</div>"
-    )
+    _panels = mixture_panels.epochs(which, found), mixture_panels.repositories(snapshot, which)
+    mo.Html(frame.shown(frame.side_by_side(*_panels)))
 
 
 if __name__ == "__main__":

@@ -14,31 +14,31 @@ with app.setup:
 @app.cell
 def _() -> tuple[Snapshot]:
     snapshot, old = overview_panels.snapshot(workspace.home(), workspace.resources())
-    mo.Html(frame.header("overview") + old)
+    mo.Html(frame.shown(frame.header("overview"), old))
     return (snapshot,)
 
 
 @app.cell
 def _(snapshot: Snapshot) -> tuple[overview_panels.Totals]:
     totals = overview_panels.totals(snapshot)
-    mo.stop(not totals.artefacts, mo.Html(overview_panels.first()))
-    mo.Html(overview_panels.totals_card(totals))
+    mo.stop(not totals.artefacts, mo.Html(frame.shown(overview_panels.first())))
+    mo.Html(frame.shown(overview_panels.totals_card(totals)))
     return (totals,)
 
 
 @app.cell
 def _(snapshot: Snapshot, totals: overview_panels.Totals) -> None:
-    mo.Html(overview_panels.attention(snapshot))
+    mo.Html(frame.shown(overview_panels.attention(snapshot)))
 
 
 @app.cell
 def _(snapshot: Snapshot, totals: overview_panels.Totals) -> None:
-    mo.Html(overview_panels.specialists(snapshot))
+    mo.Html(frame.shown(overview_panels.specialists(snapshot)))
 
 
 @app.cell
 def _(snapshot: Snapshot, totals: overview_panels.Totals) -> None:
-    mo.Html(overview_panels.data_sets(snapshot))
+    mo.Html(frame.shown(overview_panels.data_sets(snapshot)))
 
 
 if __name__ == "__main__":

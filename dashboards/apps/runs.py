@@ -19,13 +19,13 @@ with app.setup:
 def _() -> tuple[Snapshot, list[run_panels.Gain]]:
     snapshot = Snapshot(workspace.home())
     won = run_panels.gains(snapshot)
-    mo.Html(frame.header("runs"))
+    mo.Html(frame.shown(frame.header("runs")))
     return snapshot, won
 
 
 @app.cell
 def _(won: list[run_panels.Gain]) -> tuple[mo.ui.dropdown]:
-    mo.stop(not won, mo.Html(run_panels.none_yet()))
+    mo.stop(not won, mo.Html(frame.shown(run_panels.none_yet())))
     _names = run_panels.specialists(won)
     _asked = mo.query_params().get("specialist")
     who = mo.ui.dropdown(
@@ -33,23 +33,23 @@ def _(won: list[run_panels.Gain]) -> tuple[mo.ui.dropdown]:
         value=_asked if _asked in _names else _names[0],
         on_change=set_parameter,
     )
-    mo.Html(f'<div class="choice" id="choice"><span>In colour {who}</span></div>')
+    mo.Html(frame.shown(frame.choices(In_colour=who)))
     return (who,)
 
 
 @app.cell
 def _(who: mo.ui.dropdown, won: list[run_panels.Gain]) -> None:
-    mo.Html(run_panels.heatmap(won, str(who.value)))
+    mo.Html(frame.shown(run_panels.heatmap(won, str(who.value))))
 
 
 @app.cell
 def _(snapshot: Snapshot, who: mo.ui.dropdown) -> None:
-    mo.Html(run_panels.curves(snapshot, str(who.value)))
+    mo.Html(frame.shown(run_panels.curves(snapshot, str(who.value))))
 
 
 @app.cell
 def _(snapshot: Snapshot, who: mo.ui.dropdown) -> None:
-    mo.Html(run_panels.costs(snapshot, str(who.value)))
+    mo.Html(frame.shown(run_panels.costs(snapshot, str(who.value))))
 
 
 if __name__ == "__main__":

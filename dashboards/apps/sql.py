@@ -6,6 +6,7 @@ app = marimo.App(width="full", app_title="SQL")
 
 with app.setup:
     import marimo as mo
+    from markupsafe import Markup
 
     from dashboards import frame, questions, sql_panels, workspace
 
@@ -16,12 +17,12 @@ with app.setup:
 
 @app.cell
 def _() -> None:
-    mo.Html(frame.header("sql"))
+    mo.Html(frame.shown(frame.header("sql")))
 
 
 @app.cell
 def _() -> None:
-    mo.Html(sql_panels.sidebar(workspace.home()))
+    mo.Html(frame.shown(sql_panels.sidebar(workspace.home())))
 
 
 @app.cell
@@ -36,30 +37,30 @@ def _() -> tuple[mo.ui.form[str, str], str]:
         bordered=False,
         on_change=set_parameter,
     )
-    mo.Html(f'<section class="card editor" id="ask"><h2>Ask in SQL</h2>{asked}</section>')
+    mo.Html(frame.shown(sql_panels.editor(frame.control(asked))))
     return asked, first
 
 
 @app.cell
 def _(asked: mo.ui.form[str, str], first: str) -> tuple[sql_panels.Outcome]:
-    def _show(words: str) -> None:
-        mo.output.replace(mo.Html(f'<section class="card"><h2>Answer</h2>{words}</section>'))
+    def _show(progress: Markup) -> None:
+        mo.output.replace(mo.Html(frame.shown(progress)))
 
-    came = sql_panels.outcome(
+    found = sql_panels.outcome(
         workspace.home(),
         first if asked.value is None else str(asked.value),
         session=questions.session_of(mo.app_meta().request),
         show=_show,
     )
     mo.output.clear()
-    return (came,)
+    return (found,)
 
 
 @app.cell
-def _(came: sql_panels.Outcome) -> None:
-    _files = ""
-    if came.reply is not None:
-        _reply = came.reply
+def _(found: sql_panels.Outcome) -> None:
+    _downloads = []
+    if found.reply is not None:
+        _reply = found.reply
         _csv = mo.download(_reply.csv, filename="answer.csv", mimetype="text/csv", label="CSV")
         _parquet = mo.download(
             _reply.parquet,
@@ -67,8 +68,8 @@ def _(came: sql_panels.Outcome) -> None:
             mimetype="application/vnd.apache.parquet",
             label="Parquet",
         )
-        _files = f'<div class="files" id="files">{_csv}{_parquet}</div>'
-    mo.Html(f'<section class="card" id="answer"><h2>Answer</h2>{_files}{came.shown}</section>')
+        _downloads = [frame.control(_csv), frame.control(_parquet)]
+    mo.Html(frame.shown(sql_panels.card(found.shown, _downloads)))
 
 
 if __name__ == "__main__":

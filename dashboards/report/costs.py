@@ -1,98 +1,212 @@
-"""Costs of training: the machine's side of each phase, earlier attempts, and money."""
+"""Time and cost of training: attempts on one axis of time, and what each run took of machines and money."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from curriculum.inspection.formats import duration, gpu_hours
+from markupsafe import Markup
+
+from curriculum.inspection.formats import duration, gpu_hours, integer, moment, money
 from curriculum.inspection.runs import change
 from curriculum.inspection.stage_tables import machine_line
-from dashboards.html import escaped
-from dashboards.report.facts import Attempt, Facts, PhaseFacts
-from dashboards.report.marks import phase as phase_colour
+from dashboards import charts
+from dashboards.palette import phase_class
+from dashboards.report.facts import Facts, PhaseFacts
 from schemas.job import Report
 
+TICKS = 4
+"""Parts of the axis of time."""
 COUNTED_HERE = ("GPU hours", "cost")
 """Columns of a run's line that have columns of their own here, with their sums."""
 
 
-def spent(facts: Facts) -> str:
-    """A line a run with what it took; attempts that are no more current are counted too."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    """An attempt, from its beginning to its end."""
+
+    name: str
+    look: str
+    start: datetime.datetime
+    end: datetime.datetime
+    ending: str
+    approved: datetime.datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpanLine:
+    """The line of an attempt on the axis of time."""
+
+    span: Span
+    drawn: Markup
+    took: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimeLine:
+    """The attempts in the order of the phases."""
+
+    lines: tuple[SpanLine, ...]
+    seconds: float
+    axis: Markup
+
+    @property
+    def has_approvals(self) -> bool:
+        """True if one of them was approved."""
+        return any(each.span.approved for each in self.lines)
+
+
+def time_line(facts: Facts) -> TimeLine | None:
+    """The attempts on one axis of time; None where it isn't known when one was trained."""
+    spans = [span for each in facts.phases for span in _spans(each, facts.written)]
+    if not spans:
+        return None
+    first = min(each.start for each in spans)
+    last = max(max(each.end, each.approved or each.end) for each in spans)
+    seconds = max((last - first).total_seconds(), 1.0)
+
+    def place(then: datetime.datetime) -> float:
+        return (then - first).total_seconds() / seconds
+
+    lines = []
+    for each in spans:
+        from_to = " to ".join(moment(then.isoformat()) for then in (each.start, each.end))
+        drawn = charts.time_line(
+            place(each.start),
+            place(each.end),
+            look=each.look,
+            title=f"{each.name}: {from_to}, {each.ending}",
+            mark=place(each.approved) if each.approved else None,
+        )
+        took = duration((each.end - each.start).total_seconds())
+        lines.append(SpanLine(span=each, drawn=drawn, took=took))
+    labels = [
+        _tick(first + datetime.timedelta(seconds=seconds * tick / TICKS), seconds)
+        for tick in range(TICKS + 1)
+    ]
+    return TimeLine(lines=tuple(lines), seconds=seconds, axis=charts.axis(labels))
+
+
+def _spans(each: PhaseFacts, now: str) -> Iterator[Span]:
+    for attempt in each.earlier:
+        if attempt.begun:
+            yield Span(
+                name=each.name,
+                look=f"{phase_class(each.number)} earlier",
+                start=_utc(attempt.begun),
+                end=_utc(attempt.ended),
+                ending=f"attempt {attempt.number}, {attempt.report.stopped}",
+            )
+    if each.begun:
+        is_running = not each.ended
+        yield Span(
+            name=each.name,
+            look=f"{phase_class(each.number)}{' is-running' if is_running else ''}",
+            start=_utc(each.begun),
+            end=_utc(each.ended or now),
+            ending="goes on" if is_running else each.report.stopped if each.report else "",
+            approved=_utc(each.approval.when) if each.approval else None,
+        )
+
+
+def _utc(iso: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(iso).astimezone(datetime.UTC)
+
+
+def _tick(then: datetime.datetime, seconds: float) -> str:
+    """A point in time as exactly as the axis is long.
+
+    >>> then = datetime.datetime(2026, 11, 21, 13, 50, 17, tzinfo=datetime.UTC)
+    >>> _tick(then, 300), _tick(then, 40_000), _tick(then, 400_000), _tick(then, 4_000_000)
+    ('13:50:17', '13:50', '21 Nov, 13:50', '21 Nov')
+    """
+    if seconds < 1_200:
+        return f"{then:%H:%M:%S}"
+    if seconds < 86_400:
+        return f"{then:%H:%M}"
+    day = f"{then.day} {then:%b}"
+    return day if seconds > 10 * 86_400 else f"{day}, {then:%H:%M}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunLine:
+    """A run's line: its machine's columns, then time, GPU time and cost."""
+
+    name: str
+    look: str
+    note: str
+    machine: tuple[str, ...]
+    tokens_per_second: str
+    took: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Costs:
+    """Time, machines and money of each run, and of all together."""
+
+    columns: tuple[str, ...]
+    """Columns of the machine."""
+    took: tuple[str, ...]
+    """Columns of which there are sums."""
+    price: str
+    lines: tuple[RunLine, ...]
+    totals: tuple[str, ...]
+
+
+def costs(facts: Facts) -> Costs | None:
+    """A line a run; attempts that were replaced are counted too. None where nothing was trained."""
     reports = [report for each in facts.phases for report in each.spent]
     if not reports:
-        return ""
+        return None
     measured = [machine_line(report) for report in reports]
-    columns = [
+    columns = tuple(
         name
         for name in measured[0]
         if name not in COUNTED_HERE and any(line[name] for line in measured)
-    ]
-    priced = any(report.cost is not None and report.gpu_seconds for report in reports)
-    took = ["took", "GPU time", *(["cost"] if priced else [])]
-    head = "".join(
-        f'<th{"" if name in ("phase", "device") else " class=n"} scope="col">{name}</th>'
-        for name in ("phase", *columns, "tokens a second", *took)
     )
-    body = "".join(line for each in facts.phases for line in _phase(each, columns, priced=priced))
-    empty = "<td></td>" * (len(columns) + 1)
-    foot = f'<tr class="sum"><th scope="row">all</th>{empty}{_took(reports, priced=priced)}</tr>'
-    return (
-        f'<section class="card" id="spent"><h2>Time and cost</h2><p>{_said(facts, reports)}</p>'
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}{foot}</tbody></table></div>'
-        "</section>"
+    is_priced = any(report.cost is not None and report.gpu_seconds for report in reports)
+    return Costs(
+        columns=columns,
+        took=("took", "GPU time", *(["cost"] if is_priced else [])),
+        price=_price(facts, reports),
+        lines=tuple(
+            line for each in facts.phases for line in _run_lines(each, columns, is_priced=is_priced)
+        ),
+        totals=_took(reports, is_priced=is_priced),
     )
 
 
-def _said(facts: Facts, reports: Iterable[Report]) -> str:
+def _price(facts: Facts, reports: Sequence[Report]) -> str:
     prices = sorted({each.price for each in facts.phases if each.price is not None})
     if not any(report.gpu_seconds for report in reports):
         return "Trained without a GPU."
     if not prices:
         return "No price is known: set CURRICULUM_GPU_PRICE to what an hour of one GPU costs."
-    return f"At {' and '.join(f'{price:,.2f}' for price in prices)} an hour of one GPU."
+    return f"At {' and '.join(map(money, prices))} an hour of one GPU."
 
 
-def _phase(each: PhaseFacts, columns: Sequence[str], *, priced: bool) -> Iterator[str]:
-    look = phase_colour(each.number)
-    if each.report is not None:
-        yield _line(look, escaped(each.name), each.report, columns, priced=priced)
+def _run_lines(each: PhaseFacts, columns: Sequence[str], *, is_priced: bool) -> Iterator[RunLine]:
+    runs = [(each.report, phase_class(each.number), "")] if each.report else []
     for attempt in reversed(each.earlier):
-        yield _line("earlier", _attempt(each, attempt), attempt.report, columns, priced=priced)
+        gained = change(attempt.report, "phase") or attempt.report.stopped
+        note = f"attempt {attempt.number} of {attempt.key}, {gained}"
+        runs.append((attempt.report, "earlier", note))
+    for report, look, note in runs:
+        measured = machine_line(report)
+        yield RunLine(
+            name=each.name,
+            look=look,
+            note=note,
+            machine=tuple(str(measured[column]) for column in columns),
+            tokens_per_second=integer(report.tokens_per_second),
+            took=_took([report], is_priced=is_priced),
+        )
 
 
-def _attempt(each: PhaseFacts, attempt: Attempt) -> str:
-    report = attempt.report
-    gained = change(report, "phase") or report.stopped
-    said = f"attempt {attempt.number} of {attempt.key}, {gained}"
-    return f"{escaped(each.name)}<small>{escaped(said)}</small>"
-
-
-def _line(look: str, name: str, report: Report, columns: Sequence[str], *, priced: bool) -> str:
-    measured = machine_line(report)
-    machine = "".join(
-        f'<td class="{"" if title == "device" else "n"}">{escaped(str(measured[title]))}</td>'
-        for title in columns
-    )
-    return (
-        f'<tr class="{look}"><th scope="row"><i></i>{name}</th>{machine}'
-        f'<td class="n">{report.tokens_per_second:,.0f}</td>{_took([report], priced=priced)}</tr>'
-    )
-
-
-def _took(reports: Iterable[Report], *, priced: bool) -> str:
-    reports = list(reports)
-    gpu = sum(report.gpu_seconds for report in reports)
-    cells = [duration(sum(report.seconds for report in reports)), gpu_hours(gpu) if gpu else "–"]
-    if priced:
-        costs = [report.cost for report in reports if report.cost is not None]
-        cells.append(f"{sum(costs):,.2f}" if costs else "–")
-    return "".join(f'<td class="n">{cell}</td>' for cell in cells)
-
-
-def total(facts: Facts) -> tuple[float, float, float | None]:
-    """Seconds, GPU seconds, and cost where a price is known, of all attempts."""
-    reports = [report for each in facts.phases for report in each.spent]
-    costs = [report.cost for report in reports if report.cost is not None]
-    return (
-        sum(report.seconds for report in reports),
-        sum(report.gpu_seconds for report in reports),
-        sum(costs) if costs else None,
-    )
+def _took(reports: Sequence[Report], *, is_priced: bool) -> tuple[str, ...]:
+    gpu_seconds = sum(report.gpu_seconds for report in reports)
+    took = duration(sum(report.seconds for report in reports))
+    cells = (took, gpu_hours(gpu_seconds) if gpu_seconds else "–")
+    if not is_priced:
+        return cells
+    paid = [report.cost for report in reports if report.cost is not None]
+    return (*cells, money(sum(paid)) if paid else "–")

@@ -1,20 +1,21 @@
 """Curves of val_bpb over the whole curriculum, and what of it was learnt or forgotten."""
 
-import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from curriculum.inspection.formats import bits, difference
-from dashboards.html import escaped, quoted
+from markupsafe import Markup
+
+from curriculum.inspection.formats import bits, integer
+from dashboards import charts
+from dashboards.charts import element
+from dashboards.palette import phase_class
 from dashboards.report.facts import Facts, PhaseFacts, mean_of
-from dashboards.report.marks import phase as phase_colour
-from dashboards.report.phases import named
 from schemas.job import Figure
 
 HEIGHT = 300
 """Pixels of the plot; its width is the page's."""
-LINE_HEIGHT = 16
 ANCHOR = "anchor"
 _SIDE = 1000
 """Units of the plot's own square, which is drawn out to the page's width."""
@@ -83,7 +84,7 @@ def plot_of(facts: Facts) -> Plot | None:
     curves = tuple(
         Curve(
             name=name,
-            look="anchor" if name == ANCHOR else phase_colour(numbers.get(name, 1)),
+            look=ANCHOR if name == ANCHOR else phase_class(numbers.get(name, 1)),
             points=tuple(each),
         )
         for name, each in sorted(points.items(), key=lambda pair: numbers.get(pair[0], 0))
@@ -108,122 +109,94 @@ def _range(curves: Sequence[Curve], settled: float) -> tuple[float, float, float
     return low - room, high + room, highest if is_cut else None
 
 
-def chart(plot: Plot) -> str:
+def chart(plot: Plot) -> Markup:
     """The curves with their axes, each named where it ends."""
-    ticks = list(_ticks(plot.low, plot.high))
-    left = "".join(
-        f'<text x="38" y="{HEIGHT * plot.y(tick) + 4:.1f}">{said}</text>' for tick, said in ticks
-    )
-    across = "".join(
-        f'<line class="tick" x1="0" x2="{_SIDE}" y1="{_SIDE * plot.y(tick):.1f}" '
-        f'y2="{_SIDE * plot.y(tick):.1f}"/>'
-        for tick, _ in ticks
-    )
-    drawn = "".join(
-        map(str, (across, *_borders(plot), *(_curve(plot, each) for each in plot.curves)))
-    )
-    return (
-        f'<div class="plot"><svg class="left" width="44" height="{HEIGHT}" aria-hidden="true">{left}</svg>'
-        f'<svg class="curves" height="{HEIGHT}" viewBox="0 0 {_SIDE} {_SIDE}" '
-        f'preserveAspectRatio="none" role="img" aria-label="val_bpb over {plot.steps:,} steps">{drawn}'
-        f'<line id="cursor" y1="0" y2="{_SIDE}"/></svg>'
-        f'<svg class="right" width="190" height="{HEIGHT}">{"".join(_names(plot))}</svg>'
-        f'<svg class="below" height="18" aria-hidden="true">{"".join(_below(plot))}</svg></div>'
-    )
-
-
-def _borders(plot: Plot) -> Iterator[str]:
-    for _, first, _ in plot.bands[1:]:
-        at = f"{_SIDE * plot.x(first):.1f}"
-        yield f'<line class="border" x1="{at}" x2="{at}" y1="0" y2="{_SIDE}"/>'
-
-
-def _curve(plot: Plot, curve: Curve) -> str:
-    places = [
-        (_SIDE * plot.x(each.step), _SIDE * plot.y(each.figure.val_bpb)) for each in curve.points
+    ticks = [(HEIGHT * plot.y(tick), label) for tick, label in charts.ticks(plot.low, plot.high)]
+    labels = [element("text", label, x=38, y=f"{y + 4:.1f}") for y, label in ticks]
+    lines = [_line(x=(0, _SIDE), y=(_SIDE * y / HEIGHT,) * 2, look="tick") for y, _ in ticks]
+    borders = [
+        _line(x=(_SIDE * plot.x(first),) * 2, y=(0, _SIDE), look="border")
+        for _, first, _ in plot.bands[1:]
     ]
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    upper = [
-        f"{_SIDE * plot.x(e.step):.1f},{_SIDE * plot.y(e.figure.high):.1f}" for e in curve.points
+    curves = [_curve(plot, each) for each in plot.curves]
+    cursor = element("line", id="cursor", y1=0, y2=_SIDE)
+    bands = [
+        charts.Band(number=each.number, name=each.name, start=plot.x(first), end=plot.x(last))
+        for each, first, last in plot.bands
     ]
-    lower = [
-        f"{_SIDE * plot.x(e.step):.1f},{_SIDE * plot.y(e.figure.low):.1f}" for e in curve.points
-    ]
-    # A line of no length with round ends is a dot that the drawing-out leaves round.
-    x, y = places[-1]
-    return (
-        f'<g class="{curve.look}"><polygon points="{" ".join([*upper, *reversed(lower)])}"/>'
-        f'<polyline points="{line}"/><path class="end" d="M{x:.1f} {y:.1f}h0"/></g>'
+    parts = (
+        element("svg", *labels, class_="left", width=44, height=HEIGHT, aria_hidden="true"),
+        element(
+            "svg", *lines, *borders, *curves, cursor, class_="curves", height=HEIGHT,
+            viewBox=f"0 0 {_SIDE} {_SIDE}", preserveAspectRatio="none", role="img",
+            aria_label=f"val_bpb over {integer(plot.steps)} steps",
+        ),
+        element("svg", *_names(plot), class_="right", width=190, height=HEIGHT),
+        element(
+            "svg", *charts.band_numbers(bands, 14), class_="below", height=18, aria_hidden="true"
+        ),
+    )  # fmt: skip
+    return element("div", *parts, class_="plot")
+
+
+def _line(*, x: tuple[float, float], y: tuple[float, float], look: str) -> Markup:
+    (x1, x2), (y1, y2) = ([f"{each:.1f}" for each in ends] for ends in (x, y))
+    return element("line", class_=look, x1=x1, x2=x2, y1=y1, y2=y2)
+
+
+def _curve(plot: Plot, curve: Curve) -> Markup:
+    def places(figures: Iterable[float]) -> list[charts.Point]:
+        return [
+            (_SIDE * plot.x(point.step), _SIDE * plot.y(figure))
+            for point, figure in zip(curve.points, figures, strict=True)
+        ]
+
+    middle = places(point.figure.val_bpb for point in curve.points)
+    upper = places(point.figure.high for point in curve.points)
+    lower = places(point.figure.low for point in curve.points)
+    x, y = middle[-1]
+    return element(
+        "g",
+        element("polygon", points=charts.polyline([*upper, *reversed(lower)])),
+        element("polyline", points=charts.polyline(middle)),
+        # A line of no length with round ends is a dot that stays round when the plot is stretched.
+        element("path", class_="end", d=f"M{x:.1f} {y:.1f}h0"),
+        class_=curve.look,
     )
 
 
-def _names(plot: Plot) -> Iterator[str]:
+def _names(plot: Plot) -> Iterator[Markup]:
     """The curves' names and last figures, pushed apart where they would overlap."""
-    ranked = sorted(plot.curves, key=lambda each: plot.y(each.last))
-    wanted = [HEIGHT * plot.y(each.last) for each in ranked]
-    for curve, at in zip(ranked, apart(wanted, LINE_HEIGHT, HEIGHT), strict=True):
-        number = plot.curves.index(curve)
-        yield (
-            f'<g class="{curve.look}" data-curve="{number}"><text x="10" y="{at + 4:.1f}">'
-            f'<tspan class="figure">{bits(curve.last)}</tspan> <tspan>{escaped(curve.name)}</tspan>'
-            "</text></g>"
-        )
+    heights = charts.apart(
+        [HEIGHT * plot.y(each.last) for each in plot.curves], charts.LABEL_HEIGHT, HEIGHT
+    )
+    for number, (curve, height) in enumerate(zip(plot.curves, heights, strict=True)):
+        figure = element("tspan", bits(curve.last), class_="figure")
+        name = element("tspan", curve.name)
+        label = element("text", figure, " ", name, x=10, y=f"{height + 4:.1f}")
+        yield element("g", label, class_=curve.look, data_curve=number)
 
 
-def apart(places: Sequence[float], gap: float, end: float) -> list[float]:
-    """Ascending places at least a gap apart, as near to the wanted ones as a pass down and up finds.
-
-    >>> apart([10, 12, 40], 16, 100)
-    [10, 26, 42]
-    """
-    moved: list[float] = []
-    for place in places:
-        moved.append(max(place, moved[-1] + gap) if moved else max(place, gap / 2))
-    limit = end - gap / 2
-    for at in reversed(range(len(moved))):
-        moved[at] = min(moved[at], limit)
-        limit = moved[at] - gap
-    return moved
-
-
-def _below(plot: Plot) -> Iterator[str]:
-    for each, first, last in plot.bands:
-        yield named(each, plot.x((first + last) / 2), plot.x(last - first), 14)
-
-
-def _ticks(low: float, high: float) -> Iterator[tuple[float, str]]:
-    """Round numbers between two, about five of them.
-
-    >>> [said for _, said in _ticks(1.43, 3.05)]
-    ['1.5', '2.0', '2.5', '3.0']
-    """
-    rough = (high - low) / 5
-    size = 10.0 ** math.floor(math.log10(rough))
-    step = next(size * each for each in (1, 2, 5, 10) if size * each >= rough)
-    places = max(1, -math.floor(math.log10(step)))
-    for at in range(math.ceil(low / step), math.floor(high / step) + 1):
-        yield at * step, f"{at * step:.{places}f}"
-
-
-def data(plot: Plot | None) -> str:
+def data(plot: Plot | None) -> dict[str, Any]:
     """Return the figures at each step as data for the script."""
     if plot is None:
-        return "{}"
+        return {}
     steps = sorted({point.step for each in plot.curves for point in each.points})
     names: dict[int, str] = {}
     for each, first, last in plot.bands:
-        names |= {at: f"{each.name}, step {at - first:,}" for at in steps if first <= at <= last}
+        for step in steps:
+            if first <= step <= last:
+                names[step] = f"{each.name}, step {integer(step - first)}"
     figures = [
         {point.step: round(point.figure.val_bpb, 4) for point in each.points}
         for each in plot.curves
     ]
-    content = {
+    return {
         "of": round(plot.steps / _ROOM, 3),
         "steps": steps,
         "names": [names[step] for step in steps],
         "curves": [[each.get(step) for step in steps] for each in figures],
     }
-    return json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
 
 
 LEVELS = 5
@@ -244,30 +217,51 @@ class Cell:
 Row = Sequence[Cell | None]
 
 
-def matrix(facts: Facts) -> str:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kept:
+    """A line of the table: an evaluation after each phase, and the class of each cell."""
+
+    name: str
+    look: str
+    cells: tuple[tuple[Cell | None, str], ...]
+
+
+def trained(facts: Facts) -> list[PhaseFacts]:
+    """The phases after which there are figures."""
+    return [each for each in facts.phases if each.report is not None and each.report.after]
+
+
+def matrix(facts: Facts) -> list[Kept]:
     """A line an evaluation, a column a state of the model: the start, then after each phase."""
-    done = [each for each in facts.phases if each.report is not None and each.report.after]
+    done = trained(facts)
     if not done:
-        return ""
+        return []
     rows = [
-        (each, _row(each.name, at, done))
-        for at, each in enumerate(done)
+        (each, _row(each.name, index, done))
+        for index, each in enumerate(done)
         if each.evaluation == each.name
     ]
-    most = _most([row for _, row in rows])
     anchor = _anchor(done)
-    head = "".join(
-        f'<th class="n {phase_colour(each.number)}" scope="col" title="after {quoted(each.name)}">'
-        f'<b class="number">{each.number}</b></th>'
-        for each in done
-    )
-    lines = [_line("anchor", ANCHOR, anchor, _most([anchor]))]
-    lines += [_line(phase_colour(each.number), each.name, row, most) for each, row in rows]
-    return (
-        '<table class="kept"><thead><tr><th scope="col">after</th>'
-        f'<th class="n" scope="col">start</th>{head}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table>"
-    )
+    largest = _largest([row for _, row in rows])
+    return [
+        _evaluation_line(ANCHOR, ANCHOR, anchor, _largest([anchor])),
+        *(
+            _evaluation_line(each.name, phase_class(each.number), row, largest)
+            for each, row in rows
+        ),
+    ]
+
+
+def _evaluation_line(name: str, look: str, row: Row, largest: float) -> Kept:
+    return Kept(name=name, look=look, cells=tuple((cell, _look(cell, largest)) for cell in row))
+
+
+def _look(cell: Cell | None, largest: float) -> str:
+    if cell is None:
+        return ""
+    if cell.by is None:
+        return "own" if cell.own else "soft"
+    return tint(cell.by, largest)
 
 
 def _row(name: str, at: int, done: Sequence[PhaseFacts]) -> Row:
@@ -303,35 +297,18 @@ def _anchor(done: Sequence[PhaseFacts]) -> Row:
     return row
 
 
-def _most(rows: Sequence[Row]) -> float:
+def _largest(rows: Sequence[Row]) -> float:
     changes = [abs(cell.by) for row in rows for cell in row if cell and cell.by is not None]
     return max([LEAST, *changes])
 
 
-def _line(look: str, name: str, row: Row, most: float) -> str:
-    cells = "".join(_table_cell(cell, most) for cell in row)
-    return f'<tr class="{look}"><th scope="row"><i></i>{escaped(name)}</th>{cells}</tr>'
-
-
-def _table_cell(cell: Cell | None, most: float) -> str:
-    if cell is None:
-        return "<td></td>"
-    figure = cell.figure
-    looks = (
-        ["n", tint(cell.by, most)] if cell.by is not None else ["n", "own" if cell.own else "soft"]
-    )
-    by = f"<small>{difference(cell.by)}</small>" if cell.by is not None else ""
-    title = f"{figure.low:.3f} to {figure.high:.3f}, over {figure.scored_bytes:,} bytes"
-    return f'<td class="{" ".join(looks)}" title="{title}">{bits(figure.val_bpb)}{by}</td>'
-
-
-def tint(by: float, most: float) -> str:
-    """Return the tint of a change: l1 to l5 for learnt, f1 to f5 for forgotten.
+def tint(by: float, largest: float) -> str:
+    """Return the tint of a change: less1 to less5 for learnt, more1 to more5 for forgotten.
 
     >>> tint(-0.1, 0.1), tint(0.021, 0.1), tint(0.0, 0.1)
     ('less5', 'more2', 'same')
     """
-    level = min(LEVELS, math.ceil(LEVELS * abs(by) / most - 1e-9))
+    level = min(LEVELS, math.ceil(LEVELS * abs(by) / largest - 1e-9))
     if float(f"{by:.3f}") == 0 or level == 0:
         return "same"
     return f"{'less' if by < 0 else 'more'}{level}"

@@ -1,49 +1,50 @@
-"""The way through the curriculum: a band a phase by its share of the budget, and a line a phase."""
+"""Phases of a report: state, tokens, mixture and packed rows of each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import get_args
 
-from curriculum.inspection.formats import bits, count, difference, duration, gpu_hours, moment, rule
-from dashboards.html import escaped, quoted
-from dashboards.report.facts import Facts, PhaseFacts, mean_of
-from dashboards.report.marks import phase as phase_colour
+from curriculum.encode.documents import Outcome
+from curriculum.inspection.formats import count, integer, moment, number, percent
+from curriculum.mixing.resolve import ResolvedServing
+from curriculum.mixing.tree import Branch, explain_plan
+from dashboards.charts import Band, Part, ServingShares, ShareLine, scale
+from dashboards.palette import family_class, phase_class
+from dashboards.report.facts import Facts, Packed, PhaseFacts
 from schemas.job import Report
+from schemas.mixture import MixtureReport
 
-APPROVAL = "approval"
-NAMED_FROM = 0.13
-"""Share of the width: narrower phases show their number only."""
+PHASE_STEP, SERVING_STEP = 0.25, 0.1
+"""Steps between the possible ends of axes: of shares of a phase, and of shares of a serving."""
+OUTCOME_WORDS: dict[Outcome, str] = {
+    "whole": "whole",
+    "elided": "some context left out",
+    "divided": "divided over rows",
+    "routed": "left to longer rows",
+    "straddles": "on both sides of the split",
+    "dropped": "dropped",
+}
+assert tuple(OUTCOME_WORDS) == get_args(Outcome)
 
 
-def bands(facts: Facts) -> str:
-    """The budget as one band: each phase as wide as its portion, filled as far as it is trained."""
-    drawn, names, at = "", "", 0.0
+def budget_bands(facts: Facts) -> Iterator[Band]:
+    """Each phase as wide as its portion of the budget, filled as far as it is trained."""
+    start = 0.0
     for each in facts.phases:
-        width = each.phase.tokens / facts.token_budget
-        looks = phase_colour(each.number)
-        places = f'x="{100 * at:.3f}%" width="{100 * width:.3f}%"'
-        filled = f'width="{100 * width * trained(each):.3f}%"'
-        said = f"{each.name}: {each.standing.state}, {tokens_words(each)} tokens"
-        drawn += (
-            f'<g class="{looks} is-{each.standing.state}"><title>{escaped(said)}</title>'
-            f'<rect class="ground" {places} height="100%"/>'
-            f'<rect class="fill" x="{100 * at:.3f}%" {filled} height="100%"/>'
-            f'<line x1="{100 * (at + width):.3f}%" x2="{100 * (at + width):.3f}%" y1="0" y2="100%"/></g>'
+        end = start + each.phase.tokens / facts.token_budget
+        yield Band(
+            number=each.number,
+            name=each.name,
+            start=start,
+            end=end,
+            look=f"{phase_class(each.number)} is-{each.standing.state}",
+            filled=trained_share(each),
+            title=f"{each.name}: {each.standing.state}, {tokens_text(each)} tokens",
         )
-        names += named(each, at + width / 2, width, 13)
-        at += width
-    label = quoted(f"{facts.specialist}: {len(facts.phases)} phases by their share of the budget")
-    return (
-        f'<svg class="way" role="img" aria-label="{label}">{drawn}</svg>'
-        f'<svg class="numbers" aria-hidden="true">{names}</svg>'
-    )
+        start = end
 
 
-def named(each: PhaseFacts, at: float, width: float, y: int) -> str:
-    """A phase's number in the middle of its share of a width, with its name where there is room."""
-    name = f'<tspan class="name"> {escaped(each.name)}</tspan>' if width >= NAMED_FROM else ""
-    return f'<text x="{100 * at:.3f}%" y="{y}">{each.number}{name}</text>'
-
-
-def trained(each: PhaseFacts) -> float:
+def trained_share(each: PhaseFacts) -> float:
     """The share of a phase's budget that was trained on."""
     if each.report is not None:
         # Steps are whole: a phase ends below its budget by less than one.
@@ -53,102 +54,171 @@ def trained(each: PhaseFacts) -> float:
     return min(1.0, beat.step / beat.steps) if beat and beat.steps else 0.0
 
 
-def tokens_words(each: PhaseFacts) -> str:
-    """Return the share of a phase's asked tokens that was trained on, in words."""
-    asked = count(each.phase.tokens)
+def tokens_text(each: PhaseFacts) -> str:
+    """Tokens of a phase that were trained on, and its budget."""
+    budget = count(each.phase.tokens)
     if each.report is not None:
-        return f"{count(each.report.tokens.valid)} of {asked}"
-    beat = each.beat
-    return f"{count(beat.valid_tokens)} of {asked}" if beat is not None else asked
+        return f"{count(each.report.tokens.valid)} of {budget}"
+    return f"{count(each.beat.valid_tokens)} of {budget}" if each.beat is not None else budget
 
 
-def table(facts: Facts) -> str:
-    """A line a phase: how it stands, what it consumed, its gate, what it gained, what it took."""
-    priced = any(report.cost for each in facts.phases for report in each.spent)
-    heads = ["", "phase", "state", "tokens", "gate", "val_bpb of its mixture", "anchor", "took"]
-    numbers = {"tokens", "val_bpb of its mixture", "anchor", "took", "cost"}
-    heads += ["cost"] if priced else []
-    head = "".join(
-        f'<th{" class=n" if name in numbers else ""} scope="col">{name}</th>' for name in heads
-    )
-    rows = "\n".join(_row(each, priced=priced) for each in facts.phases)
-    return f'<table class="phases"><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table>'
+def state_note(each: PhaseFacts) -> str:
+    """The time at which a phase was done, or the reason of its state."""
+    status = each.standing
+    return moment(each.ended) if status.state == "done" and each.ended else status.why
 
 
-def _row(each: PhaseFacts, *, priced: bool) -> str:
-    report = each.report
-    cells = [
-        f'<td class="{phase_colour(each.number)}"><b class="number">{each.number}</b></td>',
-        f'<th scope="row"><a href="#{quoted(each.name)}">{escaped(each.name)}</a></th>',
-        f"<td>{state(each, short=True)}</td>",
-        f'<td class="n">{tokens_words(each)}</td>',
-        f"<td>{''.join(gate(each))}</td>",
-        f'<td class="n">{_change(report, each.evaluation) if report else ""}</td>',
-        f'<td class="n">{_change(report, "anchor") if report else ""}</td>',
-        f'<td class="n">{_took(report) if report else ""}</td>',
-    ]
-    if priced:
-        cost = report.cost if report else None
-        cells.append(f'<td class="n">{"" if cost is None else f"{cost:,.2f}"}</td>')
-    return f'<tr data-phase="{quoted(each.name)}">{"".join(cells)}</tr>'
+def ending(report: Report) -> str:
+    """The reason for which a run ended."""
+    words = {
+        "gate": f"opened: {report.reason}",
+        "budget": f"budget spent: {report.reason}",
+        "failed": report.reason,
+        "cancelled": "cancelled",
+    }
+    return words[report.stopped]
 
 
-def state(each: PhaseFacts, *, short: bool = False) -> str:
-    """Describe the state of a phase, with its reason; in short with the first sentence of it."""
-    stands = each.standing
-    is_done = stands.state == "done" and each.ended
-    note = moment(each.ended) if is_done else stands.why
-    note = note.partition(". ")[0] if short else note
-    # What waits has been trained and waits for somebody; or it waits for its turn.
-    looks = f"is-{stands.state}{' has-run' if each.report else ''}"
-    return f'<span class="state {looks}">{stands.state}</span><small>{escaped(note)}</small>'
+def sheet_facts(each: PhaseFacts) -> list[str]:
+    """Row lengths, tokens, steps, context and run of a phase."""
+    lengths = sorted({serving.row_length for serving in each.phase.servings})
+    facts = [f"rows of {', '.join(map(integer, lengths))} tokens", f"{tokens_text(each)} tokens"]
+    if each.mixture is not None:
+        steps = each.report.steps if each.report else 0
+        facts.append(f"{integer(steps)} of {number(each.mixture.steps, 'step')}")
+    if each.report and each.report.mean_context is not None:
+        facts.append(f"mean context {integer(each.report.mean_context)} tokens")
+    return [*facts, each.run] if each.run else facts
 
 
-def gate(each: PhaseFacts) -> Iterator[str]:
-    """Yield why the phase ended, the rule of its gate, and its approval."""
-    report, asked = each.report, rule(each.phase.advance_when)
-    if report is not None:
-        ended = {
-            "gate": f"opened: {report.reason}",
-            "budget": f"budget spent: {report.reason}",
-            "failed": report.reason,
-            "cancelled": "cancelled",
-        }
-        yield f"<span>{escaped(ended[report.stopped])}</span>"
-    if asked:
-        yield f"<small>gate: {escaped(asked)}; {_else(each)}</small>"
-    elif report is None:
-        yield "<span>ends with its budget</span>"
-    if each.approval is not None:
-        said = (
-            f" \N{LEFT DOUBLE QUOTATION MARK}{each.approval.comment}\N{RIGHT DOUBLE QUOTATION MARK}"
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mixture:
+    """Servings of a phase, as its diet plans them and as its plan holds them."""
+
+    servings: tuple[ServingShares, ...]
+    end: float
+    """The end of the servings' axis."""
+    note: str
+    warnings: tuple[str, ...] = ()
+
+
+def mixture(each: PhaseFacts) -> Mixture:
+    """The mixture of a phase; before it is mixed, the shares of its diet."""
+    servings, report = each.phase.servings, each.mixture
+    if report is None:
+        return Mixture(
+            servings=tuple(
+                ServingShares(
+                    own=_share_line(*_serving_name(each), family=each.family, planned=each.share)
+                )
+                for each in servings
+            ),
+            end=scale([serving.share for serving in servings], PHASE_STEP),
+            note="Ring: the diet’s share. Nothing is mixed yet.",
         )
-        comment = said if each.approval.comment else ""
-        who = f"approved by {each.approval.who}, {moment(each.approval.when)}{comment}"
-        yield f'<small class="approved">{escaped(who)}</small>'
-    elif APPROVAL in each.phase.require:
-        yield "<small>needs approval</small>"
-
-
-def _else(each: PhaseFacts) -> str:
-    return "its budget holds" if each.phase.on_budget == "hold" else "its budget ends it too"
-
-
-def _change(report: Report, evaluation: str) -> str:
-    """Before and after, and by how much."""
-    before, after = mean_of(report.before, evaluation), mean_of(report.after, evaluation)
-    if after is None:
-        return ""
-    if before is None:
-        return bits(after.val_bpb)
-    fell = difference(after.val_bpb - before.val_bpb)
-    return f"{bits(before.val_bpb)} → {bits(after.val_bpb)}<small>{fell}</small>"
-
-
-def _took(report: Report) -> str:
-    where = (
-        f"<small>{gpu_hours(report.gpu_seconds)}</small>"
-        if report.gpu_seconds
-        else f"<small>{escaped(report.device)}</small>"
+    plan = explain_plan(report, title=each.name, key="")
+    held = {branch.serving: branch for branch in plan.branches}
+    # The share of a serving of which the plan holds nothing was given to the others.
+    branches = [
+        held.get(serving.index)
+        or Branch(title=serving.title, tokens=0, planned=serving.share, realised=0.0)
+        for serving in servings
+    ]
+    note = "Ring: the diet’s share. Dot: what the plan holds."
+    if each.report is not None and each.report.stopped != "budget":
+        note += (
+            f" The first {each.report.tokens.valid / report.budget:.0%} of it were trained on; "
+            "any part of a plan is mixed like the whole."
+        )
+    return Mixture(
+        servings=tuple(map(_serving_shares, servings, branches)),
+        end=scale(_shares(branches), PHASE_STEP),
+        note=note,
+        warnings=tuple(_warnings(report)),
     )
-    return f"{duration(report.seconds)}{where}"
+
+
+def _serving_name(serving: ResolvedServing) -> tuple[str, str]:
+    """A serving's name, and how it is served."""
+    of = f" of {serving.base}" if serving.base else ""
+    only = f", {', '.join(serving.repositories)}" if serving.repositories else ""
+    how = f"{serving.objective} at {integer(serving.row_length)}"
+    if serving.imported is not None:
+        return serving.imported.name, f"{serving.family}, {how}, imported"
+    return f"{serving.family}{of}", f"{how}{only}"
+
+
+def _serving_shares(serving: ResolvedServing, branch: Branch) -> ServingShares:
+    return ServingShares(
+        own=_branch_line(branch, *_serving_name(serving), family=serving.family),
+        domains=tuple(
+            _branch_line(each, each.title, "", family=serving.family) for each in branch.branches
+        ),
+        end=scale(_shares(branch.branches), SERVING_STEP),
+    )
+
+
+def _branch_line(branch: Branch, name: str, how: str, *, family: str) -> ShareLine:
+    seen = "" if branch.repetition is None else f"{branch.repetition:.2f}×"
+    figures = (seen, count(branch.tokens))
+    return _share_line(
+        name,
+        how,
+        family=family,
+        planned=branch.planned,
+        realised=branch.realised,
+        figures=figures,
+    )
+
+
+def _share_line(
+    name: str,
+    how: str,
+    *,
+    family: str,
+    planned: float,
+    realised: float | None = None,
+    figures: tuple[str, str] = ("", ""),
+) -> ShareLine:
+    share = "" if realised is None else percent(realised)
+    return ShareLine(
+        name=name,
+        how=how,
+        look=family_class(family),
+        planned=planned,
+        realised=realised,
+        figures=(percent(planned), share, *figures),
+    )
+
+
+def _shares(branches: Sequence[Branch]) -> list[float]:
+    return [share for each in branches for share in (each.planned, each.realised or 0.0)]
+
+
+def _warnings(report: MixtureReport) -> Iterator[str]:
+    yield from report.warnings
+    if report.left_out is not None:
+        excluded = report.left_out
+        yield f"{number(excluded.rows, 'row')} of {count(excluded.tokens)} tokens left out"
+
+
+def outcomes(row: Packed) -> list[tuple[Part, str]]:
+    """Outcomes of the documents of packed rows: their shares, and their numbers in words."""
+    documents = sum(row.documents.values())
+    return [
+        (
+            Part(share=amount / documents, look=f"o-{name}", title=f"{words}: {integer(amount)}"),
+            f"{integer(amount)} {words}",
+        )
+        for name, words in OUTCOME_WORDS.items()
+        if (amount := row.documents.get(name))
+    ]
+
+
+def outcomes_met(packed: Sequence[Packed]) -> list[tuple[str, str]]:
+    """The outcomes that occur in packed rows, with their words."""
+    return [
+        (name, words)
+        for name, words in OUTCOME_WORDS.items()
+        if any(name in row.documents for row in packed)
+    ]

@@ -11,44 +11,19 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import replace_whole
-from dashboards import palette
-from dashboards.html import escaped, policy
+from dashboards import html, palette
+from dashboards.html import escaped
 from dashboards.report.facts import read, report_path, rows_of
 from dashboards.report.page import page
 from dashboards.rows import write as rows
 from dashboards.rows.write import Example, example
 from schemas.errors import CurriculumError
 
-_PAGE = """\
-<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark">
-<title>Reports</title>
-<style>
-{palette}
-body {{ max-width: 720px; margin: 40px auto; padding: 0 28px; background: var(--page); color: var(--ink); \
-font: 14px/1.6 var(--sans); }}
-a {{ color: inherit; }}
-code {{ color: var(--soft); }}
-</style>
-<h1>Reports</h1>
-{body}
-"""
-_NOTHING = "<p>No report is written yet: <code>curriculum report</code> writes those of all specialists.</p>"
-
 
 def index(names: Sequence[str]) -> str:
-    """The page, with a link to each of the files of these names, which need no quoting."""
-    links = "".join(
-        f'<li><a href="/{escaped(name)}">{escaped(name.removesuffix(".html"))}</a></li>\n'
-        for name in names
-    )
-    body = f"<ul>\n{links}</ul>" if links else _NOTHING
-    page = _PAGE.format(palette=palette.properties(), body=body, policy="{policy}")
-    return page.replace("{policy}", policy(page), 1)
+    """The page that lists reports, with a link to each of the files of these names, which need no quoting."""
+    style = palette.properties() + html.asset("reports.css")
+    return html.page("reports.html", style=style, title="Reports", names=names)
 
 
 def write(plan: RunPlan, resources: Resources, say: Log) -> Path:

@@ -1,143 +1,289 @@
 """Rows as one page that needs nothing else: no request, no network, readable without its script.
 
-Everything from a repository is escaped. The policy in the page allows its own style and its own script by
-their digests, and nothing beside.
+Strips and masks are drawn from boundaries: nothing grows with the square of a row's length, nor, beyond
+some bins, with the length itself. A document's text is written once; the script cuts it into tokens.
 """
 
-import json
-from collections.abc import Iterator, Sequence
+import codecs
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from curriculum.inspection.formats import percent
-from curriculum.inspection.rows import RowView
+import numpy as np
+import numpy.typing as npt
+from markupsafe import Markup
+
+from curriculum.inspection.formats import day, integer, number, percent
+from curriculum.inspection.rows import DocumentInRow, FileRange, RowView, Source
 from curriculum.tokens.codec import Tokenizer
-from dashboards import palette
-from dashboards.html import escaped, fill, policy, quoted, template
-from dashboards.palette import NAMES, SHADES, document_style
-from dashboards.rows import draw
-from dashboards.rows.table import (
-    DIGITS,
-    codes,
-    generated,
-    rest,
-    runs,
-    scored,
-    table,
-    texts,
-    texts_of,
-)
+from dashboards import charts, html, palette
+from dashboards.charts import element
 from schemas.packed_row import HISTOGRAM_EDGES
 from schemas.structure import StructureEdge
+from schemas.visible import visible
 
-TEMPLATE = "rows.html"
-LARGEST = 1_000_000
+TEMPLATES = ("page.html", "rows.html", "row.html", "rows.css", "rows.js")
+"""All that a page is made of, beside its rows."""
+MAX_BYTES = 1_000_000
 """Bytes of a page whose rows nobody asked for one by one."""
-
-WORTH_SAYING = 0.05
+BINS = 480
+"""Number of bins of a strip that is drawn token by token; more would be narrower than a pixel."""
+LEAST_SHARE = 0.05
 """The share of scored tokens whose context is named, the longest that has it."""
+COMMIT_DIGITS = 10
+MAX_LINES = 100
+"""Documents whose lines are written; the script adds those of the others, from what `rest` gives it."""
+MAX_FILES = 40
+"""Files of a document that are listed."""
+DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+"""Digits of written lengths: a letter has two digits of three bits."""
+CARRY = 7
+"""The digit that says that the next one is to be added to it."""
 
 
 def page(
-    title: str, subtitle: str, rows: Sequence[RowView], tokenizer: Tokenizer, *, largest: int = 0
+    title: str, subtitle: str, rows: Sequence[RowView], tokenizer: Tokenizer, *, max_bytes: int = 0
 ) -> str:
-    """The page as HTML; with `largest` it leaves out the last rows that would make it larger, but one."""
-    filled = fill(template(TEMPLATE), {"palette": palette.properties(), "shades": _shades()})
-    articles, data = list[str](), list[str]()
-    size = len(filled)
-    for at, shown in enumerate(rows):
-        article, said = _row(shown, at, tokenizer)
-        size += len(article.encode()) + len(said)
-        if largest and articles and size > largest:
+    """The page as HTML; with `max_bytes` it leaves out the last rows that would make it larger, but one."""
+    style = _style()
+    script = html.asset("rows.js")
+    articles, data = list[Markup](), list[dict[str, Any]]()
+    size = len(style) + len(script)
+    for index, shown in enumerate(rows):
+        texts = texts_of(shown, tokenizer)
+        article = html.render("row.html", **_article(shown, f"r{index}", texts.texts))
+        row_data = _data(shown, texts.lengths)
+        size += len(article.encode()) + len(html.data(row_data))
+        if max_bytes and articles and size > max_bytes:
             break
         articles.append(article)
-        data.append(said)
+        data.append(row_data)
     codes_met = sorted(set().union(*(each.row.structure_ids for each in rows[: len(articles)])))
-    slots = {
-        "policy": policy(filled),
-        "title": escaped(title),
-        "subtitle": escaped(subtitle),
-        "legend": "".join(f'<li class="k{code}">{NAMES[code]}</li>' for code in codes_met if code),
-        "rows": "\n".join(articles),
-        "data": f'{{"digits":"{DIGITS}","names":{json.dumps(NAMES)},"rows":[{",".join(data)}]}}',
-    }
-    return fill(filled, slots)
-
-
-def _shades() -> str:
-    """The classes of structure and of documents with their colours, on light and on dark pages."""
-    light = "".join(f"--k{code}:{shade.light};" for code, shade in enumerate(SHADES.values()))
-    dark = "".join(f"--k{code}:{shade.dark};" for code, shade in enumerate(SHADES.values()))
-    looks = (
-        f'.k{code}{{--c:var(--k{code})}}[data-only="k{code}"] pre .k{code}{{color:var(--c)}}'
-        for code in range(len(SHADES))
-    )
-    return (
-        f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
-        f"{''.join(looks)}{document_style()}"
+    return html.page(
+        "rows.html",
+        style=style,
+        script=script,
+        data=html.data({"digits": DIGITS, "names": palette.NAMES, "rows": data}),
+        title=title,
+        subtitle=subtitle,
+        articles=articles,
+        legend=[(code, palette.NAMES[code]) for code in codes_met if code],
     )
 
 
-def _row(shown: RowView, at: int, tokenizer: Tokenizer) -> tuple[str, str]:
-    """A row as an article, and what the script reads of it."""
-    row, place = shown.row, f"r{at}"
-    said = texts_of(shown, tokenizer)
-    facts = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in _facts(shown))
-    article = (
-        f'<article id="{place}" data-pack="{quoted(row.pack_id)}"><div class="pair">'
-        '<section class="card see"><h2>Attention mask</h2><p>Rows ask, columns are seen. '
-        f"<output></output></p>{draw.mask(shown.spans, shown.length)}</section>"
-        f'<section class="card holds"><h2>{escaped(row.pack_id)}</h2><dl>{facts}</dl>'
-        f'<div class="strips">{_strips(shown)}</div>{table(shown.parts, place)}</section></div>'
-        '<section class="card texts"><header><h2>Tokens</h2><p class="reading"></p></header>'
-        f"{''.join(texts(shown.parts, said.texts, place))}</section></article>"
+def _style() -> str:
+    # A press on a structure in the legend leaves only its tokens coloured.
+    only = "".join(
+        f'[data-only="k{code}"] pre .k{code}{{color:var(--c)}}'
+        for code in range(len(palette.SHADES))
     )
-    return article, _data(shown, said.lengths)
+    colours = palette.structure_style() + only + palette.document_style()
+    return palette.properties() + colours + html.asset("rows.css")
 
 
-def _facts(shown: RowView) -> Iterator[tuple[str, str]]:
-    row, length = shown.row, shown.length
-    yield "tokens", f"{row.valid:,} <small>of {length:,}</small>"
-    yield "documents", f"{len(shown.parts):,} <small>{escaped(row.domain)}</small>"
-    yield "packed", percent(row.valid / length)
-    yield "scored", percent(row.scored / row.valid) if row.valid else "–"
-    yield "attention", f"{percent(shown.density)} <small>of a full square</small>"
-    context = _context(shown)
-    if context:
-        yield "context", context
-
-
-def _context(shown: RowView) -> str:
-    """Describe the context before scored tokens, for rows where that can be much."""
-    total = sum(shown.histogram)
-    if shown.length <= HISTOGRAM_EDGES[0] or not total:
-        return ""
-    far = [sum(shown.histogram[at + 1 :]) / total for at in range(len(HISTOGRAM_EDGES))]
-    at = max((at for at, share in enumerate(far) if share >= WORTH_SAYING), default=0)
-    return f"{percent(far[at])} <small>scored after {HISTOGRAM_EDGES[at] // 1024}k or more</small>"
-
-
-def _strips(shown: RowView) -> str:
-    structure = draw.structure(shown)
-    edges = (*shown.row.call_edges, *shown.row.type_edges)
-    lines = [
-        ("documents", draw.documents(shown.spans, shown.length)),
-        ("loss", draw.loss(shown)),
-        *([("structure", structure)] if structure else []),
-        *([("edges", draw.edges(shown.row.chunks, edges, shown.length))] if edges else []),
+def _article(shown: RowView, place: str, texts: Sequence[str]) -> dict[str, object]:
+    """The values of a row's template; its documents have places that begin with its own."""
+    parts, length = shown.parts, shown.length
+    lines = [(part, *_words(part)) for part in parts[:MAX_LINES]]
+    documents = [
+        (part, _document_facts(part), _files(part.source), text)
+        for part, text in zip(parts, texts, strict=True)
     ]
-    ticks = "".join(
-        f'<text x="{25 * at}%" y="10" class="t{at}">{shown.length * at // 4:,}</text>'
-        for at in range(5)
-    )
-    return "".join(f"<span>{name}</span>{svg}" for name, svg in lines) + (
-        f'<span></span><svg class="ticks" aria-hidden="true">{ticks}</svg>'
+    return {
+        "place": place,
+        "pack_id": shown.row.pack_id,
+        "mask": charts.mask(shown.spans, length),
+        "facts": [*_facts(shown)],
+        "strips": [*_strips(shown)],
+        "axis": charts.axis([integer(length * tick // 4) for tick in range(5)], look="ticks"),
+        "lines": lines,
+        "more_lines": len(parts) - len(lines),
+        "documents": documents,
+        "max_files": MAX_FILES,
+        "commit_digits": COMMIT_DIGITS,
+    }
+
+
+def _facts(shown: RowView) -> Iterator[tuple[str, str, str]]:
+    """Names and values of a row's facts, with a note each."""
+    row, length = shown.row, shown.length
+    yield "tokens", integer(row.valid), f"of {integer(length)}"
+    yield "documents", integer(len(shown.parts)), row.domain
+    yield "packed", percent(row.valid / length), ""
+    yield "scored", percent(row.scored / row.valid) if row.valid else "–", ""
+    yield "attention", percent(shown.density), "of a full square"
+    total = sum(shown.histogram)
+    if shown.length > HISTOGRAM_EDGES[0] and total:
+        # Shares of the scored tokens with more context than each edge.
+        far = [sum(shown.histogram[at + 1 :]) / total for at in range(len(HISTOGRAM_EDGES))]
+        at = max((at for at, share in enumerate(far) if share >= LEAST_SHARE), default=0)
+        yield "context", percent(far[at]), f"scored after {HISTOGRAM_EDGES[at] // 1024}k or more"
+
+
+def _strips(shown: RowView) -> Iterator[tuple[str, Markup]]:
+    """The strips of a row, drawn to its width, with their names."""
+    row, length = shown.row, shown.length
+    yield "documents", charts.document_strip(shown.spans, length)
+    label = f"{integer(row.scored)} of {integer(length)} tokens are scored"
+    yield "loss", charts.strip("loss", length, _loss_path(shown), label=label)
+    if row.is_structured:
+        drawn = _structure_rects(shown)
+        yield "structure", charts.strip("structure", length, *drawn, label="what the code is")
+    if edges := (*row.call_edges, *row.type_edges):
+        label = f"{len(edges)} edges between chunks"
+        yield "edges", charts.strip("edges", length, *_arcs(shown, edges), label=label)
+
+
+def _loss_path(shown: RowView) -> Markup:
+    """The scored share of each stretch, as a step line that is filled."""
+    shares = [f"{1 - share:.3g}" for share in binned(scored(shown))]
+    size = -(-shown.length // BINS)
+    path, end = "M0 1", 0
+    for height, run in itertools.groupby(shares):
+        end += sum(1 for _ in run)
+        path += f"V{height}H{min(end * size, shown.length)}"
+    return element("path", d=f"{path}V1z")
+
+
+def _structure_rects(shown: RowView) -> Iterator[Markup]:
+    """The most frequent structure of each stretch."""
+    size = -(-shown.length // BINS)
+    values = np.asarray(shown.row.structure_ids[: shown.row.valid], dtype=np.int64)
+    most = [int(np.bincount(values[at : at + size]).argmax()) for at in range(0, len(values), size)]
+    start = 0
+    for code, run in itertools.groupby(most):
+        width = min(sum(1 for _ in run) * size, len(values) - start)
+        if code:
+            yield element("rect", class_=f"k{code}", x=start, width=width, height=1)
+        start += width
+
+
+def _arcs(shown: RowView, edges: Sequence[StructureEdge]) -> Iterator[Markup]:
+    """Calls and uses as arcs between the chunks that they join."""
+    chunks = shown.row.chunks
+    for each in edges:
+        first, last = (
+            (chunks[end].start + chunks[end].end) // 2 for end in (each.source, each.target)
+        )
+        path = f"M{first} 0Q{(first + last) / 2:g} 2 {last} 0"
+        yield element("path", data_e=f"{each.source} {each.target}", d=path)
+
+
+def binned(flags: npt.NDArray[np.bool_]) -> list[float]:
+    """The share of set flags in each of at most `BINS` stretches of one size.
+
+    >>> binned(np.array([True, True, False]))
+    [1.0, 1.0, 0.0]
+    """
+    size = -(-len(flags) // BINS)
+    starts = np.arange(0, len(flags), size)
+    sums = np.add.reduceat(flags.astype(np.int64), starts)
+    sizes = np.minimum(starts + size, len(flags)) - starts
+    return [float(each) for each in sums / sizes]
+
+
+def _words(part: DocumentInRow) -> tuple[str, str, str, str]:
+    """Repository, commit, licence and scored share of a document."""
+    first = part.source.first
+    share = percent(part.scored / part.tokens)
+    return first.repository, first.commit[:COMMIT_DIGITS], part.source.licence or "", share
+
+
+def rest(parts: Sequence[DocumentInRow]) -> tuple[list[str], list[int]]:
+    """Return the words of unwritten lines, each once, and the numbers of four words for each line."""
+    numbers: dict[str, int] = {}
+    words = (visible(word) for part in parts[MAX_LINES:] for word in _words(part))
+    lines = [numbers.setdefault(word, len(numbers)) for word in words]
+    return list(numbers), lines
+
+
+def _document_facts(part: DocumentInRow) -> list[str]:
+    first, source = part.source.first, part.source
+    facts = [
+        f"{first.repository} at {first.commit}"
+        if first.commit
+        else "its documents artefact is gone"
+    ]
+    if source.timestamp:
+        facts.append(day(source.timestamp))
+    if source.licence:
+        facts.append(source.licence)
+    facts.append(f"{number(part.tokens, 'token')} from {integer(part.start)}")
+    if part.scored < part.tokens - 1:
+        facts.append(f"{integer(part.scored)} scored")
+    if 0 < part.last_byte - part.first_byte < source.num_bytes:
+        span = f"{integer(part.first_byte)} to {integer(part.last_byte)}"
+        facts.append(f"bytes {span} of {integer(source.num_bytes)}")
+    return facts
+
+
+def _files(source: Source) -> list[FileRange]:
+    """Places of one file at one commit as one, in the order in which they occur first."""
+    sizes: dict[tuple[str, str, str], int] = {}
+    for each in source.places:
+        name = (each.repository, each.commit, each.path)
+        sizes[name] = sizes.get(name, 0) + each.num_bytes
+    return [
+        FileRange(repository=repository, commit=commit, path=path, num_bytes=size)
+        for (repository, commit, path), size in sizes.items()
+    ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Texts:
+    """Text of each document of a row, with hidden characters escaped, and the lengths of its tokens."""
+
+    texts: tuple[str, ...]
+    lengths: str
+    """Lengths of all documents' tokens in a row, in UTF-16 units, as `written` has them."""
+
+
+def texts_of(shown: RowView, tokenizer: Tokenizer) -> Texts:
+    """The documents' texts; a character of several tokens belongs to the one that completes it."""
+    special = tokenizer.special
+    known: dict[int, bytes] = {}
+    texts, lengths = [], list[int]()
+    for part in shown.parts:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        decoded = []
+        ids = shown.row.input_ids[part.start : part.end]
+        for at, token in enumerate(ids, start=1):
+            if token not in known:
+                is_control = bool(special[token])
+                known[token] = (
+                    tokenizer.decode([token]).encode()
+                    if is_control
+                    else tokenizer.decode_bytes([token])
+                )
+            # Escaped here, since a script cuts the text by these lengths.
+            text = visible(decoder.decode(known[token], final=at == len(ids)))
+            decoded.append(text)
+            # A script counts in units of UTF-16.
+            lengths.append(len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2)
+        texts.append("".join(decoded))
+    return Texts(texts=tuple(texts), lengths=written(lengths))
+
+
+def written(lengths: Iterable[int]) -> str:
+    """Lengths as digits.
+
+    >>> written([0, 2]), written([7, 9, 1]), written([3])
+    ('C', '46P', 'f')
+    """
+    digits = [digit for each in lengths for digit in (*[CARRY] * (each // CARRY), each % CARRY)]
+    if len(digits) % 2:
+        digits.append(CARRY)
+    return "".join(
+        DIGITS[8 * one + two] for one, two in zip(digits[::2], digits[1::2], strict=True)
     )
 
 
-def _data(shown: RowView, lengths: str) -> str:
+def _data(shown: RowView, lengths: str) -> dict[str, Any]:
     """Return the script's data beside the texts: everything in tokens, runs where there are runs."""
     row = shown.row
     words, lines = rest(shown.parts)
-    content = {
+    return {
         "length": shown.length,
         "valid": row.valid,
         "starts": [each.start for each in shown.parts],
@@ -148,17 +294,44 @@ def _data(shown: RowView, lengths: str) -> str:
         "chunks": [
             value for each in row.chunks for value in (each.start, each.end, each.dep_level)
         ],
-        "calls": _edges(row.call_edges),
-        "types": _edges(row.type_edges),
+        "calls": [end for each in row.call_edges for end in (each.source, each.target)],
+        "types": [end for each in row.type_edges for end in (each.source, each.target)],
         "words": words,
         "lines": lines,
     }
-    # No word may end the script that it stands in.
-    return json.dumps(content, separators=(",", ":")).replace("<", r"\u003c")
 
 
-def _edges(edges: Sequence[StructureEdge]) -> list[int]:
-    return [value for each in edges for value in (each.source, each.target)]
+def runs(flags: Sequence[bool] | npt.NDArray[np.bool_]) -> list[int]:
+    """The lengths of runs that are in turn unset and set, beginning with an unset one.
+
+    >>> runs([True, True, False, True])
+    [0, 2, 1, 1]
+    """
+    values = np.asarray(flags, dtype=np.int8)
+    edges = np.flatnonzero(np.diff(values, prepend=0)).tolist()
+    return [end - start for start, end in itertools.pairwise((0, *edges, len(values)))]
+
+
+def scored(shown: RowView) -> npt.NDArray[np.bool_]:
+    """[T]: whether a prediction of each token counts, which the token before it makes."""
+    mask = np.asarray(shown.row.loss_mask, dtype=np.bool_)
+    return np.concatenate([[False], mask[:-1]])
+
+
+def generated(shown: RowView) -> npt.NDArray[np.bool_]:
+    """[T]: whether each token is one that no document holds."""
+    flags = np.zeros(shown.length, dtype=np.bool_)
+    for start, end in shown.generated:
+        flags[start:end] = True
+    return flags
+
+
+def codes(shown: RowView) -> list[int]:
+    """Structure codes and the lengths of their runs, in turn; empty where the row has no structure."""
+    if not shown.row.is_structured:
+        return []
+    grouped = itertools.groupby(shown.row.structure_ids[: shown.row.valid])
+    return [value for code, run in grouped for value in (code, sum(1 for _ in run))]
 
 
 def named(labels: dict[str, str]) -> str:
@@ -169,6 +342,6 @@ def named(labels: dict[str, str]) -> str:
     'v6_enriched of v2_simple, causal at 512, train'
     """
     of = f" of {labels['base']}" if "base" in labels else ""
-    how = f"{labels['objective']} at {int(labels['row_length']):,}"
+    how = f"{labels['objective']} at {integer(int(labels['row_length']))}"
     variant = f", variant {labels['variant']}" if labels.get("variant", "0") != "0" else ""
     return f"{labels['family']}{of}, {how}{variant}, {labels['split']}"

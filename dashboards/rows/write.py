@@ -15,15 +15,14 @@ from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
 from curriculum.train.run_directory import replace_whole
-from dashboards import palette
-from dashboards.html import template
-from dashboards.rows.page import LARGEST, TEMPLATE, named, page
+from dashboards import html, palette
+from dashboards.rows.page import MAX_BYTES, TEMPLATES, named, page
 from schemas.errors import StoreError
 
 FOLDER = "rows"
-MOST_ROWS = 6
+MAX_ROWS = 6
 TOKENIZER_NAME = "tokenizer.json"
-REVISION = 3
+REVISION = 4
 """Revision of a page's content, beside its template and its colours."""
 
 
@@ -46,7 +45,7 @@ def page_path(root: Path, rows: Artefact) -> Path:
 def example(rows: Artefact) -> Example | None:
     """Return the row with the most documents on the page of an artefact; None where there is none."""
     columns = ("doc_starts", "valid_token_count")
-    found = [(at, line) for at, line in enumerate(spread(rows, MOST_ROWS, columns))]
+    found = [(at, line) for at, line in enumerate(spread(rows, MAX_ROWS, columns))]
     if not found:
         return None
     number, line = max(found, key=lambda each: (len(each[1]["doc_starts"]), -each[0]))
@@ -74,11 +73,11 @@ def write(root: Path, rows: Artefact, made_of: Sequence[Artefact]) -> Path | Non
         return file
     tokenizers = [each for each in made_of if each.manifest.stage == "tokenizers"]
     documents = [each for each in made_of if each.manifest.stage == "documents"]
-    held = list(shown(spread(rows, MOST_ROWS), documents))
+    held = list(shown(spread(rows, MAX_ROWS), documents))
     if not held or not tokenizers:
         return None
     tokenizer = Tokenizer.load(tokenizers[0].path / TOKENIZER_NAME)
-    text = _page(root, rows, held, tokenizer, largest=LARGEST)
+    text = _page(root, rows, held, tokenizer, max_bytes=MAX_BYTES)
     file.parent.mkdir(parents=True, exist_ok=True)
     replace_whole(file, lambda draft: draft.write_text(text, encoding="utf-8"))
     return file
@@ -104,10 +103,10 @@ def chosen_rows(store: Store, rows: Artefact, options: InspectOptions) -> str:
 
 
 def _page(
-    root: Path, rows: Artefact, held: Sequence[RowView], tokenizer: Tokenizer, *, largest: int = 0
+    root: Path, rows: Artefact, held: Sequence[RowView], tokenizer: Tokenizer, *, max_bytes: int = 0
 ) -> str:
     where = rows.path.relative_to(root).as_posix()
-    return page(named(rows.manifest.labels), where, held, tokenizer, largest=largest) + _mark()
+    return page(named(rows.manifest.labels), where, held, tokenizer, max_bytes=max_bytes) + _mark()
 
 
 def _is_there(file: Path) -> bool:
@@ -124,5 +123,5 @@ def _is_there(file: Path) -> bool:
 @cache
 def _mark() -> str:
     """Return the end of a page: a digest of all that it is made with."""
-    made_with = f"{REVISION} {template(TEMPLATE)} {palette.properties()}"
+    made_with = f"{REVISION} {''.join(map(html.asset, TEMPLATES))} {palette.properties()}"
     return f"<!-- {hashlib.sha256(made_with.encode()).hexdigest()[:16]} -->\n"

@@ -28,8 +28,8 @@ from types import FrameType
 from typing import Any
 from urllib.parse import unquote
 
+from dashboards import html
 from dashboards.guard import Guard, Message, Receive, Scope, Send, answer, secret_of
-from dashboards.html import script_digest, template
 from dashboards.report.write import index
 from flows import settings
 from schemas import regular_files
@@ -37,7 +37,7 @@ from schemas import regular_files
 FOLDER = "rows"
 """Below the reports: the pages that they lead to."""
 _NAME = re.compile(rf"/((?:{FOLDER}/)?[A-Za-z0-9][A-Za-z0-9._-]*\.html)", re.ASCII)
-_TEMPLATES = ("report.html", "rows.html")
+_SCRIPTS = ("report.js", "rows.js")
 _INSTRUCTION = re.compile(r"http-equiv", re.IGNORECASE)
 _OURS = re.compile(
     r"""<meta http-equiv="Content-Security-Policy" content="default-src 'none'; [^"<>]*">"""
@@ -234,7 +234,7 @@ _POLICY_HEAD = (
 
 @functools.cache
 def _scripts() -> str:
-    return " ".join(script_digest(template(name)) for name in _TEMPLATES)
+    return " ".join(html.digest(html.asset(name)) for name in _SCRIPTS)
 
 
 def main() -> None:

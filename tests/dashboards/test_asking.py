@@ -77,8 +77,8 @@ def test_downloads_hold_what_was_answered(text: str) -> None:
 
 
 def test_values_are_drawn_whole_or_say_how_long_they_are() -> None:
-    assert sql_panels._shown("x" * sql_panels.MOST_LINE) == "x" * sql_panels.MOST_LINE
-    assert '<div title="1,000 characters">' in sql_panels._shown("x" * 1000)
+    assert sql_panels._value("x" * sql_panels.MAX_LINE) == "x" * sql_panels.MAX_LINE
+    assert '<div title="1,000 characters">' in sql_panels._value("x" * 1000)
 
 
 def test_examples_hold() -> None:

@@ -32,10 +32,10 @@ def test_rings_say_what_was_planned_and_dots_what_was_realised(page: Page) -> No
     lines = page.locator("#shares .lanes > .lane-line:not(.heads)")
     said = [line.split() for line in lines.all_inner_texts()]
     assert [line[0] for line in said] == SERVINGS
-    assert [line[4:6] for line in said] == [["60", "%"], ["25", "%"], ["15", "%"]]
+    assert [line[4] for line in said] == ["60.0%", "25.0%", "15.0%"]
     label = lines.first.locator("svg").get_attribute("aria-label")
     assert label
-    assert re.fullmatch(r"planned 60 %, realised \d\d %", label)
+    assert re.fullmatch(r"planned 60.0%, realised \d\d.\d%", label)
     assert lines.first.locator("circle.ring").get_attribute("cx") == "100.00%"
     domains = page.locator("#shares details:not(.sql)").first
     domains.locator("summary").click()
@@ -78,8 +78,8 @@ def test_other_shares_are_reckoned_at_once_and_kept_in_the_address(page: Page) -
     slider.focus()
     slider.press("End")
     share = panel.locator('tr[data-serving="0"] td.n b').first
-    expect(share).to_have_text("34 %", timeout=PATIENCE_MS)
-    expect(panel.locator('tr[data-serving="1"] td.n b').first).to_have_text("57 %")
+    expect(share).to_have_text("34.3%", timeout=PATIENCE_MS)
+    expect(panel.locator('tr[data-serving="1"] td.n b').first).to_have_text("57.1%")
     assert "shares=60%2C100%2C15" in page.url
 
 

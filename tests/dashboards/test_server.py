@@ -200,6 +200,6 @@ def test_each_page_says_where_it_is_and_whose() -> None:
 
 @given(st.text(max_size=30))
 def test_text_that_people_wrote_never_becomes_markup(said: str) -> None:
-    shown = frame.card("id", said, "", why=f"a{said}")
-    assert shown.count("<") == 6
+    shown = frame.first_steps(said, f"a{said}", [(said, said)])
+    assert shown.count("<") == 14
     assert "\0" not in shown

@@ -63,7 +63,7 @@ def test_an_artefact_that_cant_be_read_is_named_first_and_the_rest_is_shown(
     broken.mkdir(parents=True)
     (broken / "manifest.json").write_text('{"schema_version": "999.0"}')
     text = said(overview.app)
-    assert text.index("can’t be read") < text.index("the loss isn&#x27;t finite")
+    assert text.index("can’t be read") < text.index("the loss isn&#39;t finite")
     assert "000000000000" in text
     assert "2.900" in text
 

@@ -38,8 +38,7 @@ from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.checkpoint_files import manifest_of, require_listed
 from curriculum.train.run_directory import JOB, read_job
-from dashboards.inspect.document_page import document_page
-from dashboards.inspect.page import page
+from dashboards.document_page import page, page_content
 from dashboards.rows.write import chosen_rows as wished_rows
 from flows.cli.console import ACCENT, MUTED, out, plain_table, print_json
 from flows.cli.inspect.documents import document_panels, row_panels
@@ -201,7 +200,7 @@ def as_page(store: Store, artefact: Artefact, options: InspectOptions) -> str:
     """
     match artefact.manifest.stage:
         case "documents":
-            sheets = [document_page(each) for each in documents(store, artefact, options)]
+            sheets = [page_content(each) for each in documents(store, artefact, options)]
         case "rows":
             return wished_rows(store, artefact, options)
         case stage:

@@ -4,7 +4,6 @@ import base64
 import doctest
 import hashlib
 import itertools
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +16,12 @@ from playwright.sync_api import Browser, Page, expect
 
 from curriculum.inspection import formats
 from curriculum.inspection.formats import difference, duration
-from dashboards.palette import family_colours
-from dashboards.report import curves, phase_sheets, timeline
-from dashboards.report.curves import apart, plot_of
+from dashboards import charts
+from dashboards.charts import apart
+from dashboards.palette import family_colours, phase_style
+from dashboards.report import costs, curves
+from dashboards.report.curves import plot_of
 from dashboards.report.facts import Facts, Losses, report_path
-from dashboards.report.marks import properties
 from dashboards.report.page import page
 from schemas.diet import AdvanceWhen, StopsImproving
 from tests.flows.html_text import Read
@@ -32,7 +32,7 @@ GATE = AdvanceWhen(
 )
 
 
-@pytest.mark.parametrize("module", [formats, curves, phase_sheets, timeline])
+@pytest.mark.parametrize("module", [formats, charts, costs, curves])
 def test_examples_hold(module: ModuleType) -> None:
     done = doctest.testmod(module, extraglobs={"gate": GATE})
     assert (done.failed, done.attempted > 0) == (0, True)
@@ -109,9 +109,9 @@ def test_phases_stand_with_states_gates_and_approvals(facts: Facts) -> None:
 
 
 def test_a_phase_that_was_spoilt_later_is_seen_to_forget(facts: Facts) -> None:
-    table = re.search(r'<table class="kept">.*?</table>', page(facts))
+    table = re.search(r'(?s)<table class="kept">.*?</table>', page(facts))
     assert table
-    rows = re.findall(r"<tr.*?</tr>", table[0])
+    rows = re.findall(r"(?s)<tr.*?</tr>", table[0])
     syntax = next(row for row in rows if "syntax</th>" in row)
     assert re.search(r'class="n own"[^>]*>0\.912<', syntax)
     assert re.search(r'class="n more1"[^>]*>0\.918<small>\+0\.006<', syntax)
@@ -137,7 +137,7 @@ def test_the_plot_has_a_curve_for_each_evaluation_over_all_steps(facts: Facts) -
 
 
 def test_what_the_script_says_at_a_step_is_what_was_measured(facts: Facts) -> None:
-    data = json.loads(curves.data(plot_of(facts)))
+    data = curves.data(plot_of(facts))
     at = data["names"].index("file_graph, step 20,000")
     assert data["steps"][at] == 60_000
     plot = plot_of(facts)
@@ -166,7 +166,7 @@ def test_shares_are_drawn_where_they_are(facts: Facts) -> None:
 
 def test_each_serving_shows_a_row_that_leads_to_the_page_of_its_rows(facts: Facts) -> None:
     text = page(facts)
-    shown = re.findall(r'<a class="example" href="([^"]*)"[^>]*>(.*?)</a>', text)
+    shown = re.findall(r'(?s)<a class="example" href="([^"]*)"[^>]*>(.*?)</a>', text)
     assert len(shown) == 4 * 3, "of each serving but those of the phase that isn't built"
     link, drawn = shown[0]
     assert link == f"rows/{'a' * 12}.html#r0"
@@ -178,7 +178,7 @@ def test_each_serving_shows_a_row_that_leads_to_the_page_of_its_rows(facts: Fact
 
 
 def test_attempts_stand_on_one_axis_of_time(facts: Facts) -> None:
-    text = re.search(r'<section class="card" id="when">.*?</section>', page(facts))
+    text = re.search(r'(?s)<section class="card" id="when">.*?</section>', page(facts))
     assert text
     said = Read(text[0]).said
     assert "5 attempts over 15 d 7 h, in UTC. A diamond is an approval." in said
@@ -228,7 +228,7 @@ def test_a_specialist_that_has_nothing_yet_has_a_page(facts: Facts) -> None:
     text = page(replace(facts, phases=(bare,), sources=(), losses=nothing, branch=None))
     read = Read(text)
     assert "nothing is trained yet" in read.said
-    assert json.loads(curves.data(plot_of(replace(facts, phases=(bare,))))) == {}
+    assert curves.data(plot_of(replace(facts, phases=(bare,)))) == {}
     assert '<section class="card" id="spent">' not in text
 
 
@@ -237,7 +237,7 @@ def test_families_have_fixed_colours_on_light_and_dark_pages(facts: Facts) -> No
     for light, dark in family_colours().values():
         assert light in text
         assert dark in text
-    assert properties(5).count("color-mix") == 5
+    assert phase_style(5).count("color-mix") == 5
 
 
 def test_a_report_is_named_after_specialist_and_branch(tmp_path: Path) -> None:

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 
 from curriculum.inspection.rows import DocumentInRow, FileRange, RowView, Source
-from dashboards.rows import table
-from dashboards.rows.draw import documents, mask
+from dashboards.charts import document_strip, mask
+from dashboards.rows import page as making
 from dashboards.rows.page import page
-from dashboards.rows.table import texts
 from tests.flows.html_text import Read
 
 PATIENCE_MS = 120_000
@@ -118,13 +117,13 @@ def test_the_mask_has_a_triangle_a_document_and_nothing_between_them(
         for (_, _, down, across), size in zip(triangles, lengths, strict=True)
     )
     assert len(drawn) < 500 + 130 * len(spans), "it grows with documents, not with tokens"
-    assert documents(spans, ends[-1] + padding).count("<rect") == len(spans)
+    assert document_strip(spans, ends[-1] + padding).count("<rect") == len(spans)
 
 
 def test_a_page_that_nobody_chose_rows_for_is_small_but_never_empty(made: Any) -> None:
-    assert _page(made, largest=1).count("<article") == 1
-    assert len(_data(_page(made, largest=1))["rows"]) == 1
-    assert _page(made, largest=1_000_000).count("<article") == 3
+    assert _page(made, max_bytes=1).count("<article") == 1
+    assert len(_data(_page(made, max_bytes=1))["rows"]) == 1
+    assert _page(made, max_bytes=1_000_000).count("<article") == 3
 
 
 @pytest.mark.parametrize(("documents", "files"), [(200, 12), (1000, 2)])
@@ -170,7 +169,7 @@ def _whence(number: int, files: int) -> Source:
     return Source(licence="Apache-2.0", timestamp=1, num_bytes=1234, places=tuple(places))
 
 
-def test_of_each_file_is_said_what_the_head_of_its_document_does_not_say() -> None:
+def test_of_each_file_is_said_what_the_head_of_its_document_does_not_say(made: Any) -> None:
     own = FileRange(repository="arena", commit="a" * 40, path="one.cpp", num_bytes=1)
     places = (
         own,
@@ -182,7 +181,7 @@ def test_of_each_file_is_said_what_the_head_of_its_document_does_not_say() -> No
         start=0, end=2, scored=1, document_id="d" * 32, first_byte=0, last_byte=1,
         source=Source(places=places, num_bytes=1),
     )  # fmt: skip
-    said = Read("".join(texts([part], ["x"], "r0"))).said
+    said = Read(page("", "", [replace(made.shown()[0], parts=(part,))], made.loaded())).said
     assert f"arena at {'a' * 40} ·" in said
     assert f"made of 4 files document {'d' * 32} this file, 1 bytes two.cpp 1 bytes" in said
     assert f"{'b' * 10} one.cpp 1 bytes other {'c' * 10} one.cpp 5 bytes" in said
@@ -203,7 +202,7 @@ def _many(made: Any) -> tuple[str, str]:
         ),
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table, "MOST_LINES", 1)
+        patch.setattr(making, "MAX_LINES", 1)
         few = page("rows", "", [shown], made.loaded())
     return few, page("rows", "", [shown], made.loaded())
 

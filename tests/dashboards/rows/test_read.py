@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from curriculum.inspection import rows as inspected_rows
 from curriculum.inspection.rows import sources_of, spread
 from curriculum.store import Artefact
-from dashboards.rows import draw, page, table
+from dashboards.rows import page
 
 
 class _Rows:
@@ -41,7 +41,7 @@ def _nine(folder: Path) -> Any:
     return _Rows(folder, [4, 5])
 
 
-@pytest.mark.parametrize("module", [inspected_rows, draw, table, page])
+@pytest.mark.parametrize("module", [inspected_rows, page])
 def test_examples_hold(module: Any, tmp_path: Path) -> None:
     names = {"rows_of_nine": _nine(tmp_path), "spread": spread}
     done = doctest.testmod(module, extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE)

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
+from dashboards import html
 from dashboards.guard import authorization, login, secret_of
-from dashboards.html import policy as own_policy
-from dashboards.html import template
 from flows.server import report_pages as serving
 from flows.server.report_pages import Server, policy
 
@@ -84,10 +83,15 @@ def test_a_page_cannot_allow_a_script_of_its_own(server: Server, folder: Path) -
     assert len(re.findall("sha256-", given)) == 2
 
 
-@pytest.mark.parametrize("name", ["report.html", "rows.html"])
+def _own_page(name: str) -> str:
+    """A page with nothing in it but the style and the script of its template."""
+    given = {"style": html.asset(f"{name}.css"), "script": html.asset(f"{name}.js")}
+    return html.page("page.html", title=name, data="null", **given)
+
+
+@pytest.mark.parametrize("name", ["report", "rows"])
 def test_the_scripts_of_our_own_pages_are_allowed(name: str) -> None:
-    page = template(name)
-    page = page.replace("{{policy}}", own_policy(page))
+    page = _own_page(name)
     given = policy(page)
     found = re.search("<script>(.*?)</script>", page, re.DOTALL)
     assert found
@@ -104,8 +108,7 @@ def test_the_scripts_of_our_own_pages_are_allowed(name: str) -> None:
     ],
 )
 def test_no_script_runs_in_a_page_that_leads_elsewhere(more: str) -> None:
-    page = template("report.html")
-    page = page.replace("{{policy}}", own_policy(page))
+    page = _own_page("report")
     assert policy(page).endswith("allow-scripts")
     assert policy(page + more).endswith("; sandbox")
 
@@ -208,9 +211,7 @@ def test_a_planted_page_runs_nothing_loads_nothing_and_leads_nowhere(
 ) -> None:
     (folder / "planted.html").write_text(PLANTED)
     (folder / "other.html").write_text("<title>other</title>")
-    ours = template("report.html")
-    ours = ours.replace("{{policy}}", own_policy(ours)).replace("{{data}}", "null")
-    (folder / "ours.html").write_text(ours)
+    (folder / "ours.html").write_text(_own_page("report"))
     read: list[str] = []
     reading = serving._read
 

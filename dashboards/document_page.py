@@ -1,4 +1,7 @@
-"""A document as a page: lines of a tree, stretches of text, edges, and structure."""
+"""Documents as one page that needs nothing else: a tree of chunks beside the text, with edges and structure.
+
+`page_content` says what of a document is shown; `page` makes HTML of it, in which a text is once, and whole.
+"""
 
 import itertools
 from bisect import bisect_right
@@ -6,7 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from markupsafe import Markup
+
 from curriculum.inspection.documents import (
+    WORDS,
     Branch,
     DocumentView,
     Piece,
@@ -17,9 +23,10 @@ from curriculum.inspection.documents import (
     what,
     widened,
 )
-from curriculum.inspection.formats import number
+from curriculum.inspection.formats import integer, number
+from dashboards import html, palette
 from dashboards.palette import DOCUMENT_COLOURS, NAMES
-from schemas.document import EDGE_LABELS, Chunk, EdgeKind, EdgeLabel
+from schemas.document import EDGE_KINDS, EDGE_LABELS, Chunk, EdgeKind, EdgeLabel
 from schemas.structure import LABEL_CODES, STRUCTURE_CODES, StructureChunk, StructureEdge
 
 BESIDE = {STRUCTURE_CODES[name] for name in ("none", "other", "preamble", "comment")}
@@ -166,7 +173,7 @@ LONGEST_NAME = 80
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Drawing:
-    """A sheet in the making."""
+    """The content of a page in the making."""
 
     seen: DocumentView
     inside: dict[int, list[int]]
@@ -179,8 +186,8 @@ class _Drawing:
     """Structure chunks that are what a chunk of the document is: they have no line of their own."""
 
 
-def document_page(seen: DocumentView) -> PageContent:
-    """The sheet of a document."""
+def page_content(seen: DocumentView) -> PageContent:
+    """The content of a document's page."""
     drawing = _Drawing(seen=seen, inside=_beginning(seen))
     if seen.document.chunks:
         for branch in branches(seen.document):
@@ -247,7 +254,7 @@ def _chunk_note(seen: DocumentView, chunk: Chunk, branch: Branch) -> Iterator[st
     yield what(chunk)
     yield f"hop {chunk.hop}"
     yield f"rank {first.rank}" if first.elidable else "kept"
-    yield f"{last.end - first.start:,} bytes"
+    yield f"{integer(last.end - first.start)} bytes"
 
 
 def _add_part(drawing: _Drawing, index: int) -> None:
@@ -326,3 +333,175 @@ def _links(drawing: _Drawing) -> Iterator[Link]:
         for link in structure_links(structure.call_edges, structure.type_edges, nodes):
             if (link.source, link.target) not in known:
                 yield link
+
+
+DEEPEST = 12
+"""Levels of the tree that are indented; what lies deeper is drawn below the deepest."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TreeLine:
+    """A line of the tree that leads to the place of its number."""
+
+    number: int
+    look: str
+    name: str
+    word: str = ""
+    size: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """Pieces of text in one element, each with its class where it isn't that of the element."""
+
+    pieces: list[tuple[str, str]]
+    look: str = ""
+    """Empty where the pieces have no element of their own."""
+    level: int | None = None
+    """The level of a chunk, where it begins."""
+    place: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Block:
+    """A section as it is drawn; None where no line of the tree leads to it."""
+
+    place: int | None
+    look: str
+    runs: list[Run]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Article:
+    """A document as it is drawn; its place is None where it is alone."""
+
+    title: str
+    place: int | None
+    facts: list[list[str]]
+    """Lines of words, which break between their items only."""
+    blocks: list[Block]
+
+
+def page(title: str, subtitle: str, contents: Sequence[PageContent]) -> str:
+    """The page as HTML; where there are several documents, each has a line of the tree above its own."""
+    codes = sorted(set().union(*(content.codes for content in contents)))
+    documents = "".join(f".d{at}{{--c:{colour}}}" for at, colour in enumerate(DOCUMENT_COLOURS))
+    style = palette.properties() + palette.structure_style() + documents
+    return html.page(
+        "document.html",
+        style=style + html.asset("document.css"),
+        script=html.asset("document.js"),
+        data=_data(contents),
+        title=title,
+        subtitle=subtitle,
+        legend=[(code, NAMES[code]) for code in codes],
+        tree=[*_tree(contents)],
+        articles=[*_articles(contents)],
+    )
+
+
+def _tree(contents: Sequence[PageContent]) -> Iterator[TreeLine]:
+    """A line a node, and one a document where there are several."""
+    numbers = itertools.count()
+    is_several = len(contents) > 1
+    for content in contents:
+        if is_several:
+            yield TreeLine(
+                number=next(numbers), look="l0 sheet", name=content.title, note=content.facts[0]
+            )
+        for node in content.nodes:
+            depth = min(node.depth + is_several, DEEPEST)
+            yield TreeLine(
+                number=next(numbers),
+                look=f"l{depth} {node.colour}{' s' if node.is_stretch else ''}",
+                name=node.name,
+                word=node.word,
+                size=node.size,
+                note=node.note,
+            )
+
+
+def _articles(contents: Sequence[PageContent]) -> Iterator[Article]:
+    first = 0
+    is_several = len(contents) > 1
+    for content in contents:
+        chunks_begun: set[int] = set()
+        yield Article(
+            title=content.title,
+            place=first if is_several else None,
+            facts=[fact.split(" · ") for fact in content.facts],
+            blocks=[_block(each, first + is_several, chunks_begun) for each in content.sections],
+        )
+        first += is_several + len(content.nodes)
+
+
+def _block(section: Section, first: int, chunks_begun: set[int]) -> Block:
+    """A section in the colour of its first piece; a piece of another colour has a class of its own.
+
+    `chunks_begun` has the chunks whose beginning is drawn already: their later stretches are no targets.
+    """
+    code = section.stretches[0].pieces[0].code if section.stretches else 0
+    runs, before = list[Run](), "\n"
+    for stretch in section.stretches:
+        if stretch.level < 0:
+            runs.append(Run(pieces=_coloured(stretch, code)))
+        else:
+            is_whole_lines = before.endswith("\n") and stretch.text.endswith("\n")
+            begins = stretch.chunk not in chunks_begun
+            chunks_begun.add(stretch.chunk)
+            runs.append(
+                Run(
+                    pieces=_coloured(stretch, stretch.code),
+                    look=f"k{stretch.code}{' w' if is_whole_lines else ''}",
+                    level=stretch.level if begins else None,
+                    place=first + stretch.node if begins and stretch.node >= 0 else None,
+                )
+            )
+        before = stretch.text
+    begins_empty = bool(section.stretches) and section.stretches[0].text.startswith("\n")
+    looks = [f"k{code}"] * bool(code) + ["e"] * begins_empty
+    place = first + section.node if section.node >= 0 else None
+    return Block(place=place, look=" ".join(looks), runs=runs)
+
+
+def _coloured(stretch: Stretch, code: int) -> list[tuple[str, str]]:
+    """The texts of a stretch, with a class where a piece has another code than the element around it."""
+    return [
+        (piece.text, "" if piece.code == code or piece.text.isspace() else f"k{piece.code}")
+        for piece in joined(stretch.pieces)
+    ]
+
+
+def joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """Neighbours of one look as one: white space looks like what precedes it."""
+    held: Piece | None = None
+    for piece in pieces:
+        if held and (held.code == piece.code or piece.text.isspace()):
+            held = held._replace(text=held.text + piece.text)
+            continue
+        if held:
+            yield held
+        held = piece
+    if held:
+        yield held
+
+
+def _data(contents: Sequence[PageContent]) -> Markup:
+    """The edges for the script: source, target and look of each in one list, and the looks by number.
+
+    A look is an edge's kind, label and, where it is known, confidence.
+    """
+    looks: dict[tuple[float, ...], int] = {}
+    edges: list[int] = []
+    first = 0
+    is_several = len(contents) > 1
+    for content in contents:
+        first += is_several
+        for link in content.links:
+            confidence = () if link.confidence is None else (link.confidence,)
+            look = (EDGE_KINDS.index(link.kind), EDGE_LABELS.index(link.label), *confidence)
+            edges += (first + link.source, first + link.target, looks.setdefault(look, len(looks)))
+        first += len(content.nodes)
+    words = [WORDS[kind] for kind in EDGE_KINDS]
+    return html.data({"words": words, "labels": EDGE_LABELS, "looks": [*looks], "edges": edges})

@@ -16,15 +16,16 @@ from typer.testing import CliRunner
 from curriculum.inspection.documents import DocumentView, Piece
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.store import Artefact, Store
-from dashboards.inspect.document_page import (
+from dashboards.document_page import (
     Link,
     Node,
     PageContent,
     Section,
     Stretch,
-    document_page,
+    joined,
+    page,
+    page_content,
 )
-from dashboards.inspect.page import joined, page
 from dashboards.palette import SHADES
 from flows import cli
 from flows.cli.inspect import command
@@ -59,7 +60,7 @@ def _seen(document: Document) -> DocumentView:
 
 
 def _page(document: Document) -> str:
-    return page("title", "subtitle", [document_page(_seen(document))])
+    return page("title", "subtitle", [page_content(_seen(document))])
 
 
 def _artefact(home: Path, family: str) -> Artefact:

@@ -1,1 +1,0 @@
-"""Pages of `curriculum inspect`: a document with its structure, chunk by chunk."""
