@@ -89,8 +89,9 @@ def find(store: Store, what: str, *, document: str | None = None) -> Reference:
     found: Reference | None
     if path is not None:
         found = _at_path(store, path)
-    elif row := _PACK_ID.fullmatch(what):
-        found = _of_row(store, row[1], what)
+    elif pack := _PACK_ID.fullmatch(what):
+        rows = [each for each in store.artefacts(ROWS) if each.key.startswith(pack[1])]
+        found = Reference(artefacts=tuple(rows[:1]), pack_id=what) if rows else None
     else:
         found = _of_name(store, what) or _of_key(store, what)
     if found is None:
@@ -121,8 +122,14 @@ def artefacts_of(store: Store, what: str, stages: Collection[str]) -> list[Artef
         found = [*_below(store, path)]
     else:
         found = _mixtures_named(store, what) or _with_key(store, what, {*stages, RUNS})
-    mixtures = [part for each in found for part in _or_mixtures(store, each)]
-    return [each for each in mixtures if each.manifest.stage in stages]
+    resolved: list[Artefact] = []
+    for each in found:
+        if each.manifest.stage == RUNS:
+            own = {record.key for record in each.manifest.inputs}
+            resolved += [mixture for mixture in inputs(store, each, MIXTURES) if mixture.key in own]
+        else:
+            resolved.append(each)
+    return [each for each in resolved if each.manifest.stage in stages]
 
 
 def named(home: Path, what: str, refs: Collection[SpecialistRef]) -> SpecialistName | None:
@@ -197,24 +204,25 @@ def run_of(store: Store, what: str, *, name: str) -> Attempt:
         JobError: for none, for several at a path or with a key, and where no phase's inputs are current.
         StoreError: for a specialist of several branches.
     """
-    begun = attempts_in(store)
+    attempts = attempts_in(store)
     path = Path(what).absolute()
-    if not path.exists() and (there := store.root / what).exists():
-        path = there
-    mine = [each for each in begun if path == each.path or path in each.path.parents]
-    if not mine and (found := _run_named(store, begun, what)) is not None:
-        return found
-    mine = mine or [each for each in begun if each.job.run_key.startswith(what.lower())]
-    runs = {each.path.parent for each in mine}
+    if not path.exists() and (store.root / what).exists():
+        path = store.root / what
+    found = [each for each in attempts if path == each.path or path in each.path.parents]
+    if not found and (run := _run_named(store, attempts, what)) is not None:
+        return run
+    found = found or [each for each in attempts if each.job.run_key.startswith(what.lower())]
+    runs = {each.path.parent for each in found}
     if len(runs) != 1:
-        listed = sorted(each.relative_to(store.root).as_posix() for each in runs) or _names(begun)
+        listed = sorted(each.relative_to(store.root).as_posix() for each in runs)
+        listed = listed or _names(attempts)
         raise JobError(
             name,
             what,
             cause="several runs are meant" if runs else "there is no such run",
             cure=f"Name one: {', '.join(listed[:LISTED]) or 'none has begun'}",
         )
-    return max(mine, key=lambda each: int(each.path.name.partition("=")[2]))
+    return max(found, key=lambda each: int(each.path.name.partition("=")[2]))
 
 
 def is_run(store: Store, what: str) -> bool:
@@ -222,8 +230,8 @@ def is_run(store: Store, what: str) -> bool:
     try:
         run_of(store, what, name="the run")
     except (JobError, StoreError):
-        begun = attempts_in(store)
-        return any(what in each.names or each.job.run_key.startswith(what) for each in begun)
+        attempts = attempts_in(store)
+        return any(what in each.names or each.job.run_key.startswith(what) for each in attempts)
     return True
 
 
@@ -273,26 +281,14 @@ def _below(store: Store, path: Path) -> Iterable[Artefact]:
     return map(store.load, below)
 
 
-def _or_mixtures(store: Store, artefact: Artefact) -> list[Artefact]:
-    """The mixture that a run was trained on; any other artefact itself."""
-    if artefact.manifest.stage != RUNS:
-        return [artefact]
-    own = {record.key for record in artefact.manifest.inputs}
-    return [each for each in inputs(store, artefact, MIXTURES) if each.key in own]
-
-
-def _of_row(store: Store, key: str, pack_id: str) -> Reference | None:
-    """The rows artefact that a pack_id names, and that row of it."""
-    found = [each for each in store.artefacts(ROWS) if each.key.startswith(key)]
-    return Reference(artefacts=tuple(found[:1]), pack_id=pack_id) if found else None
-
-
 def _of_key(store: Store, prefix: str) -> Reference | None:
+    """The artefact whose key begins so, else the open run."""
     found = _with_key(store, prefix)
     if found:
         return Reference(artefacts=tuple(found))
-    begun = [each for each in attempts_in(store) if each.job.run_key.startswith(prefix.lower())]
-    return _of_run(store, begun[-1]) if begun else None
+    attempts = attempts_in(store)
+    matching = [each for each in attempts if each.job.run_key.startswith(prefix.lower())]
+    return _of_run(store, matching[-1]) if matching else None
 
 
 def _with_key(store: Store, prefix: str, stages: Collection[str] | None = None) -> list[Artefact]:
@@ -318,35 +314,33 @@ def _of_name(store: Store, what: str) -> Reference | None:
 
 
 def _mixtures_named(store: Store, what: str) -> list[Artefact]:
-    """The current mixtures of a name, in the order of phases."""
-    mixtures = _current_mixtures(store)
-    whose = named(store.root, what, {specialist_of(each) for each in mixtures})
-    return [each for each in mixtures if whose is not None and whose.has(each)]
-
-
-def _current_mixtures(store: Store) -> list[Artefact]:
-    """The mixture of each phase that is marked as current, else the newest, in the order of phases."""
+    """The mixtures of a name, in the order of phases: of each phase the current one, else the newest."""
     marked = {
         store.root / line
         for file in (store.root / "current").glob(f"{MIXTURES}-*.txt")
         for line in read_mark(file)
     }
-    by_phase: dict[tuple[SpecialistRef, str], Artefact] = {}
-    there = sorted(
-        store.artefacts(MIXTURES), key=lambda each: (each.path in marked, each.manifest.created)
-    )
-    for each in there:
-        by_phase[specialist_of(each), each.manifest.labels["phase"]] = each
-    return sorted(by_phase.values(), key=lambda each: each.manifest.created)
+    by_phase = {
+        (specialist_of(each), each.manifest.labels["phase"]): each
+        for each in sorted(
+            store.artefacts(MIXTURES),
+            key=lambda each: (each.path in marked, each.manifest.created),
+        )
+    }
+    meant = named(store.root, what, {ref for ref, _ in by_phase})
+    mixtures = [each for each in by_phase.values() if meant is not None and meant.has(each)]
+    return sorted(mixtures, key=lambda each: each.manifest.created)
 
 
-def _of_run(store: Store, begun: Attempt) -> Reference:
-    if (begun.path / MANIFEST_NAME).is_file():
-        return Reference(artefacts=(store.load(begun.path),))
-    return Reference(open_run=begun)
+def _of_run(store: Store, attempt: Attempt) -> Reference:
+    """A finished run as an artefact, else the open run."""
+    if (attempt.path / MANIFEST_NAME).is_file():
+        return Reference(artefacts=(store.load(attempt.path),))
+    return Reference(open_run=attempt)
 
 
 def _of_document(store: Store, artefacts: Iterable[Artefact], prefix: str) -> Reference:
+    """The only document whose id begins so, of the only artefact that holds it."""
     held = [(each, ids_beginning(each, prefix.lower())) for each in artefacts]
     holders = [(each, ids) for each, ids in held if ids]
     known = sorted({name for _, ids in holders for name in ids})
@@ -378,19 +372,20 @@ def _ref_of_diet(home: Path, name: str) -> SpecialistRef:
     return SpecialistRef(diet.specialist, diet.branch)
 
 
-def _run_named(store: Store, begun: list[Attempt], what: str) -> Attempt | None:
+def _run_named(store: Store, attempts: list[Attempt], what: str) -> Attempt | None:
     """The run with a name; a diet's name means its specialist and branch."""
-    whose = named(store.root, what, {each.ref for each in begun})
-    if whose is None:
+    meant = named(store.root, what, {each.ref for each in attempts})
+    if meant is None:
         return None
-    mine = [each for each in begun if each.ref == whose.ref]
-    if whose.phase is not None:
-        mine = [each for each in mine if each.job.phase == whose.phase]
-    succession = RunHistory.read(store)
-    finished = [each for each in mine if each.path in succession.runs]
-    if whose.phase is not None or not finished:
-        return max(finished or mine, key=_began, default=None)
-    last = succession.last(finished)
+    matching = [
+        each for each in attempts if each.ref == meant.ref and meant.phase in (None, each.job.phase)
+    ]
+    history = RunHistory.read(store)
+    finished = [each for each in matching if each.path in history.runs]
+    if meant.phase is not None or not finished:
+        candidates = finished or matching
+        return max(candidates, key=lambda each: (each.job.begun, each.job.attempt), default=None)
+    last = history.last(finished)
     if last is None:
         listed = ", ".join(_names(finished))
         raise JobError(
@@ -401,12 +396,8 @@ def _run_named(store: Store, begun: list[Attempt], what: str) -> Attempt | None:
     return last
 
 
-def _began(run: Attempt) -> tuple[str, int]:
-    return run.job.begun, run.job.attempt
-
-
-def _names(begun: list[Attempt]) -> list[str]:
-    return sorted({each.name for each in begun})
+def _names(attempts: list[Attempt]) -> list[str]:
+    return sorted({each.name for each in attempts})
 
 
 def _places(store: Store, artefacts: list[Artefact]) -> str:
