@@ -1,4 +1,4 @@
-"""Answers to questions, and the lines of Parquet files for which a condition holds."""
+"""Answers to questions in this process, and the rows of Parquet files for which a condition holds."""
 
 import contextlib
 import re
@@ -128,14 +128,14 @@ def _batches(sql: str, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]
 
 @contextlib.contextmanager
 def _bound(root: Path, sql: str) -> Iterator[duckdb.DuckDBPyRelation]:
-    """A question that names only what there is; nothing of it has been computed yet."""
+    """A question whose names are resolved; nothing of it has been computed yet."""
     inner = _one_select(sql)
     with contextlib.ExitStack() as held:
         try:
             try:
                 relation = _relation(held, root, inner, asked=sql)
             except (duckdb.CatalogException, duckdb.BinderException):
-                # A name that isn't spelt out, or a wrong one: all of the catalog tells.
+                # A name that isn't spelt out, or a wrong one: try with all of the catalog.
                 relation = _relation(held, root, inner, asked=None)
         except duckdb.Error as refused:
             raise _refusal(sql, refused) from None
@@ -145,6 +145,7 @@ def _bound(root: Path, sql: str) -> Iterator[duckdb.DuckDBPyRelation]:
 def _relation(
     held: contextlib.ExitStack, root: Path, inner: str, *, asked: str | None
 ) -> duckdb.DuckDBPyRelation:
+    """Resolve a question in a DuckDB that can read the workspace and nothing else."""
     connection = held.enter_context(contextlib.closing(connect(root, asked)))
     home = f"{root.absolute()}/"
     # DuckDB looks up both the pattern that it is given and the path that it finds.

@@ -28,13 +28,14 @@ from curriculum.catalog.snapshot import Snapshot, take
 from curriculum.catalog.views import script
 from schemas.errors import CatalogError
 
-CELL = Path(sandbox_process.__file__)
-ASKED = "the question"
-ELSEWHERE = "`curriculum query` in a terminal asks without these limits"
-_NAMES = ("Catalog Error", "Binder Error")
+_SCRIPT = Path(sandbox_process.__file__)
+_QUESTION = "the question"
+_ELSEWHERE = "`curriculum query` in a terminal asks without these limits"
+_UNKNOWN_NAMES = ("Catalog Error", "Binder Error")
+"""DuckDB's errors for a name that isn't there."""
 _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 _POLL_S = 0.2
-OVERHEAD = 1 << 30
+_OVERHEAD = 1 << 30
 """Bytes that a process needs beside DuckDB's own: libraries, stacks, and the answer on its way."""
 
 
@@ -95,15 +96,15 @@ def ask(
         CatalogError: for anything else than one SELECT, one that DuckDB refuses, one that is beyond its
             limits, one that is given up, and where the kernel can't confine it.
     """
-    given = limits or Limits()
+    limits = limits or Limits()
     snapshot = take(home)
     text = sql.encode(errors="replace").decode()
-    head, body = _answered(snapshot, text, given, given_up, asked=text)
-    if str(head.get("words")).startswith(_NAMES):
-        # A name that the question doesn't spell out, or a wrong one: all of the catalog tells.
-        head, body = _answered(snapshot, text, given, given_up, asked=None)
+    head, body = _run(snapshot, text, limits, given_up, asked=text)
+    if str(head.get("words")).startswith(_UNKNOWN_NAMES):
+        # A name that the question doesn't spell out, or a wrong one: try with all of the catalog.
+        head, body = _run(snapshot, text, limits, given_up, asked=None)
     if "refused" in head:
-        raise _refused(head["refused"], head["words"], given)
+        raise _refused(head["refused"], head["words"], limits)
     table = pa.ipc.open_stream(body).read_all()
     return Reply(
         columns=tuple(table.column_names),
@@ -115,7 +116,7 @@ def ask(
     )
 
 
-def _answered(
+def _run(
     snapshot: Snapshot,
     sql: str,
     limits: Limits,
@@ -123,24 +124,46 @@ def _answered(
     *,
     asked: str | None,
 ) -> tuple[dict[str, Any], bytes]:
-    """Return a sandbox's answer, with the Arrow stream after it.
+    """Run a question in a process of its own; the head of its answer, and the Arrow stream after it.
+
+    The process ends itself in time. Of our environment it gets nothing but where its libraries are.
 
     Raises:
-        CatalogError: where it ended without a word.
+        CatalogError: where it ended without an answer.
     """
-    options = _request(snapshot, sql, limits, asked)
-    line, body, code = _exchanged(snapshot.home, options, limits, given_up)
+    home, request = snapshot.home, _request(snapshot, sql, limits, asked)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-s", "-B", str(_SCRIPT)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=home if home.is_dir() else "/",
+        env={**_ENVIRONMENT, "PYTHONPATH": ":".join(filter(None, sys.path))},
+    )
+    with process, _ended_when(given_up, process):
+        assert process.stdin
+        assert process.stdout
+        try:
+            with contextlib.suppress(BrokenPipeError), process.stdin:
+                process.stdin.write(request)
+            head = process.stdout.readline(limits.bytes)
+            # Twice, for what a line of an Arrow stream takes isn't only its data.
+            body = process.stdout.read(2 * limits.bytes + (1 << 20))
+        finally:
+            # It has ended, or writes more than it may.
+            process.kill()
     if given_up():
-        raise CatalogError(ASKED, cause="its page is closed, or asks another one", cure="Ask again")
-    if not line:
-        raise _ended(code, limits)
-    return json.loads(line), body
+        cause = "its page is closed, or asks another one"
+        raise CatalogError(_QUESTION, cause=cause, cure="Ask again")
+    if not head:
+        raise _ended(process.returncode, limits)
+    return json.loads(head), body
 
 
 def _request(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) -> bytes:
     """Encode a request: the question, the views it needs, their files; then tables in memory."""
     names = {name: f"{name} of now" for name in snapshot.tables}
-    memory = {name: f'"{passing}"' for name, passing in names.items()}
+    memory = {name: f'"{incoming}"' for name, incoming in names.items()}
     setup = script(snapshot, root="", memory=memory, asked=asked)
     # A view reads all files of a kind.
     kinds = [
@@ -156,7 +179,7 @@ def _request(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) ->
         "bytes": limits.bytes,
         "seconds": limits.seconds,
         "threads": limits.threads,
-        "process_memory": limits.memory + limits.bytes + OVERHEAD,
+        "process_memory": limits.memory + limits.bytes + _OVERHEAD,
         "config": {"memory_limit": f"{limits.memory}B", "threads": limits.threads},
     }
     sink = io.BytesIO()
@@ -164,36 +187,6 @@ def _request(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) ->
         with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
     return json.dumps(options).encode() + b"\n" + sink.getvalue()
-
-
-def _exchanged(
-    home: Path, options: bytes, limits: Limits, given_up: Callable[[], bool]
-) -> tuple[bytes, bytes, int]:
-    """The line that a cell says and what follows, both empty where it says nothing; and how it ended.
-
-    It ends itself in time. Of our environment it learns nothing but where its libraries are.
-    """
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-s", "-B", str(CELL)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=home if home.is_dir() else "/",
-        env={**_ENVIRONMENT, "PYTHONPATH": ":".join(filter(None, sys.path))},
-    )
-    with process, _ended_when(given_up, process):
-        assert process.stdin
-        assert process.stdout
-        try:
-            with contextlib.suppress(BrokenPipeError), process.stdin:
-                process.stdin.write(options)
-            line = process.stdout.readline(limits.bytes)
-            # Twice, for what a line of an Arrow stream takes isn't only its data.
-            body = process.stdout.read(2 * limits.bytes + (1 << 20))
-        finally:
-            # It has ended, or says more than it may.
-            process.kill()
-    return line, body, process.returncode
 
 
 @contextlib.contextmanager
@@ -217,6 +210,7 @@ def _ended_when(given_up: Callable[[], bool], process: "subprocess.Popen[bytes]"
 
 
 def _refused(kind: sandbox_process.Kind, words: str, limits: Limits) -> CatalogError:
+    """Return the error of a question that its process refused."""
     message, _, rest = words.partition("\n\n")
     if kind == "kernel":
         return CatalogError(
@@ -228,7 +222,7 @@ def _refused(kind: sandbox_process.Kind, words: str, limits: Limits) -> CatalogE
         )
     if kind == "gate":
         return CatalogError(
-            ASKED,
+            _QUESTION,
             words,
             cause="it must be exactly one SELECT (or SHOW TABLES, DESCRIBE rows)",
             cure="Ask one thing at a time; a PIVOT needs its columns named by IN (…)",
@@ -238,7 +232,7 @@ def _refused(kind: sandbox_process.Kind, words: str, limits: Limits) -> CatalogE
     hint = next((line.strip() for line in words.splitlines() if "Did you mean" in line), "")
     shown = rest.partition("\n\n")[0] if rest.startswith("LINE") else ""
     return CatalogError(
-        ASKED,
+        _QUESTION,
         f"{message.replace(hint, '').strip()}\n{shown}".strip(),
         cause="DuckDB refuses it",
         cure=hint or "SHOW TABLES lists the views, DESCRIBE one of them its columns",
@@ -247,9 +241,9 @@ def _refused(kind: sandbox_process.Kind, words: str, limits: Limits) -> CatalogE
 
 def _too_much(limits: Limits) -> CatalogError:
     return CatalogError(
-        ASKED,
+        _QUESTION,
         cause=f"it needs more than {limits.memory / (1 << 30):.3g} GiB of memory",
-        cure=f"Keep fewer rows or columns before you sort or group; {ELSEWHERE}",
+        cure=f"Keep fewer rows or columns before you sort or group; {_ELSEWHERE}",
     )
 
 
@@ -257,14 +251,16 @@ def _ended(code: int, limits: Limits) -> CatalogError:
     """Return the reason why a sandbox ended without an answer."""
     if -code in (signal.SIGALRM, signal.SIGXCPU):
         return CatalogError(
-            ASKED,
+            _QUESTION,
             cause=f"it took longer than {limits.seconds:g} s",
-            cure=f"Filter earlier, and leave token lists alone: counts stand beside them; {ELSEWHERE}",
+            cure=f"Filter earlier, and leave token lists alone: counts stand beside them; {_ELSEWHERE}",
         )
     if -code == signal.SIGABRT:
         return _too_much(limits)
     name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    return CatalogError(ASKED, cause=f"its process ended by {name}", cure="Ask it in another way")
+    return CatalogError(
+        _QUESTION, cause=f"its process ended by {name}", cure="Ask it in another way"
+    )
 
 
 def _values(column: "pa.ChunkedArray[Any]") -> list[Any]:

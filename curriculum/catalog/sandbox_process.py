@@ -1,8 +1,8 @@
 """The process that one question of a page runs in: it reads the files that it is given and writes none.
 
-It is a script that needs DuckDB and pyarrow alone. Over its standard input it is told what to read and
-what is asked; over its standard output it answers; both are a line of JSON and Arrow streams. Before
-DuckDB exists it gives up for good, by Landlock and by limits of the kernel, whatever the question
+It is a script that needs DuckDB and pyarrow alone. Its standard input is the request, files to read and the
+question; its standard output the answer; both are a line of JSON and Arrow streams. Before
+DuckDB is loaded it gives up for good, by Landlock and by limits of the kernel, whatever the question
 could do harm with: each thread that DuckDB starts inherits that. What DuckDB itself refuses comes on
 top of it.
 """
@@ -167,7 +167,7 @@ def answer(options: dict[str, Any], tables: dict[str, Any]) -> AnswerTable:
 
 
 def _set_up(connection: Any, options: dict[str, Any], tables: dict[str, Any]) -> None:
-    """Make the views, and then let nobody open another file or change a setting."""
+    """Make the views, then forbid to open other files and to change a setting."""
     for name, table in tables.items():
         connection.register(name, table)
     connection.execute(options["setup"])
@@ -195,16 +195,18 @@ def _as_asked(words: str, sql: str) -> str:
 
 
 def _asked(connection: Any, sql: str, options: dict[str, Any]) -> AnswerTable:
-    begin = time.perf_counter()
+    """Run the question within its time, and encode its answer."""
+    start = time.perf_counter()
     signal.setitimer(signal.ITIMER_REAL, options["seconds"])
-    # One row more than wanted tells whether there are more. Below top level DuckDB refuses a COPY that
+    # One row more than wanted shows whether there are more. Below top level DuckDB refuses a COPY that
     # hides in a WITH.
-    given = connection.sql(f"SELECT * FROM (\n{sql}\n) LIMIT {options['rows'] + 1}")
-    types = [str(each) for each in given.types]
-    given = given.project(", ".join(map(_portable, types, given.columns, range(1, len(types) + 1))))
-    body, truncated = written(given.to_arrow_reader(1024), options["rows"], options["bytes"])
+    result = connection.sql(f"SELECT * FROM (\n{sql}\n) LIMIT {options['rows'] + 1}")
+    types = [str(each) for each in result.types]
+    columns = map(_portable, types, result.columns, range(1, len(types) + 1))
+    reader = result.project(", ".join(columns)).to_arrow_reader(1024)
+    body, truncated = written(reader, options["rows"], options["bytes"])
     signal.alarm(STARTING_SECONDS)
-    return AnswerTable(types, truncated, time.perf_counter() - begin, body)
+    return AnswerTable(types, truncated, time.perf_counter() - start, body)
 
 
 def _portable(kind: str, name: str, number: int) -> str:
@@ -274,7 +276,7 @@ def _load(names: list[str]) -> dict[str, Any]:
 
 
 def main() -> NoReturn:
-    """Read a wish, confine this process, answer, and go without looking back."""
+    """Read a request, confine this process, answer, and exit without any cleanup."""
     signal.alarm(STARTING_SECONDS)
     version = 0
     try:
@@ -284,9 +286,9 @@ def main() -> NoReturn:
         tables = _load(options["tables"])
         read_only([*options["kept"], *options["data"], *MACHINE])
         limit(options["process_memory"], options["seconds"], options["threads"])
-        sheet = answer(options, tables)
-        head = {**sheet._asdict(), "landlock": version, "body": len(sheet.body)}
-        body = sheet.body
+        table = answer(options, tables)
+        head = {**table._asdict(), "landlock": version, "body": len(table.body)}
+        body = table.body
     except RefusedError as refusal:
         head, body = {"refused": refusal.kind, "words": str(refusal), "landlock": version}, b""
     sys.stdout.buffer.write(json.dumps(head).encode() + b"\n" + body)

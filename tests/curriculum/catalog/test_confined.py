@@ -427,7 +427,7 @@ def test_without_landlock_nothing_is_asked_and_the_cure_is_named(
     without.write_text(
         Path(sandbox_process.__file__).read_text().replace('!= "Linux"', '!= "Plan 9"')
     )
-    monkeypatch.setattr(sandbox, "CELL", without)
+    monkeypatch.setattr(sandbox, "_SCRIPT", without)
     refused = _refusal(home, "SELECT 1")
     assert refused.name == "Landlock"
     assert "curriculum query" in refused.cure
@@ -437,7 +437,7 @@ def test_a_process_that_dies_is_told_as_a_sentence(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dying = tmp_path / "sandbox_process.py"
-    monkeypatch.setattr(sandbox, "CELL", dying)
+    monkeypatch.setattr(sandbox, "_SCRIPT", dying)
     dying.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
     assert _refusal(home, "SELECT 1").cause == "its process ended by SIGSEGV"
     dying.write_text("raise SystemExit(3)\n")
