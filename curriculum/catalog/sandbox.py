@@ -100,11 +100,11 @@ def ask(
     snapshot = take(home)
     text = sql.encode(errors="replace").decode()
     head, body = _run(snapshot, text, limits, given_up, asked=text)
-    if str(head.get("words")).startswith(_UNKNOWN_NAMES):
+    if str(head.get("message")).startswith(_UNKNOWN_NAMES):
         # A name that the question doesn't spell out, or a wrong one: try with all of the catalog.
         head, body = _run(snapshot, text, limits, given_up, asked=None)
     if "refused" in head:
-        raise _refused(head["refused"], head["words"], limits)
+        raise _refused(head["refused"], head["message"], limits)
     table = pa.ipc.open_stream(body).read_all()
     return Reply(
         columns=tuple(table.column_names),
@@ -209,13 +209,13 @@ def _ended_when(given_up: Callable[[], bool], process: "subprocess.Popen[bytes]"
         watcher.join()
 
 
-def _refused(kind: sandbox_process.Kind, words: str, limits: Limits) -> CatalogError:
+def _refused(kind: sandbox_process.Kind, message: str, limits: Limits) -> CatalogError:
     """Return the error of a question that its process refused."""
-    message, _, rest = words.partition("\n\n")
+    first, _, rest = message.partition("\n\n")
     if kind == "kernel":
         return CatalogError(
             "Landlock",
-            words,
+            message,
             cause="nothing else keeps a question from writing",
             cure="Ask with `curriculum query`, or show the pages on Linux 5.13 or newer with landlock "
             "among its security modules (/sys/kernel/security/lsm)",
@@ -223,17 +223,17 @@ def _refused(kind: sandbox_process.Kind, words: str, limits: Limits) -> CatalogE
     if kind == "gate":
         return CatalogError(
             _QUESTION,
-            words,
+            message,
             cause="it must be exactly one SELECT (or SHOW TABLES, DESCRIBE rows)",
             cure="Ask one thing at a time; a PIVOT needs its columns named by IN (…)",
         )
     if kind == "memory":
         return _too_much(limits)
-    hint = next((line.strip() for line in words.splitlines() if "Did you mean" in line), "")
+    hint = next((line.strip() for line in message.splitlines() if "Did you mean" in line), "")
     shown = rest.partition("\n\n")[0] if rest.startswith("LINE") else ""
     return CatalogError(
         _QUESTION,
-        f"{message.replace(hint, '').strip()}\n{shown}".strip(),
+        f"{first.replace(hint, '').strip()}\n{shown}".strip(),
         cause="DuckDB refuses it",
         cure=hint or "SHOW TABLES lists the views, DESCRIBE one of them its columns",
     )

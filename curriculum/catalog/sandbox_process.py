@@ -42,11 +42,11 @@ Kind = Literal["kernel", "gate", "sql", "memory", "start"]
 
 
 class RefusedError(Exception):
-    """A question without an answer: the kind of reason, and DuckDB's or our words."""
+    """A question without an answer: the kind of reason, and DuckDB's message or ours."""
 
-    def __init__(self, kind: Kind, words: str) -> None:
+    def __init__(self, kind: Kind, message: str) -> None:
         """Keep both."""
-        super().__init__(words)
+        super().__init__(message)
         self.kind: Kind = kind
 
 
@@ -161,9 +161,9 @@ def answer(options: dict[str, Any], tables: dict[str, Any]) -> AnswerTable:
     except (duckdb.OutOfMemoryException, MemoryError) as short:
         raise RefusedError("memory", str(short)) from None
     except (duckdb.Error, OSError) as refused:
-        # An Arrow stream that has begun carries DuckDB's errors as its own, by their words.
-        words = _as_asked(str(refused), sql)
-        raise RefusedError("memory" if "Out of Memory" in words else "sql", words) from None
+        # An Arrow stream that has begun carries DuckDB's errors as its own, by their text.
+        message = _as_asked(str(refused), sql)
+        raise RefusedError("memory" if "Out of Memory" in message else "sql", message) from None
 
 
 def _set_up(connection: Any, options: dict[str, Any], tables: dict[str, Any]) -> None:
@@ -179,8 +179,8 @@ def _set_up(connection: Any, options: dict[str, Any], tables: dict[str, Any]) ->
     connection.execute("SET lock_configuration = true")
 
 
-def _as_asked(words: str, sql: str) -> str:
-    r"""Return the words with the line as the question counts it, not as its wrapper does.
+def _as_asked(message: str, sql: str) -> str:
+    r"""Return the message with the line as the question counts it, not as its wrapper does.
 
     >>> _as_asked("no such column\nLINE 4: FROM a", "SELECT b\nFROM a")
     'no such column\nLINE 2: FROM a'
@@ -191,7 +191,7 @@ def _as_asked(words: str, sql: str) -> str:
         at = (at for at, line in enumerate(sql.splitlines(), 1) if shown in line)
         return f"LINE {next(at, found[1])}: {found[2]}"
 
-    return re.sub(r"^LINE (\d+): (.*)$", counted, words, flags=re.MULTILINE)
+    return re.sub(r"^LINE (\d+): (.*)$", counted, message, flags=re.MULTILINE)
 
 
 def _asked(connection: Any, sql: str, options: dict[str, Any]) -> AnswerTable:
@@ -290,7 +290,7 @@ def main() -> NoReturn:
         head = {**table._asdict(), "landlock": version, "body": len(table.body)}
         body = table.body
     except RefusedError as refusal:
-        head, body = {"refused": refusal.kind, "words": str(refusal), "landlock": version}, b""
+        head, body = {"refused": refusal.kind, "message": str(refusal), "landlock": version}, b""
     sys.stdout.buffer.write(json.dumps(head).encode() + b"\n" + body)
     sys.stdout.buffer.flush()
     # DuckDB's threads may be in the midst of something that nobody waits for.

@@ -182,10 +182,10 @@ def checkpoint_of(home: Path, what: str) -> Path:
     if (run.path / MANIFEST_NAME).is_file():
         store.load(run.path)
         return store.root / read_report(run.path).checkpoint
-    there = dict(checkpoints(run.path))
-    if not there:
+    kept = dict(checkpoints(run.path))
+    if not kept:
         raise JobError(what, cause="it has no checkpoint", cure="Let it go on until it has one")
-    return there[max(there)]
+    return kept[max(kept)]
 
 
 def title_of(checkpoint: Path) -> str:

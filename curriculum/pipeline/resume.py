@@ -10,7 +10,7 @@ import polars as pl
 from curriculum import frames
 from curriculum.mixing.mix import report_of, seen_until
 from curriculum.mixing.schedule import of_keys, read_left_out
-from curriculum.pipeline.attempts import STEP, Attempt, attempts_in, checkpoints
+from curriculum.pipeline.attempts import STEP, Attempt, SpecialistRef, attempts_in, checkpoints
 from curriculum.pipeline.references import run_of
 from curriculum.store import Artefact, Store
 from curriculum.store.verify import check_pages, verify_file, verify_footers
@@ -42,17 +42,17 @@ def resume_point(store: Store, run: str, step: int | None) -> ResumePoint:
         JobError: for a run that isn't there, one of several, a step without a checkpoint, and an anneal,
             whose rate has no meaning without its beginning.
     """
-    there = dict(checkpoints(run_of(store, run, name="--continue").path))
-    if not there:
+    kept = dict(checkpoints(run_of(store, run, name="--continue").path))
+    if not kept:
         raise JobError(run, cause="it has no checkpoint", cure="Let it go on until it has one")
-    if step is not None and step not in there:
+    if step is not None and step not in kept:
         raise JobError(
             f"--at-step of {run}",
             step,
             cause="the run keeps no checkpoint of that step",
-            cure=f"It has {', '.join(str(each) for each in sorted(there))}",
+            cure=f"It has {', '.join(str(each) for each in sorted(kept))}",
         )
-    return _not_in_a_decay(ResumePoint.at(there[max(there) if step is None else step]))
+    return _outside_a_decay(ResumePoint.at(kept[max(kept) if step is None else step]))
 
 
 def checkpoint_before(store: Store, run: Attempt, step: int) -> ResumePoint:
@@ -62,20 +62,20 @@ def checkpoint_before(store: Store, run: Attempt, step: int) -> ResumePoint:
         JobError: where none is left from so early, with those that are; and for an anneal.
     """
     attempts = sorted(run.path.parent.glob("attempt=*"), key=lambda each: _number(each, "attempt="))
-    there = {number: path for each in attempts for number, path in checkpoints(each)}
-    earlier = [each for each in there if each <= step]
+    kept = {number: path for each in attempts for number, path in checkpoints(each)}
+    earlier = [each for each in kept if each <= step]
     if not earlier:
-        listed = ", ".join(str(each) for each in sorted(there))
+        listed = ", ".join(str(each) for each in sorted(kept))
         raise JobError(
             "--from-step",
             step,
             cause=f"{run.path.relative_to(store.root)} keeps no checkpoint from so early",
-            cure=f"It has {listed}" if there else "It has none; train the phase anew",
+            cure=f"It has {listed}" if kept else "It has none; train the phase anew",
         )
-    return _not_in_a_decay(ResumePoint.at(there[max(earlier)]))
+    return _outside_a_decay(ResumePoint.at(kept[max(earlier)]))
 
 
-def newest_run(store: Store, ref: tuple[str, str | None], same: Mapping[str, str]) -> Attempt:
+def newest_run(store: Store, ref: SpecialistRef, same: Mapping[str, str]) -> Attempt:
     """The run of a specialist and branch that began last.
 
     Those that this very command began, with overrides `same`, lead to the run that it went back in: the
@@ -97,38 +97,39 @@ def newest_run(store: Store, ref: tuple[str, str | None], same: Mapping[str, str
     return found
 
 
-def _not_in_a_decay(middle: ResumePoint) -> ResumePoint:
-    if middle.job.optimizer.schedule == "decay":
+def _outside_a_decay(point: ResumePoint) -> ResumePoint:
+    """Refuse a checkpoint of an anneal, whose rate has no meaning without its beginning."""
+    if point.job.optimizer.schedule == "decay":
         raise JobError(
-            middle.checkpoint.name,
-            middle.job.phase,
+            point.checkpoint.name,
+            point.job.phase,
             cause="a decay can't be changed in its middle",
             cure="Go on from the phase before it",
         )
-    return middle
+    return point
 
 
-def left_out_before(store: Store, middle: ResumePoint) -> tuple[str, ...]:
+def left_out_before(store: Store, point: ResumePoint) -> tuple[str, ...]:
     """The pack_ids that the plan of a checkpoint's run left out already."""
-    return read_left_out(store.load((store.root / middle.job.plan).parent).path)
+    return read_left_out(store.load((store.root / point.job.plan).parent).path)
 
 
-def continued(store: Store, middle: ResumePoint) -> Continued:
+def continued(store: Store, point: ResumePoint) -> Continued:
     """Return the rows and tokens that a model has seen at a checkpoint, in this phase and in those before."""
-    seen, tokens = _seen(store, middle)
-    return Continued(run=middle.job.run_key, step=middle.step, tokens=tokens, seen=seen)
+    seen, tokens = _seen(store, point)
+    return Continued(run=point.job.run_key, step=point.step, tokens=tokens, seen=seen)
 
 
-def _seen(store: Store, middle: ResumePoint) -> tuple[tuple[RowsTaken, ...], int]:
+def _seen(store: Store, point: ResumePoint) -> tuple[tuple[RowsTaken, ...], int]:
     """The rows of all steps, and the valid tokens of those in the phase of the checkpoint."""
-    mixture = store.load((store.root / middle.job.plan).parent)
+    mixture = store.load((store.root / point.job.plan).parent)
     report = report_of(mixture)
     store.verify_once([mixture.path])
-    slots = middle.step * middle.job.tokens_per_step // report.slot_length
+    slots = point.step * point.job.tokens_per_step // report.slot_length
     seen, tokens = seen_until(mixture, slots=slots)
     if report.continued is not None:
         return (*report.continued.seen, *seen), report.continued.tokens + tokens
-    start = middle.job.start_from
+    start = point.job.start_from
     before = _seen(store, ResumePoint.at(store.root / start.path))[0] if start is not None else ()
     return (*before, *seen), tokens
 
@@ -169,19 +170,21 @@ class RowExclusions:
             verify_footers(each.path, each.manifest.files)
             check_pages(each.files(), ["pack_id", "document_ids"])
         # Rows of one phase differ in their columns: some carry structure.
-        there = pl.concat(
+        all_rows = pl.concat(
             frames.stream(each.files(), ["pack_id", "document_ids"]) for each in built
         )
-        mine = there.filter(pl.col("pack_id").is_in(named)).select("pack_id").collect()["pack_id"]
-        lost = sorted({*named} - {*mine})
-        if lost:
+        mine = (
+            all_rows.filter(pl.col("pack_id").is_in(named)).select("pack_id").collect()["pack_id"]
+        )
+        missing = sorted({*named} - {*mine})
+        if missing:
             raise MixtureError(
                 OPTION,
-                lost[0],
+                missing[0],
                 cause="there is no such row",
                 cure="Look at the plan: curriculum query",
             )
-        return tuple(sorted({*mine, *self._holding(there, documents)}))
+        return tuple(sorted({*mine, *self._holding(all_rows, documents)}))
 
     def _holding(self, rows: pl.LazyFrame, documents: Sequence[Artefact]) -> pl.Series:
         """The rows that hold one of the documents, or one of the repositories'."""
@@ -207,13 +210,13 @@ class RowExclusions:
         )
 
 
-def parse_exclusions(said: str | None, repositories: Collection[str]) -> RowExclusions:
+def parse_exclusions(text: str | None, repositories: Collection[str]) -> RowExclusions:
     """Parse the value of --without-rows: words with commas, or a file with one a line; `#` begins a comment.
 
     Raises:
         DietError: for a word that is no pack_id, no document's id and none of the repositories.
     """
-    words = _words(said) if said else []
+    words = _words(text) if text else []
     packs = frozenset(each for each in words if _PACK.fullmatch(each))
     documents = frozenset(each for each in words if _DOCUMENT.fullmatch(each))
     names = frozenset(words) - packs - documents
@@ -227,9 +230,9 @@ def parse_exclusions(said: str | None, repositories: Collection[str]) -> RowExcl
     return RowExclusions(packs=packs, documents=documents, repositories=names)
 
 
-def _words(said: str) -> list[str]:
-    file = Path(said)
+def _words(text: str) -> list[str]:
+    file = Path(text)
     if not file.is_file():
-        return [each.strip() for each in said.split(",") if each.strip()]
+        return [each.strip() for each in text.split(",") if each.strip()]
     lines = (line.partition("#")[0].strip() for line in file.read_text().splitlines())
     return [each for each in lines if each]

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.mixing.mix import report_of as mixture_report_of
-from curriculum.pipeline.attempts import Attempt, checkpoints
+from curriculum.pipeline.attempts import Attempt, SpecialistRef, checkpoints
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
@@ -28,7 +28,7 @@ from schemas.job import Job
 from schemas.json_text import now
 from tests.sealing import sealed
 
-DEMO = ("templates", "demo")
+DEMO = SpecialistRef("templates", "demo")
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_a_decay_and_a_specialist_that_never_began_are_refused(demo_home: Path) 
     with pytest.raises(JobError, match="a decay can't be changed in its middle"):
         checkpoint_before(store, anneal, 10**6)
     with pytest.raises(JobError, match="no run of this specialist has begun"):
-        newest_run(store, ("nobody", None), {})
+        newest_run(store, SpecialistRef("nobody"), {})
 
 
 def test_the_last_run_is_meant_and_another_phase_is_refused(demo_home: Path) -> None:
