@@ -10,17 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from curriculum.leakcheck.subject import (
+    SCALE,
     Build,
     Cut,
     Feed,
     Subject,
-    awake,
     by_boundaries,
     cut_by_ids,
     doc_ids_of,
     embedding_of,
     numbers,
     one_thread,
+    spread_constant_weights,
 )
 from schemas.errors import SchemaError
 from schemas.leak import Finding, LeakReport
@@ -129,13 +130,18 @@ def _reads_positions(subject: Subject) -> Finding:
     return subject.finding(READS_POSITIONS, not torch.equal(plain, other))
 
 
-LOUDER = 50.0
-
-
 def others_are_not_seen(subject: Subject) -> Iterator[Finding]:
-    """Findings about each document of each row as the witness, a document a row at a time."""
-    rounds = [list(_round(subject, number)) for number in range(max(map(len, subject.layouts)))]
-    yield from _merged(rounds)
+    """Findings about each document of each row as the witness, a document a row at a time.
+
+    Of each claim there is one finding: the first that fails, else the last.
+    """
+    by_claim: dict[str, Finding] = {}
+    for number in range(max(map(len, subject.layouts))):
+        for finding in _findings_about(subject, number):
+            known = by_claim.get(finding.claim)
+            if known is None or known.passed:
+                by_claim[finding.claim] = finding
+    yield from by_claim.values()
 
 
 def the_future_is_not_seen(subject: Subject) -> Iterator[Finding]:
@@ -145,11 +151,11 @@ def the_future_is_not_seen(subject: Subject) -> Iterator[Finding]:
     before_BT = (torch.arange(T) < T // 2 + 2).expand_as(doc_ids_BT)
     ids_BT = subject.ids(doc_ids_BT.shape, seed=5)
     later_BT = torch.where(before_BT, ids_BT, subject.ids(doc_ids_BT.shape, seed=6))
-    calm = observe(subject, ids_BT, doc_ids_BT, before_BT)
-    loud = observe(subject, later_BT, doc_ids_BT, before_BT)
-    moved = _apart(calm.outputs[before_BT], loud.outputs[before_BT])
+    plain = observe(subject, ids_BT, doc_ids_BT, before_BT)
+    changed = observe(subject, later_BT, doc_ids_BT, before_BT)
+    moved = _compared(plain.outputs[before_BT], changed.outputs[before_BT])
     yield subject.finding(FUTURE, *moved)
-    yield _zeros(subject, FUTURE_GRADIENTS, (calm, loud), before_BT)
+    yield _zero_gradients(subject, FUTURE_GRADIENTS, (plain, changed), before_BT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,21 +173,21 @@ def observe(
     ids_BT: Tensor,
     doc_ids_BT: Tensor,
     witness_BT: Tensor,
-    loudness_BT: Tensor | None = None,
+    scale_BT: Tensor | None = None,
 ) -> Observed:
-    """Run the model with embeddings scaled by `loudness_BT`, and a loss on the witnesses alone."""
+    """Run the model with embeddings scaled by `scale_BT`, and a loss on the witnesses alone."""
     embedded: list[Tensor] = []
 
-    def _louder(_module: nn.Module, _inputs: object, output: Tensor) -> Tensor:
+    def scaled_output(_module: nn.Module, _inputs: object, output: Tensor) -> Tensor:
         scaled = output * 1.0
-        if loudness_BT is not None:
-            scaled = output * loudness_BT.to(output).view(*output.shape[:-1], 1)
+        if scale_BT is not None:
+            scaled = output * scale_BT.to(output).view(*output.shape[:-1], 1)
         scaled.retain_grad()
         embedded.append(scaled)
         return scaled
 
     subject.model.zero_grad()
-    with subject.embedding.register_forward_hook(_louder):
+    with subject.embedding.register_forward_hook(scaled_output):
         outputs = subject.run(ids_BT, doc_ids_BT)
     weights = numbers(outputs.shape, seed=7).to(outputs)
     witness = witness_BT.to(subject.device)
@@ -198,32 +204,32 @@ def observe(
     )
 
 
-def _round(subject: Subject, number: int) -> Iterator[Finding]:
+def _findings_about(subject: Subject, number: int) -> Iterator[Finding]:
     """The witnesses are document `number`, counted round, of each row but the last, which has none."""
     doc_ids_BT = subject.doc_ids
     witness_BT = doc_ids_BT == torch.tensor([[number % len(each)] for each in subject.layouts])
     witness_BT[-1] = False
     ids_BT = subject.ids(doc_ids_BT.shape, seed=number)
     others_BT = subject.ids(doc_ids_BT.shape, seed=number + 100)
-    loudness_BT = torch.where(witness_BT, 1.0, LOUDER)
+    scale_BT = torch.where(witness_BT, 1.0, SCALE)
     changed_BT = torch.where(witness_BT, ids_BT, others_BT)
-    calm = observe(subject, ids_BT, doc_ids_BT, witness_BT)
-    loud = observe(subject, changed_BT, doc_ids_BT, witness_BT, loudness_BT)
+    plain = observe(subject, ids_BT, doc_ids_BT, witness_BT)
+    changed = observe(subject, changed_BT, doc_ids_BT, witness_BT, scale_BT)
     if number == 0:
         again = subject.run(ids_BT, doc_ids_BT).detach()
-        yield subject.finding(REPEATS, *_apart(calm.outputs, again))
-    reached = not torch.equal(calm.outputs[~witness_BT], loud.outputs[~witness_BT])
-    heard = bool(calm.embeddings[witness_BT].abs().sum() > 0)
-    yield subject.finding(REACHES, reached and heard)
-    seen = _apart(calm.outputs[witness_BT], loud.outputs[witness_BT])
-    yield subject.finding(OUTPUTS, *seen)
-    felt = _apart(calm.embeddings[witness_BT], loud.embeddings[witness_BT])
-    yield subject.finding(EMBEDDING_GRADIENTS, *felt)
-    yield _zeros(subject, FOREIGN_GRADIENTS, (calm, loud), witness_BT)
-    yield _weights(subject, calm, loud)
+        yield subject.finding(REPEATS, *_compared(plain.outputs, again))
+    reached = not torch.equal(plain.outputs[~witness_BT], changed.outputs[~witness_BT])
+    has_gradient = bool(plain.embeddings[witness_BT].abs().sum() > 0)
+    yield subject.finding(REACHES, reached and has_gradient)
+    outputs = _compared(plain.outputs[witness_BT], changed.outputs[witness_BT])
+    yield subject.finding(OUTPUTS, *outputs)
+    gradients = _compared(plain.embeddings[witness_BT], changed.embeddings[witness_BT])
+    yield subject.finding(EMBEDDING_GRADIENTS, *gradients)
+    yield _zero_gradients(subject, FOREIGN_GRADIENTS, (plain, changed), witness_BT)
+    yield _weight_gradients(subject, plain, changed)
 
 
-def _apart(one: Tensor, other: Tensor) -> tuple[bool, str]:
+def _compared(one: Tensor, other: Tensor) -> tuple[bool, str]:
     """Compare bitwise; where they differ, the difference as a share of the largest value."""
     if torch.equal(one, other):
         return True, ""
@@ -235,7 +241,9 @@ def share(part: Tensor, whole: Tensor) -> str:
     return f"{float(part.abs().max()) / max(float(whole.abs().max()), 1e-300):.1e}"
 
 
-def _zeros(subject: Subject, claim: str, seen: Sequence[Observed], witness_BT: Tensor) -> Finding:
+def _zero_gradients(
+    subject: Subject, claim: str, seen: Sequence[Observed], witness_BT: Tensor
+) -> Finding:
     """A finding that gradients outside the witnesses are 0.0."""
     for each in seen:
         elsewhere = each.embeddings[~witness_BT]
@@ -245,7 +253,7 @@ def _zeros(subject: Subject, claim: str, seen: Sequence[Observed], witness_BT: T
     return subject.finding(claim, True)
 
 
-def _weights(subject: Subject, calm: Observed, loud: Observed) -> Finding:
+def _weight_gradients(subject: Subject, plain: Observed, changed: Observed) -> Finding:
     """A finding about all weights; one that a pass didn't use has a gradient of 0.
 
     On GPUs rounding is allowed: there the order in which a table's gradients are added up goes by all ids.
@@ -254,7 +262,7 @@ def _weights(subject: Subject, calm: Observed, loud: Observed) -> Finding:
     names = [name for name, _ in subject.model.named_parameters()]
     unequal = [
         name
-        for name, one, other in zip(names, calm.weights, loud.weights, strict=True)
+        for name, one, other in zip(names, plain.weights, changed.weights, strict=True)
         if not _same(one, other, rounding)
     ]
     detail = f"{len(unequal)} of {len(names)} differ, {unequal[0]} first" if unequal else ""
@@ -268,16 +276,6 @@ def _same(one: Tensor | None, other: Tensor | None, rounding: float) -> bool:
     if rounding:
         return bool((one - other).abs().max() <= rounding * one.abs().max())
     return torch.equal(one, other)
-
-
-def _merged(rounds: Sequence[Sequence[Finding]]) -> Iterator[Finding]:
-    """One finding a claim: the first that fails, else the last."""
-    by_claim: dict[str, Finding] = {}
-    for finding in (each for found in rounds for each in found):
-        known = by_claim.get(finding.claim)
-        if known is None or known.passed:
-            by_claim[finding.claim] = finding
-    yield from by_claim.values()
 
 
 ROW_LENGTH = 256
@@ -324,9 +322,9 @@ def subject_of(  # noqa: PLR0913 - each is a fact about the subject
     row_length: int = ROW_LENGTH,
     positions: bool = True,
 ) -> Subject:
-    """A module ready to be examined: in its dtype, on its device, awake."""
+    """A module ready to be examined: in its dtype, on its device, weights spread."""
     where = device or torch.device("cpu")
-    ready = awake(model.to(device=where, dtype=dtype))
+    ready = spread_constant_weights(model.to(device=where, dtype=dtype))
     return Subject(
         name=name,
         backend=backend,

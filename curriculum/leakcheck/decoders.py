@@ -24,225 +24,6 @@ from schemas.job import Backend, EngramSpec, MambaSpec, ModelSpec
 from schemas.leak import Finding, LeakReport
 from schemas.structure import LARGEST_CODES, RELATION_CODES
 
-THRICE = ((50, 50, 50), (70, 70, 10))
-"""[A, A, A | B, B, B]: two rows, three documents each."""
-FEATURES = 16
-HEADS = 2
-
-
-def operator_findings(subject: Subject, spec: ModelSpec, backend: Backend) -> Iterator[Finding]:
-    """Yield the findings about the operators of a model with this pattern."""
-    if "A" in spec.blocks:
-        yield attention_mass(subject, backend)
-    if "A" in spec.blocks and backend == "math":
-        yield attention_scores(subject)
-    if set("CEM") & set(spec.blocks):
-        yield convolution(subject)
-    if "M" in spec.blocks:
-        yield state(subject, spec.mamba.chunk)
-    if "E" in spec.blocks:
-        yield n_grams(subject, spec)
-    if spec.streams > 1:
-        yield mixing_weights(subject)
-
-
-def attention_mass(subject: Subject, backend: Backend) -> Finding:
-    """Values that are one-hot by document: what a position gathers from others is exactly 0.0."""
-    doc_ids_BT = subject.doc_ids
-    owner_BTK = nn.functional.one_hot(doc_ids_BT.long(), FEATURES)
-    q, k = _queries_and_keys(subject)
-    v = owner_BTK[:, None].expand_as(q).to(q)
-    gathered = _attend(subject, backend)(q, k, v).cpu()
-    foreign = gathered.masked_fill(owner_BTK[:, None].bool(), 0).abs().max().item()
-    whole = bool((gathered.sum(-1) > 0.9).all())
-    return subject.finding(claims.MASS, foreign == 0.0 and whole, f"{foreign:.1e}")
-
-
-def attention_scores(subject: Subject) -> Finding:
-    """The scores that the math backend hands to softmax, and the probabilities that come out of it."""
-    doc_ids_BT = subject.doc_ids
-    same_BTT = doc_ids_BT[:, :, None] == doc_ids_BT[:, None]
-    hidden_B1TT = ~same_BTT.tril()[:, None]
-    q, k = _queries_and_keys(subject)
-    with _Softmaxes() as seen:
-        _attend(subject, "math")(q, k, k)
-    assert seen.found, "the math backend takes no softmax"
-    for scores, probabilities in seen.found:
-        hidden = hidden_B1TT.expand_as(scores).to(scores.device)
-        wrong = int((scores[hidden] != -math.inf).sum() + (probabilities[hidden] != 0).sum())
-        wrong += int((~scores[~hidden].isfinite()).sum())
-        if wrong:
-            return subject.finding(claims.SCORES, False, f"{wrong} scores or probabilities")
-    return subject.finding(claims.SCORES, True)
-
-
-class _Softmaxes(TorchFunctionMode):
-    """Notes what goes into every softmax over the last dimension, and what comes out."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[tuple[Tensor, Tensor]] = []
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Tensor],
-        types: Sequence[type],
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
-    ) -> Tensor:
-        out = func(*args, **(kwargs or {}))
-        if getattr(func, "__name__", "") == "softmax" and isinstance(args[0], Tensor):
-            self.found.append((args[0], out))
-        return out
-
-
-def _queries_and_keys(subject: Subject) -> tuple[Tensor, Tensor]:
-    B, T = subject.doc_ids.shape
-    q, k = (numbers((B, HEADS, T, FEATURES), seed=seed) * 5 for seed in (1, 2))
-    return q.to(subject.device, subject.dtype), k.to(subject.device, subject.dtype)
-
-
-def _attend(subject: Subject, backend: Backend) -> Attend:
-    return attention(backend)(subject.cut(subject.doc_ids).to(subject.device))
-
-
-def convolution(subject: Subject) -> Finding:
-    """Outputs and gradients of masked_conv, packed against alone; then with NaN in all documents but one."""
-    doc_ids_BT = doc_ids_of(THRICE)
-    x_BTC = _leaf(subject, (*doc_ids_BT.shape, FEATURES), 1)
-    weight_CK = _leaf(subject, (FEATURES, 4), 2)
-
-    def convolved(boundaries: Boundaries, x_BTC: Tensor) -> Tensor:
-        return conv.masked_conv(x_BTC, weight_CK, boundaries)
-
-    apart = _apart(subject, convolved, doc_ids_BT, (x_BTC,))
-    return subject.finding(claims.CONVOLUTION, not apart and _nan_stays_out(subject, x_BTC), apart)
-
-
-def _nan_stays_out(subject: Subject, x_BTC: Tensor) -> bool:
-    doc_ids_BT = doc_ids_of(THRICE)
-    boundaries = subject.cut(doc_ids_BT).to(subject.device)
-    weight_CK = torch.ones(FEATURES, 4, device=subject.device, dtype=subject.dtype)
-    inside = (doc_ids_BT == 1)[..., None].to(subject.device)
-    poisoned = torch.where(inside, x_BTC.detach(), math.nan)
-    clean = conv.masked_conv(x_BTC.detach(), weight_CK, boundaries)
-    around = conv.masked_conv(poisoned, weight_CK, boundaries)
-    return torch.equal(clean[inside[..., 0]], around[inside[..., 0]])
-
-
-def state(subject: Subject, chunk: int) -> Finding:
-    """Outputs of the scan over state spaces, packed against alone, bit by bit; gradients within rounding.
-
-    What a step's gradient adds up is the same, but products of another size add it in another order.
-    """
-    doc_ids_BT = doc_ids_of(THRICE)
-    wide = torch.promote_types(subject.dtype, torch.float32)
-    rate_H = -torch.linspace(1, 8, HEADS, device=subject.device, dtype=wide)
-    shapes = ((HEADS, FEATURES), (HEADS,), (FEATURES,), (FEATURES,))
-    inputs = tuple(
-        _leaf(subject, (*doc_ids_BT.shape, *shape), seed) for seed, shape in enumerate(shapes)
-    )
-
-    def scanned(
-        boundaries: Boundaries, x_BTHP: Tensor, step_BTH: Tensor, b_BTE: Tensor, c_BTE: Tensor
-    ) -> Tensor:
-        x, step, b, c = (each.flatten(0, 1) for each in (x_BTHP, step_BTH, b_BTE, c_BTE))
-        chunks = Chunks.of(boundaries, chunk)
-        y_NHP = mamba.scanned(x, step.to(wide) - 2, rate_H, b, c, chunks)
-        return y_NHP.flatten(1).view(*x_BTHP.shape[:2], -1)
-
-    apart = _apart(subject, scanned, doc_ids_BT, inputs, rounding=TOLERANCE[wide])
-    return subject.finding(claims.STATE, not apart, apart)
-
-
-def n_grams(subject: Subject, spec: ModelSpec) -> Finding:
-    """The rows of memory that tokens read, packed against alone; gradients can't see ids."""
-    doc_ids_BT = subject.doc_ids
-    hashes = engram.tables(spec.engram)
-    ids_BT = subject.ids(doc_ids_BT.shape, seed=8)
-    packed = engram.n_gram_slots(ids_BT, subject.cut(doc_ids_BT), hashes)
-    wrong = 0
-    for row, document in _documents(doc_ids_BT):
-        ids_1T = ids_BT[row, document][None]
-        alone = engram.n_gram_slots(ids_1T, subject.cut(torch.zeros_like(ids_1T)), hashes)
-        wrong += int((alone[0] != packed[row, document]).sum())
-    return subject.finding(claims.N_GRAMS, not wrong, f"{wrong} are others" if wrong else "")
-
-
-def mixing_weights(subject: Subject) -> Finding:
-    """The weights of one token stay bitwise while all others change."""
-    spec = ModelSpec(
-        name="streams", vocab_size=1, blocks="F", width=8, heads=1, kv_heads=1, mlp_width=1,
-        streams=3,
-    )  # fmt: skip
-    connection = HyperConnection(spec)
-    with torch.no_grad():
-        connection.start(torch.Generator().manual_seed(0))
-        connection.gains_3.fill_(1.0)
-    connection = connection.to(subject.device, subject.dtype)
-    x, y = (numbers((2, 9, 3, 8), seed=seed).to(connection.static_E) for seed in (1, 2))
-    other = y.clone()
-    other[0, 4] = x[0, 4]
-    pairs = zip(connection.weights(x), connection.weights(other), strict=True)
-    same = all(torch.equal(one[0, 4], two[0, 4]) for one, two in pairs)
-    features = hyper_connections.token_features(x)
-    return subject.finding(claims.PER_TOKEN, same and features.shape[:2] == x.shape[:2])
-
-
-def _leaf(subject: Subject, shape: Sequence[int], seed: int) -> Tensor:
-    drawn = numbers(shape, seed=seed).to(subject.device, subject.dtype)
-    return drawn.requires_grad_()
-
-
-def _apart(
-    subject: Subject,
-    apply: Callable[..., Tensor],
-    doc_ids_BT: Tensor,
-    inputs_BTX: Sequence[Tensor],
-    *,
-    rounding: float = 0.0,
-) -> str:
-    """Name the places where a packed run differs bitwise from its documents alone; empty if nowhere.
-
-    Gradients may differ by `rounding`, as a share of the largest.
-    """
-    packed, gradients = _both_ways(apply, subject.cut(doc_ids_BT).to(subject.device), inputs_BTX, 0)
-    for row, document in _documents(doc_ids_BT):
-        length = int(document.sum())
-        boundaries = subject.cut(torch.zeros(1, length, dtype=torch.int32)).to(subject.device)
-        own = [each.detach()[row, document][None].requires_grad_() for each in inputs_BTX]
-        start = row * doc_ids_BT.shape[1] + int(document.int().argmax())
-        alone, alone_gradients = _both_ways(apply, boundaries, own, start)
-        if not torch.equal(alone[0], packed[row, document]):
-            return f"outputs of document {start}+{length}"
-        for one, other in zip(alone_gradients, gradients, strict=True):
-            far = (one[0] - other[row, document]).abs().max()
-            if not bool(far <= rounding * other.abs().max()):
-                return f"gradients of document {start}+{length}"
-    return ""
-
-
-def _both_ways(
-    apply: Callable[..., Tensor], boundaries: Boundaries, inputs: Sequence[Tensor], start: int
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Outputs and the inputs' gradients of a loss whose weights go by the place in all rows."""
-    outputs = apply(boundaries, *inputs)
-    B, T, C = outputs.shape
-    weights = numbers((THRICE_TOKENS, C), seed=9)[start : start + B * T].view(B, T, C)
-    gradients = torch.autograd.grad((outputs * weights.to(outputs)).sum(), inputs)
-    return outputs.detach(), gradients
-
-
-THRICE_TOKENS = sum(map(sum, THRICE))
-
-
-def _documents(doc_ids_BT: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Each document as its row and a mask over the row."""
-    for row, doc_ids_T in enumerate(doc_ids_BT):
-        for document in doc_ids_T.unique_consecutive():
-            yield row, doc_ids_T == document
-
-
 NAMES = {
     "A": "attention",
     "M": "mamba",
@@ -413,3 +194,224 @@ def made_up_structure(ids_BT: Tensor, boundaries: Boundaries) -> Structure:
         chunks=chunks_BT,
         relations=relations_BCC.to(torch.uint8),
     )
+
+
+THRICE = ((50, 50, 50), (70, 70, 10))
+"""[A, A, A | B, B, B]: two rows, three documents each."""
+FEATURES = 16
+HEADS = 2
+
+
+def operator_findings(subject: Subject, spec: ModelSpec, backend: Backend) -> Iterator[Finding]:
+    """Yield the findings about the operators of a model with this pattern."""
+    if "A" in spec.blocks:
+        yield attention_mass(subject, backend)
+    if "A" in spec.blocks and backend == "math":
+        yield attention_scores(subject)
+    if set("CEM") & set(spec.blocks):
+        yield convolution(subject)
+    if "M" in spec.blocks:
+        yield state(subject, spec.mamba.chunk)
+    if "E" in spec.blocks:
+        yield n_grams(subject, spec)
+    if spec.streams > 1:
+        yield mixing_weights(subject)
+
+
+def attention_mass(subject: Subject, backend: Backend) -> Finding:
+    """Values that are one-hot by document: what a position gathers from others is exactly 0.0."""
+    doc_ids_BT = subject.doc_ids
+    owner_BTK = nn.functional.one_hot(doc_ids_BT.long(), FEATURES)
+    q, k = _queries_and_keys(subject)
+    v = owner_BTK[:, None].expand_as(q).to(q)
+    gathered = _attend(subject, backend)(q, k, v).cpu()
+    foreign = gathered.masked_fill(owner_BTK[:, None].bool(), 0).abs().max().item()
+    whole = bool((gathered.sum(-1) > 0.9).all())
+    return subject.finding(claims.MASS, foreign == 0.0 and whole, f"{foreign:.1e}")
+
+
+def attention_scores(subject: Subject) -> Finding:
+    """The scores that the math backend hands to softmax, and the probabilities that come out of it."""
+    doc_ids_BT = subject.doc_ids
+    same_BTT = doc_ids_BT[:, :, None] == doc_ids_BT[:, None]
+    hidden_B1TT = ~same_BTT.tril()[:, None]
+    q, k = _queries_and_keys(subject)
+    with _Softmaxes() as seen:
+        _attend(subject, "math")(q, k, k)
+    assert seen.found, "the math backend takes no softmax"
+    for scores, probabilities in seen.found:
+        hidden = hidden_B1TT.expand_as(scores).to(scores.device)
+        wrong = int((scores[hidden] != -math.inf).sum() + (probabilities[hidden] != 0).sum())
+        wrong += int((~scores[~hidden].isfinite()).sum())
+        if wrong:
+            return subject.finding(claims.SCORES, False, f"{wrong} scores or probabilities")
+    return subject.finding(claims.SCORES, True)
+
+
+class _Softmaxes(TorchFunctionMode):
+    """Notes what goes into every softmax over the last dimension, and what comes out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[Tensor, Tensor]] = []
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Tensor],
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> Tensor:
+        out = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") == "softmax" and isinstance(args[0], Tensor):
+            self.found.append((args[0], out))
+        return out
+
+
+def _queries_and_keys(subject: Subject) -> tuple[Tensor, Tensor]:
+    B, T = subject.doc_ids.shape
+    q, k = (numbers((B, HEADS, T, FEATURES), seed=seed) * 5 for seed in (1, 2))
+    return q.to(subject.device, subject.dtype), k.to(subject.device, subject.dtype)
+
+
+def _attend(subject: Subject, backend: Backend) -> Attend:
+    return attention(backend)(subject.cut(subject.doc_ids).to(subject.device))
+
+
+def convolution(subject: Subject) -> Finding:
+    """Outputs and gradients of masked_conv, packed against alone; then with NaN in all documents but one."""
+    doc_ids_BT = doc_ids_of(THRICE)
+    x_BTC = _leaf(subject, (*doc_ids_BT.shape, FEATURES), 1)
+    weight_CK = _leaf(subject, (FEATURES, 4), 2)
+
+    def convolved(boundaries: Boundaries, x_BTC: Tensor) -> Tensor:
+        return conv.masked_conv(x_BTC, weight_CK, boundaries)
+
+    apart = _difference(subject, convolved, doc_ids_BT, (x_BTC,))
+    return subject.finding(claims.CONVOLUTION, not apart and _nan_stays_out(subject, x_BTC), apart)
+
+
+def _nan_stays_out(subject: Subject, x_BTC: Tensor) -> bool:
+    doc_ids_BT = doc_ids_of(THRICE)
+    boundaries = subject.cut(doc_ids_BT).to(subject.device)
+    weight_CK = torch.ones(FEATURES, 4, device=subject.device, dtype=subject.dtype)
+    inside = (doc_ids_BT == 1)[..., None].to(subject.device)
+    poisoned = torch.where(inside, x_BTC.detach(), math.nan)
+    clean = conv.masked_conv(x_BTC.detach(), weight_CK, boundaries)
+    around = conv.masked_conv(poisoned, weight_CK, boundaries)
+    return torch.equal(clean[inside[..., 0]], around[inside[..., 0]])
+
+
+def state(subject: Subject, chunk: int) -> Finding:
+    """Outputs of the scan over state spaces, packed against alone, bit by bit; gradients within rounding.
+
+    What a step's gradient adds up is the same, but products of another size add it in another order.
+    """
+    doc_ids_BT = doc_ids_of(THRICE)
+    wide = torch.promote_types(subject.dtype, torch.float32)
+    rate_H = -torch.linspace(1, 8, HEADS, device=subject.device, dtype=wide)
+    shapes = ((HEADS, FEATURES), (HEADS,), (FEATURES,), (FEATURES,))
+    inputs = tuple(
+        _leaf(subject, (*doc_ids_BT.shape, *shape), seed) for seed, shape in enumerate(shapes)
+    )
+
+    def scanned(
+        boundaries: Boundaries, x_BTHP: Tensor, step_BTH: Tensor, b_BTE: Tensor, c_BTE: Tensor
+    ) -> Tensor:
+        x, step, b, c = (each.flatten(0, 1) for each in (x_BTHP, step_BTH, b_BTE, c_BTE))
+        chunks = Chunks.of(boundaries, chunk)
+        y_NHP = mamba.scanned(x, step.to(wide) - 2, rate_H, b, c, chunks)
+        return y_NHP.flatten(1).view(*x_BTHP.shape[:2], -1)
+
+    apart = _difference(subject, scanned, doc_ids_BT, inputs, rounding=TOLERANCE[wide])
+    return subject.finding(claims.STATE, not apart, apart)
+
+
+def n_grams(subject: Subject, spec: ModelSpec) -> Finding:
+    """The rows of memory that tokens read, packed against alone; gradients can't see ids."""
+    doc_ids_BT = subject.doc_ids
+    hashes = engram.tables(spec.engram)
+    ids_BT = subject.ids(doc_ids_BT.shape, seed=8)
+    packed = engram.n_gram_slots(ids_BT, subject.cut(doc_ids_BT), hashes)
+    wrong = 0
+    for row, document in _documents(doc_ids_BT):
+        ids_1T = ids_BT[row, document][None]
+        alone = engram.n_gram_slots(ids_1T, subject.cut(torch.zeros_like(ids_1T)), hashes)
+        wrong += int((alone[0] != packed[row, document]).sum())
+    return subject.finding(claims.N_GRAMS, not wrong, f"{wrong} are others" if wrong else "")
+
+
+def mixing_weights(subject: Subject) -> Finding:
+    """The weights of one token stay bitwise while all others change."""
+    spec = ModelSpec(
+        name="streams", vocab_size=1, blocks="F", width=8, heads=1, kv_heads=1, mlp_width=1,
+        streams=3,
+    )  # fmt: skip
+    connection = HyperConnection(spec)
+    with torch.no_grad():
+        connection.start(torch.Generator().manual_seed(0))
+        connection.gains_3.fill_(1.0)
+    connection = connection.to(subject.device, subject.dtype)
+    x, y = (numbers((2, 9, 3, 8), seed=seed).to(connection.static_E) for seed in (1, 2))
+    other = y.clone()
+    other[0, 4] = x[0, 4]
+    pairs = zip(connection.weights(x), connection.weights(other), strict=True)
+    same = all(torch.equal(one[0, 4], two[0, 4]) for one, two in pairs)
+    features = hyper_connections.token_features(x)
+    return subject.finding(claims.PER_TOKEN, same and features.shape[:2] == x.shape[:2])
+
+
+def _leaf(subject: Subject, shape: Sequence[int], seed: int) -> Tensor:
+    drawn = numbers(shape, seed=seed).to(subject.device, subject.dtype)
+    return drawn.requires_grad_()
+
+
+def _difference(
+    subject: Subject,
+    apply: Callable[..., Tensor],
+    doc_ids_BT: Tensor,
+    inputs_BTX: Sequence[Tensor],
+    *,
+    rounding: float = 0.0,
+) -> str:
+    """Name the places where a packed run differs bitwise from its documents alone; empty if nowhere.
+
+    Gradients may differ by `rounding`, as a share of the largest.
+    """
+    packed, gradients = _outputs_and_gradients(
+        apply, subject.cut(doc_ids_BT).to(subject.device), inputs_BTX, 0
+    )
+    for row, document in _documents(doc_ids_BT):
+        length = int(document.sum())
+        boundaries = subject.cut(torch.zeros(1, length, dtype=torch.int32)).to(subject.device)
+        own = [each.detach()[row, document][None].requires_grad_() for each in inputs_BTX]
+        start = row * doc_ids_BT.shape[1] + int(document.int().argmax())
+        alone, alone_gradients = _outputs_and_gradients(apply, boundaries, own, start)
+        if not torch.equal(alone[0], packed[row, document]):
+            return f"outputs of document {start}+{length}"
+        for one, other in zip(alone_gradients, gradients, strict=True):
+            far = (one[0] - other[row, document]).abs().max()
+            if not bool(far <= rounding * other.abs().max()):
+                return f"gradients of document {start}+{length}"
+    return ""
+
+
+def _outputs_and_gradients(
+    apply: Callable[..., Tensor], boundaries: Boundaries, inputs: Sequence[Tensor], start: int
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Outputs and the inputs' gradients of a loss whose weights go by the place in all rows."""
+    outputs = apply(boundaries, *inputs)
+    B, T, C = outputs.shape
+    weights = numbers((THRICE_TOKENS, C), seed=9)[start : start + B * T].view(B, T, C)
+    gradients = torch.autograd.grad((outputs * weights.to(outputs)).sum(), inputs)
+    return outputs.detach(), gradients
+
+
+THRICE_TOKENS = sum(map(sum, THRICE))
+
+
+def _documents(doc_ids_BT: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Each document as its row and a mask over the row."""
+    for row, doc_ids_T in enumerate(doc_ids_BT):
+        for document in doc_ids_T.unique_consecutive():
+            yield row, doc_ids_T == document

@@ -4,7 +4,7 @@ import copy
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,141 +14,30 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from curriculum.leakcheck.claims import OUTPUTS, PERTURBED, ROW_LENGTH, examine_any, subject_of
-from curriculum.leakcheck.proof import CPU, environment
-from curriculum.leakcheck.rows import RowsFile, random_rows
-from curriculum.leakcheck.step import (
-    FEW_SCORED,
-    ROWS,
-    SCORED,
-    STEPS,
-    Observer,
-    Setting,
-    StepSeen,
-    seen,
-    thinned,
+from curriculum.leakcheck.proof import environment
+from curriculum.leakcheck.step import Observer, Setting
+from curriculum.leakcheck.step_claims import (
+    CPU,
+    StepSubject,
+    adversarial_rows,
+    step_findings,
+    step_subject,
 )
-from curriculum.leakcheck.step_claims import StepSubject, step_findings
 from curriculum.leakcheck.subject import (
     Feed,
-    Sizes,
     Subject,
-    awake,
     by_boundaries,
     dtype_name,
-    muted_layouts,
     one_thread,
-    step_layouts,
+    spread_constant_weights,
 )
 from curriculum.model.masks import BLOCK, Boundaries
 from curriculum.model.presets import model_spec
 from curriculum.train.batch import Batch
-from curriculum.train.dataloader import PlannedRows, steps_of
 from schemas.errors import JobError
 from schemas.leak import Finding, InjectedLeakReport, LeakReport
 from schemas.packed_row import ROW_MULTIPLE
 from schemas.progress import Progress, ProgressCallback, ignore_progress
-
-CLIP, RATE = 1.0, 1e-3
-
-
-def external_steps(subject: Subject) -> StepSubject:
-    """Rows for both claims, and steps of a copy of the model in train mode, dropout seeded alike.
-
-    What it returns is taken for logits where it is as wide as its vocabulary, else for states that its
-    embedding turns into logits.
-    """
-    spec = model_spec("tiny", subject.vocab_size)
-    sizes = Sizes.of(spec, subject.row_length)
-    rows, muted = (
-        random_rows(
-            layouts,
-            row_length=subject.row_length,
-            vocab_size=subject.vocab_size,
-            structured=False,
-            seed=1,
-        )
-        for layouts in (step_layouts(sizes), muted_layouts(sizes) * STEPS)
-    )
-    setting = Setting(
-        model=spec,
-        backend="documents",
-        recompute=False,
-        dtype=subject.dtype,
-        device=subject.device,
-        row_length=subject.row_length,
-    )
-
-    def run(workspace: Path, steps: int, scaled: Tensor | None) -> list[StepSeen]:
-        return _run(subject, setting, workspace, steps, scaled)
-
-    return StepSubject(
-        name=f"step {subject.name}",
-        backend=subject.backend,
-        dtype=subject.dtype,
-        device=subject.device,
-        mode="train",
-        rows=thinned(rows, len(rows.rows), SCORED),
-        muted_rows=thinned(muted, len(muted.rows) // STEPS, FEW_SCORED),
-        run=run,
-    )
-
-
-def _run(
-    subject: Subject, setting: Setting, workspace: Path, steps: int, scaled: Tensor | None
-) -> list[StepSeen]:
-    place = [*subject.model.modules()].index(subject.embedding)
-    model = awake(copy.deepcopy(subject.model)).train()
-    embedding = [*model.modules()][place]
-    assert isinstance(embedding, nn.Embedding), "a copy has the modules of its original"
-    weights = [*model.named_parameters()]
-    optimizer = torch.optim.AdamW([weight for _, weight in weights], lr=RATE)
-    file = RowsFile.read(workspace / ROWS)
-    rows_per_step = len(file.ids) // steps
-    job = setting.job(rows_per_step)
-    torch.manual_seed(job.seed)
-    batches = steps_of(job, PlannedRows.of(job, workspace), first_step=0, workers=0)
-    found: list[StepSeen] = []
-    for step in range(steps):
-        observer = Observer(file, scaled)
-        with observer.watching(embedding, optimizer, weights):
-            loss = _gradients(subject, model, embedding, next(batches), observer)
-            norm = float(nn.utils.clip_grad_norm_(model.parameters(), CLIP))
-            optimizer.step()
-            optimizer.zero_grad()
-        after = {name: weight.detach().clone() for name, weight in weights}
-        for name, weight in weights:
-            for moment, value in optimizer.state.get(weight, {}).items():
-                after[f"{name}.{moment}"] = value.clone()
-        rows = range(step * rows_per_step, (step + 1) * rows_per_step)
-        found.append(seen(observer, rows, after, loss=loss, norm=norm))
-    return found
-
-
-def _gradients(
-    subject: Subject,
-    model: nn.Module,
-    embedding: nn.Embedding,
-    batches: Sequence[Batch],
-    observer: Observer,
-) -> float:
-    """Accumulate the gradient of the mean cross-entropy over a step's scored targets; return the loss."""
-    count = max(sum(int(batch.loss_mask.sum()) for batch in batches), 1)
-    total = 0.0
-    for batch in (each.to(subject.device) for each in batches):
-        output_BTC = subject.feed(model, batch.input_ids, batch.boundaries)
-        observer.note_hidden(output_BTC)
-        x_NC = output_BTC[batch.loss_mask.bool()]
-        if x_NC.shape[-1] < embedding.num_embeddings:
-            x_NC = F.linear(x_NC, embedding.weight)
-        nll_N = F.cross_entropy(
-            x_NC.float(), batch.target_ids[batch.loss_mask.bool()].long(), reduction="none"
-        )
-        observer.note_losses(nll_N, torch.zeros_like(nll_N))
-        loss = nll_N.sum()
-        (loss / count).backward()  # type: ignore[no-untyped-call]
-        total += float(loss.detach())
-    return total / count
-
 
 DOCUMENTS = ("doc_ids", "document_ids", "segment_ids", "seq_idx")
 POSITIONS = ("position_ids", "positions")
@@ -168,7 +57,7 @@ class ExternalModel:
     name: str
     model: nn.Module
     feed: Feed
-    way: str
+    inputs: str
     """Inputs of the model, in words."""
     multiple: int = 1
 
@@ -195,13 +84,13 @@ def prove_external_model(
     for done, (dtype, row_length) in enumerate(tasks):
         watch(_progress(done, len(tasks), f"{dtype_name(dtype)} T={row_length}"))
         subject = _subject(external, dtype, row_length, device)
-        round_ = tuple(examine_any(subject))
+        about = tuple(examine_any(subject))
         if row_length % ROW_MULTIPLE == 0:
-            round_ += step_findings(external_steps(subject), watch)
+            about += step_findings(external_steps(subject), watch)
         else:
             uncovered[f"steps: their rows have multiples of {ROW_MULTIPLE} tokens"] = None
-        found.extend(round_)
-        if mutations and not {each.claim for each in round_ if not each.passed} & PERTURBED:
+        found.extend(about)
+        if mutations and not {each.claim for each in about if not each.passed} & PERTURBED:
             planted.append(_withheld(subject))
     watch(_progress(len(tasks), len(tasks), ""))
     return LeakReport(
@@ -221,7 +110,7 @@ def _subject(
         vocab_size=1,
         dtype=dtype,
         device=device,
-        backend=external.way,
+        backend=external.inputs,
         feed=external.feed,
         multiple=external.multiple,
         row_length=row_length,
@@ -257,9 +146,9 @@ def external(where: str) -> ExternalModel:
         JobError: where it can't be imported, called or fed.
     """
     model = _built(where)
-    way, feed = _feeding(where, model)
-    multiple = BLOCK if "flex" in way else 1
-    return ExternalModel(name=where, model=model, feed=feed, way=way, multiple=multiple)
+    inputs, feed = _feeding(where, model)
+    multiple = BLOCK if "flex" in inputs else 1
+    return ExternalModel(name=where, model=model, feed=feed, inputs=inputs, multiple=multiple)
 
 
 def _built(where: str) -> nn.Module:
@@ -426,3 +315,75 @@ def _versions(external: ExternalModel) -> tuple[tuple[str, str], ...]:
 
 def _progress(done: int, total: int, note: str) -> Progress:
     return Progress(stage="leakcheck", item="", done=done, total=total, unit="rounds", note=note)
+
+
+CLIP, RATE = 1.0, 1e-3
+
+
+def external_steps(subject: Subject) -> StepSubject:
+    """Rows for both claims, and steps of a copy of the model in train mode, dropout seeded alike.
+
+    What it returns is taken for logits where it is as wide as its vocabulary, else for states that its
+    embedding turns into logits.
+    """
+    setting = Setting(
+        model=model_spec("tiny", subject.vocab_size),
+        backend="documents",
+        recompute=False,
+        dtype=subject.dtype,
+        device=subject.device,
+        row_length=subject.row_length,
+    )
+    return step_subject(
+        setting,
+        *adversarial_rows(setting),
+        name=subject.name,
+        backend=subject.backend,
+        start=lambda *_: _ExternalTrainer(subject),
+    )
+
+
+class _ExternalTrainer:
+    """A copy of a model, trained by AdamW on the mean cross-entropy of scored targets, clipped."""
+
+    def __init__(self, subject: Subject) -> None:
+        place = [*subject.model.modules()].index(subject.embedding)
+        self.subject = subject
+        self.model = spread_constant_weights(copy.deepcopy(subject.model)).train()
+        embedding = [*self.model.modules()][place]
+        assert isinstance(embedding, nn.Embedding), "a copy has the modules of its original"
+        self.embedding = embedding
+        self.weights = [*self.model.named_parameters()]
+        self.optimizer = torch.optim.AdamW([weight for _, weight in self.weights], lr=RATE)
+
+    def take_step(
+        self, number: int, batches: Sequence[Batch], observer: Observer
+    ) -> tuple[float, float]:
+        """Accumulate gradients over the batches and update; return the loss and the gradient's norm."""
+        count = max(sum(int(batch.loss_mask.sum()) for batch in batches), 1)
+        total = 0.0
+        with observer.watching(self.embedding, self.optimizer, self.weights):
+            for batch in (each.to(self.subject.device) for each in batches):
+                output_BTC = self.subject.feed(self.model, batch.input_ids, batch.boundaries)
+                observer.note_hidden(output_BTC)
+                x_NC = output_BTC[batch.loss_mask.bool()]
+                if x_NC.shape[-1] < self.embedding.num_embeddings:
+                    x_NC = F.linear(x_NC, self.embedding.weight)
+                nll_N = F.cross_entropy(
+                    x_NC.float(), batch.target_ids[batch.loss_mask.bool()].long(), reduction="none"
+                )
+                observer.note_losses(nll_N, torch.zeros_like(nll_N))
+                loss = nll_N.sum()
+                (loss / count).backward()  # type: ignore[no-untyped-call]
+                total += float(loss.detach())
+            norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), CLIP))
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        return total / count, norm
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Weights and AdamW's moments by name."""
+        yield from self.weights
+        for name, weight in self.weights:
+            for moment, value in self.optimizer.state.get(weight, {}).items():
+                yield f"{name}.{moment}", value

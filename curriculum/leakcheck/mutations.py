@@ -3,8 +3,7 @@
 A leak stands in for a small function of the model while it is examined; the model itself has no switch.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor
 from curriculum.leakcheck import claims
 from curriculum.leakcheck.claims import CAUSAL, PERTURBED
 from curriculum.leakcheck.decoders import NAMES, STREAMS, STRUCTURE
+from curriculum.leakcheck.injected.site import one_document_a_row, swapped
 from curriculum.model import (
     backends,
     conv,
@@ -48,21 +48,6 @@ class Mutation:
     """Dtypes whose precision tells its claims apart."""
 
 
-@contextlib.contextmanager
-def swapped(owner: Any, name: str, leaking: Any) -> Iterator[None]:
-    """`leaking` in place of what a module or class has under that name, for the time of the context."""
-    right = owner.__dict__[name]
-    setattr(owner, name, leaking)
-    try:
-        yield
-    finally:
-        setattr(owner, name, right)
-
-
-def _one_document_a_row(boundaries: Boundaries) -> Boundaries:
-    return Boundaries.of(torch.zeros_like(boundaries.doc_ids))
-
-
 def _attention_over_rows(backend: Backend) -> AbstractContextManager[None]:
     """The backend is told that each row is one document."""
     name = f"{backend}_attend"
@@ -70,7 +55,7 @@ def _attention_over_rows(backend: Backend) -> AbstractContextManager[None]:
 
     def leaking(*given: Any) -> Any:
         return right(
-            *(_one_document_a_row(each) if isinstance(each, Boundaries) else each for each in given)
+            *(one_document_a_row(each) if isinstance(each, Boundaries) else each for each in given)
         )
 
     return swapped(backends, name, leaking)
@@ -141,7 +126,7 @@ def _state_goes_on() -> AbstractContextManager[None]:
     right = Chunks.of
 
     def leaking(boundaries: Boundaries, size: int) -> Chunks:
-        return right(_one_document_a_row(boundaries), size)
+        return right(one_document_a_row(boundaries), size)
 
     return swapped(Chunks, "of", staticmethod(leaking))
 

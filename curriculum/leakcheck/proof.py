@@ -28,15 +28,14 @@ from curriculum.leakcheck.injected import LEAKS, InjectedLeak, try_leak
 from curriculum.leakcheck.mutations import MUTATIONS, Mutation
 from curriculum.leakcheck.rows import Document, Rows, planned_rows
 from curriculum.leakcheck.step import Setting
-from curriculum.leakcheck.step_claims import drawn_rows, prove_step, step_findings, subject_of_step
-from curriculum.leakcheck.subject import (
-    SHORT_ROW,
-    Sizes,
-    dtype_name,
-    muted_layouts,
-    one_thread,
-    step_layouts,
+from curriculum.leakcheck.step_claims import (
+    CPU,
+    adversarial_rows,
+    prove_step,
+    step_findings,
+    step_subject,
 )
+from curriculum.leakcheck.subject import SHORT_ROW, dtype_name, one_thread
 from curriculum.model.masks import BLOCK
 from curriculum.model.presets import model_spec
 from curriculum.store import Store
@@ -57,7 +56,6 @@ DTYPES = {
     "float16": torch.float16,
 }
 THREE = tuple(DTYPES.values())[:3]
-CPU = torch.device("cpu")
 UNEVEN = 203
 """A row length that no block and no chunk divides."""
 STEP_LENGTHS = (4096, 16_384)
@@ -376,9 +374,8 @@ def prove_job(
 def _of_steps(
     job: Job, workspace: Path, device: torch.device, row_length: int, watch: ProgressCallback
 ) -> Iterator[Finding]:
-    small = small_model(job.model)
     setting = Setting(
-        model=small,
+        model=small_model(job.model),
         backend=job.backend,
         recompute=job.recompute,
         dtype=torch.float32,
@@ -389,16 +386,11 @@ def _of_steps(
         carries_on=job.start_from is not None,
         seed=job.seed,
     )
-    sizes = Sizes.of(small, row_length)
+    rows, muted = adversarial_rows(setting)
     count = REAL_ROWS if row_length <= SHORT_ROW else 1
-    like = drawn_rows(small, row_length, [(row_length,)])
-    real = planned_rows(job, workspace, like, count)
-    rows, muted = (
-        _beside(drawn_rows(small, row_length, layouts), real)
-        for layouts in (step_layouts(sizes), muted_layouts(sizes))
-    )
-    again = dataclasses.replace(muted, rows=(*muted.rows, *muted.changed(_all, seed=20).rows))
-    yield from step_findings(subject_of_step(setting, rows, again), watch)
+    real = planned_rows(job, workspace, rows, count)
+    subject = step_subject(setting, _beside(rows, real), _beside(muted, real))
+    yield from step_findings(subject, watch)
 
 
 def _beside(rows: Rows, real: tuple[tuple[Document, ...], ...]) -> Rows:
@@ -407,10 +399,6 @@ def _beside(rows: Rows, real: tuple[tuple[Document, ...], ...]) -> Rows:
     for at, row in enumerate(real):
         found.insert(at * (len(found) + 1) // len(real) + 1, row)
     return dataclasses.replace(rows, rows=tuple(found))
-
-
-def _all(row: int, document: int) -> bool:
-    return True
 
 
 def expected(job: Job, row_length: int) -> str:

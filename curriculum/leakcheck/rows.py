@@ -24,7 +24,7 @@ from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.store.verify import reading_pages
 from curriculum.tokens import EncodedStructure, Encoding
 from curriculum.train.batch import PlanReader
-from schemas.job import Job
+from schemas.job import Job, ModelSpec
 from schemas.mixture import PLAN_SCHEMA
 from schemas.packed_row import RowFormat
 from schemas.structure import (
@@ -157,29 +157,22 @@ def _write_plan(folder: Path, rows: Rows) -> None:
     pq.write_table(pa.Table.from_pylist(planned, PLAN_SCHEMA), folder / PLAN)
 
 
-def random_rows(
-    layouts: Sequence[Sequence[int]],
-    *,
-    row_length: int,
-    vocab_size: int,
-    structured: bool,
-    seed: int,
-) -> Rows:
-    """Rows whose documents have these lengths, and ids over the whole vocabulary; all is scored."""
-    chance = np.random.default_rng([seed, row_length])
-    ends = (0, vocab_size - 1)
+def random_rows(spec: ModelSpec, row_length: int, layouts: Sequence[Sequence[int]]) -> Rows:
+    """Rows whose documents have these lengths, and ids over a model's whole vocabulary; all is scored."""
+    chance = np.random.default_rng([1, row_length])
+    ends = (0, spec.vocab_size - 1)
 
     def document(n: int) -> Document:
-        ids = chance.integers(0, vocab_size, n).astype(np.int32)
+        ids = chance.integers(0, spec.vocab_size, n).astype(np.int32)
         ids[n // 2] = ends[int(chance.integers(2))]
         mask = np.ones(n, dtype=np.uint8)
         mask[-1] = 0
-        structure = random_structure(n, chance) if structured else None
+        structure = random_structure(n, chance) if spec.structure else None
         return Document(ids=ids, loss_mask=mask, structure=structure)
 
     return Rows(
         row_length=row_length,
-        vocab_size=vocab_size,
+        vocab_size=spec.vocab_size,
         pad_id=0,
         rows=tuple(tuple(document(n) for n in lengths) for lengths in layouts),
     )

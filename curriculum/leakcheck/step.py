@@ -5,18 +5,19 @@ The ends of every document stay scored, where its neighbours would be seen.
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from curriculum.leakcheck.rows import KEY, PLAN, Document, Rows, RowsFile
-from curriculum.leakcheck.subject import awake
+from curriculum.leakcheck.subject import SCALE, spread_constant_weights
 from curriculum.model import loss
+from curriculum.train.batch import Batch
 from curriculum.train.dataloader import PlannedRows, steps_of
 from curriculum.train.optimizer import TrainState, learning_rate, new_train_state, tensors
 from curriculum.train.step import optimizer_step
@@ -64,9 +65,6 @@ def _ends(document: Document) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     kept[scored[-1:]] = 1
     return kept
 
-
-SCALE = 50.0
-"""The factor of embeddings at positions that must leave no trace."""
 
 Weights = Sequence[tuple[str, nn.Parameter]]
 """Weights by their names."""
@@ -133,7 +131,7 @@ class Observer:
                 hook.remove()
 
     @contextlib.contextmanager
-    def watching_learner(self, train_state: TrainState) -> Iterator[None]:
+    def watching_train_state(self, train_state: TrainState) -> Iterator[None]:
         """Observe what our trainer computes: also hidden states, and token losses where they are taken."""
         model = train_state.model
         taken = loss._token_losses
@@ -326,10 +324,65 @@ class StepSeen:
     """Weights and Adam's moments after the step."""
 
 
+class Trainer(Protocol):
+    """A model in training, one observed step at a time."""
+
+    def take_step(
+        self, number: int, batches: Sequence[Batch], observer: Observer
+    ) -> tuple[float, float]:
+        """Train on the batches of a step; return its loss and the norm of its gradient."""
+
+    def tensors(self) -> Iterable[tuple[str, Tensor]]:
+        """Weights and the optimizer's moments by name."""
+
+
+Start = Callable[[Setting, Job, Mapping[str, Path]], Trainer]
+"""Sets up a trainer for a job and the folders of its rows."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OurTrainer:
+    """Our own train state, which the step of training jobs advances."""
+
+    setting: Setting
+    job: Job
+    folders: Mapping[str, Path]
+    train_state: TrainState
+
+    @staticmethod
+    def start(setting: Setting, job: Job, folders: Mapping[str, Path]) -> "OurTrainer":
+        """Set up fresh weights, spread so that none hides what it would leak."""
+        train_state = new_train_state(job, setting.device)
+        # Hooks on the model's own modules need them as they are; the dtype is that of the weights.
+        spread_constant_weights(train_state.model.to(setting.dtype)).train()
+        return OurTrainer(setting=setting, job=job, folders=folders, train_state=train_state)
+
+    def take_step(
+        self, number: int, batches: Sequence[Batch], observer: Observer
+    ) -> tuple[float, float]:
+        """Train on the batches of a step; return its loss and the norm of its gradient."""
+        job = self.job
+        rate = learning_rate(number, job.steps, job.optimizer, carries_on=self.setting.carries_on)
+        with observer.watching_train_state(self.train_state):
+            gradient = optimizer_step(
+                self.train_state, batches, job, step=number + 1, rate=rate, folders=self.folders
+            )
+        return gradient.loss, gradient.norm
+
+    def tensors(self) -> Iterable[tuple[str, Tensor]]:
+        """Weights and Adam's moments by name."""
+        return tensors(self.train_state)
+
+
 def run_steps(
-    setting: Setting, workspace: Path, *, steps: int, scaled: Tensor | None = None
+    setting: Setting,
+    workspace: Path,
+    *,
+    steps: int,
+    start: Start,
+    scaled: Tensor | None = None,
 ) -> list[StepSeen]:
-    """Train from fresh awake weights on all of workspace/rows in so many steps; return what each left.
+    """Train on all of workspace/rows in so many steps; return what each left.
 
     Embeddings are scaled at positions of the file where `scaled` [R, T] is true.
 
@@ -340,39 +393,26 @@ def run_steps(
     rows_per_step = len(file.ids) // steps
     job = setting.job(rows_per_step)
     torch.manual_seed(job.seed)
-    train_state = new_train_state(job, setting.device)
-    # Hooks on the model's own modules need them as they are; the dtype is that of the weights.
-    awake(train_state.model.to(setting.dtype)).train()
     planned = PlannedRows.of(job, workspace)
-    found: list[StepSeen] = []
+    trainer = start(setting, job, planned.folders)
     batches = steps_of(job, planned, first_step=0, workers=0)
-    for step in range(steps):
+    found: list[StepSeen] = []
+    for number in range(steps):
         observer = Observer(file, scaled)
-        rate = learning_rate(step, job.steps, job.optimizer, carries_on=setting.carries_on)
-        with observer.watching_learner(train_state):
-            gradient = optimizer_step(
-                train_state, next(batches), job, step=step + 1, rate=rate, folders=planned.folders
+        loss, norm = trainer.take_step(number, next(batches), observer)
+        rows = range(number * rows_per_step, (number + 1) * rows_per_step)
+        fault = observer.fault(rows)
+        traces = None if fault else observer.traces(rows)
+        nll = float(traces.losses[..., 0].double().sum()) if traces is not None else 0.0
+        found.append(
+            StepSeen(
+                fault=fault,
+                traces=traces,
+                loss=loss,
+                counted_loss=nll / max(int(file.mask[list(rows)].sum()), 1),
+                norm=norm,
+                gradients=observer.parameter_gradients,
+                after={name: value.detach().clone() for name, value in trainer.tensors()},
             )
-        rows = range(step * rows_per_step, (step + 1) * rows_per_step)
-        after = {name: value.clone() for name, value in tensors(train_state)}
-        found.append(seen(observer, rows, after, loss=gradient.loss, norm=gradient.norm))
+        )
     return found
-
-
-def seen(
-    observer: Observer, rows: Sequence[int], after: dict[str, Tensor], *, loss: float, norm: float
-) -> StepSeen:
-    """Observe the step over these rows of the file."""
-    fault = observer.fault(rows)
-    traces = None if fault else observer.traces(rows)
-    count = int(observer.file.mask[list(rows)].sum())
-    nll = float(traces.losses[..., 0].double().sum()) if traces is not None else 0.0
-    return StepSeen(
-        fault=fault,
-        traces=traces,
-        loss=loss,
-        counted_loss=nll / max(count, 1),
-        norm=norm,
-        gradients=observer.parameter_gradients,
-        after=after,
-    )

@@ -9,8 +9,8 @@ further, which an index of few bits would take for it.
 import functools
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -24,7 +24,9 @@ from curriculum.leakcheck.step import (
     ROWS,
     SCORED,
     STEPS,
+    OurTrainer,
     Setting,
+    Start,
     StepSeen,
     Traces,
     run_steps,
@@ -32,7 +34,6 @@ from curriculum.leakcheck.step import (
 )
 from curriculum.leakcheck.subject import (
     LONG_ROW,
-    Layout,
     Sizes,
     dtype_name,
     muted_layouts,
@@ -45,8 +46,7 @@ from schemas.job import Backend, ModelSpec
 from schemas.leak import Finding
 from schemas.progress import Progress, ProgressCallback, ignore_progress
 
-Run = Callable[[Path, int, Tensor | None], list[StepSeen]]
-"""Trains on the rows in a workspace for so many steps, embeddings scaled where a mask [R, T] is true."""
+CPU = torch.device("cpu")
 TRACES = ("hidden", "losses", "gradients")
 NO_ROWS = "the batches aren't the rows of the file"
 LOSS_TOLERANCE = 1e-4
@@ -71,39 +71,44 @@ PARITIES, THREES, MIXED = HALVES[:2], HALVES[2:], (HALVES[0], HALVES[3])
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepSubject:
-    """Rows for either claim, and how a model is trained on them."""
+    """Rows for either claim, and the trainer whose steps over them are examined."""
 
     name: str
     backend: str
-    dtype: torch.dtype
-    device: torch.device
-    mode: str
+    setting: Setting
+    start: Start
     rows: Rows
     """Rows of one step."""
     muted_rows: Rows
     """Rows of two steps; no row is one document."""
-    run: Run
+
+    @property
+    def mode(self) -> str:
+        """Training mode, with or without recomputed blocks."""
+        return "train, recompute" if self.setting.recompute else "train"
 
     def finding(self, claim: str, detail: str, *, bound: float = 0.0) -> Finding:
-        """A finding that holds where there is nothing to tell against it."""
+        """A finding that holds where there is no detail against it."""
         documents = sum(len(row) for row in (*self.rows.rows, *self.muted_rows.rows))
-        told = f"two identical runs differ by {bound:.1e}" if bound else ""
+        note = f"two identical runs differ by {bound:.1e}" if bound else ""
         return Finding(
             subject=self.name,
             backend=self.backend,
-            dtype=dtype_name(self.dtype),
+            dtype=dtype_name(self.setting.dtype),
             row_length=self.rows.row_length,
             mode=f"{self.mode}, {documents} documents, {self.rows.vocab_size} ids",
             claim=claim,
             passed=not detail,
-            detail=detail or told,
+            detail=detail or note,
         )
 
     def steps(self, rows: Rows, *, steps: int, scaled: Tensor | None = None) -> list[StepSeen]:
         """Write these rows into a temporary folder and train on them."""
         with tempfile.TemporaryDirectory(prefix="leakcheck-") as folder:
             rows.write(Path(folder) / ROWS)
-            return self.run(Path(folder), steps, scaled)
+            return run_steps(
+                self.setting, Path(folder), steps=steps, start=self.start, scaled=scaled
+            )
 
     def file(self, rows: Rows) -> RowsFile:
         """The file that the writer makes of these rows."""
@@ -112,11 +117,76 @@ class StepSubject:
             return RowsFile.read(Path(folder) / ROWS)
 
 
+def step_subject(
+    setting: Setting,
+    rows: Rows,
+    muted_rows: Rows,
+    *,
+    name: str | None = None,
+    backend: str | None = None,
+    start: Start = OurTrainer.start,
+) -> StepSubject:
+    """Rows of one step for either claim, thinned, and a trainer: ours, if no other is given.
+
+    The second step over muted rows has the same documents with other ids.
+    """
+    again = muted_rows.changed(lambda _row, _document: True, seed=20)
+    two_steps = replace(muted_rows, rows=(*muted_rows.rows, *again.rows))
+    blocks = setting.model.blocks
+    return StepSubject(
+        name=f"step {blocks if name is None else name}",
+        backend=(setting.backend if "A" in blocks else "") if backend is None else backend,
+        setting=setting,
+        start=start,
+        rows=thinned(rows, len(rows.rows), SCORED),
+        muted_rows=thinned(two_steps, len(muted_rows.rows), FEW_SCORED),
+    )
+
+
+def adversarial_rows(setting: Setting) -> tuple[Rows, Rows]:
+    """Rows of one step for either claim, with documents of the lengths at which leaks hide."""
+    sizes = Sizes.of(setting.model, setting.row_length)
+    rows, muted = (
+        random_rows(setting.model, setting.row_length, layouts)
+        for layouts in (step_layouts(sizes), muted_layouts(sizes))
+    )
+    return rows, muted
+
+
+@one_thread()
+def prove_step(
+    spec: ModelSpec,
+    *,
+    backend: Backend,
+    row_length: int,
+    dtype: torch.dtype = torch.float32,
+    recompute: bool = False,
+    structure: bool | None = None,
+    device: torch.device = CPU,
+    watch: ProgressCallback = ignore_progress,
+) -> tuple[Finding, ...]:
+    """Both claims about the step of a small model with these sizes, on adversarial rows.
+
+    Vocabulary, kernel, chunk and streams are those of `spec`; width and depth are small. `structure` stands
+    in for the model's own.
+    """
+    chosen = spec.structure if structure is None else structure
+    setting = Setting(
+        model=small_model(spec.model_copy(update={"structure": chosen})),
+        backend=backend,
+        recompute=recompute,
+        dtype=dtype,
+        device=device,
+        row_length=row_length,
+    )
+    return step_findings(step_subject(setting, *adversarial_rows(setting)), watch)
+
+
 def step_findings(
     subject: StepSubject, watch: ProgressCallback = ignore_progress
 ) -> tuple[Finding, ...]:
     """Both claims, and those without which they would hold of nothing."""
-    with same_bits(subject.device):
+    with same_bits(subject.setting.device):
         return tuple(_findings(subject, watch))
 
 
@@ -199,7 +269,7 @@ def _bounds(
     subject: StepSubject, plain: list[StepSeen], again: Callable[[], list[StepSeen]], found: _Found
 ) -> dict[str, float]:
     """Return the tolerance of each figure: the difference of two identical runs; 0 on a CPU."""
-    if subject.device.type == "cpu":
+    if subject.setting.device.type == "cpu":
         return {}
     bounds: dict[str, float] = {}
     for one, two in zip(plain, again(), strict=True):
@@ -327,71 +397,3 @@ def _lacking(file: RowsFile, rows: slice, wanted: Tensor, found: Tensor, words: 
         f"document {at % count - 1} of row {at // count} {words}"
         for at in (wants & ~has).nonzero().flatten().tolist()
     ]
-
-
-CPU = torch.device("cpu")
-
-
-@one_thread()
-def prove_step(
-    spec: ModelSpec,
-    *,
-    backend: Backend,
-    row_length: int,
-    dtype: torch.dtype = torch.float32,
-    recompute: bool = False,
-    structure: bool | None = None,
-    device: torch.device = CPU,
-    watch: ProgressCallback = ignore_progress,
-) -> tuple[Finding, ...]:
-    """Both claims about the step of a small model with these sizes, on adversarial rows.
-
-    Vocabulary, kernel, chunk and streams are those of `spec`; width and depth are small. `structure` stands
-    in for the model's own.
-    """
-    chosen = spec.structure if structure is None else structure
-    small = small_model(spec.model_copy(update={"structure": chosen}))
-    setting = Setting(
-        model=small,
-        backend=backend,
-        recompute=recompute,
-        dtype=dtype,
-        device=device,
-        row_length=row_length,
-    )
-    sizes = Sizes.of(small, row_length)
-    subject = subject_of_step(
-        setting,
-        drawn_rows(small, row_length, step_layouts(sizes)),
-        drawn_rows(small, row_length, muted_layouts(sizes) * STEPS),
-    )
-    return step_findings(subject, watch)
-
-
-def drawn_rows(spec: ModelSpec, row_length: int, layouts: Sequence[Layout]) -> Rows:
-    """Rows of these layouts for a model, with ids over its whole vocabulary."""
-    return random_rows(
-        layouts,
-        row_length=row_length,
-        vocab_size=spec.vocab_size,
-        structured=spec.structure,
-        seed=1,
-    )
-
-
-def subject_of_step(setting: Setting, rows: Rows, muted_rows: Rows) -> StepSubject:
-    """Rows of one step and of two, thinned, and our trainer's steps over them."""
-
-    def run(workspace: Path, steps: int, scaled: Tensor | None) -> list[StepSeen]:
-        return run_steps(setting, workspace, steps=steps, scaled=scaled)
-
-    return StepSubject(
-        name=f"step {setting.model.blocks}",
-        backend=setting.backend if "A" in setting.model.blocks else "",
-        dtype=setting.dtype,
-        device=setting.device,
-        mode="train, recompute" if setting.recompute else "train",
-        rows=thinned(rows, len(rows.rows), SCORED),
-        muted_rows=thinned(muted_rows, len(muted_rows.rows) // STEPS, FEW_SCORED),
-        run=run,
-    )

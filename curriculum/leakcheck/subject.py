@@ -159,7 +159,9 @@ Cut = Callable[[Tensor], Boundaries]
 Feed = Callable[[nn.Module, Tensor, Boundaries], Tensor]
 """Runs a module on ids [B, T] and boundaries; the output has B·T vectors, in rows or laid end to end."""
 
-AWAKE = 0.1
+SCALE = 50.0
+"""The factor of embeddings at positions that must leave no trace."""
+SPREAD = 0.1
 """Spread of what is added to weights that are all alike, such as zeros, which let nothing through."""
 
 
@@ -267,14 +269,14 @@ def by_boundaries(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> T
 
 
 @torch.no_grad()
-def awake(model: nn.Module) -> nn.Module:
+def spread_constant_weights(model: nn.Module) -> nn.Module:
     """The module, its weights that are all alike spread a little: a table of zeros hides what it would leak.
 
     Ones of a norm and zeros of a bias are moved as well. Chance is turned off.
     """
     for number, weight in enumerate(model.parameters()):
         if weight.is_floating_point() and weight.numel() and weight.amin() == weight.amax():
-            weight.add_(AWAKE * numbers(weight.shape, seed=number).to(weight))
+            weight.add_(SPREAD * numbers(weight.shape, seed=number).to(weight))
     return model.eval()
 
 

@@ -12,9 +12,9 @@ from curriculum.leakcheck.claims import CHANGES_REACH, FED, MUTED, SCORED
 from curriculum.leakcheck.injected.site import (
     JOINED,
     SHIFTED_STRUCTURE,
-    InjectedLeak,
     Needs,
     Site,
+    injected,
     joined,
 )
 from curriculum.model import masks, structure
@@ -25,13 +25,18 @@ from curriculum.train.batch import Row
 
 Int32s = npt.NDArray[np.int32]
 Masks = npt.NDArray[np.uint8]
-BOTH = frozenset({SCORED, MUTED})
 SHORT = 4
 """Tokens of a document that is joined to the next."""
 BOS = 1
 """BOS id of many tokenizers."""
 
 
+@injected(
+    "documents of fewer than 4 tokens are read as the start of the next",
+    kind=JOINED,
+    replaces=(batch, "_row"),
+    needs=Needs(blocks="A"),
+)
 def _short_documents_joined(site: Site[Row], batch: RowBatch) -> Row:
     """Documents shorter than 4 tokens are read as the start of the next."""
     row = site.right(batch)
@@ -47,12 +52,24 @@ def _short_documents_joined(site: Site[Row], batch: RowBatch) -> Row:
     return replace(row, doc_ids=doc_ids_1T[0].numpy())
 
 
+@injected(
+    "documents begin at BOS, and what has none is joined",
+    kind=JOINED,
+    replaces=(RowBatch, "doc_ids"),
+    needs=Needs(blocks="A"),
+)
 def _documents_by_bos(site: Site[Int32s], batch: RowBatch) -> Int32s:
     """A document begins where its first token is BOS, whatever the rows store."""
     site.ran()
     return np.cumsum(batch.input_ids == BOS, axis=1, dtype=np.int32)
 
 
+@injected(
+    "a row of a row group is given the documents of the first",
+    kind=JOINED,
+    replaces=(RowBatch, "slice"),
+    needs=Needs(blocks="A"),
+)
 def _documents_of_the_first_row(
     site: Site[RowBatch], batch: RowBatch, row: int, rows: int = 1
 ) -> RowBatch:
@@ -66,6 +83,12 @@ def _documents_of_the_first_row(
     return replace(found, table=found.table.set_column(column, "doc_ids", first))
 
 
+@injected(
+    "edges less than 4 tokens apart are dropped",
+    kind=JOINED,
+    replaces=(masks, "segment_edges"),
+    needs=Needs(blocks="C"),
+)
 def _near_edges_dropped(site: Site[Tensor], doc_ids_BT: Tensor) -> Tensor:
     """Edges less than 4 tokens behind another are dropped, but at the start of a row."""
     edges = site.right(doc_ids_BT)
@@ -76,6 +99,13 @@ def _near_edges_dropped(site: Site[Tensor], doc_ids_BT: Tensor) -> Tensor:
     return edges[~near]
 
 
+@injected(
+    "rows of one document go on in the next row",
+    kind=JOINED,
+    replaces=(masks, "segment_edges"),
+    needs=Needs(blocks="A"),
+    red=frozenset({SCORED}),
+)
 def _rows_end_to_end(site: Site[Tensor], doc_ids_BT: Tensor) -> Tensor:
     """An edge is where ids differ: a row of one document goes on in the next one's first."""
     ids_N = doc_ids_BT.flatten()
@@ -87,6 +117,13 @@ def _rows_end_to_end(site: Site[Tensor], doc_ids_BT: Tensor) -> Tensor:
     return edges[kept]
 
 
+@injected(
+    "the last token of a document predicts the first of the next",
+    kind=JOINED,
+    replaces=(RowBatch, "loss_mask"),
+    needs=Needs(blocks="F"),
+    red=frozenset({SCORED, MUTED, FED, CHANGES_REACH}),
+)
 def _last_tokens_scored(site: Site[Masks], batch: RowBatch) -> Masks:
     """The last token of a document predicts the first of the next."""
     site.ran()
@@ -96,6 +133,12 @@ def _last_tokens_scored(site: Site[Masks], batch: RowBatch) -> Masks:
     return mask
 
 
+@injected(
+    "a batch's codes stand one token late",
+    kind=SHIFTED_STRUCTURE,
+    replaces=(Structure, "of"),
+    needs=Needs(blocks="A", structure=True),
+)
 def _codes_of_the_token_before(site: Site[Structure | None], rows: Any) -> Structure | None:
     found = site.right(rows)
     if found is None:
@@ -104,11 +147,23 @@ def _codes_of_the_token_before(site: Site[Structure | None], rows: Any) -> Struc
     return replace(found, tokens=found.tokens.roll(1, dims=1))
 
 
+@injected(
+    "kinds of chunks stand one chunk late",
+    kind=SHIFTED_STRUCTURE,
+    replaces=(structure, "relations"),
+    needs=Needs(blocks="A", structure=True),
+)
 def _kinds_of_the_chunk_before(site: Site[Any], chunks: Int32s, *edges: Int32s) -> Any:
     site.ran()
     return site.right(_rolled(chunks, 2), *edges)
 
 
+@injected(
+    "levels of chunks stand one chunk late",
+    kind=SHIFTED_STRUCTURE,
+    replaces=(structure, "relations"),
+    needs=Needs(blocks="A", structure=True),
+)
 def _levels_of_the_chunk_before(site: Site[Any], chunks: Int32s, *edges: Int32s) -> Any:
     site.ran()
     return site.right(_rolled(chunks, 3), *edges)
@@ -120,101 +175,13 @@ def _rolled(chunks: Int32s, column: int) -> Int32s:
     return shifted
 
 
+@injected(
+    "structure columns are read one token off",
+    kind=SHIFTED_STRUCTURE,
+    replaces=(batch, "_row_structure"),
+    needs=Needs(blocks="A", structure=True),
+)
 def _columns_read_one_off(site: Site[RowStructure], batch: RowBatch) -> RowStructure:
     found = site.right(batch)
     site.ran()
     return replace(found, tokens=np.roll(found.tokens, 1, axis=0))
-
-
-LOADING = (
-    InjectedLeak(
-        words="documents of fewer than 4 tokens are read as the start of the next",
-        kind=JOINED,
-        owner=batch,
-        name="_row",
-        leaking=_short_documents_joined,
-        needs=Needs(blocks="A"),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="documents begin at BOS, and what has none is joined",
-        kind=JOINED,
-        owner=RowBatch,
-        name="doc_ids",
-        leaking=_documents_by_bos,
-        needs=Needs(blocks="A"),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="a row of a row group is given the documents of the first",
-        kind=JOINED,
-        owner=RowBatch,
-        name="slice",
-        leaking=_documents_of_the_first_row,
-        needs=Needs(blocks="A"),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="edges less than 4 tokens apart are dropped",
-        kind=JOINED,
-        owner=masks,
-        name="segment_edges",
-        leaking=_near_edges_dropped,
-        needs=Needs(blocks="C"),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="rows of one document go on in the next row",
-        kind=JOINED,
-        owner=masks,
-        name="segment_edges",
-        leaking=_rows_end_to_end,
-        needs=Needs(blocks="A"),
-        red=frozenset({SCORED}),
-    ),
-    InjectedLeak(
-        words="the last token of a document predicts the first of the next",
-        kind=JOINED,
-        owner=RowBatch,
-        name="loss_mask",
-        leaking=_last_tokens_scored,
-        needs=Needs(blocks="F"),
-        red=BOTH | {FED, CHANGES_REACH},
-    ),
-    InjectedLeak(
-        words="a batch's codes stand one token late",
-        kind=SHIFTED_STRUCTURE,
-        owner=Structure,
-        name="of",
-        leaking=_codes_of_the_token_before,
-        needs=Needs(blocks="A", structure=True),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="kinds of chunks stand one chunk late",
-        kind=SHIFTED_STRUCTURE,
-        owner=structure,
-        name="relations",
-        leaking=_kinds_of_the_chunk_before,
-        needs=Needs(blocks="A", structure=True),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="levels of chunks stand one chunk late",
-        kind=SHIFTED_STRUCTURE,
-        owner=structure,
-        name="relations",
-        leaking=_levels_of_the_chunk_before,
-        needs=Needs(blocks="A", structure=True),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="structure columns are read one token off",
-        kind=SHIFTED_STRUCTURE,
-        owner=batch,
-        name="_row_structure",
-        leaking=_columns_read_one_off,
-        needs=Needs(blocks="A", structure=True),
-        red=BOTH,
-    ),
-)

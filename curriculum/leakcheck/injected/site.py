@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from curriculum.leakcheck.step import STEPS, Setting
-from curriculum.leakcheck.step_claims import CPU, drawn_rows, step_findings, subject_of_step
-from curriculum.leakcheck.subject import Sizes, muted_layouts, one_thread, step_layouts
+from curriculum.leakcheck.claims import MUTED, SCORED
+from curriculum.leakcheck.step import Setting
+from curriculum.leakcheck.step_claims import CPU, adversarial_rows, step_findings, step_subject
+from curriculum.leakcheck.subject import one_thread
 from curriculum.model.masks import Boundaries
 from schemas.job import Backend, EngramSpec, MambaSpec, ModelSpec
 from schemas.leak import InjectedLeakReport
@@ -104,28 +105,50 @@ class InjectedLeak:
             KeyError: where the owner has nothing of that name.
         """
         right = self.owner.__dict__[self.name]
-        site: Site[Any] = Site(right=_callable(self.owner, self.name, right))
+        is_property = isinstance(right, property)
+        site: Site[Any] = Site(right=right.fget if is_property else getattr(self.owner, self.name))
 
         def stand_in(*given: Any, **named: Any) -> Any:
             return self.leaking(site, *given, **named)
 
-        setattr(self.owner, self.name, _as_was(right, stand_in))
-        try:
+        # A static method takes the place of a static method, a property that of a property.
+        kind = type(right)
+        with swapped(
+            self.owner,
+            self.name,
+            kind(stand_in) if kind in (staticmethod, property) else stand_in,
+        ):
             yield site
-        finally:
-            setattr(self.owner, self.name, right)
 
 
-def _callable(owner: Any, name: str, right: Any) -> Callable[..., Any]:
-    found: Any = right.fget if isinstance(right, property) else getattr(owner, name)
-    called: Callable[..., Any] = found
-    return called
+def injected(
+    words: str,
+    *,
+    kind: str,
+    replaces: tuple[Any, str],
+    needs: Needs,
+    red: frozenset[str] = frozenset({SCORED, MUTED}),
+) -> Callable[[Callable[..., Any]], InjectedLeak]:
+    """Declare the decorated function a leak that replaces a module's or class's function of that name."""
+    owner, name = replaces
+
+    def declare(leaking: Callable[..., Any]) -> InjectedLeak:
+        return InjectedLeak(
+            words=words, kind=kind, owner=owner, name=name, leaking=leaking, needs=needs, red=red
+        )
+
+    return declare
 
 
-def _as_was(right: Any, stand_in: Callable[..., Any]) -> Any:
-    """A static method for a static method, a property for a property."""
-    kind = type(right)
-    return kind(stand_in) if kind in (staticmethod, property) else stand_in
+@contextlib.contextmanager
+def swapped(owner: Any, name: str, leaking: Any) -> Iterator[None]:
+    """`leaking` in place of what a module or class has under that name, for the time of the context."""
+    right = owner.__dict__[name]
+    setattr(owner, name, leaking)
+    try:
+        yield
+    finally:
+        setattr(owner, name, right)
 
 
 def joined(doc_ids_BT: Tensor, dropped_BT: Tensor) -> Tensor:
@@ -173,27 +196,7 @@ def try_leak(leak: InjectedLeak) -> InjectedLeakReport:
 @one_thread()
 def red_claims(needs: Needs) -> tuple[str, ...]:
     """The claims about a step under these settings that fail."""
-    model = _model(needs)
-    setting = Setting(
-        model=model,
-        backend=needs.backend,
-        recompute=needs.recompute,
-        dtype=torch.float32,
-        device=CPU,
-        row_length=needs.row_length,
-    )
-    sizes = Sizes.of(model, needs.row_length)
-    subject = subject_of_step(
-        setting,
-        drawn_rows(model, needs.row_length, step_layouts(sizes)),
-        drawn_rows(model, needs.row_length, muted_layouts(sizes) * STEPS),
-    )
-    findings = step_findings(subject)
-    return tuple(sorted(each.claim for each in findings if not each.passed))
-
-
-def _model(needs: Needs) -> ModelSpec:
-    return ModelSpec(
+    model = ModelSpec(
         name="planted",
         vocab_size=needs.vocab_size,
         blocks=needs.blocks,
@@ -206,3 +209,13 @@ def _model(needs: Needs) -> ModelSpec:
         engram=EngramSpec(orders=(2, 3), heads=2, slots=53, slot_width=8),
         structure=needs.structure,
     )
+    setting = Setting(
+        model=model,
+        backend=needs.backend,
+        recompute=needs.recompute,
+        dtype=torch.float32,
+        device=CPU,
+        row_length=needs.row_length,
+    )
+    findings = step_findings(step_subject(setting, *adversarial_rows(setting)))
+    return tuple(sorted(each.claim for each in findings if not each.passed))

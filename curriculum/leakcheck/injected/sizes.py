@@ -6,23 +6,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from curriculum.leakcheck.claims import MUTED, SCORED
+from curriculum.leakcheck.claims import SCORED
 from curriculum.leakcheck.injected.site import (
     LARGE_IDS,
     LONG_ROWS,
     LONG_SCANS,
     MANY_DOCUMENTS,
     SHORT_DOCUMENTS,
-    InjectedLeak,
     Needs,
     Site,
+    injected,
     joined,
     lengths_around,
 )
 from curriculum.model import backends, conv, engram, loss, mamba
 from curriculum.model.masks import Attend, Boundaries, Chunks
 
-BOTH = frozenset({SCORED, MUTED})
 LONG = 8192
 """The count of 13 bits."""
 BYTE = 256
@@ -45,6 +44,12 @@ def _rejoined(boundaries: Boundaries, dropped_BT: Tensor) -> Boundaries:
     return Boundaries.of(joined(boundaries.doc_ids, dropped_BT))
 
 
+@injected(
+    "documents that begin past 8,192 are attended as one",
+    kind=LONG_ROWS,
+    replaces=(backends, "documents_attend"),
+    needs=Needs(blocks="A", row_length=LONG_ROW),
+)
 def _documents_up_to_13_bits(site: Site[Attend], boundaries: Boundaries, *given: Any) -> Attend:
     """Count everything past 8,192 to the document that begins there."""
     late_BT = _late(boundaries.doc_ids, LONG)
@@ -54,6 +59,12 @@ def _documents_up_to_13_bits(site: Site[Attend], boundaries: Boundaries, *given:
     return site.right(boundaries, *given)
 
 
+@injected(
+    "a convolution keeps the starts of documents in 13 bits",
+    kind=LONG_ROWS,
+    replaces=(conv, "_heads"),
+    needs=Needs(blocks="C", row_length=LONG_ROW),
+)
 def _starts_in_13_bits(site: Site[Tensor], edges_S: Tensor, reach: int) -> Tensor:
     """The rows to compute again are those of other documents; theirs stay as if there were no boundary."""
     heads_R = site.right(edges_S, reach)
@@ -62,6 +73,12 @@ def _starts_in_13_bits(site: Site[Tensor], edges_S: Tensor, reach: int) -> Tenso
     return heads_R % LONG
 
 
+@injected(
+    "n-grams past 8,192 count by the row",
+    kind=LONG_ROWS,
+    replaces=(engram, "earlier"),
+    needs=Needs(blocks="E", row_length=LONG_ROW),
+)
 def _n_grams_by_rows_past_13_bits(
     site: Site[Tensor], ids_BT: Tensor, positions_BT: Tensor, k: int
 ) -> Tensor:
@@ -73,6 +90,12 @@ def _n_grams_by_rows_past_13_bits(
     return site.right(ids_BT, positions_BT, k)
 
 
+@injected(
+    "the mask compares ids of documents as bytes",
+    kind=MANY_DOCUMENTS,
+    replaces=(backends, "document_mask"),
+    needs=Needs(blocks="A", row_length=MANY, backend="math"),
+)
 def _ids_of_a_byte(site: Site[Tensor], boundaries: Boundaries) -> Tensor:
     """Documents 0 and 256 of a row have the same id."""
     ids_BT = boundaries.doc_ids
@@ -82,6 +105,12 @@ def _ids_of_a_byte(site: Site[Tensor], boundaries: Boundaries) -> Tensor:
     return (short_BT[:, :, None] == short_BT[:, None]).tril()[:, None]
 
 
+@injected(
+    "a convolution has room for 256 edges a row",
+    kind=MANY_DOCUMENTS,
+    replaces=(mamba, "masked_conv"),
+    needs=Needs(blocks="M", row_length=MANY),
+)
 def _room_for_256_edges(
     site: Site[Tensor], x_BTC: Tensor, weight_CK: Tensor, boundaries: Boundaries
 ) -> Tensor:
@@ -93,6 +122,12 @@ def _room_for_256_edges(
     return site.right(x_BTC, weight_CK, boundaries)
 
 
+@injected(
+    "a scan has room for 256 documents a row",
+    kind=MANY_DOCUMENTS,
+    replaces=(Chunks, "of"),
+    needs=Needs(blocks="M", row_length=MANY),
+)
 def _chunks_of_256_documents(site: Site[Chunks], boundaries: Boundaries, size: int) -> Chunks:
     """The state of document 256 goes on into all that follow."""
     if int(boundaries.doc_ids.amax()) > BYTE:
@@ -101,6 +136,12 @@ def _chunks_of_256_documents(site: Site[Chunks], boundaries: Boundaries, size: i
     return site.right(boundaries, size)
 
 
+@injected(
+    "the second scan takes up the spans of others",
+    kind=LONG_SCANS,
+    replaces=(Chunks, "of"),
+    needs=Needs(blocks="M", chunk=2),
+)
 def _spans_one_further(site: Site[Chunks], boundaries: Boundaries, size: int) -> Chunks:
     """Second spans of documents go on from the first of their neighbours in the second scan."""
     chunks = site.right(boundaries, size)
@@ -113,6 +154,12 @@ def _spans_one_further(site: Site[Chunks], boundaries: Boundaries, size: int) ->
     return replace(chunks, spans=places[chunks.spans])
 
 
+@injected(
+    "the second scan begins with the mean of all states",
+    kind=LONG_SCANS,
+    replaces=(mamba, "entering_states"),
+    needs=Needs(blocks="M", chunk=2),
+)
 def _second_scan_from_the_mean(
     site: Site[Tensor], left: Tensor, decay: Tensor, chunks: Chunks
 ) -> Tensor:
@@ -123,6 +170,12 @@ def _second_scan_from_the_mean(
     return entering + entering.mean(0)
 
 
+@injected(
+    "gradients of the second scan reach the next chunk of the scan",
+    kind=LONG_SCANS,
+    replaces=(mamba, "entering_states"),
+    needs=Needs(blocks="M", chunk=2),
+)
 def _second_scan_backwards(
     site: Site[Tensor], left: Tensor, decay: Tensor, chunks: Chunks
 ) -> Tensor:
@@ -134,6 +187,12 @@ def _second_scan_backwards(
     return site.right(left, decay, chunks)
 
 
+@injected(
+    "n-grams of ids from 4,096 on cross the boundary",
+    kind=LARGE_IDS,
+    replaces=(engram, "earlier"),
+    needs=Needs(blocks="E", vocab_size=2 * RARE),
+)
 def _n_grams_of_rare_ids(
     site: Site[Tensor], ids_BT: Tensor, positions_BT: Tensor, k: int
 ) -> Tensor:
@@ -146,6 +205,12 @@ def _n_grams_of_rare_ids(
     return site.right(ids_BT, positions_BT, k)
 
 
+@injected(
+    "embeddings of ids from 4,096 on share a scale in a batch",
+    kind=LARGE_IDS,
+    replaces=(nn.Embedding, "forward"),
+    needs=Needs(blocks="F", vocab_size=2 * RARE),
+)
 def _rows_of_one_scale(site: Site[Tensor], table: nn.Embedding, ids: Tensor) -> Tensor:
     """Rare rows share a scale, that of those of the batch."""
     found = site.right(table, ids)
@@ -157,6 +222,13 @@ def _rows_of_one_scale(site: Site[Tensor], table: nn.Embedding, ids: Tensor) -> 
     return torch.where(rare[..., None], found / scale, found)
 
 
+@injected(
+    "targets from 4,096 on share a normaliser in a batch",
+    kind=LARGE_IDS,
+    replaces=(loss, "_token_losses"),
+    needs=Needs(blocks="F", vocab_size=2 * RARE),
+    red=frozenset({SCORED}),
+)
 def _normaliser_of_the_batch(
     site: Site[tuple[Tensor, Tensor]], x_cD: Tensor, head_VD: Tensor, targets_c: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -171,6 +243,12 @@ def _normaliser_of_the_batch(
     return torch.where(rare_c, shared_c, nll_c), squared_c
 
 
+@injected(
+    "a convolution doesn't mask documents shorter than its kernel",
+    kind=SHORT_DOCUMENTS,
+    replaces=(conv, "_heads"),
+    needs=Needs(blocks="C"),
+)
 def _heads_of_long_documents(site: Site[Tensor], edges_S: Tensor, reach: int) -> Tensor:
     """A document shorter than the kernel is read as part of the one before."""
     lengths_S = edges_S.diff()
@@ -181,6 +259,12 @@ def _heads_of_long_documents(site: Site[Tensor], edges_S: Tensor, reach: int) ->
     return site.right(torch.cat([starts_S, edges_S[-1:]]), reach)
 
 
+@injected(
+    "a convolution's gradient passes through documents shorter than its kernel",
+    kind=SHORT_DOCUMENTS,
+    replaces=(conv, "_tails"),
+    needs=Needs(blocks="C"),
+)
 def _tails_of_long_documents(site: Site[Tensor], edges_S: Tensor, reach: int) -> Tensor:
     """Forward is right; the gradient of a document shorter than the kernel reaches the one before."""
     lengths_S = edges_S.diff()
@@ -191,6 +275,12 @@ def _tails_of_long_documents(site: Site[Tensor], edges_S: Tensor, reach: int) ->
     return site.right(torch.cat([edges_S[:1], ends_S]), reach)
 
 
+@injected(
+    "neighbouring documents of fewer than 4 tokens are attended as one",
+    kind=SHORT_DOCUMENTS,
+    replaces=(backends, "documents_attend"),
+    needs=Needs(blocks="A"),
+)
 def _short_documents_at_once(site: Site[Attend], boundaries: Boundaries, *given: Any) -> Attend:
     """Neighbours shorter than a kernel's tile are attended in one call."""
     short_BT = lengths_around(boundaries) < KERNEL
@@ -199,142 +289,3 @@ def _short_documents_at_once(site: Site[Attend], boundaries: Boundaries, *given:
         after_short_BT = torch.nn.functional.pad(short_BT, (1, 0))[:, :-1]
         boundaries = _rejoined(boundaries, short_BT & after_short_BT)
     return site.right(boundaries, *given)
-
-
-SIZES = (
-    InjectedLeak(
-        words="documents that begin past 8,192 are attended as one",
-        kind=LONG_ROWS,
-        owner=backends,
-        name="documents_attend",
-        leaking=_documents_up_to_13_bits,
-        needs=Needs(blocks="A", row_length=LONG_ROW),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="a convolution keeps the starts of documents in 13 bits",
-        kind=LONG_ROWS,
-        owner=conv,
-        name="_heads",
-        leaking=_starts_in_13_bits,
-        needs=Needs(blocks="C", row_length=LONG_ROW),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="n-grams past 8,192 count by the row",
-        kind=LONG_ROWS,
-        owner=engram,
-        name="earlier",
-        leaking=_n_grams_by_rows_past_13_bits,
-        needs=Needs(blocks="E", row_length=LONG_ROW),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="the mask compares ids of documents as bytes",
-        kind=MANY_DOCUMENTS,
-        owner=backends,
-        name="document_mask",
-        leaking=_ids_of_a_byte,
-        needs=Needs(blocks="A", row_length=MANY, backend="math"),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="a convolution has room for 256 edges a row",
-        kind=MANY_DOCUMENTS,
-        owner=mamba,
-        name="masked_conv",
-        leaking=_room_for_256_edges,
-        needs=Needs(blocks="M", row_length=MANY),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="a scan has room for 256 documents a row",
-        kind=MANY_DOCUMENTS,
-        owner=Chunks,
-        name="of",
-        leaking=_chunks_of_256_documents,
-        needs=Needs(blocks="M", row_length=MANY),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="the second scan takes up the spans of others",
-        kind=LONG_SCANS,
-        owner=Chunks,
-        name="of",
-        leaking=_spans_one_further,
-        needs=Needs(blocks="M", chunk=2),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="the second scan begins with the mean of all states",
-        kind=LONG_SCANS,
-        owner=mamba,
-        name="entering_states",
-        leaking=_second_scan_from_the_mean,
-        needs=Needs(blocks="M", chunk=2),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="gradients of the second scan reach the next chunk of the scan",
-        kind=LONG_SCANS,
-        owner=mamba,
-        name="entering_states",
-        leaking=_second_scan_backwards,
-        needs=Needs(blocks="M", chunk=2),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="n-grams of ids from 4,096 on cross the boundary",
-        kind=LARGE_IDS,
-        owner=engram,
-        name="earlier",
-        leaking=_n_grams_of_rare_ids,
-        needs=Needs(blocks="E", vocab_size=2 * RARE),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="embeddings of ids from 4,096 on share a scale in a batch",
-        kind=LARGE_IDS,
-        owner=nn.Embedding,
-        name="forward",
-        leaking=_rows_of_one_scale,
-        needs=Needs(blocks="F", vocab_size=2 * RARE),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="targets from 4,096 on share a normaliser in a batch",
-        kind=LARGE_IDS,
-        owner=loss,
-        name="_token_losses",
-        leaking=_normaliser_of_the_batch,
-        needs=Needs(blocks="F", vocab_size=2 * RARE),
-        red=frozenset({SCORED}),
-    ),
-    InjectedLeak(
-        words="a convolution doesn't mask documents shorter than its kernel",
-        kind=SHORT_DOCUMENTS,
-        owner=conv,
-        name="_heads",
-        leaking=_heads_of_long_documents,
-        needs=Needs(blocks="C"),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="a convolution's gradient passes through documents shorter than its kernel",
-        kind=SHORT_DOCUMENTS,
-        owner=conv,
-        name="_tails",
-        leaking=_tails_of_long_documents,
-        needs=Needs(blocks="C"),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="neighbouring documents of fewer than 4 tokens are attended as one",
-        kind=SHORT_DOCUMENTS,
-        owner=backends,
-        name="documents_attend",
-        leaking=_short_documents_at_once,
-        needs=Needs(blocks="A"),
-        red=BOTH,
-    ),
-)

@@ -1,4 +1,4 @@
-"""Leaks that show in training alone: in its mode, over micro-batches, and in blocks computed again."""
+"""Leaks in what a step computes: training mode, micro-batches, recomputation, loss, weight gradients."""
 
 import itertools
 from collections.abc import Callable
@@ -7,32 +7,48 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from curriculum.leakcheck.claims import MUTED, SCORED
 from curriculum.leakcheck.injected.site import (
     BATCH_STATISTICS,
+    GRADIENTS_OF_WEIGHTS,
+    LOSS_OF_THE_BATCH,
     RECOMPUTED,
     RUNNING_STATE,
-    InjectedLeak,
+    SINKHORN_OF_THE_BATCH,
     Needs,
     Site,
     in_backward,
+    injected,
     one_document_a_row,
 )
-from curriculum.model import loss
+from curriculum.model import conv, hyper_connections, loss
 from curriculum.model.backends import math_attend
 from curriculum.model.conv import ConvMixer
 from curriculum.model.decoder import MLP, Attention, Decoder
+from curriculum.model.engram import Engram
+from curriculum.model.hyper_connections import HyperConnection
+from curriculum.model.loss import LossSums
 from curriculum.model.mamba import Mamba
-from curriculum.model.masks import LayerInputs
-from curriculum.train import optimizer
+from curriculum.model.masks import Boundaries, LayerInputs
+from curriculum.train import optimizer, step
 
-BOTH = frozenset({SCORED, MUTED})
 DROPPED = 0.1
 SLOWLY = 0.9
 """Weight of a running mean, kept at each micro-batch."""
+CONVERGED = 1e-3
+MOST_TURNS = 100
+LONGEST = 0.05
+"""Longest norm of an embedding."""
 
 
+@injected(
+    "norms divide by the mean square of the batch in training mode",
+    kind=BATCH_STATISTICS,
+    replaces=(nn.RMSNorm, "forward"),
+    needs=Needs(blocks="F"),
+)
 def _norm_of_the_batch(site: Site[Tensor], norm: nn.RMSNorm, x: Tensor) -> Tensor:
     if not norm.training:
         return site.right(norm, x)
@@ -40,6 +56,12 @@ def _norm_of_the_batch(site: Site[Tensor], norm: nn.RMSNorm, x: Tensor) -> Tenso
     return x * (x.square().mean() + 1e-6).rsqrt() * norm.weight
 
 
+@injected(
+    "queries, keys and values are scaled by the batch's largest in training mode",
+    kind=BATCH_STATISTICS,
+    replaces=(Attention, "_heads"),
+    needs=Needs(blocks="AA"),
+)
 def _heads_by_the_largest(site: Site[Tensor], layer: Attention, x_BTD: Tensor) -> Tensor:
     """Scaled as a format of few bits would ask for."""
     heads_BHTK = site.right(layer, x_BTD)
@@ -49,6 +71,12 @@ def _heads_by_the_largest(site: Site[Tensor], layer: Attention, x_BTD: Tensor) -
     return heads_BHTK / heads_BHTK.detach().abs().amax()
 
 
+@injected(
+    "feed-forward features below the batch's mean are off in training mode",
+    kind=BATCH_STATISTICS,
+    replaces=(MLP, "forward"),
+    needs=Needs(blocks="F"),
+)
 def _threshold_of_the_batch(
     site: Site[Tensor], layer: MLP, x_BTD: Tensor, inputs: LayerInputs
 ) -> Tensor:
@@ -60,6 +88,12 @@ def _threshold_of_the_batch(
     return torch.where(out_BTD > out_BTD.mean((0, 1)), out_BTD, 0)
 
 
+@injected(
+    "chance in training mode goes by how many features of the batch are on",
+    kind=BATCH_STATISTICS,
+    replaces=(MLP, "forward"),
+    needs=Needs(blocks="F"),
+)
 def _dropped_where_on(site: Site[Tensor], layer: MLP, x_BTD: Tensor, inputs: LayerInputs) -> Tensor:
     """Chance is drawn for positive features alone, so how many there are moves what others draw."""
     out_BTD = site.right(layer, x_BTD, inputs)
@@ -72,6 +106,12 @@ def _dropped_where_on(site: Site[Tensor], layer: MLP, x_BTD: Tensor, inputs: Lay
     return torch.where(dropped_BTD, 0, out_BTD)
 
 
+@injected(
+    "the gradient of a feed-forward layer is balanced over the batch",
+    kind=BATCH_STATISTICS,
+    replaces=(MLP, "forward"),
+    needs=Needs(blocks="F"),
+)
 def _balanced_in_backward(
     site: Site[Tensor], layer: MLP, x_BTD: Tensor, inputs: LayerInputs
 ) -> Tensor:
@@ -90,6 +130,12 @@ def _swap_kept(module: nn.Module, value: Tensor) -> Tensor | None:
     return before
 
 
+@injected(
+    "a state space goes on from the rows of the micro-batch before",
+    kind=RUNNING_STATE,
+    replaces=(Mamba, "forward"),
+    needs=Needs(blocks="M"),
+)
 def _last_state_stays(
     site: Site[Tensor], layer: Mamba, x_BTD: Tensor, inputs: LayerInputs
 ) -> Tensor:
@@ -103,6 +149,12 @@ def _last_state_stays(
     return site.right(layer, x_BTD, inputs)
 
 
+@injected(
+    "the running mean of the stream is taken away from it",
+    kind=RUNNING_STATE,
+    replaces=(Decoder, "hidden"),
+    needs=Needs(blocks="F"),
+)
 def _running_mean(site: Site[Tensor], decoder: Decoder, *given: Any, **named: Any) -> Tensor:
     """The running mean of the stream is taken away from it, as a batch norm does."""
     x_BTD = site.right(decoder, *given, **named)
@@ -115,6 +167,12 @@ def _running_mean(site: Site[Tensor], decoder: Decoder, *given: Any, **named: An
     return x_BTD - before
 
 
+@injected(
+    "a convolution's input is scaled by the largest of the micro-batch before",
+    kind=RUNNING_STATE,
+    replaces=(ConvMixer, "forward"),
+    needs=Needs(blocks="CC"),
+)
 def _scale_of_the_batch_before(
     site: Site[Tensor], layer: ConvMixer, x_BTD: Tensor, inputs: LayerInputs
 ) -> Tensor:
@@ -136,6 +194,12 @@ def _again(function: Callable[..., Any], second: Callable[..., Any]) -> Callable
     return either
 
 
+@injected(
+    "attention is recomputed without boundaries",
+    kind=RECOMPUTED,
+    replaces=(optimizer, "checkpoint"),
+    needs=Needs(blocks="A", recompute=True, backend="math"),
+)
 def _attention_recomputed_by_rows(site: Site[Any], block: Any, *given: Any, **named: Any) -> Any:
     def second(x: Tensor, inputs: LayerInputs) -> Any:
         site.ran()
@@ -145,6 +209,12 @@ def _attention_recomputed_by_rows(site: Site[Any], block: Any, *given: Any, **na
     return site.right(_again(block, second), *given, **named)
 
 
+@injected(
+    "convolutions are recomputed with positions of the row",
+    kind=RECOMPUTED,
+    replaces=(optimizer, "checkpoint"),
+    needs=Needs(blocks="C", recompute=True),
+)
 def _positions_recomputed_by_rows(site: Site[Any], block: Any, *given: Any, **named: Any) -> Any:
     """Kernels of convolutions reach over the boundary, n-grams too."""
 
@@ -158,6 +228,13 @@ def _positions_recomputed_by_rows(site: Site[Any], block: Any, *given: Any, **na
     return site.right(_again(block, second), *given, **named)
 
 
+@injected(
+    "logits are recomputed from a centred stream",
+    kind=RECOMPUTED,
+    replaces=(loss, "checkpoint"),
+    needs=Needs(blocks="F", row_length=2176),
+    red=frozenset({SCORED}),
+)
 def _logits_recomputed_centred(site: Site[Any], losses: Any, *given: Any, **named: Any) -> Any:
     def second(x_cD: Tensor, *others: Tensor) -> Any:
         site.ran()
@@ -166,104 +243,253 @@ def _logits_recomputed_centred(site: Site[Any], losses: Any, *given: Any, **name
     return site.right(_again(losses, second), *given, **named)
 
 
-TRAINING = (
-    InjectedLeak(
-        words="norms divide by the mean square of the batch in training mode",
-        kind=BATCH_STATISTICS,
-        owner=nn.RMSNorm,
-        name="forward",
-        leaking=_norm_of_the_batch,
-        needs=Needs(blocks="F"),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="queries, keys and values are scaled by the batch's largest in training mode",
-        kind=BATCH_STATISTICS,
-        owner=Attention,
-        name="_heads",
-        leaking=_heads_by_the_largest,
-        needs=Needs(blocks="AA"),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="feed-forward features below the batch's mean are off in training mode",
-        kind=BATCH_STATISTICS,
-        owner=MLP,
-        name="forward",
-        leaking=_threshold_of_the_batch,
-        needs=Needs(blocks="F"),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="chance in training mode goes by how many features of the batch are on",
-        kind=BATCH_STATISTICS,
-        owner=MLP,
-        name="forward",
-        leaking=_dropped_where_on,
-        needs=Needs(blocks="F"),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="the gradient of a feed-forward layer is balanced over the batch",
-        kind=BATCH_STATISTICS,
-        owner=MLP,
-        name="forward",
-        leaking=_balanced_in_backward,
-        needs=Needs(blocks="F"),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="a state space goes on from the rows of the micro-batch before",
-        kind=RUNNING_STATE,
-        owner=Mamba,
-        name="forward",
-        leaking=_last_state_stays,
-        needs=Needs(blocks="M"),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="the running mean of the stream is taken away from it",
-        kind=RUNNING_STATE,
-        owner=Decoder,
-        name="hidden",
-        leaking=_running_mean,
-        needs=Needs(blocks="F"),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="a convolution's input is scaled by the largest of the micro-batch before",
-        kind=RUNNING_STATE,
-        owner=ConvMixer,
-        name="forward",
-        leaking=_scale_of_the_batch_before,
-        needs=Needs(blocks="CC"),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="attention is recomputed without boundaries",
-        kind=RECOMPUTED,
-        owner=optimizer,
-        name="checkpoint",
-        leaking=_attention_recomputed_by_rows,
-        needs=Needs(blocks="A", recompute=True, backend="math"),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="convolutions are recomputed with positions of the row",
-        kind=RECOMPUTED,
-        owner=optimizer,
-        name="checkpoint",
-        leaking=_positions_recomputed_by_rows,
-        needs=Needs(blocks="C", recompute=True),
-        red=BOTH,
-    ),
-    InjectedLeak(
-        words="logits are recomputed from a centred stream",
-        kind=RECOMPUTED,
-        owner=loss,
-        name="checkpoint",
-        leaking=_logits_recomputed_centred,
-        needs=Needs(blocks="F", row_length=2176),
-        red=frozenset({SCORED}),
-    ),
+@injected(
+    "logits are centred over the batch",
+    kind=LOSS_OF_THE_BATCH,
+    replaces=(loss, "_token_losses"),
+    needs=Needs(blocks="F"),
+    red=frozenset({SCORED}),
 )
+def _logits_centred(
+    site: Site[tuple[Tensor, Tensor]], x_cD: Tensor, head_VD: Tensor, targets_c: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Each id's logits lose their mean over the tokens of the batch."""
+    site.ran()
+    return site.right(x_cD - x_cD.mean(0), head_VD, targets_c)
+
+
+@injected(
+    "the z-loss is centred over the batch",
+    kind=LOSS_OF_THE_BATCH,
+    replaces=(loss, "_token_losses"),
+    needs=Needs(blocks="F"),
+    red=frozenset({SCORED}),
+)
+def _z_loss_centred(
+    site: Site[tuple[Tensor, Tensor]], x_cD: Tensor, head_VD: Tensor, targets_c: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The normaliser is drawn to its mean over the batch, not to 0."""
+    nll_c, squared_c = site.right(x_cD, head_VD, targets_c)
+    site.ran()
+    normaliser_c = squared_c.sqrt()
+    return nll_c, (normaliser_c - normaliser_c.mean()).square()
+
+
+@injected(
+    "targets are smoothed by how often ids stand in the batch",
+    kind=LOSS_OF_THE_BATCH,
+    replaces=(loss, "_token_losses"),
+    needs=Needs(blocks="F"),
+    red=frozenset({SCORED}),
+)
+def _smoothed_by_the_batch(
+    site: Site[tuple[Tensor, Tensor]], x_cD: Tensor, head_VD: Tensor, targets_c: Tensor
+) -> tuple[Tensor, Tensor]:
+    """A tenth of each target is spread over the ids of the batch as often as they stand in it."""
+    nll_c, squared_c = site.right(x_cD, head_VD, targets_c)
+    site.ran()
+    logits_cV = F.linear(x_cD, head_VD)
+    share_V = torch.bincount(targets_c, minlength=len(head_VD)) / len(targets_c)
+    spread_c = squared_c.sqrt() - logits_cV @ share_V.to(logits_cV)
+    return 0.9 * nll_c + 0.1 * spread_c, squared_c
+
+
+@injected(
+    "the loss is weighted by how often the batch's most frequent id stands in it",
+    kind=LOSS_OF_THE_BATCH,
+    replaces=(step, "_backward"),
+    needs=Needs(blocks="F"),
+)
+def _weighted_by_the_most_frequent_id(
+    site: Site[Tensor], train_state: Any, batch: Any, divisor: float, z_weight: float
+) -> Tensor:
+    """The gradient is weighted by how often the most frequent id stands in a micro-batch."""
+    site.ran()
+    share = int(batch.input_ids.flatten().bincount().max()) / batch.input_ids.numel()
+    return site.right(train_state, batch, divisor * (1 + share), z_weight)
+
+
+@injected(
+    "the stream is centred over unscored positions too",
+    kind=LOSS_OF_THE_BATCH,
+    replaces=(step, "loss_sums"),
+    needs=Needs(blocks="F"),
+)
+def _centred_by_unscored(
+    site: Site[LossSums], x_BTD: Tensor, head_VD: Tensor, *masks_BT: Tensor, **named: Any
+) -> LossSums:
+    """The stream loses its mean over all positions, unscored ones among them."""
+    site.ran()
+    return site.right(x_BTD - x_BTD.mean((0, 1)), head_VD, *masks_BT, **named)
+
+
+@injected(
+    "Sinkhorn goes on until the whole batch has converged",
+    kind=SINKHORN_OF_THE_BATCH,
+    replaces=(hyper_connections, "doubly_stochastic"),
+    needs=Needs(blocks="AFAF", streams=4),
+)
+def _until_all_converged(site: Site[Tensor], logits_NNL: Tensor) -> Tensor:
+    """Rows and columns are scaled until those of every token of the batch sum to 1."""
+    site.ran()
+    K_NNL = (logits_NNL - logits_NNL.detach().amax(1, keepdim=True)).exp()
+    columns_1NL = torch.ones_like(K_NNL[:1])
+    for _ in range(MOST_TURNS):
+        rows_N1L = (K_NNL * columns_1NL).sum(1, keepdim=True).reciprocal()
+        columns_1NL = (K_NNL * rows_N1L).sum(0, keepdim=True).reciprocal()
+        sums_N1L = (rows_N1L * K_NNL * columns_1NL).sum(1, keepdim=True)
+        if float((sums_N1L.detach() - 1).abs().max()) < CONVERGED:
+            break
+    return rows_N1L * K_NNL * columns_1NL
+
+
+@injected(
+    "Sinkhorn begins from the batch's largest logit",
+    kind=SINKHORN_OF_THE_BATCH,
+    replaces=(hyper_connections, "doubly_stochastic"),
+    needs=Needs(blocks="AF", streams=4),
+)
+def _by_the_largest_of_all(site: Site[Tensor], logits_NNL: Tensor) -> Tensor:
+    """Equal but for the rounding of the batch's largest logit."""
+    site.ran()
+    return site.right(logits_NNL - logits_NNL.detach().max())
+
+
+@injected(
+    "mixing matrices are divided by the batch's largest entry",
+    kind=SINKHORN_OF_THE_BATCH,
+    replaces=(HyperConnection, "weights"),
+    needs=Needs(blocks="AF", streams=4),
+)
+def _mixed_by_the_largest_entry(
+    site: Site[tuple[Tensor, Tensor, Tensor]], layer: HyperConnection, x_BTND: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    read_BTN, write_BTN, mix_BTNN = site.right(layer, x_BTND)
+    site.ran()
+    return read_BTN, write_BTN, mix_BTNN / mix_BTNN.detach().max()
+
+
+@injected(
+    "what columns lack is filled by the batch's mean",
+    kind=SINKHORN_OF_THE_BATCH,
+    replaces=(hyper_connections, "doubly_stochastic"),
+    needs=Needs(blocks="AF", streams=4),
+)
+def _lacking_of_all(site: Site[Tensor], logits_NNL: Tensor) -> Tensor:
+    """Fill missing columns by their mean over the batch."""
+    site.ran()
+    P_NNL = site.right(logits_NNL)
+    lacking_1NL = 1 - P_NNL.detach().sum(0, keepdim=True)
+    return P_NNL + lacking_1NL.mean(2, keepdim=True) / len(P_NNL)
+
+
+@injected(
+    "the gradient of a convolution's taps reaches over starts",
+    kind=GRADIENTS_OF_WEIGHTS,
+    replaces=(conv, "_weight_gradient"),
+    needs=Needs(blocks="C"),
+    red=frozenset({MUTED}),
+)
+def _taps_over_starts(
+    site: Site[Tensor],
+    g_NC: Tensor,
+    x_NC: Tensor,
+    weight_CK: Tensor,
+    positions_N: Tensor,
+    edges_S: Tensor,
+) -> Tensor:
+    """The gradient of the taps has products with the positions before a document's start."""
+    site.ran()
+    counted_N = torch.arange(len(positions_N), device=positions_N.device)
+    return site.right(g_NC, x_NC, weight_CK, counted_N, edges_S)
+
+
+@injected(
+    "the gradient of an embedding goes to the token before as well",
+    kind=GRADIENTS_OF_WEIGHTS,
+    replaces=(nn.Embedding, "forward"),
+    needs=Needs(blocks="F"),
+    red=frozenset({MUTED}),
+)
+def _embedding_one_token_back(site: Site[Tensor], table: nn.Embedding, ids: Tensor) -> Tensor:
+    """A row's gradient goes to the row of the token before as well."""
+    found = site.right(table, ids)
+    if not table.training:
+        return found
+    site.ran()
+    return in_backward(found, site.right(table, ids.roll(1, -1)))
+
+
+@injected(
+    "the gradient of n-grams reaches over starts",
+    kind=GRADIENTS_OF_WEIGHTS,
+    replaces=(Engram, "read"),
+    needs=Needs(blocks="E"),
+    red=frozenset({MUTED}),
+)
+def _memory_over_starts(
+    site: Site[Tensor], layer: Engram, ids_BT: Tensor, boundaries: Boundaries
+) -> Tensor:
+    """Blank n-grams read nothing; the rows that they would have read over the start get a gradient."""
+    memory_BTE = site.right(layer, ids_BT, boundaries)
+    site.ran()
+    return in_backward(memory_BTE, site.right(layer, ids_BT, one_document_a_row(boundaries)))
+
+
+@injected(
+    "the gradient of the head counts unscored tokens",
+    kind=GRADIENTS_OF_WEIGHTS,
+    replaces=(step, "loss_sums"),
+    needs=Needs(blocks="F"),
+    red=frozenset({MUTED}),
+)
+def _unscored_in_the_head(
+    site: Site[LossSums], x_BTD: Tensor, head_VD: Tensor, *masks_BT: Tensor, **named: Any
+) -> LossSums:
+    """The gradient of the head adds up the stream of all positions, unscored ones among them."""
+    site.ran()
+    sums = site.right(x_BTD, head_VD, *masks_BT, **named)
+    return replace(sums, nll=in_backward(sums.nll, (x_BTD.detach().mean((0, 1)) * head_VD).sum()))
+
+
+@injected(
+    "gradients of embeddings are divided by how often ids stand in the batch",
+    kind=GRADIENTS_OF_WEIGHTS,
+    replaces=(nn.Embedding, "forward"),
+    needs=Needs(blocks="F"),
+    red=frozenset({MUTED}),
+)
+def _scaled_by_frequency(site: Site[Tensor], table: nn.Embedding, ids: Tensor) -> Tensor:
+    """Forward is right; a row's gradient is divided by how often its id stands in the batch."""
+    site.ran()
+    return F.embedding(ids, table.weight, scale_grad_by_freq=True)
+
+
+@injected(
+    "embeddings that are read are shortened in place",
+    kind=GRADIENTS_OF_WEIGHTS,
+    replaces=(nn.Embedding, "forward"),
+    needs=Needs(blocks="F", vocab_size=8192),
+    red=frozenset({MUTED}),
+)
+def _renormalised_in_place(site: Site[Tensor], table: nn.Embedding, ids: Tensor) -> Tensor:
+    """Rows that are read are shortened for good."""
+    site.ran()
+    return F.embedding(ids, table.weight, max_norm=LONGEST)
+
+
+@injected(
+    "embeddings of unscored tokens are drawn to 0",
+    kind=GRADIENTS_OF_WEIGHTS,
+    replaces=(nn.Embedding, "forward"),
+    needs=Needs(blocks="F"),
+    red=frozenset({MUTED}),
+)
+def _small_embeddings(site: Site[Tensor], table: nn.Embedding, ids: Tensor) -> Tensor:
+    """All embeddings that are read are drawn to 0, those of unscored tokens too."""
+    found = site.right(table, ids)
+    if found.requires_grad:
+        site.ran()
+        drawn = found.detach() / found.numel()
+        found.register_hook(lambda gradient: gradient + drawn)  # type: ignore[no-untyped-call]
+    return found

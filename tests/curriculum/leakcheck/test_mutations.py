@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from curriculum.leakcheck import mutations, proof
+from curriculum.leakcheck import proof
 from curriculum.leakcheck.claims import MASS, OUTPUTS, SCORES
+from curriculum.leakcheck.injected.site import swapped
 from curriculum.leakcheck.mutations import MUTATIONS, Mutation
 from curriculum.leakcheck.proof import Scope, cases_of, prove
 from curriculum.model import backends, conv
@@ -58,7 +59,7 @@ def test_a_leak_that_a_claim_does_not_see_is_a_failure_of_the_proof() -> None:
     harmless = Mutation(
         leak="nothing",
         case="feed-forward",
-        plant=lambda: mutations.swapped(conv, "within", conv.within),
+        plant=lambda: swapped(conv, "within", conv.within),
         red=frozenset({OUTPUTS}),
     )
     report = planted(harmless)

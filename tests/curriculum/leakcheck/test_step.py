@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from curriculum.leakcheck import claims
-from curriculum.leakcheck.rows import RowsFile
+from curriculum.leakcheck.rows import RowsFile, random_rows
 from curriculum.leakcheck.step import thinned
-from curriculum.leakcheck.step_claims import HALVES, drawn_rows, mutable, positions, prove_step
+from curriculum.leakcheck.step_claims import HALVES, mutable, positions, prove_step
 from curriculum.leakcheck.subject import LONG_ROW, Sizes, muted_layouts, step_layouts
 from curriculum.model.loss import LossSums, loss_sums
 from curriculum.model.masks import Boundaries
@@ -133,7 +133,7 @@ def test_layouts_reach_the_sizes_of_the_job(row_length: int) -> None:
 
 
 def test_the_file_says_which_position_is_of_which_document(tmp_path: Path) -> None:
-    rows = drawn_rows(spec("F"), 128, [(3, 1, 60)])
+    rows = random_rows(spec("F"), 128, [(3, 1, 60)])
     rows.write(tmp_path / "rows")
     file = RowsFile.read(tmp_path / "rows")
     assert file.documents[0].tolist() == [0] * 3 + [1] + [2] * 60 + [-1] * 64
@@ -143,7 +143,7 @@ def test_the_file_says_which_position_is_of_which_document(tmp_path: Path) -> No
 
 def test_thinned_rows_score_each_document_that_was_scored() -> None:
     layouts = step_layouts(Sizes.of(spec("AMCEF"), LONG_ROW * 2))
-    rows = drawn_rows(spec("AMCEF"), LONG_ROW * 2, layouts)
+    rows = random_rows(spec("AMCEF"), LONG_ROW * 2, layouts)
     thin = thinned(rows, len(layouts), 2560)
     kept = sum(int(each.loss_mask.sum()) for row in thin.rows for each in row)
     assert 2048 < kept <= 4096
@@ -154,7 +154,7 @@ def test_thinned_rows_score_each_document_that_was_scored() -> None:
 
 
 def test_a_changed_document_differs_at_each_position_and_others_nowhere() -> None:
-    rows = drawn_rows(spec("F", 7), 128, [(3, 1, 60), (128,)])
+    rows = random_rows(spec("F", 7), 128, [(3, 1, 60), (128,)])
     changed = rows.changed(lambda row, at: at == 2, seed=1)
     for row, (before, after) in enumerate(zip(rows.rows, changed.rows, strict=True)):
         for at, (one, other) in enumerate(zip(before, after, strict=True)):
@@ -163,7 +163,7 @@ def test_a_changed_document_differs_at_each_position_and_others_nowhere() -> Non
 
 
 def test_no_row_is_left_without_a_target() -> None:
-    rows = drawn_rows(spec("F"), 128, [(3, 1, 60), (128,), (1, 100)])
+    rows = random_rows(spec("F"), 128, [(3, 1, 60), (128,), (1, 100)])
     for half in HALVES:
         muted = rows.muted(mutable(rows, half))
         assert all(any(each.loss_mask.any() for each in row) for row in muted.rows)

@@ -98,7 +98,7 @@ def test_a_state_goes_on_over_documents_that_only_positions_keep_apart(
 def test_attention_keeps_apart_documents_whose_positions_restart(models: str, name: str) -> None:
     needed(name)
     model = external(f"{models}:{name}")
-    assert model.way.startswith("hf")
+    assert model.inputs.startswith("hf")
     report = prove_external_model(model, row_lengths=(LENGTH,))
     assert report.passed, report.table()
     assert "transformers" in dict(report.environment)
