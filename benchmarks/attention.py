@@ -1,4 +1,4 @@
-"""What does attention document by document save a CPU over a dense mask, and what do relations cost it?
+"""Cost of attention document by document against a dense mask on a CPU, and of relations in it.
 
     python benchmarks/attention.py [--rounds 3]
 

@@ -1,4 +1,4 @@
-"""How long does the block mask of a row take, against torch's own, and do they agree?
+"""Time to build the block mask of a row, compared with torch's own, and their agreement.
 
     python benchmarks/block_mask.py [--rounds 5]
 

@@ -1,4 +1,4 @@
-"""How long does a question take over a hundred shards, and over ten thousand artefacts?
+"""Time of catalog queries over a hundred shards and over ten thousand artefacts.
 
 Lays out a workspace of as many artefacts as asked, with manifests as the store writes them and data files
 that are few different ones, linked. Then measures each step from a folder to an answer: the first
@@ -35,7 +35,7 @@ from schemas.packed_row import PACKED_ROW_SCHEMA
 
 TIMES = 5
 LINES = 200
-"""Of each data file."""
+"""Lines of each data file."""
 ROW_LENGTH = 512
 FAMILIES = ("v2_simple", "v2_doxygen", "v3_simple", "v3_doxygen")
 DOMAINS = ("general", "templates", "testing", "systems_c")
@@ -61,31 +61,31 @@ QUESTIONS = {
 
 def main() -> None:
     """Print a line a step."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("folder", type=Path)
-    asked.add_argument("--artefacts", type=int, default=10_000)
-    asked.add_argument("--questions-only", action="store_true")
-    given = asked.parse_args()
-    home = given.folder / f"of-{given.artefacts}"
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--artefacts", type=int, default=10_000)
+    parser.add_argument("--questions-only", action="store_true")
+    options = parser.parse_args()
+    home = options.folder / f"of-{options.artefacts}"
     if not home.is_dir():
-        Workspace(home=home).fill(given.artefacts)
-    print(f"{given.artefacts:,} artefacts, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    if not given.questions_only:
+        Workspace(home=home).fill(options.artefacts)
+    print(f"{options.artefacts:,} artefacts, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    if not options.questions_only:
         for folder in (home / "catalog").glob("*"):
             for file in folder.glob("*"):
                 file.unlink()
             folder.rmdir() if folder.is_dir() else folder.unlink()
-        _tell("the first snapshot", lambda: take(home), times=1)
-        _tell("the next one", lambda: take(home))
-        _tell("after one artefact more", lambda: _one_more(home), times=1)
-    _tell("open_catalog", lambda: open_catalog(home))
+        _print_time("the first snapshot", lambda: take(home), times=1)
+        _print_time("the next one", lambda: take(home))
+        _print_time("after one artefact more", lambda: _one_more(home), times=1)
+    _print_time("open_catalog", lambda: open_catalog(home))
     catalog = open_catalog(home)
     for question, sql in QUESTIONS.items():
-        _tell(f"{question}, opened", partial(_asked, catalog, sql))
-        _tell(f"{question}, with opening", partial(query, home, sql))
+        _print_time(f"{question}, opened", partial(_fetched, catalog, sql))
+        _print_time(f"{question}, with opening", partial(query, home, sql))
 
 
-def _tell(what: str, do: Callable[[], Any], *, times: int = TIMES) -> None:
+def _print_time(what: str, do: Callable[[], Any], *, times: int = TIMES) -> None:
     walls, cpus = [], []
     for _ in range(times):
         wall, cpu = time.perf_counter(), _cpu()
@@ -98,7 +98,7 @@ def _tell(what: str, do: Callable[[], Any], *, times: int = TIMES) -> None:
     )
 
 
-def _asked(catalog: duckdb.DuckDBPyConnection, sql: str) -> list[Any]:
+def _fetched(catalog: duckdb.DuckDBPyConnection, sql: str) -> list[Any]:
     return catalog.execute(sql).fetchall()
 
 
@@ -143,7 +143,7 @@ class Workspace:
         return self._publish("documents", labels, {"part-00000.parquet": model})
 
     def selection(self, at: int) -> Artefact:
-        """What of a corpus is kept."""
+        """The documents of a corpus that are selected."""
         return self._publish(
             "selections", {"corpus": f"corpus-{at}"}, {"selection.parquet": "selection"}
         )

@@ -1,4 +1,4 @@
-"""What does the exact mask of the convolution cost, against the same convolution without one?
+"""Cost of the exact mask of the convolution, compared with the same convolution without one.
 
 Forward and backward over a row of documents, and as a share of a training step of a small model in which
 every second layer convolves; medians of alternating rounds in CPU seconds of one thread. `shift` masks

@@ -1,4 +1,4 @@
-"""How many documents a second of CPU come out of a history, against a pygit2 walk that only reads?
+"""Documents rendered from a history per CPU second, compared with a pygit2 walk that only reads.
 
     python benchmarks/documents.py PATH [--families v3_simple] [--rounds 5] [--versions 8]
 
@@ -36,15 +36,15 @@ def main() -> None:
     parser.add_argument("--families", nargs="+", default=list(families_of("changes")))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--versions", type=int, default=1_000_000)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     sides: dict[str, Callable[[], int]] = {
-        "documents": lambda: _documents(asked.path, asked.families, asked.versions),
-        "written": lambda: _written(asked.path, asked.families, asked.versions),
+        "documents": lambda: _documents(options.path, options.families, options.versions),
+        "written": lambda: _written(options.path, options.families, options.versions),
     }
     pygit2 = _pygit2()
     if pygit2:
-        sides["pygit2"] = lambda: _walk(pygit2, asked.path)
-    rates = _alternate(sides, asked.rounds)
+        sides["pygit2"] = lambda: _walk(pygit2, options.path)
+    rates = _alternate(sides, options.rounds)
     for name, rate in rates.items():
         print(f"{name:10} {rate:10.0f} {'changes' if name == 'pygit2' else 'documents'}/CPU s")
     if pygit2:

@@ -31,7 +31,7 @@ from benchmarks.on_device import (
     starvation,
 )
 from benchmarks.on_device.jobs import job_of
-from benchmarks.on_device.lines import HEAD, Table, drawn
+from benchmarks.on_device.lines import HEAD, Table, markdown_row
 from benchmarks.on_device.schedule import Measurement, Schedule, ordered
 from benchmarks.on_device.setting import Setting, described, setting_of
 from benchmarks.on_device.stops import Ended, Stops
@@ -52,22 +52,22 @@ SECTIONS: dict[str, Callable[[Setting], Iterator[Measurement]]] = {
 
 
 def main() -> int:
-    asked = _arguments()
-    setting = setting_of(asked.device, tiny=asked.tiny)
-    if asked.lengths:
-        setting = replace(setting, lengths=tuple(asked.lengths))
+    options = _arguments()
+    setting = setting_of(options.device, tiny=options.tiny)
+    if options.lengths:
+        setting = replace(setting, lengths=tuple(options.lengths))
     try:
         prepare(job_of(setting, setting.spec(setting.models[0]), setting.lengths[0]))
     except JobError as refusal:
         print(refusal, file=sys.stderr)
         return 2
-    table, stops = Table(asked.out, described(setting)), Stops()
-    schedule = Schedule(table, stops, 60 * asked.minutes)
-    print(drawn(HEAD), drawn(("---",) * len(HEAD)), sep="\n", flush=True)
+    table, stops = Table(options.out, described(setting)), Stops()
+    schedule = Schedule(table, stops, 60 * options.minutes)
+    print(markdown_row(HEAD), markdown_row(("---",) * len(HEAD)), sep="\n", flush=True)
     status = 0
     try:
-        with stops.after(60 * asked.minutes):
-            _measure(setting, asked.only, table, schedule)
+        with stops.deadline(60 * options.minutes):
+            _measure(setting, options.only, table, schedule)
         table.ended = "complete"
     except Ended as end:
         table.ended, status = end.reason, end.status

@@ -1,4 +1,4 @@
-"""How good are the call edges of syntax trees, held against those of a compiler frontend?
+"""Precision and recall of the call edges of syntax trees, measured against a compiler frontend.
 
     python benchmarks/graph_quality.py PATH --database compile_commands.json [--snapshot FOLDER]
 
@@ -46,20 +46,22 @@ def main() -> None:
     parser.add_argument("--snapshot", type=Path)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--show", type=int, default=0, help="so many wrong and missed edges")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        root, index = Path(folder) / "tree", asked.snapshot or Path(folder) / "index"
-        spec = RepositorySpec(name="measured", path=str(asked.path))
+        root, index = Path(folder) / "tree", options.snapshot or Path(folder) / "index"
+        spec = RepositorySpec(name="measured", path=str(options.path))
         export_tree(resolve(spec, cache=Path(folder) / "cache"), root)
         if not (index / "functions.parquet").exists():
             index.mkdir(parents=True, exist_ok=True)
-            index_tree(root, asked.database, index, original=asked.path, workers=asked.workers)
+            index_tree(
+                root, options.database, index, original=options.path, workers=options.workers
+            )
         snapshot, graph = Snapshot.open(index), graph_of(root)
     measured = Measured.of(snapshot, graph)
-    print(f"{asked.path.name}: {measured.defined} functions, {measured.matched:.1%} matched")
+    print(f"{options.path.name}: {measured.defined} functions, {measured.matched:.1%} matched")
     for name, with_constructors in (("without constructors", False), ("with constructors", True)):
         print(f"  {name}: {measured.scores(with_constructors=with_constructors)}")
-    for line in measured.faults(asked.show):
+    for line in measured.faults(options.show):
         print(line)
 
 
@@ -137,9 +139,9 @@ class Measured:
         for name, edges in (("wrong", wrong), ("missed", missed)):
             step = max(1, len(edges) // max(most, 1))
             for caller, callee in edges[::step][:most]:
-                yield f"{name}: {self._told(caller)} -> {self._told(callee)}"
+                yield f"{name}: {self._signature(caller)} -> {self._signature(callee)}"
 
-    def _told(self, number: int) -> str:
+    def _signature(self, number: int) -> str:
         each = self.snapshot.functions[number]
         return f"{each.path}:{each.qualified}({', '.join(each.parameters)})"
 
@@ -165,7 +167,7 @@ def _calls(snapshot: Snapshot, label: str) -> Edges:
 
 
 def _named(snapshot: Snapshot) -> Edges:
-    """Of the edges through virtual functions those to functions that override none of the others."""
+    """The edges through virtual functions to those that override none of the others."""
     found = _calls(snapshot, "overridden")
     overridden = defaultdict(set)
     for each in snapshot.edges:
@@ -181,7 +183,7 @@ def _named(snapshot: Snapshot) -> Edges:
 
 
 def _kin(snapshot: Snapshot) -> dict[int, frozenset[int]]:
-    """By function its overloads, and the methods that override the same as it."""
+    """Overloads of each function, and the methods that override the same as it."""
     groups: defaultdict[str, set[int]] = defaultdict(set)
     for number, each in enumerate(snapshot.functions):
         groups[each.qualified].add(number)
@@ -199,7 +201,7 @@ def _kin(snapshot: Snapshot) -> dict[int, frozenset[int]]:
 
 
 def _matched(snapshot: Snapshot, graph: CallGraph) -> dict[NodeId, tuple[int, ...]]:
-    """By our function those of the snapshot with the same body; where macros differ there are several."""
+    """Functions of the snapshot with the same body as ours; where macros differ there are several."""
     bodies: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     for number, each in enumerate(snapshot.functions):
         if each.body is not None:

@@ -1,4 +1,4 @@
-"""What does a workspace hold: keys, contents, names on disk, verdicts? Two outputs differ where versions do.
+"""Listing of a workspace: keys, contents, names on disk, verdicts; two listings differ where versions do.
 
 The first line names the commit of the code. The rest is sorted, a fact a line:
 
@@ -202,7 +202,7 @@ class Workspace:
                 yield f"tensor {_shown(each)} {name}: {tensor['dtype']} {tensor['shape']}{digest}"
 
     def verdicts(self) -> Iterator[str]:
-        """What `curriculum check` prints of each artefact; after an error it goes on with the next one."""
+        """Output of `curriculum check` for each artefact; after an error it goes on with the next one."""
         left = [each.path for each in self.published]
         while left:
             done = subprocess.run(
@@ -285,12 +285,12 @@ def commit() -> str:
 
 def main(given: Sequence[str] | None = None) -> None:
     """Print the commit, then a line a fact."""
-    asked = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    asked.add_argument("workspace", type=Path)
-    asked.add_argument("--without-runs", action="store_true")
-    values = asked.parse_args(given)
+    parser.add_argument("workspace", type=Path)
+    parser.add_argument("--without-runs", action="store_true")
+    values = parser.parse_args(given)
     workspace = Workspace(root=values.workspace.absolute(), without_runs=values.without_runs)
     print(f"first house: {commit()}")
     for line in workspace.lines():

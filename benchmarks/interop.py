@@ -1,4 +1,4 @@
-"""How fast do rows go to other tools, and come back? Million tokens per CPU second, medians of rounds.
+"""Throughput of rows to other tools and back: million tokens per CPU second, medians of rounds.
 
 python benchmarks/interop.py [--tokens 8_000_000] [--rounds 5]
 

@@ -1,4 +1,4 @@
-"""How fast do batches come from a plan that reads its rows at random, and what of it takes how long?
+"""Throughput of batches from a plan that reads its rows at random, by part of the loader.
 
     python benchmarks/loading.py [--tokens 40_000_000] [--rounds 3]
 
@@ -73,7 +73,7 @@ def main() -> None:
     torch.set_num_threads(1)
     for row_length in (4096, 65536):
         with tempfile.TemporaryDirectory() as folder:
-            data = made(Path(folder), options.tokens, row_length)
+            data = write_data(Path(folder), options.tokens, row_length)
             print(f"T = {row_length}, {data.rows:,} rows: million tokens")
             for name, value in measured(data, options.rounds):
                 print(f"  {name:44} {value:8.1f}  {value * 1e6 / row_length:9,.0f} rows")
@@ -147,7 +147,7 @@ def pq_rows(rows: PlannedRows) -> int:
     return rows.shards[KEY]._reader.num_rows(0)
 
 
-def made(
+def write_data(
     folder: Path,
     tokens: int,
     row_length: int,

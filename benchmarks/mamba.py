@@ -1,4 +1,4 @@
-"""What do chunks that begin with each document cost, against chunks that lie in the row as they fall?
+"""Cost of chunks that begin with each document, compared with chunks cut at multiples of their size.
 
 Both compute the same state space by sums over segments, forward and backward, and agree; the second also
 has to blank decays between documents that share a chunk. Rows of documents of exponentially distributed

@@ -1,4 +1,4 @@
-"""Is the memory of a build flat in the number of documents?
+"""Memory of a build by number of documents: it must be flat.
 
 Two repositories with the same kind of history, one ten times as long, are built from the start, each in
 a process of its own. Printed: documents, and two peaks: of the memory that the process allocated, and
@@ -91,10 +91,10 @@ def memory(pid: int) -> dict[str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commits", type=int, default=300)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         small, large = (
-            measured(commits, Path(folder)) for commits in (asked.commits, 10 * asked.commits)
+            measured(commits, Path(folder)) for commits in (options.commits, 10 * options.commits)
         )
     for each in (small, large):
         print(

@@ -1,4 +1,4 @@
-"""How long does a plan over ten million rows take, how much memory, and how fast is it read anywhere?
+"""Time and memory of a plan over ten million rows, and time to read it at any position.
 
     python benchmarks/mixing.py [ROWS] [RUNS]
 

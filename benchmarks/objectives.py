@@ -1,4 +1,4 @@
-"""How fast is an encoding taught? Prints million tokens per CPU second of each objective, medians.
+"""Throughput of the objectives: million tokens per CPU second of each, medians of rounds.
 
 python benchmarks/objectives.py REPOSITORY [--family v2_simple] [--row-length 4096] [--rounds 5]
 
@@ -42,7 +42,7 @@ def documents(path: Path, family: str, cache: Path) -> Iterator[Document]:
 
 
 def fitted(found: list[Document], row_length: int, folder: Path) -> tuple[Tokenizer, list[Given]]:
-    """What an objective is given, in memory."""
+    """Inputs of an objective, in memory."""
     texts = [document.text for document in found]
     tokenizer = Tokenizer.parse(train_tokenizer(texts, vocab_size=VOCABULARY).decode())
     with DocumentWriter(folder) as writer:
@@ -82,19 +82,21 @@ def main() -> None:
     parser.add_argument("--row-length", type=int, default=4096)
     parser.add_argument("--documents", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = list(
-            islice(documents(asked.repository, asked.family, Path(folder)), asked.documents)
+            islice(documents(options.repository, options.family, Path(folder)), options.documents)
         )
-        tokenizer, given = fitted(found, asked.row_length, Path(folder))
+        tokenizer, given = fitted(found, options.row_length, Path(folder))
         tokens = sum(len(each.ids) for _, done in given for each in done.encodings)
         encodings = sum(len(done.encodings) for _, done in given)
-        print(f"{len(found)} documents of {asked.family}, {encodings} encodings, {tokens:,} tokens")
+        print(
+            f"{len(found)} documents of {options.family}, {encodings} encodings, {tokens:,} tokens"
+        )
         names = [each for each in OBJECTIVES if each != "chat"]
         rounds = [
-            {name: seconds(name, tokenizer, given, asked.row_length) for name in names}
-            for _ in range(asked.rounds)
+            {name: seconds(name, tokenizer, given, options.row_length) for name in names}
+            for _ in range(options.rounds)
         ]
         for name in names:
             rate = tokens / statistics.median(each[name][0] for each in rounds) / 1e6

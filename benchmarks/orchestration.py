@@ -1,4 +1,4 @@
-"""What does the flow cost over calling the same functions directly, on a server that is warm?
+"""Overhead of the flow over direct calls of the same functions, on a warm server.
 
 Makes a small workspace unless the folder holds one already, starts a server, lets the flow run once, then
 takes turns: the functions, the flow. First with everything there, then with the last phase trained anew.
@@ -34,9 +34,9 @@ SMALL: dict[str, int | str] = {"max_commits": 6, "versions_per_path": 1, "token_
 
 def main() -> None:
     """Print a line a question."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("folder", type=Path)
-    home = asked.parse_args().folder.absolute() / "workspace"
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    home = parser.parse_args().folder.absolute() / "workspace"
     order = RunConfig.of(
         specialist=DIET, workspace=home, max_commits=6, versions_per_path=1, token_budget="60K"
     )

@@ -1,4 +1,4 @@
-"""How full do packers make rows, how fast, and what does padding cost instead?
+"""Yield and speed of packers, and the cost of padding instead.
 
 python benchmarks/packing.py [offsets.bin …] [--documents 1_000_000] [--rounds 5]
 

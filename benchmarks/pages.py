@@ -1,4 +1,4 @@
-"""How large is the page of a row of 65,536 tokens, and how long does Chromium take to draw it?
+"""Size of the page of a row of 65,536 tokens, and Chromium's time to draw it.
 
     python benchmarks/pages.py [FOLDER] [--tokens 65536] [--rounds 5] [--chromium chromium]
 
@@ -40,15 +40,17 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=65_536)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--chromium", default="/usr/bin/chromium")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     texts = [
-        file.read_text() for file in sorted(asked.folder.rglob("*.py")) if ".venv" not in file.parts
+        file.read_text()
+        for file in sorted(options.folder.rglob("*.py"))
+        if ".venv" not in file.parts
     ]
     tokenizer = Tokenizer.parse(train_tokenizer(texts, vocab_size=16_384).decode())
-    ids = tokenizer.encode("\n".join(texts)).tolist()[: asked.tokens]
-    assert len(ids) == asked.tokens, f"{asked.folder} has only {len(ids):,} tokens"
+    ids = tokenizer.encode("\n".join(texts)).tolist()[: options.tokens]
+    assert len(ids) == options.tokens, f"{options.folder} has only {len(ids):,} tokens"
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
-        browser = playwright.chromium.launch(executable_path=asked.chromium, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=options.chromium, args=FLAGS)
         for title, documents, structured in (
             ("8 documents", 8, False),
             ("220 documents", 220, False),
@@ -60,7 +62,7 @@ def main() -> None:
             took = time.process_time() - begin
             file = Path(folder) / "page.html"
             file.write_text(text, encoding="utf-8")
-            drawn = [_drawn(browser, file) for _ in range(asked.rounds)]
+            drawn = [_time_to_draw(browser, file) for _ in range(options.rounds)]
             wall, computed = (statistics.median(each) for each in zip(*drawn, strict=True))
             print(
                 f"{title:30} {len(text.encode()) / 1e3:6.0f} kB, written in {took:.2f} CPU s, "
@@ -69,7 +71,7 @@ def main() -> None:
         browser.close()
 
 
-def _drawn(browser: Browser, file: Path) -> tuple[float, float]:
+def _time_to_draw(browser: Browser, file: Path) -> tuple[float, float]:
     """Milliseconds until it is drawn, and of its main thread's CPU."""
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     session = page.context.new_cdp_session(page)

@@ -1,4 +1,4 @@
-"""How fast are facts read off C and C++, against a bare parse of the same bytes, and how much is in errors?
+"""Speed of reading facts off C and C++, compared with a bare parse of the same bytes, and bytes in errors.
 
     python benchmarks/parsing.py [CHECKOUT …] [--rounds 5]
 
@@ -29,7 +29,7 @@ from curriculum.graph.syntax_tree import grammar, has_grammar, parse, tree_of
 from schemas.corpus import Language
 
 BAR = 0.6
-"""Of the speed of a bare parse of the same variants."""
+"""Least share of the speed of a bare parse of the same variants."""
 MOST_ERRORS = 0.02
 
 
@@ -50,12 +50,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("checkouts", type=Path, nargs="*")
     parser.add_argument("--rounds", type=int, default=5)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        checkouts = asked.checkouts or unpack_samples(Path(folder))
+        checkouts = options.checkouts or unpack_samples(Path(folder))
         print("             files    MB   bare   same  parse  facts  facts/same  errors  unblanked")
         for checkout in checkouts:
-            _report(checkout.name, _sources(checkout), asked.rounds)
+            _report(checkout.name, _sources(checkout), options.rounds)
     print(f"bars{'':46} >= {BAR:.0%}  <= {MOST_ERRORS:.0%}")
 
 
@@ -77,7 +77,7 @@ def _report(name: str, sources: Sequence[Source], rounds: int) -> None:
 
 
 def _variants(sources: Sequence[Source]) -> dict[Source, list[bytes]]:
-    """What is parsed of each file until one variant is good enough."""
+    """Variants of each file that are parsed until one is good enough."""
     found: defaultdict[Source, list[bytes]] = defaultdict(list)
     for source in sources:
 

@@ -1,4 +1,4 @@
-"""How many functions stand between one commit and one optimizer step?
+"""Functions that run between one commit and one optimizer step, counted by file.
 
 Builds, mixes and trains one phase of one serving from the newest two commits of one repository (both sides
 of the split need one), with one worker and the training job in this same process, and counts the distinct
@@ -146,11 +146,11 @@ def jobs_in_this_process() -> Iterator[None]:
 
 def main() -> None:
     """Print the numbers."""
-    asked = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    asked.add_argument("--list", action="store_true")
-    listed = asked.parse_args().list
+    parser.add_argument("--list", action="store_true")
+    listed = parser.parse_args().list
     with tempfile.TemporaryDirectory() as folder, jobs_in_this_process():
         found = measured(Path(folder))
     if listed:

@@ -1,4 +1,4 @@
-"""Is reading a history as fast as git itself says it?
+"""Speed of reading a history, compared with git's own commands.
 
     python benchmarks/reading_git.py REPOSITORY [--rounds 5]
 

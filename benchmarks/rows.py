@@ -1,4 +1,4 @@
-"""How fast are rows written, read and checked? Prints million tokens per CPU second, medians of rounds.
+"""Throughput of writing, reading and checking rows: million tokens per CPU second, medians of rounds.
 
 python benchmarks/rows.py [--tokens 8_000_000] [--rounds 5]
 """

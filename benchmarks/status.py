@@ -1,4 +1,4 @@
-"""How long does it take to say of 1,000 artefacts what is stale?
+"""Time to report which of 1,000 artefacts are stale.
 
 Builds the rows of the demo's diet over many copies of its sample, two commits each, unless they are there;
 then holds all of it against diet and corpus: in a process of its own, as a person does, and in a warm one.
@@ -30,25 +30,25 @@ SMALL = ["--max-commits", "2", "--versions-per-path", "1"]
 
 def main() -> None:
     """Print a line a question."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("folder", type=Path)
-    asked.add_argument("--repositories", type=int, default=70)
-    given = asked.parse_args()
-    home, corpus = given.folder / "workspace", _corpus(given.folder, given.repositories)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--repositories", type=int, default=70)
+    options = parser.parse_args()
+    home, corpus = options.folder / "workspace", _corpus(options.folder, options.repositories)
     words = ["build", DIET, "--home", str(home), "--corpus", str(corpus), *SMALL]
     _command(*words, quiet=False)
     order = RunConfig.of(
         specialist=DIET, workspace=home, corpus=str(corpus), max_commits=2, versions_per_path=1
     )
     print(f"{_checked(order):,} artefacts, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    _tell("build --dry-run, a process of its own", lambda: _command(*words, "--dry-run"))
-    _tell("the same in a warm process", lambda: _checked(order))
-    _tell("status", lambda: _command("status", "--home", str(home)))
-    _tell("--help", lambda: _command("--help"))
+    _print_time("build --dry-run, a process of its own", lambda: _command(*words, "--dry-run"))
+    _print_time("the same in a warm process", lambda: _checked(order))
+    _print_time("status", lambda: _command("status", "--home", str(home)))
+    _print_time("--help", lambda: _command("--help"))
 
 
 def _checked(order: RunConfig) -> int:
-    """How many artefacts stand as diet and corpus want them; all must."""
+    """Number of artefacts that are up to date with diet and corpus; all must be."""
     plan = resolve_plan(order, dry=True)
     sources = Sources.of(plan.store.root, clones="none")
     build_phases(plan, [each.name for each in plan.phases], Context(sources=sources))
@@ -77,7 +77,7 @@ def _command(*words: str, quiet: bool = True) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL if quiet else None)
 
 
-def _tell(title: str, ask: Callable[[], object]) -> None:
+def _print_time(title: str, ask: Callable[[], object]) -> None:
     walls, busy = [], []
     for _ in range(TIMES):
         began, used = time.perf_counter(), _cpu()

@@ -1,4 +1,4 @@
-"""How fast is a document given its structure, against a bare parse of the same bytes?
+"""Speed of adding structure to a document, compared with a bare parse of the same bytes.
 
     python benchmarks/structure.py PATH [PATH …] [--rounds 5]
 
@@ -35,8 +35,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("paths", type=Path, nargs="+")
     parser.add_argument("--rounds", type=int, default=5)
-    asked = parser.parse_args()
-    documents = [document for path in asked.paths for document in _documents(path)]
+    options = parser.parse_args()
+    documents = [document for path in options.paths for document in _documents(path)]
     size = sum(document.parts[-1].end for document in documents)
     made = [enrich(document) for document in documents]
     runs = sum(len(structure.ends) for structure in made)
@@ -46,7 +46,7 @@ def main() -> None:
         f"{len(documents)} files, {size / 1e6:.2f} MB: {runs} runs, {chunks} chunks, {edges} edges"
     )
     rates = _alternate(
-        {"parse": _parse, "structure": _structure, "enrich": enrich}, documents, asked
+        {"parse": _parse, "structure": _structure, "enrich": enrich}, documents, options
     )
     for name, rate in rates.items():
         print(f"{name:10} {rate:6.2f} MB/CPU s   {rate / rates['parse']:.2f} of a parse")
@@ -101,11 +101,11 @@ def _structure(document: Document) -> object:
 def _alternate(
     sides: dict[str, Callable[[Document], object]],
     documents: list[Document],
-    asked: argparse.Namespace,
+    options: argparse.Namespace,
 ) -> dict[str, float]:
     size = sum(document.parts[-1].end for document in documents) / 1e6
     seen: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(asked.rounds):
+    for _ in range(options.rounds):
         for name, run in sides.items():
             syntax_tree.parse.cache_clear()
             begin = time.process_time()

@@ -1,4 +1,4 @@
-"""How fast does text become ids? Prints MB per CPU second and ratios, medians of alternating rounds.
+"""Throughput of tokenizers: MB per CPU second and ratios, medians of alternating rounds.
 
 python benchmarks/tokenising.py [--folder HEADERS] [--rounds 5] [--vocab-size 32768]
 

@@ -1,4 +1,4 @@
-"""How long does a training step of `tiny` take on a CPU, by backend and row length?
+"""Time of a training step of `tiny` on a CPU, by backend and row length.
 
 Forward, backward and optimizer on one row of documents of about 100 tokens; medians of alternating rounds
 in CPU seconds of one thread.

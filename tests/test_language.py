@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("schemas", "curriculum", "flows", "dashboards")
+PACKAGES = ("schemas", "curriculum", "flows", "dashboards", "benchmarks")
 SECTION = re.compile(r"^\[(.+)\]$")
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.on_device.jobs import job_of, step
-from benchmarks.on_device.lines import Figure, Line
+from benchmarks.on_device.lines import Figure, ResultLine
 from benchmarks.on_device.masking import Rows
 from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
@@ -45,7 +45,7 @@ def measurements(setting: Setting) -> Iterator[Measurement]:
         kind = str(Rows(length=LENGTH, mean=MEAN))
         yield Measurement(
             wave=1 if number == 0 else 3,
-            line=Line(section=SECTION, subject=name, row_length=LENGTH, documents=kind),
+            line=ResultLine(section=SECTION, subject=name, row_length=LENGTH, documents=kind),
             work=functools.partial(_compared, setting, backend),
         )
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from benchmarks.on_device.lines import Line
+from benchmarks.on_device.lines import ResultLine
 from benchmarks.on_device.masking import Rows, measured
 from benchmarks.on_device.models import layers
 from benchmarks.on_device.schedule import Measurement
@@ -27,7 +27,7 @@ def measurements(setting: Setting) -> Iterator[Measurement]:
             yield _measurement(setting, backend, length, wave=1 if number == 0 else 2)
 
 
-def working(setting: Setting, lines: Sequence[Line]) -> Setting:
+def working(setting: Setting, lines: Sequence[ResultLine]) -> Setting:
     """The setting with the backends that gave figures, in the order of preference.
 
     Where none did, all stay, and every line gives its reason.
@@ -45,7 +45,7 @@ def _measurement(setting: Setting, backend: Backend, length: int, *, wave: int) 
     subject = layers(setting, backend, "A")
     return Measurement(
         wave=wave,
-        line=Line(section=SECTION, subject=backend, row_length=length, documents=str(kind)),
+        line=ResultLine(section=SECTION, subject=backend, row_length=length, documents=str(kind)),
         weight=1 + length / 16384,
         work=lambda share: measured(own, subject, kind, share, pads=False),
     )

@@ -21,7 +21,7 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
+class ResultLine:
     """The result of one measurement; without figures, `note` gives the reason."""
 
     section: str
@@ -57,13 +57,13 @@ class Table:
         self.environment = dict(environment)
         self.ended = "still running, or killed"
         self.left_out: tuple[str, ...] = ()
-        self.lines: list[Line] = []
+        self.lines: list[ResultLine] = []
         self.write()
 
-    def add(self, line: Line) -> None:
+    def add(self, line: ResultLine) -> None:
         """Append a line, print it and write both files."""
         self.lines.append(line)
-        print(drawn(line.cells()), flush=True)
+        print(markdown_row(line.cells()), flush=True)
         self.write()
 
     def write(self) -> None:
@@ -74,8 +74,8 @@ class Table:
     def _markdown(self) -> str:
         known = {**self.environment, "ended": self.ended, "left out": ", ".join(self.left_out)}
         facts = "\n".join(f"- {name}: {value}" for name, value in known.items() if value)
-        head = f"{drawn(HEAD)}\n|{'---|' * len(HEAD)}"
-        rows = "\n".join([head, *(drawn(line.cells()) for line in self.lines)])
+        head = f"{markdown_row(HEAD)}\n|{'---|' * len(HEAD)}"
+        rows = "\n".join([head, *(markdown_row(line.cells()) for line in self.lines)])
         return f"{facts}\n\n{rows}\n"
 
     def _content(self) -> dict[str, object]:
@@ -90,7 +90,7 @@ class Table:
         }
 
 
-def drawn(cells: tuple[str, ...]) -> str:
+def markdown_row(cells: tuple[str, ...]) -> str:
     """Draw cells as a row of a Markdown table."""
     return f"| {' | '.join(cells)} |"
 

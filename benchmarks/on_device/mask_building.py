@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from benchmarks.block_mask import agree, of_torch
-from benchmarks.on_device.lines import Figure, Line
+from benchmarks.on_device.lines import Figure, ResultLine
 from benchmarks.on_device.masking import Rows
 from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
@@ -39,7 +39,7 @@ def _measurement(
     setting: Setting, name: str, length: int, wave: int, work: Callable[[float], Outcome]
 ) -> Measurement:
     kind = str(_rows(setting, length))
-    line = Line(section=SECTION, subject=name, row_length=length, documents=kind)
+    line = ResultLine(section=SECTION, subject=name, row_length=length, documents=kind)
     return Measurement(wave=wave, line=line, weight=0.2 * (1 + length / 16384), work=work)
 
 

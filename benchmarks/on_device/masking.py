@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from benchmarks.on_device import rows
-from benchmarks.on_device.lines import Figure, Line
+from benchmarks.on_device.lines import Figure, ResultLine
 from benchmarks.on_device.models import Subject, families, model_of, wholes
 from benchmarks.on_device.schedule import Measurement, Outcome, release
 from benchmarks.on_device.setting import Setting
@@ -69,7 +69,7 @@ def measurement(setting: Setting, subject: Subject, kind: Rows, *, wave: int) ->
     """The cost of masks for one subject on rows of one kind."""
     return Measurement(
         wave=wave,
-        line=Line(
+        line=ResultLine(
             section=SECTION, subject=subject.name, row_length=kind.length, documents=str(kind)
         ),
         # Layers of one family cost a fraction of a model, and attention grows with the row.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 
 from benchmarks.on_device.jobs import job_of, step
-from benchmarks.on_device.lines import Figure, Line
+from benchmarks.on_device.lines import Figure, ResultLine
 from benchmarks.on_device.masking import Rows, work_of
 from benchmarks.on_device.models import model_of
 from benchmarks.on_device.schedule import Measurement, Outcome
@@ -34,7 +34,9 @@ def measurements(setting: Setting) -> Iterator[Measurement]:
             kind = Rows(length=length, mean=setting.means[0])
             yield Measurement(
                 wave=wave,
-                line=Line(section=SECTION, subject=name, row_length=length, documents=str(kind)),
+                line=ResultLine(
+                    section=SECTION, subject=name, row_length=length, documents=str(kind)
+                ),
                 weight=1 + length / 16384,
                 work=functools.partial(_measured, setting, model, kind, recompute),
             )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from benchmarks.on_device.lines import Figure, Line
+from benchmarks.on_device.lines import Figure, ResultLine
 from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
 from curriculum.leakcheck.claims import ROW_LENGTH
@@ -54,7 +54,9 @@ def _measurement(
     name = f"{backend}, {dtype_name(dtype)}{suffix}{', step' if prover is of_step else ''}"
     return Measurement(
         wave=wave,
-        line=Line(section=SECTION, subject=name, row_length=ROW_LENGTH, documents="edge cases"),
+        line=ResultLine(
+            section=SECTION, subject=name, row_length=ROW_LENGTH, documents="edge cases"
+        ),
         work=functools.partial(_proven, setting, backend, dtype, precision, prover),
     )
 

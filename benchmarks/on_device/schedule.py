@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from benchmarks.on_device.lines import Figure, Line, Table
+from benchmarks.on_device.lines import Figure, ResultLine, Table
 from benchmarks.on_device.stops import Ended, Stops, TooLong
 from schemas.errors import CurriculumError
 
@@ -37,7 +37,7 @@ class Measurement:
     """A line to be: its labels, and the work that gives its figures within about so many seconds."""
 
     wave: int
-    line: Line
+    line: ResultLine
     weight: float = 1.0
     """Expected cost, in units that are the same throughout a section."""
     work: Callable[[float], Outcome]
@@ -91,7 +91,7 @@ class Schedule:
                 self._table.add(line)
             _require_device(line)
 
-    def _line(self, each: Measurement, share: float, limit: float) -> Line:
+    def _line(self, each: Measurement, share: float, limit: float) -> ResultLine:
         """Measure; an error becomes the reason in the line.
 
         The traceback of one that is no refusal goes to stderr.
@@ -143,7 +143,7 @@ def release() -> None:
         torch.cuda.empty_cache()
 
 
-def _require_device(line: Line) -> None:
+def _require_device(line: ResultLine) -> None:
     """Raise Ended after an error that left the device unusable, as an illegal access does."""
     if line.figures or not torch.cuda.is_available():
         return

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import loading
 from benchmarks.on_device.jobs import ROWS, job_of, step
-from benchmarks.on_device.lines import Figure, Line
+from benchmarks.on_device.lines import Figure, ResultLine
 from benchmarks.on_device.models import model_of
 from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
@@ -34,7 +34,7 @@ def measurements(setting: Setting) -> Iterator[Measurement]:
         name = f"{setting.models[0]}, {workers} workers"
         yield Measurement(
             wave=1 if number == 0 else 2,
-            line=Line(section=SECTION, subject=name, row_length=length, documents="mean 300"),
+            line=ResultLine(section=SECTION, subject=name, row_length=length, documents="mean 300"),
             weight=1 + length / 16384,
             work=functools.partial(_measured, setting, length, workers),
         )
@@ -49,7 +49,7 @@ def _measured(setting: Setting, length: int, workers: int, share: float) -> Outc
         (workspace / ROWS).mkdir()
         positions = setting.rows(length) * length
         # Documents that fit nowhere at the end of the packing make a row less now and then.
-        loading.made(
+        loading.write_data(
             workspace / ROWS,
             (steps + 2) * positions,
             length,

@@ -36,7 +36,7 @@ class Stops:
         self._ended: Ended | None = None
 
     @contextlib.contextmanager
-    def after(self, seconds: float) -> Iterator[None]:
+    def deadline(self, seconds: float) -> Iterator[None]:
         """Raise Ended in this block at each of the signals, and after so many seconds."""
         before = {each: signal.signal(each, self._stop) for each in _WORDS}
         self._deadline = time.monotonic() + seconds

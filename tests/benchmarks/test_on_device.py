@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from benchmarks.on_device import masking, models, rows, schedule
-from benchmarks.on_device.lines import Figure, Line, Table, shown
+from benchmarks.on_device.lines import Figure, ResultLine, Table, shown
 from benchmarks.on_device.schedule import RESERVE, Measurement, Outcome, Schedule, ordered
 from benchmarks.on_device.setting import Setting, setting_of
 from benchmarks.on_device.stops import Ended, Stops, TooLong
@@ -45,7 +45,7 @@ class Clock:
 def planned(
     section: str, work: Work, *, wave: int = 1, weight: float = 1.0, name: str = ""
 ) -> Measurement:
-    line = Line(section=section, subject=name or section, row_length=128, documents="mean 3")
+    line = ResultLine(section=section, subject=name or section, row_length=128, documents="mean 3")
     return Measurement(wave=wave, line=line, weight=weight, work=work)
 
 
@@ -123,7 +123,7 @@ def test_a_measurement_that_hangs_is_ended_before_it_takes_the_time_of_others(
         time.sleep(30)
         raise AssertionError("nothing ended it")
 
-    with stops.after(15):
+    with stops.deadline(15):
         Schedule(table, stops, 15).run([planned("a", hangs), planned("b", Clock().working(0))])
     assert 2.5 < table.lines[0].seconds < 12
     assert [line.note for line in table.lines] == [
@@ -142,7 +142,7 @@ def test_the_deadline_ends_a_run_also_where_an_exception_is_caught(tmp_path: Pat
             raise AssertionError("the end was taken for an error") from None
         raise AssertionError("nothing ended it")
 
-    with pytest.raises(Ended, match="time over") as ended, stops.after(0.3):
+    with pytest.raises(Ended, match="time over") as ended, stops.deadline(0.3):
         Schedule(table, stops, 100).run([planned("a", stubborn)])
     assert ended.value.status == 0
     assert table.lines == []
@@ -150,7 +150,7 @@ def test_the_deadline_ends_a_run_also_where_an_exception_is_caught(tmp_path: Pat
 
 def test_a_stop_during_a_write_waits_for_its_end(tmp_path: Path) -> None:
     stops, done = Stops(), list[str]()
-    with pytest.raises(Ended, match="SIGTERM") as ended, stops.after(60), stops.held():
+    with pytest.raises(Ended, match="SIGTERM") as ended, stops.deadline(60), stops.held():
         _signalled(done)
     assert done == ["written"]
     assert ended.value.status == 128 + signal.SIGTERM
@@ -164,7 +164,7 @@ def _signalled(done: list[str]) -> None:
 def test_handlers_are_as_before_once_the_run_is_over() -> None:
     words = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)
     before = [signal.getsignal(each) for each in words]
-    with Stops().after(60):
+    with Stops().deadline(60):
         assert [signal.getsignal(each) for each in words] != before
     assert [signal.getsignal(each) for each in words] == before
 
@@ -174,7 +174,9 @@ def test_files_are_whole_after_every_line(tmp_path: Path) -> None:
     for number in range(3):
         figures = (Figure(name="tokens/s", value=1234.5), Figure(name="ratio", value=1.239))
         table.add(
-            Line(section="a", subject=f"s{number}", row_length=4096, documents="", figures=figures)
+            ResultLine(
+                section="a", subject=f"s{number}", row_length=4096, documents="", figures=figures
+            )
         )
         content = json.loads((tmp_path / "gpu.json").read_text())
         assert len(content["lines"]) == number + 1
