@@ -12,7 +12,7 @@ from curriculum.interop import tokens_out
 from curriculum.interop.derive_columns import RowFacts
 from curriculum.interop.foreign_parquet import bounded_memory, check_facts
 from curriculum.interop.huggingface import export_parquet, whole_folder, write_card
-from curriculum.interop.publish import Imported, ImportFormat, parquet_rows, publish
+from curriculum.interop.publish import ImportFormat, parquet_rows, publish
 from curriculum.interop.row_order import Ordered
 from curriculum.interop.tokens_in import token_rows
 from curriculum.mixing.imported import IMPORT, TRAIN, check_name, mark_of
@@ -29,8 +29,6 @@ from schemas.manifest import TokenFormat
 from schemas.reports import ImportReport
 from schemas.text import nearest
 
-if TYPE_CHECKING:
-    from curriculum.tokens.codec import Tokenizer
 if TYPE_CHECKING:
     from curriculum.train.export import Vocabulary
 
@@ -63,9 +61,7 @@ def export_data(home: Path, what: str, to: Path, form: str) -> None:
         out.print(Text(f"{file}  "), Text(f"{count(file.stat().st_size)}B", MUTED), soft_wrap=True)
 
 
-def _write(
-    store: Store, artefact: Artefact, tokenizer: "Tokenizer", folder: Path, form: str
-) -> None:
+def _write(store: Store, artefact: Artefact, tokenizer: Tokenizer, folder: Path, form: str) -> None:
     if artefact.manifest.stage == "tokens":
         tokens_out.export_tokens(artefact, tokenizer, folder, _token_format(form))
         return
@@ -190,7 +186,7 @@ def vocabulary_of(tokenizer: Tokenizer) -> "Vocabulary":
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Import:
+class ImportOptions:
     """Options of an import; None where nothing is given."""
 
     path: Path
@@ -203,51 +199,46 @@ class Import:
     """Name of the rows in diets."""
 
 
-def take_in(home: Path, options: Import) -> None:
+def import_rows(home: Path, options: ImportOptions) -> None:
     """Publish rows from elsewhere, make them live, and say what was filled in.
 
     Raises:
         SchemaError: for what can't be read as rows; nothing is published then.
         DietError: for a name that can't be one, and for a name for rows that a diet can't serve.
     """
-    _check(options)
+    _check_options(options)
     store = Store(home)
     trust.make_trusted(home)
     with store.leased():
-        tokenizer = _tokenizer_for(store, options)
+        artefact = _tokenizer_for(store, options)
+        tokenizer = load_tokenizer(artefact)
         with bounded_memory(options.path):
-            rows = publish(store, _read(options, load_tokenizer(tokenizer)), tokenizer)
-        before = _live_before(store, options.name, rows)
-        mark_current(store, _mark_of(options.name, rows), [rows, tokenizer])
+            if options.format == "parquet":
+                imported = parquet_rows(options.path, options.facts, tokenizer)
+            else:
+                form = _token_format(options.format)
+                length = options.row_length
+                imported = token_rows(options.path, form, options.facts, tokenizer, length)
+            rows = publish(store, imported, artefact)
+        split, key = rows.manifest.labels["split"], rows.key[:KEY_DIGITS]
+        mark = mark_of(options.name, split) if options.name else f"{IMPORT}-{key}"
+        file = store.root / "current" / f"{mark}.txt"
+        lines = read_mark(file) if file.is_file() else ()
+        mark_current(store, mark, [rows, artefact])
     write_card(store)
-    _tell(store, rows)
-    if options.name is not None:
-        _tell_name(options.name, rows, before)
-
-
-def _mark_of(name: str | None, rows: Artefact) -> str:
-    if name is None:
-        return f"{IMPORT}-{rows.key[:KEY_DIGITS]}"
-    return mark_of(name, rows.manifest.labels["split"])
-
-
-def _live_before(store: Store, name: str | None, rows: Artefact) -> str | None:
-    """The first digits of what stood under the name; None where nothing else did."""
-    file = store.root / "current" / f"{_mark_of(name, rows)}.txt"
-    lines = read_mark(file) if file.is_file() else ()
+    _print_import(store, rows)
+    if options.name is None:
+        return
     keys = [line.rpartition("/")[2] for line in lines if line.startswith("rows/")]
-    return next((key for key in keys if key != rows.key[:KEY_DIGITS]), None)
-
-
-def _tell_name(name: str, rows: Artefact, before: str | None) -> None:
+    before = next((each for each in keys if each != key), None)
     instead = f", in place of {before}" if before else ""
-    if rows.manifest.labels["split"] == TRAIN:
-        out.print(f"a diet serves them as {{imported: {name}, share: …}}{instead}")
+    if split == TRAIN:
+        out.print(f"a diet serves them as {{imported: {options.name}, share: …}}{instead}")
     else:
-        out.print(f"they measure what is served as {name}{instead}")
+        out.print(f"they measure what is served as {options.name}{instead}")
 
 
-def _check(options: Import) -> None:
+def _check_options(options: ImportOptions) -> None:
     if options.name is not None:
         check_name(options.name)
     check_facts(options.facts)
@@ -264,40 +255,33 @@ def _check(options: Import) -> None:
         raise SchemaError(str(options.path), cause="it isn't there", cure="Check the path")
 
 
-def _read(options: Import, tokenizer: "Tokenizer") -> Imported:
-    if options.format == "parquet":
-        return parquet_rows(options.path, options.facts, tokenizer)
-    form: TokenFormat = next(each for each in get_args(TokenFormat) if each == options.format)
-    return token_rows(options.path, form, options.facts, tokenizer, options.row_length)
-
-
-def _tokenizer_for(store: Store, options: Import) -> Artefact:
+def _tokenizer_for(store: Store, options: ImportOptions) -> Artefact:
     """Find the tokenizer by a key of the workspace, a path, or beside the data."""
     beside = (options.path if options.path.is_dir() else options.path.parent) / "tokenizer.json"
-    said = options.tokenizer
-    if said is None and not beside.is_file():
+    given = options.tokenizer
+    if given is None and not beside.is_file():
         raise SchemaError(
             "--tokenizer",
             cause=f"there is no {beside.name} beside {options.path.name}, so ids mean nothing",
             cure="Give the path of a tokenizer.json, or the key of one of the workspace",
         )
-    if said is not None and not Path(said).exists():
-        found = [each for each in store.artefacts("tokenizers") if each.key.startswith(said)]
+    if given is not None and not Path(given).exists():
+        found = [each for each in store.artefacts("tokenizers") if each.key.startswith(given)]
         if len(found) != 1:
             raise SchemaError(
                 "--tokenizer",
-                said,
+                given,
                 cause="it is no path, and no key of one tokenizer begins so",
                 cure="Give the path of a tokenizer.json, or more digits of a key",
             )
         return store.load(found[0].path)
-    file = Path(said) if said is not None else beside
+    file = Path(given) if given is not None else beside
     file = file / "tokenizer.json" if file.is_dir() else file
     framed = next(each for each in get_args(DocumentTokens) if each == options.document_tokens)
     return given_tokenizer(store, file, framed)
 
 
-def _tell(store: Store, rows: Artefact) -> None:
+def _print_import(store: Store, rows: Artefact) -> None:
     report = rows.reported(ImportReport)
     domains = report.domains.values()
     sums = {

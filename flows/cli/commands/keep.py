@@ -98,7 +98,7 @@ def import_rows(  # noqa: PLR0913 - each is an option
     from flows.cli import exchange
 
     facts = RowFacts(family=family, objective=objective, variant=None, domain=domain, split=split)
-    request = exchange.Import(
+    request = exchange.ImportOptions(
         path=path,
         format=form,
         tokenizer=tokenizer,
@@ -107,7 +107,7 @@ def import_rows(  # noqa: PLR0913 - each is an option
         facts=facts,
         name=name,
     )
-    exchange.take_in(settings.home(home), request)
+    exchange.import_rows(settings.home(home), request)
 
 
 @app.command(rich_help_panel=KEEP)
