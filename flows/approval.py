@@ -1,4 +1,4 @@
-"""A flow run that waits for a person: it ends, and begins again when somebody says so."""
+"""Flow runs that wait for approval: suspended at a closed gate, and resumed by somebody."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -43,26 +43,23 @@ def gate_after(plan: RunPlan, trained: PhaseTrained) -> Verdict | None:
     """
     gate = trained.gate
     if gate is not None and gate.kind == "waits" and dispatch.in_deployment():
-        said = _asked(plan, trained.run)
-        gates.write_approval(plan.store, trained.run, who=said.who, comment=said.comment)
+        ticket = gates.approval_ticket(plan.store, trained.run)
+        try:
+            approval = suspended_until_approved(ticket, _question(trained.run))
+        except Pause:
+            Log().warning(
+                f"{trained.phase} is trained and waits for approval: look at its artifacts, then "
+                "choose Resume in the menu at the top right of this page."
+            )
+            raise
+        gates.write_approval(plan.store, trained.run, who=approval.who, comment=approval.comment)
         gate = verdict(plan, trained.phase, trained.run)
     if gate is not None and not gate.is_open:
         Log().warning(gate.why)
     return gate
 
 
-def _asked(plan: RunPlan, run: Artefact) -> Approval:
-    try:
-        return suspended_until_approved(gates.approval_ticket(plan.store, run), _question(run))
-    except Pause:
-        Log().warning(
-            f"{report_of(run).phase} is trained and waits for approval: look at its artifacts, then "
-            "choose Resume in the menu at the top right of this page."
-        )
-        raise
-
-
-def ended(runs: Sequence[Artefact], gate: Verdict | None) -> tuple[Artefact, ...]:
+def final_state(runs: Sequence[Artefact], gate: Verdict | None) -> tuple[Artefact, ...]:
     """Return the final state of a curriculum: completed, under a name that shows a closed gate.
 
     It is a state, of which Prefect hands on what it holds.
@@ -86,32 +83,32 @@ def _question(run: Artefact) -> str:
 
 
 def suspended_until_approved(ticket: str, question: str) -> Approval:
-    """End this flow run until somebody resumes it; when it begins anew and comes here, what was said.
+    """End this flow run until somebody resumes it; when it begins anew, return the form of Resume.
 
     It works in flow runs of a deployment only.
     """
-    asked = Approval.with_initial_data(description=question)
+    form = Approval.with_initial_data(description=question)
     for number in itertools.count():
         try:
-            return suspend_flow_run(wait_for_input=asked, key=f"{ticket}-{number}")
+            return suspend_flow_run(wait_for_input=form, key=f"{ticket}-{number}")
         except ValidationError:
             # It was suspended so and began again without an answer: somebody retried it. It asks again.
             continue
     raise AssertionError
 
 
-def resume(ticket: str, *, who: str, comment: str, say: Callable[[str], None]) -> str:
-    """Resume the flow runs that are suspended for a run; in words which, empty where none is."""
+def resume(ticket: str, *, who: str, comment: str, warn: Callable[[str], None]) -> str:
+    """Resume the flow runs that are suspended for a run, and return a line that names them, if any."""
     try:
         with get_client(sync_client=True) as client:
-            waiting = client.read_flow_runs(
+            suspended = client.read_flow_runs(
                 flow_run_filter=FlowRunFilter(state={"name": {"any_": [SUSPENDED]}})
             )
-        mine = [each for each in waiting if _waits_for(each, ticket)]
+        mine = [each for each in suspended if _waits_for(each, ticket)]
         for each in mine:
             resume_flow_run(each.id, run_input={"who": who, "comment": comment})
     except httpx.HTTPError as failed:
-        say(f"The approval stands, but the server didn't answer ({failed}). Resume the run there.")
+        warn(f"The approval stands, but the server didn't answer ({failed}). Resume the run there.")
         return ""
     return ", ".join(f"{each.name} goes on on the server." for each in mine)
 

@@ -8,7 +8,7 @@ from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.execute import Scope, outcome
 from curriculum.store import Artefact
 from flows import artifacts
-from flows.approval import ended, gate_after
+from flows.approval import final_state, gate_after
 from flows.artifacts import Log
 from flows.dispatch import perform_or_dispatch
 from flows.flow_runs import HOOKS, carry_out, link_report, start
@@ -31,7 +31,7 @@ def run(
         gate = gate_after(plan, trained)
     link_report(plan)
     Log().info(outcome(plan, phase, runs))
-    return ended(runs, gate)
+    return final_state(runs, gate)
 
 
 def run_in_process(

@@ -44,8 +44,9 @@ class _Commands(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, panel by panel."""
         panels = (WORK, LOOK, KEEP)
-        named = super().list_commands(ctx)
-        return sorted(named, key=lambda name: panels.index(_panel(self.commands[name])))
+        names = super().list_commands(ctx)
+        commands: Any = self.commands
+        return sorted(names, key=lambda name: panels.index(commands[name].rich_help_panel))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -125,10 +126,6 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _panel(command: Any) -> str:
-    return str(command.rich_help_panel)
 
 
 def _end(message: str, code: int) -> NoReturn:
@@ -272,7 +269,9 @@ def configured(
                 take(known_config(config), **given)
 
         own = list(inspect.signature(command).parameters.values())[1:]
-        parameters = [*_first_options(), *own, *(_option(*each) for each in fields)]
+        first = _parameter("specialist", Specialist, default=inspect.Parameter.empty)
+        home = _parameter("home", Home)
+        parameters = [first, home, *own, *(_option(*each) for each in fields)]
         # Python wants what must be given before what may be.
         parameters.sort(key=lambda each: each.default is not inspect.Parameter.empty)
         with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -280,11 +279,6 @@ def configured(
         return with_options
 
     return decorate
-
-
-def _first_options() -> Iterator[inspect.Parameter]:
-    yield _parameter("specialist", Specialist, default=inspect.Parameter.empty)
-    yield _parameter("home", Home)
 
 
 def _option(name: str, field: FieldInfo) -> inspect.Parameter:

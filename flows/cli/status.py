@@ -3,7 +3,6 @@
 import contextlib
 import webbrowser
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.text import Text
@@ -12,8 +11,6 @@ from curriculum.inspection.formats import Line, count
 from curriculum.inspection.runs import change, report_of
 from curriculum.pipeline import gates
 from curriculum.pipeline.attempts import (
-    Attempt,
-    SpecialistRef,
     attempts_in,
     names_of,
     specialist_of,
@@ -35,45 +32,35 @@ from flows.settings.trust import known_config, shadow_words, shadows
 from schemas.errors import CurriculumError, JobError, StoreError
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Status:
-    """Stages and phases of a workspace."""
-
-    stages: tuple[Line, ...]
-    phases: tuple[PhaseStatus, ...]
-
-
 def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
-    """Print artefacts by stage, then the phases with why they stand so; of `everything` also earlier runs."""
+    """Print artefacts by stage, then each phase's state and reason; of `everything` also earlier runs.
+
+    current/status.parquet is written too, if possible.
+    """
     store = Store(home, dry=True)
-    found = look(store, everything=everything)
+    artefacts = list(store.artefacts())
+    survey = StatusInputs.read(store, resources())
+    phases = [*survey.phase_statuses()]
+    with contextlib.suppress(OSError):  # It is read-only, or full: the answer is the same.
+        write_status(survey, tuple(phases))
+    if everything:
+        phases = [*replaced_runs(store), *phases]
+    stages = [*_stages(artefacts, len(garbage(store)))]
     if as_json:
-        listed = [_as_json(store, each) for each in found.phases]
-        content = {"home": str(home), "stages": found.stages, "phases": listed}
+        listed = [_phase_json(store, each) for each in phases]
+        content = {"home": str(home), "stages": stages, "phases": listed}
         print_json({**content, "shadows": [*shadows(home)]})
         return
     out.print(Text(str(store.root), "bold"))
     for line in shadow_words(home):
         warn(line)
-    if not found.stages and not found.phases:
+    if not stages and not phases:
         out.print("Nothing here yet. Begin with: curriculum demo")
-        return
-    if found.stages:
-        out.print(table(found.stages))
-    if found.phases:
+    if stages:
+        out.print(table(stages))
+    if phases:
         out.print()
-        out.print(table(_lines(found.phases)))
-
-
-def look(store: Store, *, everything: bool = False) -> Status:
-    """Return the status of a workspace and write current/status.parquet, if possible. `store` is dry."""
-    artefacts = list(store.artefacts())
-    survey = StatusInputs.read(store, resources())
-    now = tuple(survey.phase_statuses())
-    with contextlib.suppress(OSError):  # It is read-only, or full: the answer is the same.
-        write_status(survey, now)
-    phases = (*(replaced_runs(store) if everything else ()), *now)
-    return Status(stages=tuple(_stages(artefacts, len(garbage(store)))), phases=phases)
+        out.print(table(_phase_lines(phases)))
 
 
 def _stages(artefacts: list[Artefact], dead: int) -> Iterator[Line]:
@@ -91,7 +78,7 @@ def _stages(artefacts: list[Artefact], dead: int) -> Iterator[Line]:
         yield {"stage": "unused", "artefacts": dead, "size": "", "newest": "curriculum gc"}
 
 
-def _lines(phases: tuple[PhaseStatus, ...]) -> Iterator[Line]:
+def _phase_lines(phases: Sequence[PhaseStatus]) -> Iterator[Line]:
     """A line a phase; what GPUs cost has a column where something did."""
     is_priced = any(each.report and each.report.cost for each in phases)
     for each in phases:
@@ -101,7 +88,7 @@ def _lines(phases: tuple[PhaseStatus, ...]) -> Iterator[Line]:
             "state": each.state,
             "attempt": "" if each.attempt is None else str(each.attempt),
             **_figures(each),
-            "cost": _cost(each),
+            "cost": money(each.report.cost) if each.report else "",
             "key": each.key[:KEY_DIGITS],
             "why": each.why,
         }
@@ -110,7 +97,7 @@ def _lines(phases: tuple[PhaseStatus, ...]) -> Iterator[Line]:
         yield line
 
 
-def _as_json(store: Store, each: PhaseStatus) -> dict[str, object]:
+def _phase_json(store: Store, each: PhaseStatus) -> dict[str, object]:
     report = each.report
     return {
         "specialist": each.ref.specialist,
@@ -133,17 +120,13 @@ def _figures(each: PhaseStatus) -> dict[str, str]:
     return {"val_bpb": change(each.report, "phase"), "anchor": change(each.report, "anchor")}
 
 
-def _cost(each: PhaseStatus) -> str:
-    return money(each.report.cost) if each.report else ""
-
-
 def report(home: Path, specialist: str | None, *, show: bool) -> None:
-    """Write the report of one specialist, or of all that have begun; `show` opens the first in a browser.
+    """Write the report of one specialist, or of all that there are; `show` opens the first in a browser.
 
     Raises:
-        CurriculumError: where nobody of that name has begun and no diet has it, or nothing has begun.
+        CurriculumError: for a name that neither the workspace nor a diet has, and for an empty workspace.
     """
-    files = [_written(plan) for plan in _courses(home, specialist)]
+    files = [_write_report(plan) for plan in _plans(home, specialist)]
     for file in files:
         out.print(str(file), soft_wrap=True)
         address = settings.reports_at(home)
@@ -153,42 +136,33 @@ def report(home: Path, specialist: str | None, *, show: bool) -> None:
         warn("there is no browser to open it with; the path above leads to it")
 
 
-def _courses(home: Path, specialist: str | None) -> Iterator[RunPlan]:
+def _plans(home: Path, specialist: str | None) -> Iterator[RunPlan]:
+    """Yield the plan of each specialist of that name: templates/demo, templates.demo, templates.
+
+    Without a name those of all; one whose diet is gone is reported and skipped then.
+    """
     store = Store(home, dry=True)
-    begun = attempts_in(store)
-    ways = {each.ref for each in begun}
-    ways |= {specialist_of(each) for each in store.artefacts("mixtures")}
-    meant = sorted((each for each in ways if specialist in {None, *_names(each)}), key=spelled)
-    if not meant and specialist is not None:
+    attempts = attempts_in(store)
+    known = {each.ref for each in attempts}
+    known |= {specialist_of(each) for each in store.artefacts("mixtures")}
+    found = [each for each in known if specialist in {None, *names_of(each), each.specialist}]
+    if not found and specialist is not None:
         # It has built at most; its diet says what.
         yield resolve_plan(RunConfig.of(specialist=specialist, workspace=home), dry=True)
-    elif not meant:
+    elif not found:
         raise StoreError(
             str(home), cause="nobody has begun here", cure="Begin with: curriculum demo"
         )
-    for way in meant:
-        yield from _course(store, way, begun, must=specialist is not None)
+    for ref in sorted(found, key=spelled):
+        try:
+            yield newest_plan(store, ref, [each for each in attempts if each.ref == ref])
+        except CurriculumError as wrong:
+            if specialist is not None:
+                raise
+            warn(f"{spelled(ref)} has no report: {wrong}")
 
 
-def _course(
-    store: Store, way: SpecialistRef, begun: Sequence[Attempt], *, must: bool
-) -> Iterator[RunPlan]:
-    """Resolve the plan of a specialist; one whose diet is gone is reported and skipped."""
-    mine = [each for each in begun if each.ref == way]
-    try:
-        yield newest_plan(store, way, mine)
-    except CurriculumError as wrong:
-        if must:
-            raise
-        warn(f"{spelled(way)} has no report: {wrong}")
-
-
-def _names(way: SpecialistRef) -> set[str]:
-    """Return the names of a specialist: templates/demo, templates.demo, templates."""
-    return {*names_of(way), way[0]}
-
-
-def _written(plan: RunPlan) -> Path:
+def _write_report(plan: RunPlan) -> Path:
     if not plan.store.root.is_dir():
         raise StoreError(
             str(plan.store.root), cause="there is no workspace", cure="Begin with: curriculum demo"
@@ -246,4 +220,4 @@ def _resume(home: Path, ticket: str, who: str, comment: str) -> str:
     with prefect_variables.unset(home):
         from flows.approval import resume
 
-    return resume(ticket, who=who, comment=comment, say=warn)
+    return resume(ticket, who=who, comment=comment, warn=warn)

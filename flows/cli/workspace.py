@@ -66,7 +66,7 @@ def _artefacts(path: Path) -> Iterator[Artefact]:
 
 
 def _checkpoints(path: Path) -> list[Path]:
-    """The checkpoints at or below a path, or around it, of closed runs and of open ones."""
+    """Return the checkpoints at, below or around a path, of closed runs and of open ones."""
     above = [each for each in (path, *path.parents) if each.parent.name == CHECKPOINTS]
     below = path.rglob(f"{CHECKPOINTS}/{STEP}*") if path.is_dir() else ()
     return sorted({*above[:1], *below})
@@ -81,7 +81,7 @@ def _check_documents(artefact: Artefact) -> None:
 
 
 def _check_sides(rows: Artefact) -> None:
-    """Rows whose selection tells sides: nothing in them comes from the other one."""
+    """Check that rows with a split hold nothing of the other side."""
     store = Store.containing(rows.path)
     own = {record.key for record in rows.manifest.inputs}
     selections = [each for each in inputs(store, rows, "selections") if each.key in own]
@@ -102,13 +102,9 @@ def _check_rows(folder: Path) -> None:
     out.print(
         f"{folder}: {report.rows:,} rows of {report.files} files keep the contract "
         f"({count(report.valid_tokens)} valid tokens, {count(report.scored_tokens)} scored, "
-        f"{_share(report.repeated_tokens, report.scored_tokens)} of those in repeats)",
+        f"{report.repeated_tokens / max(1, report.scored_tokens):.1%} of those in repeats)",
         soft_wrap=True,
     )
-
-
-def _share(some: int, all_of_them: int) -> str:
-    return f"{some / max(1, all_of_them):.1%}"
 
 
 def gc(home: Path, *, sure: bool) -> None:
@@ -118,9 +114,9 @@ def gc(home: Path, *, sure: bool) -> None:
         warn(f"{path} is left alone: gc removes only what builds and runs put there")
     dead = garbage(store)
     if not dead:
-        left = collect_garbage(store, ())
-        said = f"; {count(left)}B freed that killed processes had left" if left else ""
-        out.print(f"Nothing to remove: everything is in use{said}.", soft_wrap=True)
+        freed = collect_garbage(store, ())
+        more = f"; {count(freed)}B freed that killed processes had left" if freed else ""
+        out.print(f"Nothing to remove: everything is in use{more}.", soft_wrap=True)
         return
     size = sum(record.num_bytes for each in dead for record in each.manifest.files)
     for each in dead[:MOST_LINES]:
@@ -135,8 +131,8 @@ def shard_lines(config: RunConfig, missing: Iterable[Artefact]) -> Iterator[Text
     others = Counter(each.manifest.stage for each in distinct if not each.waits)
     later = Counter(each.manifest.stage for each in distinct if each.waits)
     for stage in dict.fromkeys([*others, *later]):
-        told = [(others[stage], "for other shards"), (later[stage], "made of what is missing")]
-        words = ", ".join(f"{count} {what}" for count, what in told if count)
+        counts = [(others[stage], "for other shards"), (later[stage], "made of what is missing")]
+        words = ", ".join(f"{number} {what}" for number, what in counts if number)
         yield Text.assemble((f"{stage:<12}", "bold"), (f" {words}", MUTED))
     yield Text(
         f"Shard {config.shard} has made what it can. Once the others have too, run all of them again, "

@@ -94,16 +94,16 @@ class ChildProcess:
         self.await_end()
 
     def end_own(self) -> None:
-        """End what it started itself, while it lives to tell of it: a worker's own are flow runs."""
+        """End what it started itself, while it can report it: a worker's own are flow runs."""
         assert self.process is not None, "it was never started"
         deadline = time.monotonic() + self.grace_s
-        told: set[int] = set()
+        signalled: set[int] = set()
         while (own := self._own()) and time.monotonic() < deadline:
             for each in own:
-                if each.pid not in told:
+                if each.pid not in signalled:
                     with contextlib.suppress(psutil.NoSuchProcess):
                         each.terminate()
-            told.update(each.pid for each in own)
+            signalled.update(each.pid for each in own)
             time.sleep(0.1)
 
     def _own(self) -> list[psutil.Process]:

@@ -81,27 +81,27 @@ class CrashWatch:
     def look(self) -> None:
         """Ask once, and send what is due.
 
-        The workspace remembers until when all is told, so that nothing is lost between two of us.
+        The workspace remembers until when all crashes were sent, so that none is lost between two processes.
 
         Raises:
             OSError, HTTPException, ValidationError: where the server doesn't answer as it should.
         """
-        begun = since(self.workspace)
-        crashes = sorted(self.ask(begun), key=lambda each: each.when)
+        start = since(self.workspace)
+        crashes = sorted(self.ask(start), key=lambda each: each.when)
         self.found = Counter({each.mark: self.found[each.mark] + 1 for each in crashes})
         due = [each for each in crashes if self.found[each.mark] >= LOOKS]
         self.sent |= {each.mark for each in itertools.takewhile(self._is_sent, due)}
         left = [each for each in crashes if each.mark not in self.sent]
         until = [*left[:1], *crashes[-1:]]
         if until or not _file(self.workspace).is_file():
-            write_text(_file(self.workspace), (until[0].when if until else begun).isoformat())
+            write_text(_file(self.workspace), (until[0].when if until else start).isoformat())
 
     def _is_sent(self, crash: Crash) -> bool:
         return crash.mark in self.sent or self.send(crash)
 
 
 def since(workspace: Path) -> datetime.datetime:
-    """Until when all crashes are told; where nobody ever looked, shortly before now."""
+    """Return until when all crashes were sent; where nobody ever looked, shortly before now."""
     now = datetime.datetime.now(datetime.UTC)
     try:
         kept = datetime.datetime.fromisoformat(_file(workspace).read_text())
@@ -115,7 +115,7 @@ def _file(workspace: Path) -> Path:
 
 
 def asked(api: str, pools: Iterable[str], when: datetime.datetime) -> list[Crash]:
-    """The runs of some pools that crashed at a time or after it, as a server knows them."""
+    """Return the runs of some pools that crashed at a time or after it, by a server's records."""
     runs: list[_Run] = []
     wanted: dict[str, JsonValue] = {
         "flow_runs": {
@@ -169,14 +169,14 @@ def sender(workspace: Path, say: Log) -> Send:
 
 
 def watch(api: str, workspace: Path, pools: list[str], say: Log) -> None:
-    """Look again and again; what fails is said once, and tried again."""
-    said = ""
+    """Look again and again; what fails is logged once, and tried again."""
+    logged = ""
 
-    def complain(words: str) -> None:
-        nonlocal said
-        if words != said:
-            said = words
-            say(words)
+    def complain(line: str) -> None:
+        nonlocal logged
+        if line != logged:
+            logged = line
+            say(line)
 
     crash_watch = CrashWatch(
         workspace=workspace,

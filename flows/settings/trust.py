@@ -60,12 +60,12 @@ def trusting_new_workspace(home: Path) -> Iterator[None]:
         home.is_dir() and {each.name for each in home.iterdir()} <= _BEFORE
     )
 
-    def note(make_trusted: Path) -> None:
-        if is_fresh and make_trusted == place:
-            trust(make_trusted)
+    def trust_made(made: Path) -> None:
+        if is_fresh and made == place:
+            trust(made)
 
     try:
-        with when_made(note):
+        with when_made(trust_made):
             yield
     finally:
         if is_fresh and (home / WORKSPACE_NAME).is_file() and not is_trusted(home):
@@ -85,7 +85,7 @@ def is_trusted(home: Path) -> bool:
         SettingError: for a record that is a link, or that others may write.
     """
     try:
-        return _seen(home) in trusted()
+        return _identity(home) in trusted()
     except (FileNotFoundError, StoreError):
         return False
 
@@ -98,11 +98,11 @@ def trusted() -> tuple[TrustedWorkspace, ...]:
     """
     file = settings.state_folder() / RECORD
     try:
-        there = file.lstat()
+        found = file.lstat()
     except FileNotFoundError:
         return ()
-    is_own = stat.S_ISREG(there.st_mode) and there.st_uid == os.getuid()
-    if not is_own or there.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid()
+    if not is_own or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise _refused(file, "it is a link, another user's, or others may write it")
     return read_json(
         Trusted,
@@ -115,13 +115,13 @@ def trusted() -> tuple[TrustedWorkspace, ...]:
 
 def trust(home: Path) -> None:
     """Record a workspace as trusted, in place of what was trusted at its path before."""
-    seen = _seen(home)
+    workspace = _identity(home)
     with _changing() as others:
-        _write((*(each for each in others if each.path != seen.path), seen))
+        _write((*(each for each in others if each.path != workspace.path), workspace))
 
 
 def forget(home: Path) -> bool:
-    """Trust a path no more; returns whether it was trusted."""
+    """Trust a path no more, and return whether it was trusted."""
     path = str(home.resolve())
     with _changing() as before:
         _write(tuple(each for each in before if each.path != path))
@@ -165,9 +165,7 @@ def known_config(config: RunConfig) -> RunConfig:
     return resolved(
         config,
         is_trusted=is_trusted(config.workspace),
-        refuse=lambda make_trusted, command: refused(
-            make_trusted.workspace, make_trusted.specialist, command
-        ),
+        refuse=lambda recorded, command: refused(recorded.workspace, recorded.specialist, command),
     )
 
 
@@ -183,12 +181,12 @@ def _is_own(plan: RunPlan, command: str) -> bool:
     """Return True where a file outside of the workspace names the command now."""
     specialist, home = plan.config.specialist, plan.store.root
     try:
-        said = load_diet(specialist, home=home).trainer
+        trainer = load_diet(specialist, home=home).trainer
         files = diet_files(specialist, home)
     except DietError:
         return False
     is_outside = not any(is_inside(each, home) for each in files)
-    return is_outside and said is not None and said.command == command
+    return is_outside and trainer is not None and trainer.command == command
 
 
 def _naming(specialist: str, home: Path) -> Path:
@@ -214,14 +212,14 @@ def shadow_words(home: Path) -> Iterator[str]:
         yield f"{name} of the workspace is read in place of the package's"
 
 
-def _seen(home: Path) -> TrustedWorkspace:
+def _identity(home: Path) -> TrustedWorkspace:
     real = home.resolve(strict=True)
-    there = real.stat()
+    folder = real.stat()
     return TrustedWorkspace(
         path=str(real),
         uuid=Store(real, dry=True).workspace().uuid,
-        device=there.st_dev,
-        inode=there.st_ino,
+        device=folder.st_dev,
+        inode=folder.st_ino,
     )
 
 

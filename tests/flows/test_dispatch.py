@@ -206,8 +206,8 @@ def test_an_approval_from_the_command_line_lets_the_waiting_run_go_on(
         trained, store = workers.doors.attempts["syntax"][0], Store(tmp_path)
         gates.write_approval(store, trained, who="ada")
         ticket = gates.approval_ticket(store, trained)
-        assert approval.resume("another", who="ada", comment="", say=said.append) == ""
-        words = approval.resume(ticket, who="ada", comment="", say=said.append)
+        assert approval.resume("another", who="ada", comment="", warn=said.append) == ""
+        words = approval.resume(ticket, who="ada", comment="", warn=said.append)
         assert "goes on on the server" in words
         assert workers.work(run, asked).state_name == "Completed"
     assert said == []
