@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from curriculum.packing import rules
+from curriculum.packing.boundaries import Layout
 from curriculum.packing.document_rules import NAMES
-from curriculum.packing.layout import Layout, attention_pairs, doc_ids, lists
-from curriculum.packing.violations import REQUIRED, BatchPosition, Columns, Violations
+from curriculum.packing.rows import REQUIRED, RowBatch, lists
+from curriculum.packing.rules import BatchPosition, Violations
 from curriculum.packing.write import histogram_lists
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
@@ -95,7 +96,7 @@ class Completion:
         ]
 
     def complete(
-        self, columns: Columns, place: BatchPosition, *, key: str, first_row: int
+        self, columns: RowBatch, place: BatchPosition, *, key: str, first_row: int
     ) -> pa.Table:
         """The table of some rows, which are numbered anew: the artefact's key, from `first_row` on.
 
@@ -111,11 +112,11 @@ class Completion:
         schema = self.schema
         return pa.table([filled[name] for name in schema.names], schema=schema)
 
-    def _fills(self, columns: Columns, layout: Layout) -> Iterator[tuple[str, Any]]:
+    def _fills(self, columns: RowBatch, layout: Layout) -> Iterator[tuple[str, Any]]:
         lacking = {*self.schema.names} - {*columns.table.column_names}
         if "doc_ids" in lacking:
             each = np.full(len(columns), columns.row_format.row_length)
-            yield "doc_ids", lists(pa.array(doc_ids(layout)), each, pa.int32())
+            yield "doc_ids", lists(pa.array(layout.doc_ids), each, pa.int32())
         starts = pa.array(layout.start.astype(np.int32))
         yield "doc_starts", lists(starts, layout.num_docs, pa.int32())
         mask = columns.tokens("loss_mask")
@@ -126,7 +127,7 @@ class Completion:
         }
         for name, values in counts.items():
             yield name, pa.array(values.astype(np.int32))
-        yield "attention_pairs", pa.array(attention_pairs(layout))
+        yield "attention_pairs", pa.array(layout.attention_pairs)
         if "context_histogram" in lacking:
             yield "context_histogram", histogram_lists(layout, mask.reshape(-1))
         for name, value in asdict(self.facts).items():
@@ -138,7 +139,7 @@ class Completion:
         if "pieces" in lacking:
             yield "pieces", _generated(layout)
 
-    def _digests(self, columns: Columns, layout: Layout) -> Any:
+    def _digests(self, columns: RowBatch, layout: Layout) -> Any:
         """Alike for documents of the same ids in one family, as ids of texts are."""
         flat = columns.values("input_ids").astype("<i4", copy=False)
         begin = f"{self.facts.family}\0".encode()
@@ -186,7 +187,7 @@ def _lacking(name: str, column: str, why: str) -> SchemaError:
     return SchemaError(name, f"no column {column}", cause=why, cure="Store it in the rows")
 
 
-def _layout(columns: Columns, place: BatchPosition) -> Layout:
+def _layout(columns: RowBatch, place: BatchPosition) -> Layout:
     sound = rules.whole(columns, place)
     if sound.all():
         sound = rules.shape(columns, place)

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from curriculum.interop.derive_columns import CURE, FILLS, LABELS, RowFacts
 from curriculum.interop.row_order import WIDE
-from curriculum.packing.violations import KNOWN
+from curriculum.packing.rows import KNOWN
 from schemas.corpus import is_name
 from schemas.errors import SchemaError
 from schemas.objectives import OBJECTIVES

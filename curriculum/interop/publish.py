@@ -30,7 +30,8 @@ from curriculum.interop.foreign_parquet import (
     schema_of,
 )
 from curriculum.packing.check import check
-from curriculum.packing.violations import KNOWN, BatchPosition, Columns, Violations
+from curriculum.packing.rows import KNOWN, RowBatch
+from curriculum.packing.rules import BatchPosition, Violations
 from curriculum.packing.write import ShardWriter
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens.codec import Tokenizer
@@ -123,7 +124,7 @@ def _write(draft: StagingDirectory, imported: Imported) -> dict[str, ImportedDom
             writer.begin()
             first = row
             for table in shard.tables():
-                columns = Columns(row_format=completion.row_format, table=table)
+                columns = RowBatch(row_format=completion.row_format, table=table)
                 numbers = pa.array(range(row - first, row - first + len(table))).to_numpy()
                 place = BatchPosition(faults=Violations(limit=1), shard=shard.name, rows=numbers)
                 rows = completion.complete(columns, place, key=draft.recipe.key, first_row=row)

@@ -29,8 +29,7 @@ from curriculum.interop.foreign_parquet import (
 from curriculum.interop.publish import Imported, Shard, stored_names
 from curriculum.interop.token_files import COPY, TokenFiles, open_tokens
 from curriculum.packing import best_fit
-from curriculum.packing.layout import lists
-from curriculum.packing.violations import KNOWN
+from curriculum.packing.rows import KNOWN, lists
 from curriculum.packing.write import SHARD_TOKENS
 from curriculum.tokens.codec import Tokenizer
 from schemas.document import list_of

@@ -20,20 +20,11 @@ import pyarrow.parquet as pq
 
 from curriculum import parquet
 from curriculum.packing import rules
+from curriculum.packing.boundaries import Layout
 from curriculum.packing.document_rules import NAMES, Coverage, structure
-from curriculum.packing.layout import Layout
 from curriculum.packing.read import format_of
-from curriculum.packing.rules import repeats
-from curriculum.packing.violations import (
-    KNOWN,
-    REQUIRED,
-    BatchPosition,
-    Columns,
-    Rule,
-    Violation,
-    Violations,
-    same_type,
-)
+from curriculum.packing.rows import KNOWN, REQUIRED, RowBatch, same_type
+from curriculum.packing.rules import BatchPosition, Rule, Violation, Violations, repeats
 from schemas.errors import SchemaError, StoreError
 from schemas.packed_row import COLUMNS, ROW_MULTIPLE, RowFormat
 
@@ -53,7 +44,7 @@ class CheckReport:
     repeated_tokens: int = 0
     """Scored tokens in runs that are earlier in their document, too."""
     fallbacks: list[str] = field(default_factory=list)
-    """Columns that aren't stored, and what stands in for them."""
+    """RowBatch that aren't stored, and what stands in for them."""
     faults: list[Violation] = field(default_factory=list)
     """The first ones."""
     num_faults: int = 0
@@ -140,7 +131,7 @@ class _DataSet:
         first = 0
         for batch in file.iter_batches(rows, columns=known, use_threads=False):
             batch.validate(full=True)
-            columns = Columns(row_format=row_format, table=pa.Table.from_batches([batch]))
+            columns = RowBatch(row_format=row_format, table=pa.Table.from_batches([batch]))
             numbers = np.arange(first, first + len(columns), dtype=np.int64)
             self._check_shapes(
                 columns, BatchPosition(faults=self._faults, shard=shard, rows=numbers)
@@ -149,7 +140,7 @@ class _DataSet:
         self._report.rows += first
         self._report.positions += first * row_format.row_length
 
-    def _check_shapes(self, columns: Columns, place: BatchPosition) -> None:
+    def _check_shapes(self, columns: RowBatch, place: BatchPosition) -> None:
         sound = rules.whole(columns, place)
         columns, place = columns.only(sound), place.only(sound)
         sound = rules.shape(columns, place)
@@ -160,7 +151,7 @@ class _DataSet:
         if layout is not None:
             self._check_content(columns.only(sound), layout, place.only(sound))
 
-    def _check_content(self, columns: Columns, layout: Layout, place: BatchPosition) -> None:
+    def _check_content(self, columns: RowBatch, layout: Layout, place: BatchPosition) -> None:
         rules.values(columns, place)
         rules.agreement(columns, layout, place)
         rules.bos(columns, layout, place)

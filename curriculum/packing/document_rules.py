@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.packing.layout import Int64s, Layout, Values
-from curriculum.packing.violations import BatchPosition, Columns, Rule, Violation, Violations
+from curriculum.packing.boundaries import Int64s, Layout, Values
+from curriculum.packing.rows import RowBatch
+from curriculum.packing.rules import BatchPosition, Rule, Violation, Violations
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE
 from schemas.structure import (
     LABEL_CODES,
@@ -27,7 +28,7 @@ NAMES = tuple(field.name for field in STRUCTURE_COLUMNS)
 Bools = npt.NDArray[np.bool_]
 
 
-def structure(columns: Columns, layout: Layout, place: BatchPosition) -> None:
+def structure(columns: RowBatch, layout: Layout, place: BatchPosition) -> None:
     """Codes are in range and 0 where no text stands; chunks and edges are sorted, each of one document.
 
     The columns are all there. Pieces, where they are stored, are sound, and say which tokens encode no text.
@@ -51,7 +52,7 @@ def _codes(name: str, found: Values, largest: int, silent: Bools, place: BatchPo
     place.wrong_tokens(Rule.STRUCTURE, silent & (found > 0) & (found <= largest), cause, describe)
 
 
-def _chunks(columns: Columns, layout: Layout, place: BatchPosition) -> Bools:
+def _chunks(columns: RowBatch, layout: Layout, place: BatchPosition) -> Bools:
     """[n] rows with sound chunks."""
     chunk, edges = columns.fields("chunk_boundaries"), columns.offsets("chunk_boundaries")
     row, number = _rows(edges)
@@ -75,7 +76,7 @@ def _chunks(columns: Columns, layout: Layout, place: BatchPosition) -> Bools:
     return ~bad
 
 
-def _levels(columns: Columns, silent: Bools, place: BatchPosition) -> None:
+def _levels(columns: RowBatch, silent: Bools, place: BatchPosition) -> None:
     """dep_levels are those of the chunks; without pieces a 0 in a chunk may be a line of a gap."""
     found = columns.tokens("dep_levels")
     chunk, edges = columns.fields("chunk_boundaries"), columns.offsets("chunk_boundaries")
@@ -92,7 +93,7 @@ def _levels(columns: Columns, silent: Bools, place: BatchPosition) -> None:
     )
 
 
-def _generated(columns: Columns) -> Bools:
+def _generated(columns: RowBatch) -> Bools:
     """[n, T]: which tokens stand in generated pieces; none where pieces aren't stored."""
     if not columns.has("pieces"):
         return np.zeros((len(columns), columns.row_format.row_length), dtype=np.bool_)
@@ -102,7 +103,7 @@ def _generated(columns: Columns) -> Bools:
     return _painted(columns, ranges, _rows(columns.offsets("pieces"))[0], ours) > 0
 
 
-def _painted(columns: Columns, ranges: dict[str, Int64s], row: Int64s, values: Int64s) -> Int64s:
+def _painted(columns: RowBatch, ranges: dict[str, Int64s], row: Int64s, values: Int64s) -> Int64s:
     """[n, T]: the value of the range that holds each token; ranges are disjoint and inside their rows."""
     length = columns.row_format.row_length
     steps = np.zeros(len(columns) * length + 1, dtype=np.int64)
@@ -111,7 +112,7 @@ def _painted(columns: Columns, ranges: dict[str, Int64s], row: Int64s, values: I
     return np.cumsum(steps[:-1]).reshape(len(columns), length)
 
 
-def _edges(columns: Columns, name: str, place: BatchPosition) -> None:
+def _edges(columns: RowBatch, name: str, place: BatchPosition) -> None:
     edge, edges = columns.fields(name), columns.offsets(name)
     row, number = _rows(edges)
     chunks = columns.offsets("chunk_boundaries")
@@ -185,7 +186,7 @@ class Coverage:
         """Begin a shard: everything that is added from now on is in it."""
         self._shards.append(shard)
 
-    def add(self, columns: Columns, layout: Layout, rows: Int64s) -> None:
+    def add(self, columns: RowBatch, layout: Layout, rows: Int64s) -> None:
         """The text ranges of rows whose pieces are sound; `rows` are their numbers in the shard."""
         ranges = _text_ranges(columns, layout, rows)
         ranges["shard"] = len(self._shards) - 1
@@ -193,7 +194,7 @@ class Coverage:
         if sum(map(len, self._held)) > self._held_ranges:
             self._spill()
 
-    def pack_ids(self, columns: Columns, place: BatchPosition) -> None:
+    def pack_ids(self, columns: RowBatch, place: BatchPosition) -> None:
         """Files a fault for each pack_id that isn't greater than the one before it, over all shards."""
         ids = [self._last_pack_id, *columns.text("pack_id")]
         self._last_pack_id = ids[-1]
@@ -252,7 +253,7 @@ class Coverage:
         return self._folder / str(number)
 
 
-def _text_ranges(columns: Columns, layout: Layout, rows: Int64s) -> Values:
+def _text_ranges(columns: RowBatch, layout: Layout, rows: Int64s) -> Values:
     """Byte ranges of the text, continuing ones joined: 0:5, 5:9, 12:13, 13:20, 30:31 -> 0:9, 12:20, 30:31."""
     edges, piece = columns.offsets("pieces"), columns.fields("pieces")
     row = np.repeat(np.arange(len(columns)), np.diff(edges))
@@ -274,7 +275,7 @@ def _text_ranges(columns: Columns, layout: Layout, rows: Int64s) -> Values:
     return ranges
 
 
-def _document_hashes(columns: Columns) -> npt.NDArray[np.uint64]:
+def _document_hashes(columns: RowBatch) -> npt.NDArray[np.uint64]:
     """[d, 2]: of (document, objective, variant), by row and slot."""
     labels = [columns.text(name) for name in LABELS if columns.has(name)]
     suffixes = [b"\0".join(label) for label in zip(*labels, strict=True)] or [b""] * len(columns)

@@ -8,16 +8,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from curriculum import parquet
-from curriculum.packing import boundaries
 from curriculum.packing.footers import Footers, GroupFile, opened
-from curriculum.packing.layout import target_ids
+from curriculum.packing.rows import RowBatch
 from curriculum.store.verify import reading_pages
 from schemas.errors import SchemaError
 from schemas.json_text import version_fault
@@ -33,88 +31,6 @@ TRAINING_COLUMNS = ("input_ids", "loss_mask", "target_ids", "doc_ids")
 BATCH_TOKENS = 1 << 18
 CACHE_BYTES = 1 << 26
 """Bytes of decoded row groups that a `RowReader` keeps where it isn't given a cache."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RowBatch:
-    """n consecutive rows of one shard; arrays are views of the table wherever they are stored."""
-
-    row_format: RowFormat
-    table: pa.Table
-    """The columns that were asked for."""
-
-    def __len__(self) -> int:
-        return int(self.table.num_rows)
-
-    @property
-    def input_ids(self) -> Int32s:
-        """[n, T]."""
-        return self._tokens("input_ids")
-
-    @property
-    def loss_mask(self) -> npt.NDArray[np.uint8]:
-        """[n, T]."""
-        return self._tokens("loss_mask")
-
-    @property
-    def target_ids(self) -> Int32s:
-        """[n, T]; derived where the rows don't store it."""
-        if self.has("target_ids"):
-            return self._tokens("target_ids")
-        return target_ids(self.input_ids, self.loss_mask, self.row_format.pad_id)
-
-    @property
-    def doc_ids(self) -> Int32s:
-        """[n, T]; derived where the rows don't store it.
-
-        Raises:
-            SchemaError: where neither doc_starts nor a BOS says where documents begin.
-        """
-        if self.has("doc_ids"):
-            return self._tokens("doc_ids")
-        return np.stack([self._doc_ids_of(row) for row in range(len(self))])
-
-    def integers(self, name: str) -> npt.NDArray[np.int64]:
-        """[n]: a column of one number a row, such as valid_token_count."""
-        values: npt.NDArray[np.int64] = _chunk(self.table, name).to_numpy().astype(np.int64)
-        return values
-
-    def document_ids(self) -> list[list[str]]:
-        """The documents of each row."""
-        listed: list[list[str]] = _chunk(self.table, "document_ids").to_pylist()
-        return listed
-
-    def has(self, name: str) -> bool:
-        """Return True if the column was stored and asked for."""
-        return name in self.table.column_names
-
-    def slice(self, row: int, rows: int = 1) -> "RowBatch":
-        """Some of its rows, without a copy."""
-        return RowBatch(row_format=self.row_format, table=self.table.slice(row, rows))
-
-    def _doc_ids_of(self, row: int) -> Int32s:
-        layout, ids = self.row_format, self.input_ids[row]
-        if self.has("valid_token_count"):
-            valid = int(self.table["valid_token_count"][row].as_py())
-        else:
-            valid = boundaries.infer_valid_token_count(ids, layout.eos_id, layout.pad_id)
-        if self.has("doc_starts"):
-            starts = self.table["doc_starts"][row].values.to_numpy()
-        else:
-            starts = boundaries.infer_doc_starts(ids, layout.bos_id, layout.pad_id)
-        return boundaries.doc_ids(starts, valid, layout.row_length)
-
-    def _tokens(self, name: str) -> npt.NDArray[Any]:
-        values: npt.NDArray[Any] = _chunk(self.table, name).flatten().to_numpy(zero_copy_only=True)
-        expected = len(self) * self.row_format.row_length
-        if len(values) != expected:
-            raise SchemaError(
-                name,
-                f"{len(values)} values in {len(self)} rows",
-                cause=f"each row has {self.row_format.row_length}",
-                cure="Run `curriculum check` on the rows",
-            )
-        return values.reshape(len(self), self.row_format.row_length)
 
 
 class GroupCache:
@@ -297,9 +213,3 @@ def stored_columns(schema: pa.Schema, columns: Sequence[str], name: str) -> list
                 cure="Build the rows again, or ask for other columns",
             )
     return list(wanted)
-
-
-def _chunk(table: pa.Table, name: str) -> Any:
-    """A column as one array; a decoded batch has one chunk, so nothing is copied."""
-    column = table[name]
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

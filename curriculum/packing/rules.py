@@ -4,41 +4,134 @@ Rules that need sound boundaries run on the rows that have them, so one violatio
 nothing is scored that its document has before, where the objective says so.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.packing.layout import (
-    Int64s,
-    Layout,
-    attention_pairs,
-    context_histogram,
-    doc_ids,
-    target_ids,
-)
+from curriculum.packing.boundaries import Int64s, Layout
 from curriculum.packing.repeats import REPEAT_FREE, RUN, in_repeats
-from curriculum.packing.violations import BatchPosition, Columns, Rule
+from curriculum.packing.rows import RowBatch, target_ids
+from schemas.errors import SchemaError
 from schemas.packed_row import GENERATED_PIECE, HISTOGRAM_EDGES, TEXT_PIECE, TOKEN_COLUMNS
 from schemas.structure import STRUCTURE_TOKENS
 
 Bools = npt.NDArray[np.bool_]
+CURE = "Rebuild with: curriculum build"
 
 
-def whole(columns: Columns, place: BatchPosition) -> Bools:
+class Rule(Enum):
+    """The invariants of the packed row by number; 0 is that a file can be read as rows at all."""
+
+    FILE = 0
+    SHAPE = 1
+    BOUNDARIES = 2
+    BOS = 3
+    TARGETS = 4
+    STRUCTURE = 5
+    LOSS = 6
+    COVERAGE = 7
+    REPEATS = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Violation:
+    """One row that breaks one rule; `row` is None where a whole file does."""
+
+    rule: Rule
+    shard: str
+    row: int | None
+    found: str
+    cause: str
+
+    def error(self) -> SchemaError:
+        """An exception that reads `row 17 of part-00003.parquet: doc_ids falls …; …. Rebuild with: …`."""
+        name = self.shard if self.row is None else f"row {self.row} of {self.shard}"
+        return SchemaError(name, self.found, cause=self.cause, cure=CURE)
+
+    def __str__(self) -> str:
+        return str(self.error())
+
+
+@dataclass(kw_only=True, slots=True)
+class Violations:
+    """Counts all faults and keeps the first `limit` of them."""
+
+    limit: int
+    count: int = 0
+    kept: list[Violation] = field(default_factory=list)
+
+    def add(self, fault: Violation) -> None:
+        """One fault more."""
+        self.count += 1
+        if len(self.kept) < self.limit:
+            self.kept.append(fault)
+
+
+@dataclass(kw_only=True, slots=True)
+class BatchPosition:
+    """Files faults of a batch of rows; `rows` are their numbers in the shard."""
+
+    faults: Violations
+    shard: str
+    rows: npt.NDArray[np.int64]
+
+    def only(self, rows: npt.NDArray[np.bool_]) -> "BatchPosition":
+        """The rows where `rows` is true."""
+        return BatchPosition(faults=self.faults, shard=self.shard, rows=self.rows[rows])
+
+    def wrong(
+        self,
+        rule: Rule,
+        rows: npt.NDArray[Any],
+        cause: str,
+        describe: Callable[[int], str],
+    ) -> None:
+        """Every row where `rows` is true breaks `rule`; describe(i) says what was found in the i-th."""
+        for index in np.flatnonzero(rows).tolist():
+            found = describe(index) if len(self.faults.kept) < self.faults.limit else ""
+            self.faults.add(
+                Violation(
+                    rule=rule,
+                    shard=self.shard,
+                    row=int(self.rows[index]),
+                    found=found,
+                    cause=cause,
+                )
+            )
+
+    def wrong_tokens(
+        self,
+        rule: Rule,
+        tokens: npt.NDArray[np.bool_],
+        cause: str,
+        describe: Callable[[int, int], str],
+    ) -> None:
+        """Every row of `tokens` [n, T] with a true token breaks `rule`; describe(i, t) is of the first."""
+        if not tokens.any():
+            return
+        first = tokens.argmax(axis=1)
+        rows = tokens[np.arange(len(tokens)), first]
+        self.wrong(rule, rows, cause, lambda i: describe(i, int(first[i])))
+
+
+def whole(batch: RowBatch, place: BatchPosition) -> Bools:
     """Rule 1: no nulls; [n] rows without."""
-    nulls = columns.nulls()
+    nulls = batch.nulls()
     place.wrong(Rule.SHAPE, nulls, "rows have no nulls", lambda i: "a null in a column")
     return ~nulls
 
 
-def shape(columns: Columns, place: BatchPosition) -> Bools:
+def shape(batch: RowBatch, place: BatchPosition) -> Bools:
     """Rule 1: lists of T values; [n] rows that have them."""
-    sound = np.ones(len(columns), dtype=np.bool_)
-    lengths = dict.fromkeys((*TOKEN_COLUMNS, *STRUCTURE_TOKENS), columns.row_format.row_length)
+    sound = np.ones(len(batch), dtype=np.bool_)
+    lengths = dict.fromkeys((*TOKEN_COLUMNS, *STRUCTURE_TOKENS), batch.row_format.row_length)
     lengths["context_histogram"] = len(HISTOGRAM_EDGES) + 1
-    for name in filter(columns.has, lengths):
-        found = np.diff(columns.offsets(name))
+    for name in filter(batch.has, lengths):
+        found = np.diff(batch.offsets(name))
         wrong = found != lengths[name]
         place.wrong(
             Rule.SHAPE,
@@ -50,10 +143,10 @@ def shape(columns: Columns, place: BatchPosition) -> Bools:
     return sound
 
 
-def values(columns: Columns, place: BatchPosition) -> None:
+def values(batch: RowBatch, place: BatchPosition) -> None:
     """Rule 1, of rows whose lists have T values: ids in the vocabulary, a mask of 0 and 1."""
-    ids, mask = columns.tokens("input_ids"), columns.tokens("loss_mask")
-    size = columns.row_format.vocab_size
+    ids, mask = batch.tokens("input_ids"), batch.tokens("loss_mask")
+    size = batch.row_format.vocab_size
     place.wrong_tokens(
         Rule.SHAPE,
         (ids < 0) | (ids >= size),
@@ -68,10 +161,10 @@ def values(columns: Columns, place: BatchPosition) -> None:
     )
 
 
-def boundaries(columns: Columns, place: BatchPosition) -> tuple[Bools, Layout | None]:
+def boundaries(batch: RowBatch, place: BatchPosition) -> tuple[Bools, Layout | None]:
     """Rule 2, what else rests on: [n] rows with sound doc_starts and counts, and the layout of those."""
-    valid = valid_counts(columns)
-    row_length = columns.row_format.row_length
+    valid = batch.valid_counts()
+    row_length = batch.row_format.row_length
     outside = (valid < 1) | (valid > row_length)
     place.wrong(
         Rule.BOUNDARIES,
@@ -79,7 +172,7 @@ def boundaries(columns: Columns, place: BatchPosition) -> tuple[Bools, Layout | 
         f"a row has 1 to {row_length} valid tokens",
         lambda i: f"valid_token_count is {valid[i]}",
     )
-    starts, edges = doc_starts(columns, valid)
+    starts, edges = batch.doc_starts(valid)
     disordered = _disordered(starts, edges, valid)
     place.wrong(
         Rule.BOUNDARIES,
@@ -90,60 +183,28 @@ def boundaries(columns: Columns, place: BatchPosition) -> tuple[Bools, Layout | 
     sound = ~(outside | disordered)
     if not sound.any():
         return sound, None
-    starts = starts[np.repeat(sound, np.diff(edges))]
-    counts = np.diff(edges)[sound]
-    first_document = np.concatenate([[0], np.cumsum(counts)])
-    ends = np.append(starts[1:], 0)
-    ends[first_document[1:] - 1] = valid[sound]
-    return sound, Layout(
-        row_length=row_length, first_document=first_document, lengths=ends - starts
-    )
+    counts = np.diff(edges)
+    starts = starts[np.repeat(sound, counts)]
+    return sound, Layout.of(starts, counts[sound], valid[sound], row_length)
 
 
-def valid_counts(columns: Columns) -> Int64s:
-    """[n]: stored, or up to the last token that isn't padding."""
-    if columns.has("valid_token_count"):
-        return columns.scalars("valid_token_count").astype(np.int64)
-    tokens = columns.tokens("input_ids") != columns.row_format.pad_id
-    last = columns.row_format.row_length - tokens[:, ::-1].argmax(axis=1)
-    return np.where(tokens.any(axis=1), last, 0).astype(np.int64)
-
-
-def doc_starts(columns: Columns, valid: Int64s) -> tuple[Int64s, Int64s]:
-    """First positions of documents end to end, and their edges by row, [n + 1].
-
-    Stored; or where doc_ids changes among valid tokens; or where a BOS stands among them.
-    """
-    if columns.has("doc_starts"):
-        return columns.values("doc_starts").astype(np.int64), columns.offsets("doc_starts")
-    if columns.has("doc_ids"):
-        ids = columns.tokens("doc_ids")
-        begins = np.ones(ids.shape, dtype=np.bool_)
-        begins[:, 1:] = ids[:, 1:] != ids[:, :-1]
-    else:
-        begins = columns.tokens("input_ids") == columns.row_format.bos_id
-    begins &= np.arange(columns.row_format.row_length) < valid[:, None]
-    edges = np.concatenate([[0], np.cumsum(begins.sum(axis=1))])
-    return np.nonzero(begins)[1].astype(np.int64), edges.astype(np.int64)
-
-
-def agreement(columns: Columns, layout: Layout, place: BatchPosition) -> None:
+def agreement(batch: RowBatch, layout: Layout, place: BatchPosition) -> None:
     """Rule 2: doc_ids, num_docs, document_ids and attention_pairs agree; padding only at the tail."""
-    ids, pad_id = columns.tokens("input_ids"), columns.row_format.pad_id
+    ids, pad_id = batch.tokens("input_ids"), batch.row_format.pad_id
     place.wrong_tokens(
         Rule.BOUNDARIES,
         _padding(layout) & (ids != pad_id),
         f"what follows the valid tokens is padding, {pad_id}",
         lambda i, t: f"input_ids is {ids[i, t]} at token {t}, after {layout.valid[i]} valid tokens",
     )
-    if columns.has("doc_ids"):
-        _doc_ids(columns, layout, place)
+    if batch.has("doc_ids"):
+        _doc_ids(batch, layout, place)
     counted: dict[str, tuple[Any, Int64s]] = {
-        "num_docs": (columns.scalars, layout.num_docs),
-        "attention_pairs": (columns.scalars, attention_pairs(layout)),
-        "document_ids": (lambda name: np.diff(columns.offsets(name)), layout.num_docs),
+        "num_docs": (batch.scalars, layout.num_docs),
+        "attention_pairs": (batch.scalars, layout.attention_pairs),
+        "document_ids": (lambda name: np.diff(batch.offsets(name)), layout.num_docs),
     }
-    for name in filter(columns.has, counted):
+    for name in filter(batch.has, counted):
         read, expected = counted[name]
         found = read(name)
         many = " entries" if name == "document_ids" else ""
@@ -157,9 +218,9 @@ def agreement(columns: Columns, layout: Layout, place: BatchPosition) -> None:
         )
 
 
-def _doc_ids(columns: Columns, layout: Layout, place: BatchPosition) -> None:
-    found = columns.tokens("doc_ids")
-    expected = doc_ids(layout).reshape(found.shape)
+def _doc_ids(batch: RowBatch, layout: Layout, place: BatchPosition) -> None:
+    found = batch.tokens("doc_ids")
+    expected = layout.doc_ids.reshape(found.shape)
 
     def describe(i: int, t: int) -> str:
         if t and found[i, t] < found[i, t - 1]:
@@ -174,11 +235,11 @@ def _doc_ids(columns: Columns, layout: Layout, place: BatchPosition) -> None:
     )
 
 
-def pieces(columns: Columns, layout: Layout, place: BatchPosition) -> Bools:
+def pieces(batch: RowBatch, layout: Layout, place: BatchPosition) -> Bools:
     """Rule 2: pieces tile the valid tokens, each inside its document; [n] rows where they do."""
-    edges, piece = columns.offsets("pieces"), columns.fields("pieces")
+    edges, piece = batch.offsets("pieces"), batch.fields("pieces")
     counts = np.diff(edges)
-    row = np.repeat(np.arange(len(columns)), counts)
+    row = np.repeat(np.arange(len(batch)), counts)
     number = np.arange(len(row)) - edges[row]
     begin, end = piece["token_start"], piece["token_end"]
     before = np.where(number == 0, 0, np.roll(end, 1))
@@ -193,7 +254,7 @@ def pieces(columns: Columns, layout: Layout, place: BatchPosition) -> Bools:
     whole = counts > 0
     last = np.minimum(edges[1:] - 1, len(row) - 1)
     whole[whole] = end[last[whole]] == layout.valid[whole]
-    bad = np.bincount(row[wrong], minlength=len(columns)) > 0
+    bad = np.bincount(row[wrong], minlength=len(batch)) > 0
 
     def describe(i: int) -> str:
         at = edges[i] + int(wrong[edges[i] : edges[i + 1]].argmax())
@@ -210,11 +271,11 @@ def pieces(columns: Columns, layout: Layout, place: BatchPosition) -> Bools:
     return whole & ~bad
 
 
-def bos(columns: Columns, layout: Layout, place: BatchPosition) -> None:
+def bos(batch: RowBatch, layout: Layout, place: BatchPosition) -> None:
     """Rule 3: where a BOS marks documents, it stands at each doc_start and nowhere else."""
-    if not columns.row_format.bos_marks_documents:
+    if not batch.row_format.bos_marks_documents:
         return
-    found = columns.tokens("input_ids") == columns.row_format.bos_id
+    found = batch.tokens("input_ids") == batch.row_format.bos_id
     expected = np.zeros(found.size, dtype=np.bool_)
     expected[layout.flat_start] = True
     expected = expected.reshape(found.shape)
@@ -226,9 +287,9 @@ def bos(columns: Columns, layout: Layout, place: BatchPosition) -> None:
     )
 
 
-def targets(columns: Columns, layout: Layout, place: BatchPosition) -> None:
+def targets(batch: RowBatch, layout: Layout, place: BatchPosition) -> None:
     """Rule 4: the next token where the mask is 1; never across a boundary, the row's end or padding."""
-    ids, mask = columns.tokens("input_ids"), columns.tokens("loss_mask")
+    ids, mask = batch.tokens("input_ids"), batch.tokens("loss_mask")
     silent = _padding(layout)
     silent.reshape(-1)[layout.flat_start + layout.lengths - 1] = True
     place.wrong_tokens(
@@ -237,10 +298,10 @@ def targets(columns: Columns, layout: Layout, place: BatchPosition) -> None:
         "a document's last token and padding predict nothing",
         lambda i, t: f"loss_mask is {mask[i, t]} at token {t}",
     )
-    if not columns.has("target_ids"):
+    if not batch.has("target_ids"):
         return
-    found = columns.tokens("target_ids")
-    expected = target_ids(ids, mask, columns.row_format.pad_id)
+    found = batch.tokens("target_ids")
+    expected = target_ids(ids, mask, batch.row_format.pad_id)
     place.wrong_tokens(
         Rule.TARGETS,
         (found != expected) & ~(silent & (mask != 0)),
@@ -249,9 +310,9 @@ def targets(columns: Columns, layout: Layout, place: BatchPosition) -> None:
     )
 
 
-def loss(columns: Columns, layout: Layout, place: BatchPosition) -> None:
+def loss(batch: RowBatch, layout: Layout, place: BatchPosition) -> None:
     """Rule 6: a row has targets, and its counts of them and their context are right."""
-    mask = columns.tokens("loss_mask")
+    mask = batch.tokens("loss_mask")
     scored = mask.sum(axis=1, dtype=np.int64)
     place.wrong(
         Rule.LOSS,
@@ -259,17 +320,17 @@ def loss(columns: Columns, layout: Layout, place: BatchPosition) -> None:
         "a row without targets trains nothing",
         lambda i: "loss_mask is all 0",
     )
-    if columns.has("loss_token_count"):
-        stored = columns.scalars("loss_token_count")
+    if batch.has("loss_token_count"):
+        stored = batch.scalars("loss_token_count")
         place.wrong(
             Rule.LOSS,
             stored != scored,
             "loss_token_count is the sum of loss_mask",
             lambda i: f"loss_token_count is {stored[i]} where loss_mask has {scored[i]}",
         )
-    if columns.has("context_histogram"):
-        found = columns.values("context_histogram").reshape(len(columns), -1)
-        expected = context_histogram(layout, mask.reshape(-1))
+    if batch.has("context_histogram"):
+        found = batch.values("context_histogram").reshape(len(batch), -1)
+        expected = layout.context_histogram(mask.reshape(-1))
         place.wrong(
             Rule.LOSS,
             (found != expected).any(axis=1),
@@ -309,16 +370,16 @@ def _shown_piece(piece: dict[str, Int64s], at: int) -> str:
 _FREE = {name.encode() for name in REPEAT_FREE}
 
 
-def repeats(columns: Columns, layout: Layout, place: BatchPosition) -> int:
+def repeats(batch: RowBatch, layout: Layout, place: BatchPosition) -> int:
     """Count the scored tokens in runs of RUN tokens that are earlier in their document too.
 
     Where the objective isn't stored, they are only counted.
     """
-    repeated = _repeated(columns, layout)
+    repeated = _repeated(batch, layout)
     scored = np.zeros_like(repeated)
-    scored[:, :-1] = repeated[:, 1:] & (columns.tokens("loss_mask")[:, :-1] == 1)
-    if columns.has("objective"):
-        objectives = columns.text("objective")
+    scored[:, :-1] = repeated[:, 1:] & (batch.tokens("loss_mask")[:, :-1] == 1)
+    if batch.has("objective"):
+        objectives = batch.text("objective")
         forbidden = np.array([each in _FREE for each in objectives], dtype=np.bool_)
         place.wrong_tokens(
             Rule.REPEATS,
@@ -332,9 +393,9 @@ def repeats(columns: Columns, layout: Layout, place: BatchPosition) -> int:
     return int(scored.sum())
 
 
-def _repeated(columns: Columns, layout: Layout) -> Bools:
+def _repeated(batch: RowBatch, layout: Layout) -> Bools:
     """[n, T]: which tokens lie in repeats."""
-    ids = columns.tokens("input_ids")
+    ids = batch.tokens("input_ids")
     valid = np.arange(layout.row_length) < layout.valid[:, None]
     repeated = np.zeros(ids.shape, dtype=np.bool_)
     repeated[valid] = in_repeats(ids[valid], np.cumsum(layout.lengths) - layout.lengths)

@@ -16,20 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curriculum.packing.layout import (
-    ArrowArray,
-    Int64s,
-    Layout,
-    Values,
-    as_buffer,
-    attention_pairs,
-    context_histogram,
-    doc_ids,
-    lists,
-    padded,
-    target_ids,
-)
-from curriculum.packing.spool import ID_BYTES, SpooledDocuments, structure_columns
+from curriculum.packing.boundaries import Int64s, Layout, Values
+from curriculum.packing.rows import ArrowArray, lists, target_ids
+from curriculum.packing.spool import ID_BYTES, SpooledDocuments, as_buffer, structure_columns
 from schemas.packed_row import (
     HISTOGRAM_EDGES,
     PACKED_ROW_SCHEMA,
@@ -102,7 +91,7 @@ class RowBuilder:
             "valid_token_count": pa.array(layout.valid.astype(np.int32)),
             "num_docs": pa.array(layout.num_docs.astype(np.int32)),
             "loss_token_count": pa.array(scored.astype(np.int32)),
-            "attention_pairs": pa.array(attention_pairs(layout)),
+            "attention_pairs": pa.array(layout.attention_pairs),
             "document_ids": document_ids(layout, documents, spooled),
             "pieces": pieces(layout, documents, spooled),
         }
@@ -120,7 +109,7 @@ class RowBuilder:
         columns: dict[str, Values] = {
             "input_ids": ids,
             "loss_mask": mask,
-            "doc_ids": doc_ids(layout),
+            "doc_ids": layout.doc_ids,
         }
         if self.store_targets:
             columns["target_ids"] = target_ids(ids, mask, self.row_format.pad_id)
@@ -149,19 +138,19 @@ class RowBuilder:
 
 def input_ids(layout: Layout, documents: Int64s, spooled: SpooledDocuments, pad_id: int) -> Int32s:
     """[n·T]: tokens of the documents, then pad_id."""
-    return padded(spooled.ids.take(documents), layout, pad_id)
+    return layout.fill(spooled.ids.take(documents), pad_id)
 
 
 def loss_mask(
     layout: Layout, documents: Int64s, spooled: SpooledDocuments
 ) -> npt.NDArray[np.uint8]:
     """[n·T]: 1 where a prediction counts; 0 at each document's last token and in padding."""
-    return padded(spooled.loss_mask.take(documents), layout, 0)
+    return layout.fill(spooled.loss_mask.take(documents), 0)
 
 
 def histogram_lists(layout: Layout, loss_mask: npt.NDArray[np.uint8]) -> ArrowArray:
     """`context_histogram` as lists of 4."""
-    counts = context_histogram(layout, loss_mask)
+    counts = layout.context_histogram(loss_mask)
     return lists(pa.array(counts.reshape(-1)), np.full(len(counts), counts.shape[1]), pa.int32())
 
 

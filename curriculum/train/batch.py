@@ -24,7 +24,8 @@ from torch.nn import functional as F
 from curriculum import parquet
 from curriculum.model.masks import Boundaries
 from curriculum.model.structure import RowStructure, Structure
-from curriculum.packing.read import GroupCache, RowBatch, RowReader
+from curriculum.packing.read import GroupCache, RowReader
+from curriculum.packing.rows import RowBatch
 from curriculum.store.verify import read_pages
 from schemas.errors import MixtureError, SchemaError
 from schemas.mixture import PLAN_SCHEMA
@@ -104,8 +105,8 @@ def _row(batch: RowBatch) -> Row:
         target_ids=batch.target_ids[0],
         loss_mask=batch.loss_mask[0],
         doc_ids=batch.doc_ids[0],
-        valid_token_count=int(batch.integers("valid_token_count")[0]),
-        attention_pairs=int(batch.integers("attention_pairs")[0]),
+        valid_token_count=int(batch.scalars("valid_token_count")[0]),
+        attention_pairs=int(batch.scalars("attention_pairs")[0]),
         document_ids=tuple(batch.document_ids()[0]) if batch.has("document_ids") else (),
         structure=_row_structure(batch) if batch.has(_STRUCTURE[0]) else None,
     )

@@ -19,7 +19,7 @@ from curriculum.leakcheck.injected.site import (
 )
 from curriculum.model import masks, structure
 from curriculum.model.structure import RowStructure, Structure
-from curriculum.packing.read import RowBatch
+from curriculum.packing.rows import RowBatch
 from curriculum.train import batch
 from curriculum.train.batch import Row
 

@@ -17,7 +17,8 @@ from curriculum.interop.derive_columns import FILLS, Completion
 from curriculum.interop.publish import parquet_rows, publish
 from curriculum.mixing.supply import read_supply
 from curriculum.packing.check import check
-from curriculum.packing.violations import KNOWN, BatchPosition, Columns, Violations
+from curriculum.packing.rows import KNOWN, RowBatch
+from curriculum.packing.rules import BatchPosition, Violations
 from curriculum.store import Artefact
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat
@@ -269,7 +270,7 @@ def test_any_packing_comes_back_from_required_columns_alone(
     completion = Completion(row_format=row_format, facts=facts, stored=tuple(columns))
     place = BatchPosition(faults=Violations(limit=1), shard="x", rows=np.arange(len(ids)))
     done = completion.complete(
-        Columns(row_format=row_format, table=stored), place, key="ab" * 32, first_row=0
+        RowBatch(row_format=row_format, table=stored), place, key="ab" * 32, first_row=0
     )
     for name, values in columns.items():
         assert done[name].to_pylist() == values

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import create_block_mask
 
 from curriculum.model.masks import Boundaries, block_mask, document_mask, segment_edges
-from curriculum.packing import boundaries as twin
+from curriculum.packing.boundaries import Layout
 from schemas.errors import SchemaError
 
 ROW = 384
@@ -27,6 +27,16 @@ def doc_ids(draw: st.DrawFn, row: int = ROW, rows: int = 2) -> torch.Tensor:
     return torch.stack(batch).int()
 
 
+def layout_of(
+    ids: np.ndarray[tuple[int, int], np.dtype[np.int32]],
+    valid: np.ndarray[tuple[int], np.dtype[np.int64]],
+) -> Layout:
+    """Rows whose padding, if there is any, counts as a document."""
+    begins = np.diff(ids, axis=1, prepend=-1) != 0
+    starts = np.nonzero(begins)[1].astype(np.int64)
+    return Layout.of(starts, begins.sum(axis=1), valid, ids.shape[1])
+
+
 def test_the_example_of_the_docstring() -> None:
     found = Boundaries.of(torch.tensor([[0, 0, 1, 1, 1]]))
     assert found.position_ids.tolist() == [[0, 1, 0, 1, 2]]
@@ -42,10 +52,12 @@ def test_edges_of_rows_laid_end_to_end() -> None:
 @given(doc_ids())
 def test_the_torch_twin_equals_numpys_boundaries(ids: torch.Tensor) -> None:
     found = Boundaries.of(ids)
-    edges = twin.flat_cu_seqlens(ids.numpy())
+    valid = np.full(len(ids), ROW)
+    twin = layout_of(ids.numpy(), valid)
+    edges = twin.cu_seqlens
     assert np.array_equal(found.cu_seqlens.numpy(), edges)
     assert found.cu_seqlens.dtype == torch.int32
-    assert np.array_equal(found.position_ids.numpy().ravel(), twin.position_ids(edges))
+    assert np.array_equal(found.position_ids.numpy().ravel(), twin.position_ids)
     assert np.array_equal(np.array(found.lengths), np.diff(edges))
 
 

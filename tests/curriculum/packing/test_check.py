@@ -10,7 +10,7 @@ import pytest
 
 from curriculum.packing.check import CheckReport, check
 from curriculum.packing.document_rules import Coverage
-from curriculum.packing.violations import Rule
+from curriculum.packing.rules import Rule
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat
 

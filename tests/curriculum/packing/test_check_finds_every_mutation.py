@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.packing.check import CheckReport, check
-from curriculum.packing.violations import Rule, Violation
+from curriculum.packing.rules import Rule, Violation
 from schemas.errors import SchemaError
 
 Row = dict[str, Any]

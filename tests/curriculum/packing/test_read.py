@@ -5,7 +5,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.packing.read import GroupCache, RowBatch, RowReader, load_format, read_rows
+from curriculum.packing.read import GroupCache, RowReader, load_format, read_rows
+from curriculum.packing.rows import RowBatch
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat
 
@@ -104,7 +105,7 @@ def test_rows_are_found_across_row_groups(tmp_path: Path, written: Written) -> N
 def test_scalars_and_names_come_with_the_rows(written: Written) -> None:
     columns = ("input_ids", "valid_token_count", "document_ids")
     batches = list(read_rows(shards(written), columns))
-    assert sum(int(batch.integers("valid_token_count").sum()) for batch in batches) == (
+    assert sum(int(batch.scalars("valid_token_count").sum()) for batch in batches) == (
         written.counts.valid_tokens
     )
     assert [names for batch in batches for names in batch.document_ids()] == stored(

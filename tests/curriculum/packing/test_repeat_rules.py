@@ -11,7 +11,7 @@ import pytest
 
 from curriculum.packing.check import CheckReport, check
 from curriculum.packing.repeats import REPEAT_FREE, RUN
-from curriculum.packing.violations import Rule
+from curriculum.packing.rules import Rule
 from curriculum.tokens import Encoding
 
 TOKENS = 60

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from curriculum.packing.check import check
 from curriculum.packing.repeats import RUN
-from curriculum.packing.violations import Rule
+from curriculum.packing.rules import Rule
 
 TOKENS = 60
 

@@ -10,7 +10,7 @@ import pytest
 
 from curriculum.packing.check import CheckReport, check
 from curriculum.packing.read import RowReader, read_rows
-from curriculum.packing.violations import Rule
+from curriculum.packing.rules import Rule
 from schemas.packed_row import PACKED_ROW_SCHEMA
 from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from curriculum.packing.boundaries import Layout
 from curriculum.packing.check import check
-from curriculum.packing.layout import Layout, attention_pairs, context_histogram, doc_ids
 from curriculum.packing.spool import SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
 from schemas.packed_row import HISTOGRAM_EDGES, PACKED_ROW_SCHEMA, RowFormat
@@ -209,8 +209,8 @@ def test_derived_columns_are_what_counting_token_by_token_gives(
     seed = data.draw(st.integers(0, 99))
     mask = np.random.default_rng(seed).integers(0, 2, (len(rows), row_length), dtype=np.uint8)
     mask *= np.arange(row_length) < np.array([[sum(row)] for row in rows])
-    histogram = context_histogram(layout, mask.reshape(-1))
-    ids = doc_ids(layout).reshape(mask.shape)
+    histogram = layout.context_histogram(mask.reshape(-1))
+    ids = layout.doc_ids.reshape(mask.shape)
     for number, row in enumerate(rows):
         positions = np.concatenate([np.arange(length) for length in row])
         before = positions[mask[number, : len(positions)] == 1] + 1
@@ -219,7 +219,7 @@ def test_derived_columns_are_what_counting_token_by_token_gives(
         expected = [slot for slot, length in enumerate(row) for _ in range(length)]
         padding = [len(row)] * (row_length - len(expected))
         assert ids[number].tolist() == expected + padding
-        assert attention_pairs(layout)[number] == sum(n * (n + 1) // 2 for n in row)
+        assert layout.attention_pairs[number] == sum(n * (n + 1) // 2 for n in row)
 
 
 def test_spooled_documents_can_be_opened_again(tmp_path: Path, encodings: Any, kit: Any) -> None:

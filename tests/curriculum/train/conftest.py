@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from curriculum.packing import boundaries
+from curriculum.packing.boundaries import Layout
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.train import run
 from curriculum.train.distributed import ProcessRank
@@ -183,7 +183,7 @@ def row_values(key: str, index: int, length: int, domain: str) -> dict[str, obje
         "input_ids": ids,
         "target_ids": np.where(mask, np.append(ids[1:], PAD), PAD).astype(np.int32),
         "loss_mask": mask,
-        "doc_ids": boundaries.doc_ids(starts, valid, length),
+        "doc_ids": Layout.of(starts, np.array([len(starts)]), np.array([valid]), length).doc_ids,
         "doc_starts": starts.astype(np.int32),
         "valid_token_count": valid,
         "num_docs": len(lengths),
