@@ -20,7 +20,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -370,3 +370,51 @@ def _too_large(file: Path, most: int) -> StoreError:
         cause="its pages may decode to so much",
         cure=f"Delete {file.parent} and build again, or use another copy of the workspace",
     )
+
+
+class ShardWriter:
+    """Writes tables into part-00000.parquet, part-00001.parquet … of a folder, as they come.
+
+    Equal tables give equal bytes; pages have checksums only where `encoding` asks for them.
+    """
+
+    def __init__(
+        self, folder: Path, schema: pa.Schema, *, group_rows: int, **encoding: Any
+    ) -> None:
+        """Write into `folder`, zstd at level 1; `encoding` goes to pyarrow's ParquetWriter."""
+        self.count = 0
+        """Shards that were begun."""
+        self._folder, self._schema = folder, schema
+        self._group_rows, self._encoding = group_rows, encoding
+        self._file: pq.ParquetWriter | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True between `begin` and `close`."""
+        return self._file is not None
+
+    def begin(self) -> None:
+        """Finish the shard that is open and open the next."""
+        self.close()
+        path = self._folder / f"part-{self.count:05d}.parquet"
+        self._file = pq.ParquetWriter(
+            path, self._schema, compression="zstd", compression_level=1, **self._encoding
+        )
+        self.count += 1
+
+    def append(self, table: pa.Table) -> None:
+        """Add rows to the open shard, in row groups of `group_rows` at most."""
+        assert self._file is not None, "begin a shard first"
+        self._file.write_table(table, row_group_size=self._group_rows)
+
+    def close(self) -> None:
+        """Finish the shard that is open; without it that file has no footer and no reader."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -58,14 +58,17 @@ class _Folder(Generic[Row]):
         self.count = 0
         self.num_bytes = 0
         """Bytes of text of all documents so far."""
-        self._folder = folder
         self._as_table = as_table
-        self._schema = schema
         self._rows_per_file = rows_per_file
         self._group: list[Row] = []
         self._group_bytes = 0
-        self._files = 0
-        self._file: pq.ParquetWriter | None = None
+        self._shards = parquet.ShardWriter(
+            folder,
+            schema,
+            group_rows=ROWS_PER_GROUP,
+            use_dictionary=["family", "language", "licence", "lineage"],
+            write_statistics=False,
+        )
 
     def _add(self, row: Row, size: int) -> None:
         self._group.append(row)
@@ -78,9 +81,9 @@ class _Folder(Generic[Row]):
 
     def close(self) -> None:
         """Write what is left; an artefact without documents has one file without rows."""
-        if self._group or not self._files:
+        if self._group or not self._shards.count:
             self._flush()
-        self._end_file()
+        self._shards.close()
 
     def __enter__(self) -> Self:
         return self
@@ -91,27 +94,19 @@ class _Folder(Generic[Row]):
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        """Close; after an error, only let go of the file."""
+        """Close; after an error, only finish the file that is open."""
         if kind is None:
             self.close()
         else:
-            self._end_file()
+            self._shards.close()
 
     def _flush(self) -> None:
-        if self._file is None:
-            path = self._folder / f"part-{self._files:05}.parquet"
-            self._file = pq.ParquetWriter(path, self._schema, compression="zstd", **_OPTIONS)
-            self._files += 1
-        table = self._as_table(self._group)
-        self._file.write_table(table, row_group_size=max(1, table.num_rows))
+        if not self._shards.is_open:
+            self._shards.begin()
+        self._shards.append(self._as_table(self._group))
         self._group, self._group_bytes = [], 0
         if self.count % self._rows_per_file == 0:
-            self._end_file()
-
-    def _end_file(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+            self._shards.close()
 
 
 class DocumentWriter(_Folder[Document]):
@@ -147,11 +142,6 @@ _NESTED: dict[str, tuple[type, pa.StructType]] = {
     "edges": (Edge, EDGE_TYPE),
 }
 _PLAIN = ("text", "family", "language", "licence", "timestamp", "lineage")
-_OPTIONS: dict[str, Any] = {
-    "compression_level": 1,
-    "use_dictionary": ["family", "language", "licence", "lineage"],
-    "write_statistics": False,
-}
 
 
 def documents_in(folder: Path) -> Iterator[Document]:

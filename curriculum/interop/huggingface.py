@@ -22,7 +22,7 @@ from pydantic import JsonValue
 
 from curriculum import parquet
 from curriculum.interop.row_order import TABLE_TOKENS, Ordered
-from curriculum.packing.write import SHARD_TOKENS, ShardWriter
+from curriculum.packing.write import SHARD_TOKENS, row_shards
 from curriculum.store import Artefact, Store, read_mark, refusal
 from curriculum.store.artefact import KEY_DIGITS, digest
 from curriculum.tokens.codec import Tokenizer
@@ -341,7 +341,7 @@ def _write_plan(ordered: Ordered, data: Path) -> None:
     room = 0
     with (
         tempfile.TemporaryDirectory(prefix=".scratch-", dir=data.parent.parent) as scratch,
-        ShardWriter(
+        row_shards(
             data,
             schema,
             row_length=longest,

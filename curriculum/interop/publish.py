@@ -32,7 +32,7 @@ from curriculum.interop.foreign_parquet import (
 from curriculum.packing.check import check
 from curriculum.packing.rows import KNOWN, RowBatch
 from curriculum.packing.rules import BatchPosition, Violations
-from curriculum.packing.write import ShardWriter
+from curriculum.packing.write import row_shards
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
@@ -117,7 +117,7 @@ def recipe(imported: Imported, tokenizer: Artefact) -> Recipe:
 def _write(draft: StagingDirectory, imported: Imported) -> dict[str, ImportedDomain]:
     completion, counts = imported.completion, _Counts(imported.completion.row_format.row_length)
     row = 0
-    with ShardWriter(
+    with row_shards(
         draft.path, completion.schema, row_length=completion.row_format.row_length
     ) as writer:
         for shard in imported.shards:

@@ -1,8 +1,8 @@
 """Check of a data set against the contract of the packed row, in one streaming pass over all columns.
 
-    violations.py    what a file must store          structure.py   rule 5
-    rules.py      rules 1 to 4, and 6             document_rules.py    rule 7
-    repeats.py    rule 8
+    rules.py            rules 1 to 4, 6 and 8
+    document_rules.py   rules 5 and 7
+    repeats.py          repeats, for rule 8
 
 Rows that others wrote are checked too: columns that may be inferred are, and the report names each such
 fallback. What is stored and wrong is a fault, never a reason to infer.

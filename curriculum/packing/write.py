@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from curriculum.packing.boundaries import Int64s, Layout, Values
 from curriculum.packing.rows import ArrowArray, lists, target_ids
 from curriculum.packing.spool import ID_BYTES, SpooledDocuments, as_buffer, structure_columns
+from curriculum.parquet import ShardWriter
 from schemas.packed_row import (
     HISTOGRAM_EDGES,
     PACKED_ROW_SCHEMA,
@@ -212,63 +212,25 @@ class RowCounts:
     """Scored tokens with < 1k, 1–4k, 4–16k, > 16k tokens of their document before them."""
 
 
-class ShardWriter:
-    """Writes tables of rows into part-00000.parquet, part-00001.parquet … of a folder, as they come."""
-
-    def __init__(
-        self,
-        folder: Path,
-        schema: pa.Schema,
-        *,
-        row_length: int,
-        group_tokens: int = GROUP_TOKENS,
-        byte_by_byte: Sequence[str] = (),
-    ) -> None:
-        """Write into `folder`; of lists of `byte_by_byte` all first bytes lie together, then all second."""
-        self._folder = folder
-        self._schema = schema
-        self._group_rows = max(1, group_tokens // row_length)
-        self._encodings: Any = {f"{each}.list.element": BYTE_BY_BYTE for each in byte_by_byte}
-        self._shards = 0
-        self._file: pq.ParquetWriter | None = None
-
-    def begin(self) -> None:
-        """Finish the shard that is open and open the next."""
-        self.close()
-        path = self._folder / f"part-{self._shards:05d}.parquet"
-        self._file = pq.ParquetWriter(
-            path,
-            self._schema,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=_RECURRING,
-            column_encoding=self._encodings or None,
-            write_statistics=_SCALARS,
-            write_page_checksum=True,
-        )
-        self._shards += 1
-
-    def append(self, table: pa.Table) -> None:
-        """Add rows to the open shard."""
-        assert self._file is not None, "begin a shard first"
-        self._file.write_table(table, row_group_size=self._group_rows)
-
-    def close(self) -> None:
-        """Finish the shard that is open; without it that file has no footer and no reader."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+def row_shards(
+    folder: Path,
+    schema: pa.Schema,
+    *,
+    row_length: int,
+    group_tokens: int = GROUP_TOKENS,
+    byte_by_byte: Sequence[str] = (),
+) -> ShardWriter:
+    """The writer of shards of rows; of lists of `byte_by_byte` all first bytes lie together, then the second."""
+    encodings = {f"{each}.list.element": BYTE_BY_BYTE for each in byte_by_byte}
+    return ShardWriter(
+        folder,
+        schema,
+        group_rows=max(1, group_tokens // row_length),
+        use_dictionary=_RECURRING,
+        column_encoding=encodings or None,
+        write_statistics=_SCALARS,
+        write_page_checksum=True,
+    )
 
 
 class RowWriter:
@@ -287,7 +249,7 @@ class RowWriter:
         assert length % ROW_MULTIPLE == 0, f"a row has a multiple of {ROW_MULTIPLE} tokens"
         self._format = row_format
         self._filler = RowBuilder(row_format=row_format, labels=labels, store_targets=store_targets)
-        self._shards = ShardWriter(folder, self._filler.schema, row_length=length)
+        self._shards = row_shards(folder, self._filler.schema, row_length=length)
         self._shard_rows = max(1, shard_tokens // length)
         self._next_row = 0
         self._room = 0
