@@ -32,7 +32,7 @@ def test_parquet_files_are_read_by_bounded_readers_only() -> None:
         if re.search(r"pq\.(ParquetFile|ParquetDataset|read_\w+)\(", file.read_text())
     }
     imports = "curriculum/interop/foreign_parquet.py"
-    footer_of_one_group = "curriculum/packing/footers.py"
+    footer_of_one_group = "curriculum/packing/read.py"
     own = {"curriculum/parquet.py", "curriculum/catalog/cache.py"}
     assert readers == {*own, imports, footer_of_one_group}
 

@@ -5,7 +5,7 @@ best_fit.py    which documents share a row
 rows.py        rows as arrays, as they are stored or derived
 spool.py       encodings and their structure on their way into rows, in flat files
 write.py       a plan and spooled documents become rows in Parquet
-read.py        rows of shards in order or at random; footers.py thousands of files with few descriptors
+read.py        rows of shards in order or at random, of thousands of files with few descriptors
 check.py       rows against the contract: rules.py, document_rules.py
 repeats.py     what stands verbatim earlier in its own document
 """

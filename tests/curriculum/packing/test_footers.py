@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.packing.footers import Footers, GroupFile
+from curriculum.packing.read import Footers, GroupFile
 from schemas.errors import StoreError
 
 Written = Any
