@@ -220,7 +220,7 @@ def row_shards(
     group_tokens: int = GROUP_TOKENS,
     byte_by_byte: Sequence[str] = (),
 ) -> ShardWriter:
-    """The writer of shards of rows; of lists of `byte_by_byte` all first bytes are together, then the rest."""
+    """Open shards of rows; lists of `byte_by_byte` keep their first bytes together, then the others."""
     encodings = {f"{each}.list.element": BYTE_BY_BYTE for each in byte_by_byte}
     return ShardWriter(
         folder,
