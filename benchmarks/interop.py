@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.interop import tokens_out
-from curriculum.interop.derive_columns import RowFacts
+from curriculum.interop.foreign_parquet import parquet_rows
 from curriculum.interop.huggingface import export_parquet, whole_folder
-from curriculum.interop.publish import parquet_rows, publish
+from curriculum.interop.publish import RowFacts, publish
 from curriculum.interop.row_order import PLAN_NAME, Ordered
 from curriculum.interop.tokens_in import token_rows
 from curriculum.packing import best_fit

@@ -1,4 +1,4 @@
-"""Rows as a folder for Hugging Face's `datasets`, and folders that appear whole or not at all.
+"""Rows as a data set for Hugging Face's `datasets`, and the dataset card of a workspace.
 
 Rows of one artefact are its very files; those of a mixture are written anew, in training order. The card of a
 workspace names a config for each live data set, so that load_dataset("workspace", "documents-v3_simple")
@@ -33,6 +33,8 @@ MADE_HERE = "# Written by curriculum; remove this line, and it is left alone."
 LIVE = ("build-*.txt", "import-*.txt")
 SPLIT_OF_DOCUMENTS = "corpus"
 """Documents lie as they were read: what is kept, and on which side of the split, is said elsewhere."""
+SPLITS = {"train": 0, "val": 1}
+"""Splits that come first, in this order."""
 UNKNOWN = "not said"
 _ODD = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -104,9 +106,22 @@ def card(
             *("---", MADE_HERE, f"{front}---", "", f"# {_table_cell(title)}", "", words, ""),
             *("In this folder:", "", "```python", "from datasets import load_dataset", ""),
             *(f'load_dataset(".", "{name}")', "```", ""),
-            *_table(("config", "split", "rows"), _config_lines(configs)),
+            *_table(
+                ("config", "split", "rows"),
+                (
+                    (f"`{config.name}`", split, f"{rows:,}")
+                    for config in configs
+                    for split, rows in config.rows.items()
+                ),
+            ),
             *("", "## Licences", ""),
-            *_table(("licence", "repository", "documents"), _licence_lines(licences)),
+            *_table(
+                ("licence", "repository", "documents"),
+                (
+                    (_table_cell(each.licence), _table_cell(each.repository), f"{each.documents:,}")
+                    for each in licences
+                ),
+            ),
             "",
         ]
     )
@@ -122,12 +137,30 @@ def configs(root: Path, artefacts: Iterable[Artefact]) -> list[Config]:
     for each in artefacts:
         if each.manifest.stage in ("rows", "documents") and each.files():
             splits = groups.setdefault((_name(each), _kin(each)), {})
-            splits.setdefault(_split(each), []).append(each)
+            split = each.manifest.labels.get("split", SPLIT_OF_DOCUMENTS)
+            splits.setdefault(split, []).append(each)
     named = Counter(name for name, _ in groups)
-    return [
-        _config(root, name if named[name] == 1 else f"{name}-{kin[:KEY_DIGITS]}", splits)
-        for (name, kin), splits in sorted(groups.items(), key=_rows_first)
-    ]
+    found: list[Config] = []
+    for name, kin in sorted(groups, key=lambda group: (not group[0].startswith("rows"), *group)):
+        splits = groups[name, kin]
+        files = {
+            split: [file for each in splits[split] for file in each.files()]
+            for split in sorted(splits, key=lambda split: (SPLITS.get(split, len(SPLITS)), split))
+        }
+        found.append(
+            Config(
+                name=name if named[name] == 1 else f"{name}-{kin[:KEY_DIGITS]}",
+                files={
+                    split: tuple(file.relative_to(root).as_posix() for file in listed)
+                    for split, listed in files.items()
+                },
+                rows={
+                    split: sum(parquet.read_metadata(file).num_rows for file in listed)
+                    for split, listed in files.items()
+                },
+            )
+        )
+    return found
 
 
 def licences(artefacts: Iterable[Artefact]) -> list[Licence]:
@@ -187,29 +220,6 @@ def _live(store: Store) -> tuple[list[Artefact], list[str]]:
     return live, broken
 
 
-def _rows_first(group: tuple[tuple[str, str], object]) -> tuple[bool, str, str]:
-    (name, kin), _ = group
-    return not name.startswith("rows"), name, kin
-
-
-def _config(root: Path, name: str, splits: Mapping[str, Sequence[Artefact]]) -> Config:
-    files = {
-        split: tuple(
-            file.relative_to(root).as_posix() for each in artefacts for file in each.files()
-        )
-        for split, artefacts in sorted(splits.items(), key=lambda pair: _rank(pair[0]))
-    }
-    rows = {
-        split: sum(parquet.read_metadata(root / file).num_rows for file in listed)
-        for split, listed in files.items()
-    }
-    return Config(name=name, files=files, rows=rows)
-
-
-def _rank(split: str) -> tuple[int, str]:
-    return ["train", "val", "anchor"].index(split) if split in ("train", "val") else 2, split
-
-
 def _name(artefact: Artefact) -> str:
     labels = artefact.manifest.labels
     skipped = {"split", "repository"}
@@ -230,21 +240,6 @@ def _kin(artefact: Artefact) -> str:
     }
     made_of = sorted(each.content for each in manifest.inputs)
     return digest({"config": config, "inputs": [*made_of]})
-
-
-def _split(artefact: Artefact) -> str:
-    return artefact.manifest.labels.get("split", SPLIT_OF_DOCUMENTS)
-
-
-def _config_lines(configs: Sequence[Config]) -> Iterator[tuple[str, ...]]:
-    for config in configs:
-        for split, rows in config.rows.items():
-            yield f"`{config.name}`", split, f"{rows:,}"
-
-
-def _licence_lines(licences: Sequence[Licence]) -> Iterator[tuple[str, ...]]:
-    for each in licences:
-        yield _table_cell(each.licence), _table_cell(each.repository), f"{each.documents:,}"
 
 
 def _table(names: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
@@ -280,7 +275,11 @@ def whole_folder(to: Path) -> Iterator[Path]:
         draft.mkdir(parents=True)
         yield draft
         for file in sorted(draft.rglob("*")):
-            _flush(file)
+            handle = os.open(file, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
         draft.replace(to.absolute())
     except OSError as failed:
         if (named := refusal(failed, to)) is None:
@@ -288,14 +287,6 @@ def whole_folder(to: Path) -> Iterator[Path]:
         raise named from failed
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def _flush(file: Path) -> None:
-    handle = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 DATA = "data"
@@ -319,9 +310,10 @@ def export_parquet(
     files = sorted(data.iterdir())
     labels = ordered.artefact.manifest.labels
     split = labels.get("split", "train")
+    lengths = ", ".join(f"{length:,}" for length in ordered.row_lengths)
     text = card(
         title=" ".join(labels.values()),
-        words=f"Packed rows of {_listed(ordered.row_lengths)} tokens; `tokenizer.json` says what ids mean."
+        words=f"Packed rows of {lengths} tokens; `tokenizer.json` says what ids mean."
         + (" They come in training order." if ordered.plan else ""),
         configs=[
             Config(
@@ -355,7 +347,3 @@ def _write_plan(ordered: Ordered, data: Path) -> None:
                 room = max(len(table), SHARD_TOKENS // longest)
             writer.append(table)
             room -= len(table)
-
-
-def _listed(lengths: tuple[int, ...]) -> str:
-    return ", ".join(f"{length:,}" for length in lengths)

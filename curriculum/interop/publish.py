@@ -1,43 +1,241 @@
-"""Packed rows of others: read from Parquet, completed, checked, published.
+"""Rows of others become a rows artefact: completed, counted, checked, published.
 
-Whole numbers of another width, large lists and dictionaries of strings are read as what the contract has
-for them where no value changes; any other type is an error. Columns that the contract doesn't know stay
-behind, and the report names them.
+What isn't stored is derived or filled in, and named. Required columns fail closed, and what is stored is
+kept: the check before publishing finds what is wrong with it.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import JsonValue
 
-from curriculum.interop.derive_columns import Completion, RowFacts, format_of, raise_first, require
-from curriculum.interop.foreign_parquet import (
-    PACK_ID,
-    as_known,
-    batches,
-    check_facts,
-    labels_of,
-    opened,
-    plain,
-    require_distinct,
-    require_room,
-    require_types,
-    schema_of,
-)
+from curriculum.packing import rules
+from curriculum.packing.boundaries import Layout
 from curriculum.packing.check import check
-from curriculum.packing.rows import KNOWN, RowBatch
+from curriculum.packing.document_rules import NAMES
+from curriculum.packing.rows import REQUIRED, RowBatch, lists
 from curriculum.packing.rules import BatchPosition, Violations
-from curriculum.packing.write import row_shards
+from curriculum.packing.write import histogram_lists, row_shards
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
+from curriculum.store.artefact import KEY_DIGITS
+from curriculum.store.verify import sha256_of
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
-from schemas.packed_row import LONGEST_ROW, PACKED_ROW_SCHEMA, ROW_MULTIPLE, RowFormat
+from schemas.packed_row import GENERATED_PIECE, PACKED_ROW_SCHEMA, PIECE_TYPE, RowFormat
 from schemas.reports import ImportedDomain, ImportReport
+from schemas.structure import STRUCTURE_COLUMNS
+
+LABELS = ("family", "objective", "variant", "domain", "split")
+CURE = "Mend the file where it was made"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowFacts:
+    """Labels given for rows that have none themselves; None where nothing is given."""
+
+    family: str | None
+    objective: str | None
+    variant: int | None
+    domain: str | None
+    split: str | None
+
+
+FILLS = RowFacts(family=None, objective="causal", variant=0, domain="general", split="train")
+"""Values for labels that neither rows nor options give; a family must be given."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completion:
+    """Derivation of the columns that the rows of one import lack."""
+
+    row_format: RowFormat
+    facts: RowFacts
+    """Values of every label that rows don't store."""
+    stored: tuple[str, ...]
+    """The columns that rows store."""
+
+    @property
+    def without_fill(self) -> tuple[str, ...]:
+        """Columns without a fill: readers derive target_ids, and structure must agree with pieces."""
+        unfilled = ("target_ids", "pieces") if self.structured else ("target_ids",)
+        return tuple(name for name in unfilled if name not in self.stored)
+
+    @property
+    def structured(self) -> bool:
+        """Return True if rows store structure."""
+        return NAMES[0] in self.stored
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The contract's columns but for those left out."""
+        fields = [field for field in PACKED_ROW_SCHEMA if field.name not in self.without_fill]
+        fields += STRUCTURE_COLUMNS if self.structured else ()
+        metadata: dict[bytes | str, bytes | str] = dict(self.row_format.metadata().items())
+        return pa.schema(fields, metadata=metadata)
+
+    def fallbacks(self) -> list[str]:
+        """The columns that aren't stored, each with what stands in for it."""
+        starts = "doc_ids" if "doc_ids" in self.stored else "a BOS"
+        instead: Mapping[str, str] = {
+            "target_ids": "readers derive it from input_ids and loss_mask",
+            "doc_ids": "derived from doc_starts"
+            if "doc_starts" in self.stored
+            else "from each BOS",
+            "doc_starts": f"where {starts} says that a document begins",
+            "valid_token_count": "up to the last token that isn't padding",
+            **{name: str(value) for name, value in asdict(self.facts).items()},
+            "document_ids": "digests of family and token ids",
+            "pieces": "left out"
+            if self.structured
+            else "one of kind 1 a document: which bytes it encodes isn't known",
+        }
+        names = [field.name for field in PACKED_ROW_SCHEMA if field.name != "pack_id"]
+        return [
+            f"{name} is not stored: {instead.get(name, 'counted')}"
+            for name in names
+            if name not in self.stored
+        ]
+
+    def complete(
+        self, columns: RowBatch, place: BatchPosition, *, key: str, first_row: int
+    ) -> pa.Table:
+        """The table of some rows, which are numbered anew: the artefact's key, from `first_row` on.
+
+        Raises:
+            SchemaError: for rows whose boundaries aren't sound.
+        """
+        layout = _layout(columns, place)
+        filled = {name: columns.array(name) for name in columns.table.column_names}
+        for name, array in self._fills(columns, layout):
+            filled.setdefault(name, array)
+        rows = range(first_row, first_row + len(columns))
+        filled["pack_id"] = pa.array([f"{key[:KEY_DIGITS]}-{row:010d}" for row in rows])
+        schema = self.schema
+        return pa.table([filled[name] for name in schema.names], schema=schema)
+
+    def _fills(self, columns: RowBatch, layout: Layout) -> Iterator[tuple[str, Any]]:
+        lacking = {*self.schema.names} - {*columns.table.column_names}
+        if "doc_ids" in lacking:
+            each = np.full(len(columns), columns.row_format.row_length)
+            yield "doc_ids", lists(pa.array(layout.doc_ids), each, pa.int32())
+        starts = pa.array(layout.start.astype(np.int32))
+        yield "doc_starts", lists(starts, layout.num_docs, pa.int32())
+        mask = columns.tokens("loss_mask")
+        counts = {
+            "valid_token_count": layout.valid,
+            "num_docs": layout.num_docs,
+            "loss_token_count": mask.sum(axis=1, dtype=np.int64),
+        }
+        for name, values in counts.items():
+            yield name, pa.array(values.astype(np.int32))
+        yield "attention_pairs", pa.array(layout.attention_pairs)
+        if "context_histogram" in lacking:
+            yield "context_histogram", histogram_lists(layout, mask.reshape(-1))
+        for name, value in asdict(self.facts).items():
+            if name in lacking:
+                kind = PACKED_ROW_SCHEMA.field(name).type
+                yield name, pa.repeat(pa.scalar(value, type=kind), len(columns))
+        if "document_ids" in lacking:
+            yield "document_ids", self._digests(columns, layout)
+        if "pieces" in lacking:
+            yield "pieces", _generated(layout)
+
+    def _digests(self, columns: RowBatch, layout: Layout) -> Any:
+        """Alike for documents of the same ids in one family, as ids of texts are."""
+        flat = columns.values("input_ids").astype("<i4", copy=False)
+        begin = f"{self.facts.family}\0".encode()
+        ends = layout.flat_start + layout.lengths
+        digests = [
+            hashlib.sha256(begin + flat[start:end].tobytes()).hexdigest()[:32]
+            for start, end in zip(layout.flat_start.tolist(), ends.tolist(), strict=True)
+        ]
+        return lists(pa.array(digests, type=pa.string()), layout.num_docs, pa.string())
+
+
+def format_of(tokenizer: Tokenizer, row_length: int) -> RowFormat:
+    """The format of rows of a tokenizer's ids."""
+    return RowFormat(
+        row_length=row_length,
+        vocab_size=tokenizer.vocab_size,
+        pad_id=tokenizer.pad_id,
+        bos_id=tokenizer.bos_id,
+        eos_id=tokenizer.eos_id,
+    )
+
+
+def require(stored: Sequence[str], row_format: RowFormat, *, name: str) -> None:
+    """Fail for columns that must be stored.
+
+    Raises:
+        SchemaError: naming the file and the column.
+    """
+    for column in REQUIRED:
+        if column not in stored:
+            raise _lacking(name, column, "it is required, and nothing may stand in for it")
+    if not {"doc_starts", "doc_ids"} & {*stored} and not row_format.bos_marks_documents:
+        why = "the tokenizer has no BOS, or pads with it, so nothing says where documents begin"
+        raise _lacking(name, "doc_starts or doc_ids", why)
+    if "valid_token_count" not in stored and row_format.pad_id == row_format.eos_id:
+        why = "the tokenizer pads with its EOS, so padding can't be told from a document's end"
+        raise _lacking(name, "valid_token_count", why)
+    structure = {*NAMES} & {*stored}
+    if structure and (missing := sorted({*NAMES} - structure)):
+        why = "structure columns are all stored, or none is"
+        raise _lacking(name, ", ".join(missing), why)
+
+
+def _lacking(name: str, column: str, why: str) -> SchemaError:
+    return SchemaError(name, f"no column {column}", cause=why, cure="Store it in the rows")
+
+
+def _layout(columns: RowBatch, place: BatchPosition) -> Layout:
+    sound = rules.whole(columns, place)
+    if sound.all():
+        sound = rules.shape(columns, place)
+    layout = None
+    if sound.all():
+        sound, layout = rules.boundaries(columns, place)
+    raise_first(place.faults, {})
+    assert layout is not None, "rows with sound boundaries"
+    return layout
+
+
+def raise_first(faults: Violations, names: Mapping[str, str]) -> None:
+    """Raise the first fault, in the words of a file that came from elsewhere; `names` are theirs by ours.
+
+    Raises:
+        SchemaError: if there is one.
+    """
+    if not faults.kept:
+        return
+    fault = faults.kept[0]
+    shard = names.get(fault.shard, fault.shard)
+    name = shard if fault.row is None else f"row {fault.row} of {shard}"
+    raise SchemaError(name, fault.found, cause=fault.cause, cure=CURE)
+
+
+def _generated(layout: Layout) -> Any:
+    """A piece a document: tokens of which only their number is known."""
+    start = layout.start.astype(np.int32)
+    fields = {
+        "doc": layout.slot.astype(np.int32),
+        "kind": np.full(len(start), GENERATED_PIECE, dtype=np.int32),
+        "token_start": start,
+        "token_end": start + layout.lengths.astype(np.int32),
+        "byte_start": np.zeros(len(start), dtype=np.int32),
+        "byte_end": np.zeros(len(start), dtype=np.int32),
+    }
+    names = [field.name for field in PIECE_TYPE]
+    items = pa.StructArray.from_arrays(
+        [pa.array(fields[name]) for name in names], fields=list(PIECE_TYPE)
+    )
+    return lists(items, layout.num_docs, PIECE_TYPE)
+
 
 REVISION = 1
 ImportFormat = Literal["parquet", "megatron", "flat"]
@@ -105,7 +303,7 @@ def recipe(imported: Imported, tokenizer: Artefact) -> Recipe:
         revision=REVISION,
         config={
             "imported": imported.format,
-            "files": [_sha256(file) for file in imported.files],
+            "files": [sha256_of(file) for file in imported.files],
             "row_length": row_format.row_length,
             **asdict(facts),
             **imported.settings,
@@ -166,136 +364,3 @@ class _Counts:
             )
             for domain, sums in sorted(self._sums.items())
         }
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
-
-
-def stored_names(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns of a file that the contract knows, but for pack_id, which is made anew."""
-    wanted = {*known} - {PACKED_ROW_SCHEMA.names[0]}
-    return tuple(name for name in names if name in wanted)
-
-
-BATCH_TOKENS = 1 << 18
-
-
-def parquet_rows(path: Path, said: RowFacts, tokenizer: Tokenizer) -> Imported:
-    """The rows of a Parquet file, or of all below a folder in name order.
-
-    `said` is what people say of the rows; what the rows themselves store must agree with it.
-
-    Raises:
-        SchemaError: for no rows, a required column that lacks or stands twice, a type that can't be read,
-            a pack_id that repeats, and labels that can't be labels, aren't those that were said, or (but
-            for the domain) aren't alike in all rows.
-    """
-    check_facts(said)
-    files = _files(path)
-    schemas = [schema_of(file) for file in files]
-    stored = stored_names(schemas[0].names, KNOWN)
-    for file, schema in zip(files, schemas, strict=True):
-        _require_same(file, stored_names(schema.names, KNOWN), stored, files[0])
-    row_format = format_of(tokenizer, _row_length(files[0], schemas[0]))
-    for file in files:
-        with opened(file) as content:
-            require_room(file, content, row_format.row_length)
-    require(stored, row_format, name=files[0].name)
-    for file, schema in zip(files, schemas, strict=True):
-        _require_format(file, schema, row_format)
-        require_types(file, schema, stored)
-    require_distinct(
-        [file for file, schema in zip(files, schemas, strict=True) if PACK_ID in schema.names]
-    )
-    facts = labels_of(files, stored, said)
-    others = [name for name in schemas[0].names if name not in {*stored, PACK_ID}]
-    read = [
-        f"{name}: {plain(schemas[0].field(name).type)} is read as {plain(KNOWN[name])}"
-        for name in stored
-        if plain(schemas[0].field(name).type) != plain(KNOWN[name])
-    ]
-    return Imported(
-        format="parquet",
-        files=tuple(files),
-        shards=[_shard(file, stored) for file in files],
-        completion=Completion(row_format=row_format, facts=facts, stored=stored),
-        notes=ImportReport(columns_left_behind=tuple(others), read_as=tuple(read)),
-    )
-
-
-def _files(path: Path) -> list[Path]:
-    below = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
-    files = [each for each in below if each.is_file()]
-    if not files:
-        raise SchemaError(
-            str(path),
-            cause="there are no Parquet files",
-            cure="Give a file of packed rows, or a folder that holds some",
-        )
-    return files
-
-
-def _require_same(file: Path, found: Sequence[str], stored: Sequence[str], first: Path) -> None:
-    if {*found} != {*stored}:
-        differ = ", ".join(sorted({*found} ^ {*stored}))
-        raise SchemaError(
-            file.name,
-            differ,
-            cause=f"it and {first.name} don't store the same columns",
-            cure="Import what belongs together: one folder a data set",
-        )
-
-
-def _row_length(file: Path, schema: pa.Schema) -> int:
-    if "input_ids" not in schema.names:
-        raise SchemaError(
-            file.name,
-            "no column input_ids",
-            cause="it is required, and nothing may stand in for it",
-            cure="Give packed rows",
-        )
-    with opened(file) as content:
-        require_room(file, content, LONGEST_ROW)
-        length = _first_length(content)
-    if not length or length > LONGEST_ROW or length % ROW_MULTIPLE:
-        raise SchemaError(
-            f"row 0 of {file.name}",
-            f"{length:,} tokens",
-            cause=f"rows are packed: a multiple of {ROW_MULTIPLE} tokens, the same in all, at most "
-            f"{LONGEST_ROW:,}",
-            cure="Pack the documents, or import them as --format flat",
-        )
-    return length
-
-
-def _require_format(file: Path, schema: pa.Schema, expected: RowFormat) -> None:
-    """Require that what a file says of itself agrees with the tokenizer; most say nothing."""
-    found = schema.metadata or {}
-    for name, value in expected.metadata().items():
-        theirs = found.get(name.encode())
-        if name != "schema_version" and theirs is not None and theirs != value.encode():
-            raise SchemaError(
-                file.name,
-                f"{name} {theirs[:40].decode(errors='backslashreplace') or 'none'}",
-                cause=f"the tokenizer, or the first row, has {value or 'none'}",
-                cure="Give the tokenizer that the rows were made with",
-            )
-
-
-def _shard(file: Path, stored: Sequence[str]) -> Shard:
-    def tables() -> Iterator[pa.Table]:
-        with opened(file) as content:
-            length = max(1, _first_length(content))
-            for batch in batches(content, stored, max(1, BATCH_TOKENS // length)):
-                yield as_known(file, pa.Table.from_batches([batch]), stored)
-
-    return Shard(name=file.name, tables=tables)
-
-
-def _first_length(content: pq.ParquetFile) -> int:
-    """Tokens of the first row; 0 where there is none, or it is null or no list."""
-    first = next(batches(content, ["input_ids"], 1), None)
-    ids = first["input_ids"][0].as_py() if first is not None and len(first) else None
-    return len(ids) if isinstance(ids, list) else 0

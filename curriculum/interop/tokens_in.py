@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curriculum.interop.derive_columns import FILLS, Completion, RowFacts, format_of
 from curriculum.interop.foreign_parquet import (
     as_known,
     batches,
@@ -25,8 +24,9 @@ from curriculum.interop.foreign_parquet import (
     require_room,
     require_types,
     schema_of,
+    stored_names,
 )
-from curriculum.interop.publish import Imported, Shard, stored_names
+from curriculum.interop.publish import FILLS, Completion, Imported, RowFacts, Shard, format_of
 from curriculum.interop.token_files import COPY, TokenFiles, open_tokens
 from curriculum.packing import best_fit
 from curriculum.packing.rows import KNOWN, lists

@@ -9,10 +9,9 @@ from rich.text import Text
 
 from curriculum.inspection.formats import count
 from curriculum.interop import tokens_out
-from curriculum.interop.derive_columns import RowFacts
-from curriculum.interop.foreign_parquet import bounded_memory, check_facts
+from curriculum.interop.foreign_parquet import bounded_memory, check_facts, parquet_rows
 from curriculum.interop.huggingface import export_parquet, whole_folder, write_card
-from curriculum.interop.publish import ImportFormat, parquet_rows, publish
+from curriculum.interop.publish import ImportFormat, RowFacts, publish
 from curriculum.interop.row_order import Ordered
 from curriculum.interop.tokens_in import token_rows
 from curriculum.mixing.imported import IMPORT, TRAIN, check_name, mark_of

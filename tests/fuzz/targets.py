@@ -24,8 +24,8 @@ from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import load_corpus
 from curriculum.corpus.paths import path_rules
 from curriculum.graph.clang.database import read_database
-from curriculum.interop.derive_columns import RowFacts
-from curriculum.interop.publish import Imported, parquet_rows, publish
+from curriculum.interop.foreign_parquet import parquet_rows
+from curriculum.interop.publish import Imported, RowFacts, publish
 from curriculum.interop.tokens_in import token_rows
 from curriculum.mixing.load import load_diet, load_phases
 from curriculum.packing.check import check

@@ -94,7 +94,7 @@ def import_rows(  # noqa: PLR0913 - each is an option
     home: Home = None,
 ) -> None:
     """Check packed rows, or pack documents, that others made, and publish them as rows."""
-    from curriculum.interop.derive_columns import RowFacts
+    from curriculum.interop.publish import RowFacts
     from flows.cli import exchange
 
     facts = RowFacts(family=family, objective=objective, variant=None, domain=domain, split=split)

@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.interop import tokens_out
-from curriculum.interop.derive_columns import RowFacts
 from curriculum.interop.huggingface import whole_folder
-from curriculum.interop.publish import publish
+from curriculum.interop.publish import RowFacts, publish
 from curriculum.interop.row_order import PLAN_NAME, Ordered
 from curriculum.interop.tokens_in import token_rows
 from curriculum.packing import best_fit

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from curriculum.interop import foreign_parquet, tokens_out
-from curriculum.interop.foreign_parquet import bounded_memory
-from curriculum.interop.publish import parquet_rows, publish
+from curriculum.interop.foreign_parquet import bounded_memory, parquet_rows
+from curriculum.interop.publish import publish
 from flows.cli import app
 from schemas.errors import SchemaError
 

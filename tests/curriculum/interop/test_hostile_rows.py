@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curriculum.interop.publish import parquet_rows, publish
+from curriculum.interop.foreign_parquet import parquet_rows
+from curriculum.interop.publish import publish
 from curriculum.store import Artefact
 from schemas.errors import SchemaError
 

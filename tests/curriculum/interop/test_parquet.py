@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.interop.derive_columns import FILLS, Completion
-from curriculum.interop.publish import parquet_rows, publish
+from curriculum.interop.foreign_parquet import parquet_rows
+from curriculum.interop.publish import FILLS, Completion, publish
 from curriculum.mixing.supply import read_supply
 from curriculum.packing.check import check
 from curriculum.packing.rows import KNOWN, RowBatch
