@@ -333,16 +333,16 @@ def origins(documents: Iterable[Artefact], ids: Sequence[str] | None = None) -> 
 
     A document of several files has the commit and path of its lineage: of the target's largest file.
     """
-    files = [file for each in documents for file in document_files(each)]
+    files = [
+        file
+        for each in documents
+        for file in each.files(".parquet")
+        if file.name.startswith("part-")
+    ]
     wanted = None if ids is None else [("document_id", "in", pa.array(ids, pa.string()))]
     read = [_origins(_read(file, wanted)) for file in files]
     whole = pa.concat_tables([ORIGIN_SCHEMA.empty_table(), *read])
     return _first_of_each(whole, "document_id")
-
-
-def document_files(documents: Artefact) -> list[Any]:
-    """The files of a documents artefact that hold documents."""
-    return [file for file in documents.files(".parquet") if file.name.startswith("part-")]
 
 
 def _read(file: Any, wanted: list[parquet.Filter] | None) -> pa.Table:

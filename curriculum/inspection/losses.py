@@ -65,16 +65,15 @@ def require_documents(built: Built, wanted: Sequence[RowsSpec], *, all_of_them: 
     Raises:
         CorpusError: for the first family without one, with the reason that left out most.
     """
-    empty = [each for each in wanted if _is_empty(built, each)]
+    empty: list[RowsSpec] = []
+    for each in wanted:
+        train = built.rows_of(each).train
+        if each.imported is None and not train.planned:
+            report = train.reported(RowsReport)
+            if not any(report.encode.documents.values()):
+                empty.append(each)
     if empty and (all_of_them or len(empty) == len(wanted)):
         raise _without_documents(built, empty[0])
-
-
-def _is_empty(built: Built, wanted: RowsSpec) -> bool:
-    train = built.rows_of(wanted).train
-    if wanted.imported is not None or train.planned:
-        return False
-    return not any(train.reported(RowsReport).encode.documents.values())
 
 
 def require_some(corpus: str, documents: Iterable[Artefact]) -> None:

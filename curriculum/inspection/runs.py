@@ -46,23 +46,20 @@ def interval(figure: Figure) -> str:
 
 
 def change(report: Report, kind: Literal["phase", "anchor"]) -> str:
-    """val_bpb before and after as `3.214 → 2.871`; empty where it wasn't measured."""
+    """val_bpb before and after as `3.214 → 2.871`; empty where it wasn't measured.
+
+    A phase that serves only imported rows may have no figure of its own.
+    """
+    # The decay goes on under the name of the last phase.
+    is_every_phase = kind == "anchor" or report.phase == ANNEAL
     measured = [
-        [each for each in figures if kind == "anchor" or _is_own(each, report)]
+        [each for each in figures if is_every_phase or each.phase == report.phase]
         for figures in (report.before, report.after)
     ]
     before, after = (mean(figures, kind) for figures in measured)
     if after is None:
         return ""
     return f"{before.val_bpb:.3f} → {after.val_bpb:.3f}" if before else f"{after.val_bpb:.3f}"
-
-
-def _is_own(figure: Figure, report: Report) -> bool:
-    """Return True for a figure of the phase itself: one that serves only imported rows may have nothing to.
-
-    The decay goes on under the name of the last phase.
-    """
-    return figure.phase == report.phase or report.phase == ANNEAL
 
 
 def mean(figures: Iterable[Figure], kind: Literal["phase", "anchor"]) -> Figure | None:

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from curriculum.inspection.documents import chosen_lines, seen
 from curriculum.inspection.formats import count, number, percent
-from curriculum.inspection.line_selection import InspectOptions
-from curriculum.inspection.lineage import document_files, inputs
+from curriculum.inspection.line_selection import InspectOptions, line_files
+from curriculum.inspection.lineage import inputs
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
@@ -128,7 +128,7 @@ def documents_of(store: Store, tokens: Artefact) -> Artefact | None:
     """The documents that tokens were made of; row by row the same."""
     own = {record.key for record in tokens.manifest.inputs if record.name == "documents"}
     found = [each for each in inputs(store, tokens, "documents") if each.key in own]
-    return found[0] if found and document_files(found[0]) else None
+    return found[0] if found and line_files(found[0]) else None
 
 
 def _tokenizer_of(store: Store, tokens: Artefact) -> Tokenizer:
