@@ -276,7 +276,7 @@ class DocumentView:
 
 
 def lines(artefact: Artefact, options: InspectOptions) -> Iterator[Line]:
-    """The lines that are wished: a row by its pack_id, a document by its id, else all in order."""
+    """The chosen lines: a row by its pack_id, a document by its id, else all in order."""
     for _, line in numbered_lines(artefact, options):
         yield line
 
@@ -284,7 +284,7 @@ def lines(artefact: Artefact, options: InspectOptions) -> Iterator[Line]:
 def chosen_lines(
     store: Store, artefact: Artefact, options: InspectOptions
 ) -> Iterator[tuple[int, Line]]:
-    """The lines that are wished, what else they must be included, each with its number in the artefact.
+    """The lines that options and filter choose, each with its number in the artefact.
 
     Raises:
         StoreError: for what lines of this stage can't be chosen by.
@@ -339,7 +339,7 @@ def _line_in(
 
 
 def documents(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[DocumentView]:
-    """The documents that are wished, `wish.rows` at most.
+    """The chosen documents, `options.rows` at most.
 
     Raises:
         StoreError: where the artefact has none.
@@ -358,7 +358,7 @@ def documents(store: Store, artefact: Artefact, options: InspectOptions) -> Iter
 
 
 def document_lines(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[Line]:
-    """The documents that are wished as they lie; `part_tokens` is added, None where nothing is known."""
+    """The chosen documents as they lie; `part_tokens` is added, None where nothing is known."""
     tokens = tokens_of(store, artefact)
     for at, line in itertools.islice(chosen_lines(store, artefact, options), options.rows):
         yield {**line, "part_tokens": _part_tokens(tokens, at)}
@@ -426,7 +426,7 @@ _SUBJECT = re.compile(r"(?:Subject:|@brief) +(.+)|^\S* ?=== TARGET: (.+) ===$", 
 
 
 def subject_of(document: Document) -> str:
-    """The subject of the commit, where a generated header tells it."""
+    """The subject of the commit, where a generated header has it."""
     content = document.text.encode()
     headers = (part for part in document.parts if part.kind == "header")
     for part in headers:

@@ -151,39 +151,39 @@ def select_lines(store: Store, artefact: Artefact, only: LineFilter) -> list[Mas
     masks = [np.ones(parquet.read_metadata(file).num_rows, np.bool_) for file in files]
     if only.family is not None and not _is_family(artefact, only.family):
         return [np.zeros_like(mask) for mask in masks]
-    wanted = _ids(store, artefact, only) if stage == "rows" else None
+    wanted = _wanted_document_ids(store, artefact, only) if stage == "rows" else None
     for mask, file in zip(masks, files, strict=True):
         match stage:
             case "documents":
-                mask &= _of_documents(file, only)
+                mask &= _documents_mask(file, only)
                 mask &= _in_domain(store, artefact, file, only)
             case "rows":
-                mask &= _of_rows(file, only, wanted)
+                mask &= _rows_mask(file, only, wanted)
             case "selections":
-                mask &= _of_selection(file, only)
+                mask &= _selection_mask(file, only)
             case "mixtures":
-                mask &= _of_plan(store, artefact, file, only)
+                mask &= _plan_mask(store, artefact, file, only)
             case "runs" if only.step:
-                mask &= _within(file, "step", *only.step)
+                mask &= _range_mask(file, "step", *only.step)
     if only.where is not None:
-        masks = _where(files, masks, only.where)
+        masks = _matching_condition(files, masks, only.where)
     return masks
 
 
 def has_row(rows: Artefact, pack_id: str) -> bool:
     """Return True if an artefact holds a row with this pack_id."""
     return any(
-        bool(_same(parquet.read_table(file, columns=["pack_id"])["pack_id"], pack_id).any())
+        bool(_equal_mask(parquet.read_table(file, columns=["pack_id"])["pack_id"], pack_id).any())
         for file in line_files(rows)
     )
 
 
 def _is_family(artefact: Artefact, family: str) -> bool:
-    """Return True if an artefact may have lines of a family: those of one family know of no other."""
+    """Return True if an artefact may have lines of a family: an artefact of one family has no other."""
     return artefact.manifest.labels.get("family", family) == family
 
 
-def _where(files: Sequence[Path], masks: list[Mask], condition: str) -> list[Mask]:
+def _matching_condition(files: Sequence[Path], masks: list[Mask], condition: str) -> list[Mask]:
     from curriculum.catalog.answer import matching
 
     found = matching(files, condition)
@@ -193,24 +193,24 @@ def _where(files: Sequence[Path], masks: list[Mask], condition: str) -> list[Mas
     return [mask & each for mask, each in zip(masks, kept, strict=True)]
 
 
-def _of_documents(file: Path, only: LineFilter) -> Mask:
+def _documents_mask(file: Path, only: LineFilter) -> Mask:
     """Choose by provenance, where one of a document's sources is enough, and by licence."""
     table = parquet.read_table(file, columns=["provenance", "licence"])
     provenance: Any = table["provenance"].combine_chunks()
     flat: Any = provenance.flatten()
     fits = np.ones(len(flat), np.bool_)
     if only.repository is not None:
-        fits &= _same(pc.struct_field(flat, "repository"), only.repository)
+        fits &= _equal_mask(pc.struct_field(flat, "repository"), only.repository)
     if only.commit is not None:
-        fits &= _true(pc.starts_with(pc.struct_field(flat, "commit"), only.commit.lower()))
+        fits &= _as_mask(pc.starts_with(pc.struct_field(flat, "commit"), only.commit.lower()))
     if only.path is not None:
-        fits &= _true(pc.match_substring_regex(pc.struct_field(flat, "path"), regex(only.path)))
+        fits &= _as_mask(pc.match_substring_regex(pc.struct_field(flat, "path"), regex(only.path)))
     mask = np.zeros(len(table), np.bool_)
     parents: Any = pc.list_parent_indices(provenance)
     mask[parents.to_numpy()[fits]] = True
     if only.licence is not None:
         licence: Any = table["licence"]
-        mask &= _same(pc.fill_null(licence, NO_LICENCE), only.licence)
+        mask &= _equal_mask(pc.fill_null(licence, NO_LICENCE), only.licence)
     return mask
 
 
@@ -241,34 +241,34 @@ def _in_domain(store: Store, documents: Artefact, file: Path, only: LineFilter) 
     # A document of v6_enriched stands where its base's does.
     column = "base_document_id" if documents.manifest.labels.get("base") else "document_id"
     ids: Any = parquet.read_table(file, columns=[column])[column]
-    return _true(pc.is_in(ids, value_set=known["document_id"].combine_chunks()))
+    return _as_mask(pc.is_in(ids, value_set=known["document_id"].combine_chunks()))
 
 
 def _has_domains(selection: Artefact) -> bool:
     return any(each.name == "selection.parquet" for each in selection.manifest.files)
 
 
-def _of_rows(file: Path, only: LineFilter, wanted: Any) -> Mask:
+def _rows_mask(file: Path, only: LineFilter, wanted: Any) -> Mask:
     """Choose by domain, and by the documents in a row, where some are wanted."""
     if only.domain is not None:
         domains = parquet.read_table(file, columns=["domain"])["domain"]
-        return _same(domains, only.domain) & _holding(file, wanted)
-    return _holding(file, wanted)
+        return _equal_mask(domains, only.domain) & _rows_with_documents(file, wanted)
+    return _rows_with_documents(file, wanted)
 
 
-def _holding(file: Path, wanted: Any) -> Mask:
+def _rows_with_documents(file: Path, wanted: Any) -> Mask:
     """Mask of the rows that hold one of some documents; None asks for none of them."""
     if wanted is None:
         return np.ones(parquet.read_metadata(file).num_rows, np.bool_)
     ids: Any = parquet.read_table(file, columns=["document_ids"])["document_ids"].combine_chunks()
-    held = _true(pc.is_in(ids.flatten(), value_set=wanted))
+    held = _as_mask(pc.is_in(ids.flatten(), value_set=wanted))
     parents: Any = pc.list_parent_indices(ids)
     has = np.zeros(len(ids), np.bool_)
     has[parents.to_numpy()[held]] = True
     return has
 
 
-def _ids(store: Store, rows: Artefact, only: LineFilter) -> Any:
+def _wanted_document_ids(store: Store, rows: Artefact, only: LineFilter) -> Any:
     """The ids of the documents of rows that are what is asked for; None where all are."""
     if not set(only.given) & set(OF_DOCUMENTS):
         return None
@@ -277,12 +277,12 @@ def _ids(store: Store, rows: Artefact, only: LineFilter) -> Any:
         if only.repository in (None, each.manifest.labels.get("repository", only.repository)):
             for file in line_files(each):
                 ids = parquet.read_table(file, columns=["document_id"])["document_id"]
-                fitting: Any = ids.filter(pa.array(_of_documents(file, only)))
+                fitting: Any = ids.filter(pa.array(_documents_mask(file, only)))
                 found += fitting.to_pylist()
     return pa.array(found, pa.string())
 
 
-def _of_selection(file: Path, only: LineFilter) -> Mask:
+def _selection_mask(file: Path, only: LineFilter) -> Mask:
     names = [*("family", "repository", "lineage"), *(["domain"] if only.domain else [])]
     there = parquet.read_schema(file).names
     if only.domain and "domain" not in there:
@@ -296,14 +296,14 @@ def _of_selection(file: Path, only: LineFilter) -> Mask:
     mask = np.ones(len(table), np.bool_)
     for name in ("family", "repository", "domain"):
         if (value := getattr(only, name)) is not None:
-            mask &= _same(table[name], value)
+            mask &= _equal_mask(table[name], value)
     if only.path is not None:
         paths = [str(each).partition(":")[2] for each in table["lineage"].to_pylist()]
-        mask &= _true(pc.match_substring_regex(pa.array(paths, pa.string()), regex(only.path)))
+        mask &= _as_mask(pc.match_substring_regex(pa.array(paths, pa.string()), regex(only.path)))
     return mask
 
 
-def _of_plan(store: Store, mixture: Artefact, file: Path, only: LineFilter) -> Mask:
+def _plan_mask(store: Store, mixture: Artefact, file: Path, only: LineFilter) -> Mask:
     """Choose by stratum, by step, and by the content of the rows."""
     table = parquet.read_table(file, columns=["slot", "stratum", "rows_key", "shard", "row"])
     report = report_of(mixture)
@@ -317,9 +317,9 @@ def _of_plan(store: Store, mixture: Artefact, file: Path, only: LineFilter) -> M
         mask &= np.isin(table["stratum"].to_numpy(), strata)
     if only.step is not None:
         slots = slots_of(only.step, report.tokens_per_step // report.slot_length)
-        mask &= _within(file, "slot", slots.start, slots.stop - 1)
+        mask &= _range_mask(file, "slot", slots.start, slots.stop - 1)
     if set(only.given) & set(OF_DOCUMENTS):
-        mask &= _with_rows(store, mixture, table, only)
+        mask &= _planned_rows_mask(store, mixture, table, only)
     return mask
 
 
@@ -332,21 +332,21 @@ def slots_of(steps: tuple[int, int], each: int) -> range:
     return range((steps[0] - 1) * each, steps[1] * each)
 
 
-def _with_rows(store: Store, mixture: Artefact, plan: pa.Table, only: LineFilter) -> Mask:
+def _planned_rows_mask(store: Store, mixture: Artefact, plan: pa.Table, only: LineFilter) -> Mask:
     mask = np.zeros(len(plan), np.bool_)
     shards, numbers = plan["shard"].to_numpy(), plan["row"].to_numpy()
     for rows in inputs(store, mixture, "rows"):
-        mine = _same(plan["rows_key"], rows.key)
+        mine = _equal_mask(plan["rows_key"], rows.key)
         if not mine.any():
             continue
-        wanted = _ids(store, rows, only)
+        wanted = _wanted_document_ids(store, rows, only)
         for shard, file in enumerate(line_files(rows)):
             here = np.flatnonzero(mine & (shards == shard))
-            mask[here] = _holding(file, wanted)[numbers[here]]
+            mask[here] = _rows_with_documents(file, wanted)[numbers[here]]
     return mask
 
 
-def _within(file: Path, name: str, first: int, last: int) -> Mask:
+def _range_mask(file: Path, name: str, first: int, last: int) -> Mask:
     values = parquet.read_table(file, columns=[name])[name].to_numpy()
     mask: Mask = (values >= first) & (values <= last)
     return mask
@@ -363,11 +363,11 @@ def regex(pattern: str) -> str:
     return f"^{written}(/.*)?$"
 
 
-def _same(values: Any, value: str) -> Mask:
-    return _true(pc.equal(values, pa.scalar(value)))
+def _equal_mask(values: Any, value: str) -> Mask:
+    return _as_mask(pc.equal(values, pa.scalar(value)))
 
 
-def _true(values: Any) -> Mask:
+def _as_mask(values: Any) -> Mask:
     """Booleans as an array; null is false."""
     known: Any = pc.fill_null(values, False)
     mask: Mask = np.asarray(known.to_numpy(zero_copy_only=False), np.bool_)

@@ -100,18 +100,20 @@ def _without_documents(built: Built, wanted: RowsSpec) -> CorpusError:
         and _is_of(wanted, each.manifest.labels["repository"])
     ]
     is_made = any(each.documents for each in reports)
-    lost, lacks = (_not_kept(built, wanted), "") if is_made else _excluded(reports)
+    lost, missing = (_not_kept(built, wanted), "") if is_made else _excluded(reports)
     of = f" of {', '.join(wanted.repositories)}" if wanted.repositories else ""
     return _refusal(
         built.selection.manifest.labels["corpus"],
         f"no document to train on of {wanted.flat_family}{of}",
         lost,
-        lacks,
+        missing,
         cure=f", or take the servings of {wanted.family} out of the diet",
     )
 
 
-def _refusal(corpus: str, found: str, lost: Counter[str], lacks: str, *, cure: str) -> CorpusError:
+def _refusal(
+    corpus: str, found: str, lost: Counter[str], missing: str, *, cure: str
+) -> CorpusError:
     reason, most = next(iter(lost.most_common(1)), ("", 0))
     said = reason.replace("_", " ")
     cause = f"the largest reason is {said!r}: {most:,} of {lost.total():,} left out"
@@ -120,13 +122,13 @@ def _refusal(corpus: str, found: str, lost: Counter[str], lacks: str, *, cure: s
     return CorpusError(
         f"corpus {corpus}",
         found,
-        cause=lacks or cause,
+        cause=missing or cause,
         cure=f"{_CURES.get(reason, 'Take another corpus')}{cure}",
     )
 
 
 def _excluded(reports: Sequence[DocumentsReport]) -> tuple[Counter[str], str]:
-    """Counts of what gave no document, by reason; and what lacks where they are made of an index."""
+    """Counts of what gave no document, by reason; and what is missing where an index is needed."""
     lost: Counter[str] = Counter()
     for each in reports:
         for counted in (each.changes.skipped, each.lines.skipped, each.left_out):

@@ -41,7 +41,7 @@ def run_words(report: Report) -> str:
 
 
 def interval(figure: Figure) -> str:
-    """The 95 % interval of a figure, where it says something."""
+    """The 95 % interval of a figure, where it has a width."""
     return f"{figure.low:.3f} to {figure.high:.3f}" if figure.is_sure else TOO_FEW
 
 
@@ -72,7 +72,7 @@ NOT_SETTINGS = {
     *WHICH_RUN,
     *("plan", "plan_key", "plan_content", "rows", "evaluations", "tokenizer", "start_from"),
 }
-"""Fields of a job that say which run it is, or are told in other words."""
+"""Fields of a job that identify the run, or are listed by other names."""
 Place = tuple[Literal["phase", "anchor"], str, str, str]
 """Kind, phase, family and domain of a figure."""
 ROWS = "rows"
@@ -109,7 +109,7 @@ class Setting:
 
     @property
     def says_something(self) -> bool:
-        """Return True if it differs; of rows that only some draw on, the servings tell it already."""
+        """Return True if it differs; rows that only some draw on are listed with the servings."""
         is_partial = self.name.startswith(f"{ROWS} ") and not all(self.values)
         return len(set(self.values)) > 1 and not is_partial
 
@@ -132,7 +132,7 @@ class MeasuredPair:
     def verdict(self) -> str:
         """Compare the last with the first: `lower` or `higher` only where their intervals don't touch.
 
-        The interval of a single document has no width, and says nothing.
+        The interval of a single document has no width, and no meaning.
         """
         first, last = self.figures[0], self.figures[-1]
         if first is None or last is None:
@@ -156,7 +156,7 @@ class Shared:
     """Valid tokens of each mixture; 0 for one that is gone."""
 
 
-def settings(compared: Sequence[ComparedRun]) -> list[Setting]:
+def setting_differences(compared: Sequence[ComparedRun]) -> list[Setting]:
     """Return the settings that differ, in the order of the job."""
     listed = [dict(_settings(each)) for each in compared]
     names = dict.fromkeys(name for each in listed for name in each)
@@ -166,7 +166,7 @@ def settings(compared: Sequence[ComparedRun]) -> list[Setting]:
     return [each for each in found if each.says_something]
 
 
-def measured(compared: Sequence[ComparedRun]) -> list[MeasuredPair]:
+def measured_pairs(compared: Sequence[ComparedRun]) -> list[MeasuredPair]:
     """Every evaluation that a run ended with: the weighted means first, then strata."""
     after = [
         {_place(each): each for each in (side.report.after if side.report else ())}
@@ -192,7 +192,7 @@ def measured(compared: Sequence[ComparedRun]) -> list[MeasuredPair]:
     return sorted(found, key=lambda each: (each.place[2] != "*", *each.place[:2]))
 
 
-def shared(compared: Sequence[ComparedRun]) -> list[Shared]:
+def shared_strata(compared: Sequence[ComparedRun]) -> list[Shared]:
     """Every stratum of the mixtures, in their order."""
     reports = [mixture_report_of(side.mixture) if side.mixture else None for side in compared]
     by_place = [
@@ -224,10 +224,10 @@ def _settings(side: ComparedRun) -> Iterator[tuple[str, str]]:
 
 def _of_mixture(mixture: Artefact) -> Iterator[tuple[str, str]]:
     config: Mapping[str, Any] = mixture.manifest.config
-    told = {
+    fields = {
         name: value for name, value in config.items() if name not in ("servings", "drawn", "seed")
     }
-    yield from _flat("mixture.", told)
+    yield from _flat("mixture.", fields)
     for serving in config["servings"]:
         name = f"serving {serving['family']} {serving['objective']} {serving['row_length']}"
         factors = ", ".join(f"{domain} {factor:g}" for domain, factor in serving["domains"].items())
@@ -250,7 +250,7 @@ def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _labels(path: str) -> str:
-    """The labels of an artefact's path, but for those that say little.
+    """The labels of an artefact's path, but for its split and a variant of 0.
 
     >>> _labels("rows/family=v3_simple/objective=causal/variant=0/row_length=512/split=train/787bd5ce12ad")
     'v3_simple causal 512'

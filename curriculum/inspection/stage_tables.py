@@ -186,7 +186,7 @@ def document_lines(documents: Sequence[Artefact]) -> Iterator[Line]:
 
 
 def index_lines(built: Built) -> Iterator[Line]:
-    """A line an index: what became of its database's units, and the functions that it knows."""
+    """A line an index: what became of its database's units, and its functions."""
     for each in built.indexes:
         report = each.reported(IndexReport)
         yield {
@@ -383,7 +383,7 @@ def comment_lines(built: Built) -> Iterator[Line]:
 
 
 def domain_warnings(built: Built) -> Iterator[str]:
-    """Rules that tell no document from another, of the selection of files."""
+    """Domain rules that separate no documents, of the selection of files."""
     yield from built.selection.reported(SelectionReport).warnings
 
 

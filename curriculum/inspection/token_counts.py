@@ -166,7 +166,7 @@ def _tokens(table: pa.Table, times: Int64s) -> pa.Table:
 
 
 def _with_origins(store: Store, rows: Artefact, counted: pa.Table) -> pa.Table:
-    """The same with where each document came from; of one whose documents are gone nothing is known."""
+    """Counts with the origin of each document; unknown where the documents are gone."""
     known = origins(inputs(store, rows, "documents")).drop_columns(["family"])
     joined = counted.join(known, keys="document_id", join_type="left outer")
     is_known: Any = pc.is_valid(joined["repository"])

@@ -204,15 +204,15 @@ def _broken(file: Path, unreadable: Exception) -> SchemaError:
     )
 
 
-def labels_of(files: Sequence[Path], stored: Sequence[str], said: RowFacts) -> RowFacts:
-    """Labels of all rows: those that are stored, else those that were said, else the fills.
+def labels_of(files: Sequence[Path], stored: Sequence[str], given: RowFacts) -> RowFacts:
+    """Labels of all rows: those that are stored, else those that were given, else the fills.
 
     Raises:
         SchemaError: for a stored label that can't be one or differs, with its row, and for no family.
     """
     labels = [name for name in LABELS if name in stored]
     known: dict[str, Any] = {
-        name: value for name, value in asdict(said).items() if value is not None
+        name: value for name, value in asdict(given).items() if value is not None
     }
     for file in files if labels else ():
         first = 0
@@ -363,17 +363,17 @@ def stored_names(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
 BATCH_TOKENS = 1 << 18
 
 
-def parquet_rows(path: Path, said: RowFacts, tokenizer: Tokenizer) -> Imported:
+def parquet_rows(path: Path, given: RowFacts, tokenizer: Tokenizer) -> Imported:
     """The rows of a Parquet file, or of all below a folder in name order.
 
-    `said` is what people say of the rows; what the rows themselves store must agree with it.
+    `given` are the labels of the options; what the rows themselves store must agree with them.
 
     Raises:
         SchemaError: for no rows, a required column that lacks or stands twice, a type that can't be read,
-            a pack_id that repeats, and labels that can't be labels, aren't those that were said, or (but
+            a pack_id that repeats, and labels that can't be labels, aren't those that were given, or (but
             for the domain) aren't alike in all rows.
     """
-    check_facts(said)
+    check_facts(given)
     files = _files(path)
     schemas = [schema_of(file) for file in files]
     stored = stored_names(schemas[0].names, KNOWN)
@@ -390,7 +390,7 @@ def parquet_rows(path: Path, said: RowFacts, tokenizer: Tokenizer) -> Imported:
     require_distinct(
         [file for file, schema in zip(files, schemas, strict=True) if PACK_ID in schema.names]
     )
-    facts = labels_of(files, stored, said)
+    facts = labels_of(files, stored, given)
     others = [name for name in schemas[0].names if name not in {*stored, PACK_ID}]
     read = [
         f"{name}: {plain(schemas[0].field(name).type)} is read as {plain(KNOWN[name])}"

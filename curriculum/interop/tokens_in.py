@@ -51,27 +51,27 @@ def token_lists(rows: npt.NDArray[Any]) -> Any:
 
 
 def packed_rows(
-    tokens: TokenFiles, form: TokenFormat, said: RowFacts, row_format: RowFormat
+    tokens: TokenFiles, form: TokenFormat, given: RowFacts, row_format: RowFormat
 ) -> Imported:
     """Rows of documents that lie end to end.
 
     Raises:
-        SchemaError: where no family is said, and where a BOS that must mark documents doesn't.
+        SchemaError: where no family is given, and where a BOS that must mark documents doesn't.
     """
-    if said.family is None:
+    if given.family is None:
         raise SchemaError(
             "--family",
             cause="tokens don't say of which family they are",
             cure="Say it: --family v3_simple, or a name of your own",
         )
-    if said.objective not in (None, CAUSAL):
+    if given.objective not in (None, CAUSAL):
         raise SchemaError(
             "--objective",
-            said.objective,
+            given.objective,
             cause="without a loss mask every next token is a target, which is causal",
             cure="Leave it out, or import rows with a loss mask as Parquet",
         )
-    known = {name: getattr(said, name) for name in ("family", "variant", "domain", "split")}
+    known = {name: getattr(given, name) for name in ("family", "variant", "domain", "split")}
     facts = replace(FILLS, **{name: value for name, value in known.items() if value is not None})
     _require_bos(tokens, row_format)
     cuts = _cut(tokens.edges, row_format)
@@ -230,20 +230,20 @@ _PACKED = pa.schema(
 
 
 def token_rows(
-    path: Path, form: TokenFormat, said: RowFacts, tokenizer: Tokenizer, row_length: int | None
+    path: Path, form: TokenFormat, given: RowFacts, tokenizer: Tokenizer, row_length: int | None
 ) -> Imported:
     """The rows of .bin files with boundaries; `row_length` is for documents that aren't packed.
 
     Raises:
         SchemaError: for files that can't be read, several row lengths, and what must be said and isn't.
     """
-    check_facts(said)
+    check_facts(given)
     tokens = open_tokens(path, form, tokenizer)
     if not len(tokens.ids):
         raise SchemaError(str(tokens.path), cause="there isn't a token", cure="Give another file")
     if tokens.beside is not None:
-        return _as_they_were(tokens, tokens.beside, form, said, tokenizer)
-    return packed_rows(tokens, form, said, format_of(tokenizer, _asked(row_length, path)))
+        return _as_they_were(tokens, tokens.beside, form, given, tokenizer)
+    return packed_rows(tokens, form, given, format_of(tokenizer, _asked(row_length, path)))
 
 
 def _asked(row_length: int | None, path: Path) -> int:
@@ -260,7 +260,7 @@ def _asked(row_length: int | None, path: Path) -> int:
 
 
 def _as_they_were(
-    tokens: TokenFiles, beside: Path, form: TokenFormat, said: RowFacts, tokenizer: Tokenizer
+    tokens: TokenFiles, beside: Path, form: TokenFormat, given: RowFacts, tokenizer: Tokenizer
 ) -> Imported:
     record = tokens.record
     assert record is not None, "what lies beside tokens is told by export.json"
@@ -279,7 +279,7 @@ def _as_they_were(
         kept = pa.schema([content.schema_arrow.field(name) for name in counts])
         lines = pa.Table.from_batches(batches(content, counts), schema=kept)
     places = _places(tokens, as_known(beside, lines, counts), beside, row_length)
-    facts = labels_of([beside], names, said)
+    facts = labels_of([beside], names, given)
     row_format = format_of(tokenizer, row_length)
     stored = ("input_ids", "doc_starts", *tokens.marks, *names)
 

@@ -13,7 +13,7 @@ LEAKS, WRONG = 1, 2
 
 def main() -> int:
     """Prove the job of a file, and write the report."""
-    # An interrupt reaches the whole group; whoever started this process says what it means.
+    # An interrupt reaches the whole group; the process that started this one handles it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     parser = argparse.ArgumentParser(prog="python -m curriculum.leakcheck", description=__doc__)
     parser.add_argument("job", type=Path, help="the job.json in a run's directory")

@@ -120,7 +120,7 @@ def _subject(
 
 
 def _withheld(subject: Subject) -> InjectedLeakReport:
-    """Each row is told to be one document: a model that goes by its boundaries must leak now.
+    """Give the model each row as one document: one that goes by its boundaries must leak now.
 
     Its outputs must show it; gradients may be blind, where layers are linear or documents enter as ids.
     """
@@ -271,7 +271,7 @@ def is_hugging_face(model: nn.Module) -> bool:
 
 
 def _by_hugging_face(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
-    """The rows as one, positions restarting: how transformers are told of packed documents."""
+    """The rows as one, positions restarting, which is how transformers take packed documents."""
     positions = boundaries.position_ids.long().view(1, -1)
     return _output(model(input_ids=ids_BT.view(1, -1), position_ids=positions, use_cache=False))
 

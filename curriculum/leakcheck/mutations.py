@@ -45,11 +45,11 @@ class Mutation:
     """True if it is a leak of that backend alone."""
     dtype: torch.dtype = torch.float32
     dtypes: tuple[torch.dtype, ...] = (torch.float64, torch.float32)
-    """Dtypes whose precision tells its claims apart."""
+    """Dtypes precise enough to separate its claims."""
 
 
 def _attention_over_rows(backend: Backend) -> AbstractContextManager[None]:
-    """The backend is told that each row is one document."""
+    """Give the backend each row as one document."""
     name = f"{backend}_attend"
     right = getattr(backends, name)
 

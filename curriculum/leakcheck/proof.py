@@ -152,7 +152,7 @@ def device_of(name: str | None) -> torch.device:
 
 @one_thread()
 def prove(scope: Scope, watch: ProgressCallback = ignore_progress) -> LeakReport:
-    """Examine all that the scope names; what a backend refuses is told as skipped.
+    """Examine all that the scope names; what a backend refuses is reported as skipped.
 
     Raises:
         JobError: where nothing is left to examine.

@@ -273,14 +273,14 @@ def _bounds(
         return {}
     bounds: dict[str, float] = {}
     for one, two in zip(plain, again(), strict=True):
-        theirs = dict(_figures(two))
-        for name, value in _figures(one):
-            bounds[name] = max(bounds.get(name, 0.0), _far(value, theirs[name]))
+        others = dict(_step_results(two))
+        for name, value in _step_results(one):
+            bounds[name] = max(bounds.get(name, 0.0), _largest_difference(value, others[name]))
     found.bound = max(found.bound, *bounds.values())
     return bounds
 
 
-def _figures(seen: StepSeen) -> Iterator[tuple[str, Tensor]]:
+def _step_results(seen: StepSeen) -> Iterator[tuple[str, Tensor]]:
     """All that a step leaves, by names."""
     yield "the loss", torch.tensor(seen.loss, dtype=torch.float64)
     yield "the gradient norm", torch.tensor(seen.norm, dtype=torch.float64)
@@ -293,12 +293,12 @@ def _figures(seen: StepSeen) -> Iterator[tuple[str, Tensor]]:
             yield name, getattr(seen.traces, name)
 
 
-def _far(one: Tensor, two: Tensor) -> float:
+def _largest_difference(one: Tensor, two: Tensor) -> float:
     """The largest difference; infinite where shapes differ or it isn't a number."""
     if one.shape != two.shape:
         return math.inf
-    far = float((one.double() - two.double()).abs().max()) if one.numel() else 0.0
-    return math.inf if math.isnan(far) else far
+    difference = float((one.double() - two.double()).abs().max()) if one.numel() else 0.0
+    return math.inf if math.isnan(difference) else difference
 
 
 def mutable(rows: Rows, half: Chosen) -> Chosen:
@@ -325,8 +325,8 @@ def positions(file: RowsFile, chosen: Chosen) -> Tensor:
 def _faults(seen: StepSeen) -> list[str]:
     if seen.fault:
         return [seen.fault]
-    far = abs(seen.loss - seen.counted_loss)
-    if not far <= LOSS_TOLERANCE * abs(seen.counted_loss):
+    difference = abs(seen.loss - seen.counted_loss)
+    if not difference <= LOSS_TOLERANCE * abs(seen.counted_loss):
         return [f"the step's loss is {seen.loss:.6g}, and its tokens' {seen.counted_loss:.6g}"]
     return []
 
@@ -336,12 +336,12 @@ def _difference(
 ) -> str:
     for name in TRACES:
         a, b = getattr(one, name), getattr(two, name)
-        far_RT = (a - b).abs().flatten(2).amax(-1).cpu()
-        differs = ~(far_RT <= bounds.get(name, 0.0)) & ~changed[: len(a)]
+        difference_RT = (a - b).abs().flatten(2).amax(-1).cpu()
+        differs = ~(difference_RT <= bounds.get(name, 0.0)) & ~changed[: len(a)]
         if differs.any():
             row, token = differs.nonzero()[0].tolist()
             return (
-                f"{name} differ by {float(far_RT[differs].max()):.1e}, first at token {token} of row "
+                f"{name} differ by {float(difference_RT[differs].max()):.1e}, first at token {token} of row "
                 f"{row}, {_document(file, row, token)}; at {int(differs.sum())} positions in all"
             )
     return ""
@@ -358,13 +358,13 @@ def _document(file: RowsFile, row: int, token: int) -> str:
 def _trace(one: StepSeen, two: StepSeen, step: int, bounds: Mapping[str, float]) -> str:
     if one.traces is None or two.traces is None:
         return NO_ROWS
-    theirs = dict(_figures(two))
-    for name, value in _figures(one):
-        if name in TRACES or torch.equal(value, theirs.get(name, value.new_empty(0))):
+    others = dict(_step_results(two))
+    for name, value in _step_results(one):
+        if name in TRACES or torch.equal(value, others.get(name, value.new_empty(0))):
             continue
-        far = _far(value, theirs[name]) if name in theirs else math.inf
-        if not far <= bounds.get(name, 0.0):
-            return f"step {step + 1}: {name} differs by {far:.1e}"
+        difference = _largest_difference(value, others[name]) if name in others else math.inf
+        if not difference <= bounds.get(name, 0.0):
+            return f"step {step + 1}: {name} differs by {difference:.1e}"
     return ""
 
 
@@ -374,7 +374,9 @@ def _unchanged(one: StepSeen, two: StepSeen, file: RowsFile, changed: Tensor) ->
         return [NO_ROWS]
     rows = slice(0, len(one.traces.hidden))
     differs = (one.traces.hidden != two.traces.hidden).any(-1).cpu()
-    return _lacking(file, rows, changed[rows], differs, "is changed, and its states aren't")
+    return _documents_without(
+        file, rows, changed[rows], differs, "is changed, and its states aren't"
+    )
 
 
 def _without_gradient(seen: StepSeen, file: RowsFile) -> list[str]:
@@ -382,10 +384,14 @@ def _without_gradient(seen: StepSeen, file: RowsFile) -> list[str]:
         return [NO_ROWS]
     rows = slice(0, len(seen.traces.gradients))
     moved = seen.traces.gradients.ne(0).any(-1).cpu()
-    return _lacking(file, rows, file.mask[rows], moved, "is scored, and its gradient is 0")
+    return _documents_without(
+        file, rows, file.mask[rows], moved, "is scored, and its gradient is 0"
+    )
 
 
-def _lacking(file: RowsFile, rows: slice, wanted: Tensor, found: Tensor, words: str) -> list[str]:
+def _documents_without(
+    file: RowsFile, rows: slice, wanted: Tensor, found: Tensor, words: str
+) -> list[str]:
     """The documents with positions that are wanted and none that is found."""
     documents = file.documents[rows] + 1
     count = int(documents.max()) + 1

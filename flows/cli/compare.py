@@ -15,9 +15,9 @@ from curriculum.inspection.runs import (
     Setting,
     Shared,
     change,
-    measured,
-    settings,
-    shared,
+    measured_pairs,
+    setting_differences,
+    shared_strata,
 )
 from curriculum.pipeline.attempts import (
     Attempt,
@@ -146,10 +146,10 @@ def _shown(found: Sequence[Group], *, full: bool) -> Iterator[RenderableType]:
         if group.phase:
             yield Text(f"\n{group.phase}", f"bold {ACCENT}")
         brief = bool(group.phase) and not full
-        yield from _settings(settings(group.runs), titles, full=full)
-        yield from _figures(measured(group.runs), titles, brief=brief, full=full)
+        yield from _settings(setting_differences(group.runs), titles, full=full)
+        yield from _figures(measured_pairs(group.runs), titles, brief=brief, full=full)
         if not brief:
-            yield from _shares(shared(group.runs), titles, full=full)
+            yield from _shares(shared_strata(group.runs), titles, full=full)
 
 
 def _titles(compared: Sequence[ComparedRun]) -> list[str]:
@@ -299,10 +299,11 @@ def _as_json(group: Group) -> dict[str, object]:
         "phase": group.phase or None,
         "runs": [_run_json(each) for each in group.runs],
         "settings": [
-            {"name": each.name, "values": list(each.values)} for each in settings(group.runs)
+            {"name": each.name, "values": list(each.values)}
+            for each in setting_differences(group.runs)
         ],
-        "figures": [_figure_json(each) for each in measured(group.runs)],
-        "shares": [_share_json(each) for each in shared(group.runs)],
+        "figures": [_figure_json(each) for each in measured_pairs(group.runs)],
+        "shares": [_share_json(each) for each in shared_strata(group.runs)],
     }
 
 

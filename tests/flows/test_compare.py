@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from curriculum.inspection.runs import OTHER_ROWS, TOUCH, measured, settings, shared
+from curriculum.inspection.runs import (
+    OTHER_ROWS,
+    TOUCH,
+    measured_pairs,
+    setting_differences,
+    shared_strata,
+)
 from flows.cli import compare
 from flows.cli.compare import runs_by_phase
 from schemas.errors import JobError
@@ -47,41 +53,41 @@ def _two(home: Path, *names: str) -> tuple[compare.Group, ...]:
 
 def test_only_what_is_set_otherwise_is_listed(home: Path) -> None:
     (group,) = _two(home, "fmt/syntax", "abseil/syntax")
-    assert {each.name: each.values for each in settings(group.runs)} == {
+    assert {each.name: each.values for each in setting_differences(group.runs)} == {
         "rope_base": ("10000.0", "20000.0")
     }
 
 
 def test_where_a_run_starts_is_a_setting(home: Path) -> None:
     (group,) = _two(home, "fmt/syntax", "fmt/file_graph")
-    found = {each.name: each.values for each in settings(group.runs)}
+    found = {each.name: each.values for each in setting_differences(group.runs)}
     assert found["starts from"] == ("nothing", "1" * 12)
 
 
 def test_intervals_that_do_not_touch_are_a_verdict(home: Path) -> None:
     (group,) = _two(home, "fmt/syntax", "abseil/syntax")
-    mean, stratum = measured(group.runs)
+    mean, stratum = measured_pairs(group.runs)
     assert mean.place == ("phase", "syntax", "*", "*")
     assert mean.verdict == "lower"
     assert stratum.verdict == "too few documents to tell", (
         "an interval of one document has no width"
     )
     (turned,) = _two(home, "abseil/syntax", "fmt/syntax")
-    assert measured(turned.runs)[0].verdict == "higher"
+    assert measured_pairs(turned.runs)[0].verdict == "higher"
     (near,) = _two(home, "fmt/syntax", "fmt/file_graph")
-    assert measured(near.runs)[0].verdict == TOUCH
+    assert measured_pairs(near.runs)[0].verdict == TOUCH
 
 
 def test_figures_on_other_rows_are_never_judged(home: Path) -> None:
     (group,) = _two(home, "fmt/syntax", "catch/syntax")
-    mean = measured(group.runs)[0]
+    mean = measured_pairs(group.runs)[0]
     assert not mean.same_rows
     assert mean.verdict == OTHER_ROWS
 
 
 def test_shares_are_those_of_the_plans(home: Path) -> None:
     (group,) = _two(home, "fmt/syntax", "abseil/syntax")
-    found = {each.place: each for each in shared(group.runs)}
+    found = {each.place: each for each in shared_strata(group.runs)}
     templates = found["v2_simple causal 8", "templates"]
     assert templates.strata[0] is None
     assert templates.totals == (22, 13)
@@ -149,7 +155,7 @@ def test_the_demos_phases_compare_by_their_reports(demo_home: Path) -> None:
         (each.kind, each.phase, each.family, each.domain): each.val_bpb
         for each in last.report.after
     }
-    found = measured(group.runs)
+    found = measured_pairs(group.runs)
     assert {each.place: each.figures[1].val_bpb for each in found if each.figures[1]} == ends
     assert any(each.figures[0] is None for each in found), "syntax knows no file_graph"
     assert all(each.same_rows for each in found)
