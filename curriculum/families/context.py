@@ -23,7 +23,6 @@ from typing import NamedTuple
 from curriculum.families.document_builder import (
     DocumentBuilder,
     commit_header,
-    in_order,
     line_mark,
     one_line,
     subject_of,
@@ -41,7 +40,6 @@ from schemas.document import (
     Edge,
     EdgeKind,
     PartKind,
-    Provenance,
     SpanKind,
 )
 
@@ -107,27 +105,20 @@ def document(
     main = largest(targets)
     known = sorted({(edge.source, edge.target, edge.kind): edge for edge in edges}.items())
     places = {key: at for at, (key, _) in enumerate(known)}
-    writer = _Writer(commit=commit, sheet=DocumentBuilder(), chunks=[], places=places)
-    writer.sheet.generate("header", commit_header(commit, main.language))
+    writer = _Writer(commit=commit, builder=DocumentBuilder(), chunks=[], places=places)
+    writer.builder.add("header", commit_header(commit, main.language))
     nearer = len(context)
     for _, group in groupby(context, lambda excerpt: excerpt.file.path):
         run = list(group)
         nearer -= len(run)
-        writer.context(run, nearer)
-    writer.sheet.generate("header", _opening(commit, main.language))
+        writer.add_context(run, nearer)
+    writer.builder.add("header", _opening(commit, main.language))
     for _, group in groupby(targets, lambda excerpt: excerpt.file.path):
-        writer.target(list(group))
-    sheet = writer.sheet
-    return Document(
-        text="".join(sheet.texts),
-        family=family,
-        language=main.language,
-        licence=commit.licence,
-        timestamp=commit.timestamp,
-        parts=tuple(sheet.parts),
-        spans=in_order(sheet.spans),
-        provenance=tuple(sheet.provenance),
-        lineage=main.lineage,
+        writer.add_targets(list(group))
+    return writer.builder.document(
+        family,
+        commit,
+        file=main,
         chunks=tuple(writer.chunks),
         edges=tuple(edge for _, edge in known),
     )
@@ -145,55 +136,58 @@ def largest(targets: Sequence[Excerpt]) -> TreeFile:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Writer:
     commit: CommitChange
-    sheet: DocumentBuilder
+    builder: DocumentBuilder
     chunks: list[Chunk]
     places: dict[tuple[int, int, EdgeKind], int]
     """Index of an edge, by its ends and kind."""
     texts: dict[str, bytes] = field(default_factory=dict)
     """Texts by path."""
 
-    def context(self, run: Sequence[Excerpt], nearer: int) -> None:
+    def add_context(self, run: Sequence[Excerpt], nearer: int) -> None:
         """Add chunks of one file around the target, of which `nearer` chunks are nearer than all of them."""
         file = run[0].file
         for number, excerpt in enumerate(run):
-            first = len(self.sheet.parts)
+            first = len(self.builder.parts)
             rank = nearer + len(run) - number
             if number:
-                self.sheet.generate("context", "\n", rank=rank)
+                self.builder.add("context", "\n", rank=rank)
             else:
                 lead = path_line(file.path, file.language)
-                self.sheet.generate("context", lead, rank=nearer + 1)
+                self.builder.add("context", lead, rank=nearer + 1)
             self._add(excerpt, first, "context", rank)
 
-    def target(self, run: Sequence[Excerpt]) -> None:
+    def add_targets(self, run: Sequence[Excerpt]) -> None:
         """Add chunks of one file that belong to the target."""
         file, end = run[0].file, -1
         for excerpt in run:
-            first, start = len(self.sheet.parts), excerpt.ranges[0][0]
+            first, start = len(self.builder.parts), excerpt.ranges[0][0]
             if end < 0:
-                self.sheet.generate("target", path_line(file.path, file.language))
+                self.builder.add("target", path_line(file.path, file.language))
             elif start != end:
-                self.sheet.generate("target", gap_line(file.language))
+                self.builder.add("target", gap_line(file.language))
             self._add(excerpt, first, "target", None)
             end = excerpt.ranges[-1][1]
 
     def _add(self, excerpt: Excerpt, first: int, kind: PartKind, rank: int | None) -> None:
         """Add the lines of a chunk, which begins with the part `first`."""
-        sheet, file = self.sheet, excerpt.file
+        builder, file = self.builder, excerpt.file
         if file.path not in self.texts:
             self.texts[file.path] = file.blob.text.encode()
         data = self.texts[file.path]
         for number, (start, end) in enumerate(excerpt.ranges):
             if number:
-                sheet.generate(kind, gap_line(file.language), rank=rank)
+                builder.add(kind, gap_line(file.language), rank=rank)
             self._mark(excerpt.marks, start, end)
             text = data[start:end].decode().removesuffix("\n") + "\n"
-            sheet.add(kind, text, source=self._cite(file, start, end), rank=rank)
+            source = builder.cite(
+                self.commit, file.path, file.blob, (start, end), lineage=file.lineage
+            )
+            builder.add(kind, text, source=source, rank=rank)
         via = excerpt.via
         self.chunks.append(
             Chunk(
                 first_part=first,
-                last_part=len(sheet.parts),
+                last_part=len(builder.parts),
                 name=excerpt.name,
                 symbol=excerpt.symbol,
                 form=excerpt.form,
@@ -204,27 +198,13 @@ class _Writer:
 
     def _mark(self, marks: Sequence[Mark], start: int, end: int) -> None:
         """Mark what lies in these bytes of a file; of nested marks the outermost."""
-        offset = self.sheet.size - start
+        offset = self.builder.size - start
         ends: dict[SpanKind, int] = {}
         first, last = (bisect_left(marks, at, key=attrgetter("start")) for at in (start, end))
         for mark in marks[first:last]:
             if mark.end <= end and mark.start >= ends.get(mark.kind, 0):
-                self.sheet.mark(mark.kind, [(mark.start, mark.end)], offset=offset)
+                self.builder.mark(mark.kind, [(mark.start, mark.end)], offset=offset)
                 ends[mark.kind] = mark.end
-
-    def _cite(self, file: TreeFile, start: int, end: int) -> int:
-        self.sheet.provenance.append(
-            Provenance(
-                repository=self.commit.repository,
-                commit=self.commit.commit,
-                path=file.path,
-                blob=file.blob.blob_id,
-                start=start,
-                end=end,
-                lineage=file.lineage,
-            )
-        )
-        return len(self.sheet.provenance) - 1
 
 
 def _opening(commit: CommitChange, language: Language) -> str:

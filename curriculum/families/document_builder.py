@@ -5,17 +5,21 @@ hunks of a file in a commit, removed lines as comments and added lines as live c
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Literal
 
 from curriculum.graph.outline import Outline
-from schemas.change import Blob, CommitChange, FileChange, Hunk
+from schemas.change import Blob, CommitChange, FileChange, Hunk, TreeFile
 from schemas.corpus import Language
 from schemas.document import (
     SPAN_KINDS,
+    Chunk,
     Document,
+    Edge,
     Part,
     PartKind,
     Provenance,
@@ -40,16 +44,14 @@ class DocumentBuilder:
 
     def head(self, text: str, *, is_documentation: bool) -> None:
         """Add the header, which ends with a blank line."""
-        self.generate("header", text)
+        self.add("header", text)
         if is_documentation:
             self.mark("documentation", [(0, self.size - len("\n\n"))])
 
-    def generate(self, kind: PartKind, text: str, *, rank: int | None = None) -> None:
-        """Add text that stands in no file, as one part; it ends with a line end."""
-        self.add(kind, text, source=GENERATED, rank=rank)
-
-    def add(self, kind: PartKind, text: str, *, source: int, rank: int | None = None) -> None:
-        """Add text as one part; without a rank it has to stay."""
+    def add(
+        self, kind: PartKind, text: str, *, source: int = GENERATED, rank: int | None = None
+    ) -> None:
+        """Add text, which ends with a line end, as one part; without a rank it has to stay."""
         size = len(text.encode())
         self.texts.append(text)
         self.parts.append(
@@ -95,7 +97,15 @@ class DocumentBuilder:
             Span(kind=kind, start=start + offset, end=end + offset) for start, end in ranges
         )
 
-    def cite(self, change: FileChange, path: str, blob: Blob, span: Range) -> int:
+    def cite(
+        self,
+        change: FileChange | CommitChange,
+        path: str,
+        blob: Blob,
+        span: Range,
+        *,
+        lineage: str,
+    ) -> int:
         """Add a source, the bytes `span` of a blob; its index."""
         self.provenance.append(
             Provenance(
@@ -105,29 +115,35 @@ class DocumentBuilder:
                 blob=blob.blob_id,
                 start=span[0],
                 end=span[1],
-                lineage=change.lineage,
+                lineage=lineage,
             )
         )
         return len(self.provenance) - 1
 
-    def document(self, family: str, change: FileChange) -> Document:
-        """The document as it stands; spans are sorted by kind, then by start."""
+    def document(
+        self,
+        family: str,
+        change: FileChange | CommitChange,
+        *,
+        file: FileChange | TreeFile,
+        chunks: tuple[Chunk, ...] = (),
+        edges: tuple[Edge, ...] = (),
+    ) -> Document:
+        """The document of all that was added; its language and lineage are those of `file`."""
+        spans = sorted(self.spans, key=lambda span: (SPAN_KINDS.index(span.kind), span.start))
         return Document(
             text="".join(self.texts),
             family=family,
-            language=change.language,
+            language=file.language,
             licence=change.licence,
             timestamp=change.timestamp,
             parts=tuple(self.parts),
-            spans=in_order(self.spans),
+            spans=tuple(spans),
             provenance=tuple(self.provenance),
-            lineage=change.lineage,
+            lineage=file.lineage,
+            chunks=chunks,
+            edges=edges,
         )
-
-
-def in_order(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Spans as documents have them: by kind, then as the text goes."""
-    return tuple(sorted(spans, key=lambda span: (SPAN_KINDS.index(span.kind), span.start)))
 
 
 Mark = Literal["//", "#"]
@@ -182,70 +198,49 @@ def header(change: FileChange, *, side: Side, style: Style) -> str:
     It holds whatever a path or a subject contains: no text from outside ends the comment, begins
     another one, or reads as a Doxygen command.
     """
-    facts = [(name, one_line(value)) for name, value in _facts(change, side)]
-    known = [(name, value) for name, value in facts if value]
-    lines = _plain(known, change) if style == "simple" else _doxygen(known, change)
-    return "\n".join(lines) + "\n\n"
+    mark = line_mark(change.language)
+    facts: list[Fact] = [("File", change.old_path if side == "before" else change.path)]
+    subject = subject_of(change)
+    if subject:
+        facts.append(("Subject", f"Before: {subject}" if side == "before" else subject))
+    if side != "before" and change.old_path != change.path:
+        facts.append(("Renamed from", change.old_path))
+    facts += _place_and_time(change, "before " if side == "before" else "")
+    known = [(name, value) for name, text in facts if (value := one_line(text))]
+    if style == "simple":
+        lines = [f"{mark} {name}: {value}" for name, value in known]
+        return "".join(f"{unspliced(line, mark)}\n" for line in lines) + "\n"
+    opening, margin, closing = ("/**\n", " *", " */\n") if mark == "//" else ("##\n", "#", "")
+    text = opening
+    for name, value in known:
+        tag = _TAGS.get(name, f"@remark {name}:")
+        # Doxygen's own escape: the character twice.
+        escaped = _COMMAND.sub(lambda command: command[0] * 2, value)
+        text += unspliced(f"{margin} {tag} {escaped}", mark) + "\n"
+    return text + closing + "\n"
 
 
 def commit_header(commit: CommitChange, language: Language) -> str:
     """Plain comment lines with what is known of a whole commit; its subject is left to the caller."""
     mark = line_mark(language)
-    lines = (f"{mark} {name}: {one_line(value)}" for name, value in _place(commit))
+    lines = (f"{mark} {name}: {one_line(value)}" for name, value in _place_and_time(commit))
     return "".join(f"{unspliced(line, mark)}\n" for line in lines)
 
 
-def subject_of(commit: CommitChange) -> str:
+def subject_of(change: FileChange | CommitChange) -> str:
     """The subject of a commit as one line that is not too long; it may be empty."""
-    return _shortened(one_line(commit.subject))
-
-
-def _facts(change: FileChange, side: Side) -> Iterator[Fact]:
-    was = "before " if side == "before" else ""
-    yield "File", change.old_path if side == "before" else change.path
-    subject = _shortened(one_line(change.subject))
-    if subject:
-        yield "Subject", f"Before: {subject}" if was else subject
-    if side != "before" and change.old_path != change.path:
-        yield "Renamed from", change.old_path
-    yield from _place(change, was)
-
-
-def _place(change: FileChange | CommitChange, was: str = "") -> Iterator[Fact]:
-    """Yield the facts of a change's place and time."""
-    yield "Repository", change.repository
-    if change.commit:
-        yield "Commit", was + change.commit[:COMMIT_DIGITS]
-    if 0 < change.timestamp <= _LAST_SECOND:
-        yield "Date", datetime.fromtimestamp(change.timestamp, UTC).date().isoformat()
-
-
-def _shortened(subject: str) -> str:
+    subject = one_line(change.subject)
     if len(subject) <= LONGEST_SUBJECT:
         return subject
     return subject[: LONGEST_SUBJECT - 1].rstrip() + "…"
 
 
-def _plain(facts: list[Fact], change: FileChange) -> Iterator[str]:
-    mark = line_mark(change.language)
-    for name, value in facts:
-        yield unspliced(f"{mark} {name}: {value}", mark)
-
-
-def _doxygen(facts: list[Fact], change: FileChange) -> Iterator[str]:
-    mark = line_mark(change.language)
-    opening, margin = ("/**", " *") if mark == "//" else ("##", "#")
-    yield opening
-    for name, value in facts:
-        tag = _TAGS.get(name, f"@remark {name}:")
-        yield unspliced(f"{margin} {tag} {_COMMAND.sub(_escaped, value)}", mark)
-    if mark == "//":
-        yield " */"
-
-
-def _escaped(command: re.Match[str]) -> str:
-    """Doxygen's own escape: the character twice."""
-    return command.group() * 2
+def _place_and_time(change: FileChange | CommitChange, before: str = "") -> Iterator[Fact]:
+    yield "Repository", change.repository
+    if change.commit:
+        yield "Commit", before + change.commit[:COMMIT_DIGITS]
+    if 0 < change.timestamp <= _LAST_SECOND:
+        yield "Date", datetime.fromtimestamp(change.timestamp, UTC).date().isoformat()
 
 
 SIDE_BYTES = 8_192
@@ -280,15 +275,13 @@ def lines_of(text: str) -> list[str]:
 
 def is_blank_change(before: Sequence[str], after: Sequence[str], hunks: Sequence[Hunk]) -> bool:
     """Return True if no hunk changes more than white space."""
-    return all(
-        _dense(before[hunk.before_start : hunk.before_start + hunk.before_lines])
-        == _dense(after[hunk.after_start : hunk.after_start + hunk.after_lines])
-        for hunk in hunks
-    )
-
-
-def _dense(lines: Sequence[str]) -> str:
-    return "".join("".join(lines).split())
+    for hunk in hunks:
+        removed = before[hunk.before_start : hunk.before_start + hunk.before_lines]
+        added = after[hunk.after_start : hunk.after_start + hunk.after_lines]
+        old, new = ("".join("".join(lines).split()) for lines in (removed, added))
+        if old != new:
+            return False
+    return True
 
 
 def describe(
@@ -308,14 +301,18 @@ def describe(
             break
         removed = before[hunk.before_start : hunk.before_start + hunk.before_lines]
         added = after[hunk.after_start : hunk.after_start + hunk.after_lines]
-        num_removed, num_added = _fitting(removed), _fitting(added)
-        shown.append((hunk.after_start, hunk.after_start + num_added))
-        left_out += len(removed) - num_removed + len(added) - num_added
         block = [f"{mark} @@ line {(hunk.after_start if after else hunk.before_start) + 1}"]
-        block += [_removed(line, mark) for line in removed[:num_removed]]
-        block += _excluded(len(removed) - num_removed, "removed", mark)
-        block += added[:num_added]
-        block += _excluded(len(added) - num_added, "added", mark)
+        for name, lines in (("removed", removed), ("added", added)):
+            ends = accumulate(len(line.encode()) + 1 for line in lines)
+            fitting = bisect_right(list(ends), SIDE_BYTES)
+            for line in lines[:fitting]:
+                comment = f"{mark} - {line}" if line else f"{mark} -"
+                block.append(unspliced(comment, mark) if name == "removed" else line)
+            if fitting < len(lines):
+                block.append(f"{mark} … {len(lines) - fitting} more {name} lines")
+                left_out += len(lines) - fitting
+            if name == "added" and fitting:
+                shown.append((hunk.after_start, hunk.after_start + fitting))
         blocks.append("\n".join(block) + "\n")
         size += len(blocks[-1].encode())
     missing = len(hunks) - len(blocks)
@@ -323,25 +320,7 @@ def describe(
         blocks[-1] += f"{mark} … {missing} more hunks\n"
     return Changes(
         blocks=tuple(blocks),
-        shown=tuple(each for each in shown if each[0] < each[1]),
+        shown=tuple(shown),
         lines_left_out=left_out,
         hunks_left_out=missing,
     )
-
-
-def _fitting(lines: Sequence[str]) -> int:
-    """Return how many lines, from the first, fit in SIDE_BYTES."""
-    size = 0
-    for count, line in enumerate(lines):
-        size += len(line.encode()) + 1
-        if size > SIDE_BYTES:
-            return count
-    return len(lines)
-
-
-def _removed(line: str, mark: Mark) -> str:
-    return unspliced(f"{mark} - {line}" if line else f"{mark} -", mark)
-
-
-def _excluded(count: int, what: str, mark: Mark) -> list[str]:
-    return [f"{mark} … {count} more {what} lines"] if count else []

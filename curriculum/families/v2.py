@@ -33,11 +33,11 @@ def _version(
         return "empty"
     path = change.old_path if side == "before" else change.path
     lines = outline(blob.text, change.language)
-    sheet = DocumentBuilder()
-    sheet.head(header(change, side=side, style=style), is_documentation=style == "doxygen")
-    source = sheet.cite(change, path, blob, (0, int(lines.starts[-1])))
-    sheet.file(blob, lines, source, [None] * len(lines.items))
-    return sheet.document(family, change)
+    builder = DocumentBuilder()
+    builder.head(header(change, side=side, style=style), is_documentation=style == "doxygen")
+    source = builder.cite(change, path, blob, (0, int(lines.starts[-1])), lineage=change.lineage)
+    builder.file(blob, lines, source, [None] * len(lines.items))
+    return builder.document(family, change, file=change)
 
 
 simple = partial(documents, style="simple")

@@ -29,9 +29,8 @@ from schemas.document import Document
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edit:
-    """A change that v3 shows: what its two styles share."""
+    """Description of a change, which both styles of v3 share."""
 
-    change: FileChange
     before: Blob
     changes: Changes
     removed: tuple[int, int]
@@ -41,13 +40,34 @@ class Edit:
 def documents(
     change: FileChange, *, family: str, style: Style
 ) -> Iterator[Document | Reason | ExclusionCount]:
-    """Yield the document of a change and counts of what it leaves out; else the reason that there is none."""
-    found = edit(change)
-    if not isinstance(found, Edit):
-        yield found
+    """Yield the document of a change and counts of what it leaves out; else the reason that there is none.
+
+    The document of a deleted file has no FULL FILE.
+    """
+    edit = edit_of(change)
+    if not isinstance(edit, Edit):
+        yield edit
         return
-    yield document(found, family=family, style=style)
-    changes = found.changes
+    mark, after, changes = line_mark(change.language), change.after, edit.changes
+    builder = DocumentBuilder()
+    builder.head(header(change, side="change", style=style), is_documentation=style == "doxygen")
+    title = f"{mark} === CHANGES ===\n"
+    for block in changes.blocks:
+        builder.add("changes", title + block)
+        title = ""
+    if after is not None:
+        builder.add("header", f"\n{mark} === FULL FILE (Post-Commit) ===\n")
+    if after is not None and after.text:
+        lines = outline(after.text, change.language)
+        starts = lines.starts.tolist()
+        offset = builder.size
+        source = builder.cite(change, change.path, after, (0, starts[-1]), lineage=change.lineage)
+        builder.file(after, lines, source, ranks(lines.items, change.hunks))
+        shown = ((starts[first], starts[last]) for first, last in changes.shown)
+        builder.mark("repeated", shown, offset=offset)
+    if edit.removed[0] < edit.removed[1]:
+        builder.cite(change, change.old_path, edit.before, edit.removed, lineage=change.lineage)
+    yield builder.document(family, change, file=change)
     if changes.hunks_left_out:
         yield ExclusionCount(family=family, reason="hunks_left_out", number=changes.hunks_left_out)
     if changes.lines_left_out:
@@ -55,7 +75,7 @@ def documents(
 
 
 @lru_cache(maxsize=1)
-def edit(change: FileChange) -> Edit | Reason:
+def edit_of(change: FileChange) -> Edit | Reason:
     """Describe a change, or give the reason that there is nothing to show; both styles share the last one."""
     if change.before is None:
         return "new_file"
@@ -65,43 +85,16 @@ def edit(change: FileChange) -> Edit | Reason:
     after = lines_of(change.after.text) if change.after else []
     if is_blank_change(before, after, change.hunks):
         return "blank_change"
-    mark = line_mark(change.language)
-    return Edit(
-        change=change,
-        before=change.before,
-        changes=describe(before, after, change.hunks, mark),
-        removed=_removed(change.before.text, before, change.hunks),
-    )
-
-
-def document(edit: Edit, *, family: str, style: Style) -> Document:
-    """The document of an edit; a deleted file has no FULL FILE."""
-    change = edit.change
-    sheet = DocumentBuilder()
-    sheet.head(header(change, side="change", style=style), is_documentation=style == "doxygen")
-    title = f"{line_mark(change.language)} === CHANGES ===\n"
-    for block in edit.changes.blocks:
-        sheet.generate("changes", title + block)
-        title = ""
-    if change.after is not None:
-        _add_full_file(sheet, edit, change.after)
-    if edit.removed[0] < edit.removed[1]:
-        sheet.cite(change, change.old_path, edit.before, edit.removed)
-    return sheet.document(family, change)
-
-
-def _add_full_file(sheet: DocumentBuilder, edit: Edit, after: Blob) -> None:
-    change = edit.change
-    title = f"\n{line_mark(change.language)} === FULL FILE (Post-Commit) ===\n"
-    sheet.generate("header", title)
-    if not after.text:
-        return
-    lines = outline(after.text, change.language)
-    offset = sheet.size
-    source = sheet.cite(change, change.path, after, (0, int(lines.starts[-1])))
-    sheet.file(after, lines, source, ranks(lines.items, change.hunks))
-    shown = ((int(lines.starts[a]), int(lines.starts[b])) for a, b in edit.changes.shown)
-    sheet.mark("repeated", shown, offset=offset)
+    removed = (0, 0)
+    cutting = [hunk for hunk in change.hunks if hunk.before_lines]
+    if cutting:
+        first, last = cutting[0].before_start, cutting[-1].before_start + cutting[-1].before_lines
+        start = sum(len(line.encode()) + 1 for line in before[:first])
+        size = sum(len(line.encode()) + 1 for line in before[first:last])
+        is_open = last == len(before) and not change.before.text.endswith("\n")
+        removed = (start, start + size - is_open)
+    changes = describe(before, after, change.hunks, line_mark(change.language))
+    return Edit(before=change.before, changes=changes, removed=removed)
 
 
 def ranks(items: Sequence[Item], hunks: Sequence[Hunk]) -> list[int | None]:
@@ -119,18 +112,6 @@ def ranks(items: Sequence[Item], hunks: Sequence[Hunk]) -> list[int | None]:
         nearest = min(gaps)
         found.append(nearest if nearest >= 0 else None)
     return found
-
-
-def _removed(text: str, lines: Sequence[str], hunks: Sequence[Hunk]) -> tuple[int, int]:
-    """The bytes from the first removed line to the last."""
-    cutting = [hunk for hunk in hunks if hunk.before_lines]
-    if not cutting:
-        return (0, 0)
-    first, last = cutting[0].before_start, cutting[-1].before_start + cutting[-1].before_lines
-    start = sum(len(line.encode()) + 1 for line in lines[:first])
-    size = sum(len(line.encode()) + 1 for line in lines[first:last])
-    is_open = last == len(lines) and not text.endswith("\n")
-    return (start, start + size - is_open)
 
 
 simple = partial(documents, style="simple")

@@ -40,12 +40,12 @@ phases:
 def newest(change: FileChange, *, family: str) -> Iterator[Document]:
     """Yield the version after a change under a title."""
     if change.after is not None and change.after.text:
-        sheet = DocumentBuilder()
-        sheet.generate("header", TITLE)
+        builder = DocumentBuilder()
+        builder.add("header", TITLE)
         size = len(change.after.text.encode())
-        source = sheet.cite(change, change.path, change.after, (0, size))
-        sheet.add("code", change.after.text, source=source)
-        yield sheet.document(family, change)
+        source = builder.cite(change, change.path, change.after, (0, size), lineage=change.lineage)
+        builder.add("code", change.after.text, source=source)
+        yield builder.document(family, change, file=change)
 
 
 @pytest.fixture
