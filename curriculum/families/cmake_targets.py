@@ -6,14 +6,14 @@ before      the files that all of them compile: whole near the target, skeletons
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
 from curriculum.families import context
 from curriculum.families.context import BUDGET, Excerpt, marks_of
 from curriculum.families.document_builder import is_blank_change, lines_of
-from curriculum.families.render import ExclusionCount, Reason, RenderResult
+from curriculum.families.render import RenderResult, result_of
 from curriculum.graph.cmake import BuildGraph, TargetId, build_graph
 from curriculum.graph.facts import Range, RepositoryGraph, SourceFile
 from curriculum.graph.line_ranges import line_starts, outside_bodies, size_of, with_text
@@ -50,35 +50,28 @@ def documents(commit: CommitChange, graph: RepositoryGraph, *, family: str) -> R
     build = build_graph(graph)
     touched = sorted({target for each in changes for target in _touched(each, build)})
     if not touched:
-        return _rendered(family, (), {"no_build_target": 1})
+        return result_of(family, (), {"no_build_target": 1})
     room = BUDGET - context.frame_bytes(commit, LANGUAGE)
     groups, too_large = _shared_out([_commands(graph, build, each) for each in touched], room)
-    composer = _Composer(commit=commit, graph=graph, build=build, family=family)
-    made = [
-        composer.document(targets, _Search(graph=graph, build=build, room=room).run(targets))
-        for targets in groups
+    documents = [
+        _document(
+            commit,
+            graph,
+            build,
+            family,
+            group,
+            _Search(graph=graph, build=build, room=room).run(group),
+        )
+        for group in groups
     ]
-    return _rendered(
+    return result_of(
         family,
-        made,
+        documents,
         {
-            "divided": len(made) if len(made) > 1 else 0,
+            "divided": len(documents) if len(documents) > 1 else 0,
             "build_target_too_large": too_large,
             "names_unresolved": sum(build.targets[each].num_unresolved for each in touched),
         },
-    )
-
-
-def _rendered(
-    family: str, documents: Sequence[Document], counts: Mapping[Reason, int]
-) -> RenderResult:
-    return RenderResult(
-        documents=tuple(documents),
-        counts=tuple(
-            ExclusionCount(family=family, reason=reason, number=number)
-            for reason, number in counts.items()
-            if number
-        ),
     )
 
 
@@ -204,59 +197,51 @@ def _commands(
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Composer:
-    """Makes a document of items."""
-
-    commit: CommitChange
-    graph: RepositoryGraph
-    build: BuildGraph
-    family: str
-
-    def document(self, targets: Sequence[_Item], around: Sequence[_Item]) -> Document:
-        """`around` has the nearest first; the targets stand in the order of their files."""
-        items = [
-            *reversed(around),
-            *sorted(targets, key=lambda item: (item.file.path, item.ranges)),
-        ]
-        edges = list(self._edges(items))
-        excerpts = [self._excerpt(at, item, items, edges) for at, item in enumerate(items)]
-        return context.document(
-            self.commit, self.family, excerpts[: len(around)], excerpts[len(around) :], edges
-        )
-
-    def _edges(self, items: Sequence[_Item]) -> Iterator[Edge]:
-        """Yield edges from the first chunk of a target to all chunks of its links, and to its files."""
-        places: dict[TargetId, list[int]] = {}
-        files = {item.file.path: at for at, item in enumerate(items) if item.target is None}
-        for at, item in enumerate(items):
-            if item.target is not None:
-                places.setdefault(item.target, []).append(at)
-        for target, (first, *_) in places.items():
-            for link in self.build.targets[target].links:
-                for at in places.get(link.target, ()):
-                    yield _edge(first, at, "links", link.confidence)
-            for path in self.build.targets[target].sources:
-                if path in files:
-                    yield _edge(first, files[path], "compiles", 1.0)
-
-    def _excerpt(
-        self, at: int, item: _Item, items: Sequence[_Item], edges: Sequence[Edge]
-    ) -> Excerpt:
-        source = self.graph.source(item.file.path)
-        is_file = item.target is None
-        return Excerpt(
+def _document(
+    commit: CommitChange,
+    graph: RepositoryGraph,
+    build: BuildGraph,
+    family: str,
+    targets: Sequence[_Item],
+    around: Sequence[_Item],
+) -> Document:
+    """The document of items; `around` has the nearest first, targets go in the order of their files."""
+    in_order = sorted(targets, key=lambda item: (item.file.path, item.ranges))
+    items = [*reversed(around), *in_order]
+    edges = list(_edges(build, items))
+    excerpts = [
+        Excerpt(
             file=item.file,
             name=item.file.path if item.target is None else item.target.name,
-            symbol="file" if is_file else "target",
+            symbol="file" if item.target is None else "target",
             form=item.form,
             ranges=item.ranges,
             hop=item.hop,
-            marks=marks_of(source) if is_file else (),
+            marks=marks_of(graph.source(item.file.path)) if item.target is None else (),
             via=next(
                 (e for e in edges if e.target == at and items[e.source].target == item.owner), None
             ),
         )
+        for at, item in enumerate(items)
+    ]
+    count = len(around)
+    return context.document(commit, family, excerpts[:count], excerpts[count:], edges)
+
+
+def _edges(build: BuildGraph, items: Sequence[_Item]) -> Iterator[Edge]:
+    """Yield edges from the first chunk of a target to all chunks of its links, and to its files."""
+    places: dict[TargetId, list[int]] = {}
+    files = {item.file.path: at for at, item in enumerate(items) if item.target is None}
+    for at, item in enumerate(items):
+        if item.target is not None:
+            places.setdefault(item.target, []).append(at)
+    for target, (first, *_) in places.items():
+        for link in build.targets[target].links:
+            for at in places.get(link.target, ()):
+                yield _edge(first, at, "links", link.confidence)
+        for path in build.targets[target].sources:
+            if path in files:
+                yield _edge(first, files[path], "compiles", 1.0)
 
 
 def _edge(source: int, target: int, kind: EdgeKind, confidence: float) -> Edge:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from curriculum.graph.syntax_tree import grammar_versions
 from schemas.change import FileChange
 from schemas.document import Document
 from schemas.families import FAMILIES
@@ -69,9 +68,16 @@ class RenderResult:
     counts: tuple[ExclusionCount, ...]
 
 
-def tools() -> Mapping[str, str]:
-    """Versions of the tools that decide the bytes of documents, for keys."""
-    return grammar_versions()
+def result_of(
+    family: str, documents: Sequence[Document], left_out: Mapping[Reason, int]
+) -> RenderResult:
+    """The documents of one commit, with the counts of what they leave out that aren't 0."""
+    counts = (
+        ExclusionCount(family=family, reason=reason, number=number)
+        for reason, number in left_out.items()
+        if number
+    )
+    return RenderResult(documents=tuple(documents), counts=tuple(counts))
 
 
 def render(change: FileChange, families: Sequence[str]) -> RenderResult:

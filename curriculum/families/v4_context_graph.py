@@ -6,14 +6,16 @@ The build targets that it touched make documents of their own.
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise, zip_longest
+from itertools import groupby, zip_longest
+from operator import attrgetter
 
 import numpy as np
 
 from curriculum.families import cmake_targets, context
 from curriculum.families.context import BUDGET, Excerpt, Mark
 from curriculum.families.document_builder import is_blank_change, lines_of
-from curriculum.families.render import ExclusionCount, Reason, RenderResult
+from curriculum.families.render import RenderResult, result_of
+from curriculum.graph.call_graph import CODE
 from curriculum.graph.facts import FileFacts, NodeId, Range, RepositoryGraph
 from curriculum.graph.line_ranges import blank_lines_after, blank_lines_before, line_starts, without
 from curriculum.graph.names import TYPES
@@ -22,17 +24,153 @@ from curriculum.graph.neighbourhood import (
     Costs,
     Fragment,
     Link,
-    Neighbourhood,
     SearchOrder,
     Step,
     neighbourhood,
     whole,
 )
 from schemas.change import CommitChange, FileChange, Hunk
-from schemas.corpus import Language
 from schemas.document import Document, Edge
 
-CODE: frozenset[Language] = frozenset(("cpp", "c"))
+ORDER = SearchOrder(
+    near=(
+        Step("calls", outward=True),
+        Step("calls", outward=False),
+        Step("member", outward=True),
+        Step("constructs", outward=True),
+        Step("uses", outward=True),
+        Step("overrides", outward=True),
+        Step("overrides", outward=False),
+    ),
+    far=(
+        Step("member", outward=True),
+        Step("uses", outward=True),
+        Step("constructs", outward=True),
+        Step("inherits", outward=True),
+        Step("overrides", outward=True),
+        Step("overrides", outward=False),
+        Step("member", outward=False),
+        Step("inherits", outward=False),
+        Step("includes", outward=True),
+        Step("calls", outward=True),
+        Step("calls", outward=False),
+    ),
+)
+"""Direct callees and callers, then classes, bases, overrides, sibling methods, files, and what is farther."""
+
+
+def documents(commit: CommitChange, graph: RepositoryGraph, *, family: str) -> RenderResult:
+    """Render one commit, whose tree the graph has: documents of functions, then of build targets."""
+    functions = graph_documents(commit, graph, family=family, order=ORDER)
+    targets = cmake_targets.documents(commit, graph, family=family)
+    return RenderResult(
+        documents=functions.documents + targets.documents, counts=functions.counts + targets.counts
+    )
+
+
+def graph_documents(
+    commit: CommitChange, graph: RepositoryGraph, *, family: str, order: SearchOrder
+) -> RenderResult:
+    """The documents of one commit, whose tree the graph has; equal input gives equal documents.
+
+    The target is every function that the commit touched; what doesn't fit one document is divided.
+    """
+    targets = targets_of(commit, graph)
+    if not targets:
+        return result_of(family, (), {"no_function": 1})
+    costs = Costs(
+        lead=lambda path: context.chunk_bytes(path, graph.source(path).file.language),
+        gap=len(context.gap_line("cpp").encode()),
+    )
+    room = BUDGET - context.frame_bytes(commit, graph.source(targets[0].node.path).file.language)
+    shares = shared_out(targets, graph, costs, room)
+    around = [
+        neighbourhood(graph, group, room - costs.of_all(group), order, costs)
+        for group in shares.groups
+    ]
+    documents = [
+        _document(commit, graph, family, group, near.fragments)
+        for group, near in zip(shares.groups, around, strict=True)
+    ]
+    return result_of(
+        family,
+        documents,
+        {
+            "divided": len(documents) if len(documents) > 1 else 0,
+            "function_too_large": shares.too_large,
+            "repeated_definitions": sum(near.repeated_definitions for near in around),
+            "repeated_bytes": sum(near.repeated_bytes for near in around),
+        },
+    )
+
+
+def _document(
+    commit: CommitChange,
+    graph: RepositoryGraph,
+    family: str,
+    targets: Sequence[Fragment],
+    around: Sequence[Fragment],
+) -> Document:
+    """The document of fragments; `around` has the nearest first."""
+    farthest_first = list(reversed(around))
+    fragments = [*farthest_first, *targets]
+    places = {each.node: at for at, each in enumerate(fragments)}
+    sources = {each.node.path: graph.source(each.node.path) for each in fragments}
+    marks = {path: context.marks_of(source) for path, source in sources.items()}
+    target_marks = {
+        path: context.with_statements(marks[path], sources[path])
+        for path in {each.node.path for each in targets}
+    }
+    return context.document(
+        commit,
+        family,
+        [_excerpt(graph, each, marks, places) for each in farthest_first],
+        [_excerpt(graph, each, target_marks, places) for each in targets],
+        _edges(graph, fragments, places),
+    )
+
+
+def _excerpt(
+    graph: RepositoryGraph,
+    fragment: Fragment,
+    marks: Mapping[str, Sequence[Mark]],
+    places: Mapping[NodeId, int],
+) -> Excerpt:
+    path, number = fragment.node
+    source = graph.source(path)
+    found = None if number == WHOLE_FILE else source.facts.symbols[number]
+    return Excerpt(
+        file=source.file,
+        name=path if found is None else found.qualified,
+        symbol="file" if found is None else found.kind,
+        form=fragment.form,
+        ranges=fragment.ranges,
+        hop=fragment.hop,
+        marks=marks[path],
+        via=None if fragment.via is None else _edge(fragment.via, places),
+    )
+
+
+def _edges(
+    graph: RepositoryGraph, fragments: Sequence[Fragment], places: Mapping[NodeId, int]
+) -> Iterator[Edge]:
+    for fragment in fragments:
+        node = fragment.node
+        for near in graph.neighbours(node) if node.number != WHOLE_FILE else ():
+            if near.outward and near.node in places:
+                yield _edge(Link(node, near.node, near.kind, near.label, near.confidence), places)
+        if fragment.via is not None:
+            yield _edge(fragment.via, places)
+
+
+def _edge(link: Link, places: Mapping[NodeId, int]) -> Edge:
+    return Edge(
+        source=places[link.source],
+        target=places[link.target],
+        kind=link.kind,
+        label=link.label,
+        confidence=link.confidence,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,30 +223,14 @@ def touched_functions(facts: FileFacts, text: str, hunks: Sequence[Hunk]) -> lis
     return sorted(found - {-1})
 
 
-def shared_out(
-    targets: Sequence[Fragment], graph: RepositoryGraph, costs: Costs, room: int
-) -> Shares:
-    """The targets in groups that cost `room` at most: all, or those of a file, or some of a file.
-
-    Functions of one file that an edge joins stay together where they fit.
-    """
-    fitting = [each for each in targets if costs.of(each) <= room]
-    too_large = len(targets) - len(fitting)
-    if costs.of_all(fitting) <= room:
-        return Shares(groups=(tuple(fitting),) if fitting else (), too_large=too_large)
-    groups: list[tuple[Fragment, ...]] = []
-    for _, each in groupby(fitting, lambda fragment: fragment.node.path):
-        of_file = list(each)
-        joined = [of_file] if costs.of_all(of_file) <= room else _connected(of_file, graph)
-        groups.extend(_filled(joined, costs, room))
-    return Shares(groups=tuple(groups), too_large=too_large)
-
-
 def is_blank(change: FileChange) -> bool:
     """Return True if a change of a file differs in nothing but white space."""
     if change.before is None or change.after is None:
         return False
     return is_blank_change(lines_of(change.before.text), lines_of(change.after.text), change.hunks)
+
+
+_by_node = attrgetter("node")
 
 
 def _touched(change: FileChange, graph: RepositoryGraph) -> Iterator[Fragment]:
@@ -125,7 +247,9 @@ def _touched(change: FileChange, graph: RepositoryGraph) -> Iterator[Fragment]:
     data = source.file.blob.text.encode()
     if change.before is not None:
         return _with_blank_lines(found, data)
-    return _tiled(sorted((*found, *_types(change.path, source.facts, found)), key=_node), len(data))
+    return _tiled(
+        sorted((*found, *_types(change.path, source.facts, found)), key=_by_node), len(data)
+    )
 
 
 def _types(path: str, facts: FileFacts, functions: Sequence[Fragment]) -> Iterator[Fragment]:
@@ -155,24 +279,39 @@ def _tiled(definitions: Sequence[Fragment], size: int) -> Iterator[Fragment]:
 
 
 def _with_blank_lines(fragments: Sequence[Fragment], data: bytes) -> Iterator[Fragment]:
-    """The fragments of a file with the blank lines that its functions have towards each other."""
-    spans = [each.ranges[0]._replace(end=each.ranges[-1].end) for each in fragments]
-    borders = [_borders(data, one.end, later.start) for one, later in pairwise(spans)]
-    starts = (*(span.start for span in spans[:1]), *(start for _, start in borders))
-    ends = (*(end for end, _ in borders), *(span.end for span in spans[-1:]))
-    for fragment, span in zip(fragments, map(Range, starts, ends), strict=True):
-        yield replace(fragment, ranges=(span,))
-
-
-def _borders(data: bytes, end: int, start: int) -> tuple[int, int]:
-    """The new end and start of fragments that are bytes `[end, start)` apart.
+    """The fragments of a file with the blank lines that its functions have towards each other.
 
     Blank lines alone belong to the lower fragment, so that the two touch.
     """
-    above = blank_lines_after(data, end, start)
-    if above == start:
-        return end, end
-    return above, blank_lines_before(data, start, above)
+    spans = [each.ranges[0]._replace(end=each.ranges[-1].end) for each in fragments]
+    for at, later in enumerate(spans[1:]):
+        end, start = spans[at].end, later.start
+        above = blank_lines_after(data, end, start)
+        is_blank = above == start
+        below = end if is_blank else blank_lines_before(data, start, above)
+        spans[at] = spans[at]._replace(end=end if is_blank else above)
+        spans[at + 1] = later._replace(start=below)
+    for fragment, span in zip(fragments, spans, strict=True):
+        yield replace(fragment, ranges=(span,))
+
+
+def shared_out(
+    targets: Sequence[Fragment], graph: RepositoryGraph, costs: Costs, room: int
+) -> Shares:
+    """The targets in groups that cost `room` at most: all, or those of a file, or some of a file.
+
+    Functions of one file that an edge joins stay together where they fit.
+    """
+    fitting = [each for each in targets if costs.of(each) <= room]
+    too_large = len(targets) - len(fitting)
+    if costs.of_all(fitting) <= room:
+        return Shares(groups=(tuple(fitting),) if fitting else (), too_large=too_large)
+    groups: list[tuple[Fragment, ...]] = []
+    for _, each in groupby(fitting, lambda fragment: fragment.node.path):
+        of_file = list(each)
+        joined = [of_file] if costs.of_all(of_file) <= room else _connected(of_file, graph)
+        groups.extend(_filled(joined, costs, room))
+    return Shares(groups=tuple(groups), too_large=too_large)
 
 
 def _connected(fragments: Sequence[Fragment], graph: RepositoryGraph) -> list[list[Fragment]]:
@@ -187,7 +326,7 @@ def _connected(fragments: Sequence[Fragment], graph: RepositoryGraph) -> list[li
                 if near.node in left:
                     group.append(left.pop(near.node))
                     waiting.append(near.node)
-        groups.append(list(_in_order(group)))
+        groups.append(sorted(group, key=_by_node))
     return groups
 
 
@@ -199,183 +338,15 @@ def _filled(
     used = 0
     for group in groups:
         if current and used + costs.of_all(group) > room:
-            yield _in_order(current)
+            yield tuple(sorted(current, key=_by_node))
             current, used = [], 0
         for fragment in group:
             cost = costs.of(fragment, current[-1] if current else None)
             if used + cost > room:
-                yield _in_order(current)
+                yield tuple(sorted(current, key=_by_node))
                 current, used = [], 0
                 cost = costs.of(fragment)
             current.append(fragment)
             used += cost
     if current:
-        yield _in_order(current)
-
-
-def _in_order(fragments: Sequence[Fragment]) -> tuple[Fragment, ...]:
-    return tuple(sorted(fragments, key=_node))
-
-
-def _node(fragment: Fragment) -> NodeId:
-    return fragment.node
-
-
-GAP = len(context.gap_line("cpp").encode())
-
-
-def graph_documents(
-    commit: CommitChange, graph: RepositoryGraph, *, family: str, order: SearchOrder
-) -> RenderResult:
-    """The documents of one commit, whose tree the graph has; equal input gives equal documents.
-
-    The target is every function that the commit touched; what doesn't fit one document is divided.
-    """
-    targets = targets_of(commit, graph)
-    if not targets:
-        return _rendered(family, (), {"no_function": 1})
-    costs = Costs(lead=lambda path: _lead(graph, path), gap=GAP)
-    room = BUDGET - context.frame_bytes(commit, graph.source(targets[0].node.path).file.language)
-    shares = shared_out(targets, graph, costs, room)
-    composer = _Composer(commit=commit, graph=graph, family=family)
-    around = [_around(graph, group, costs, room, order) for group in shares.groups]
-    documents = [
-        composer.document(group, near.fragments)
-        for group, near in zip(shares.groups, around, strict=True)
-    ]
-    left_out: dict[Reason, int] = {
-        "divided": len(documents) if len(documents) > 1 else 0,
-        "function_too_large": shares.too_large,
-        "repeated_definitions": sum(near.repeated_definitions for near in around),
-        "repeated_bytes": sum(near.repeated_bytes for near in around),
-    }
-    return _rendered(family, documents, left_out)
-
-
-def _rendered(
-    family: str, documents: Sequence[Document], left_out: Mapping[Reason, int]
-) -> RenderResult:
-    counts = (
-        ExclusionCount(family=family, reason=reason, number=number)
-        for reason, number in left_out.items()
-        if number
-    )
-    return RenderResult(documents=tuple(documents), counts=tuple(counts))
-
-
-def _lead(graph: RepositoryGraph, path: str) -> int:
-    return context.chunk_bytes(path, graph.source(path).file.language)
-
-
-def _around(
-    graph: RepositoryGraph,
-    targets: Sequence[Fragment],
-    costs: Costs,
-    room: int,
-    order: SearchOrder,
-) -> Neighbourhood:
-    return neighbourhood(graph, targets, room - costs.of_all(targets), order, costs)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Composer:
-    """Makes a document of fragments."""
-
-    commit: CommitChange
-    graph: RepositoryGraph
-    family: str
-
-    def document(self, targets: Sequence[Fragment], around: Sequence[Fragment]) -> Document:
-        """`around` has the nearest first."""
-        chunks = [*reversed(around), *targets]
-        places = {chunk.node: at for at, chunk in enumerate(chunks)}
-        outer = {
-            path: context.marks_of(self.graph.source(path))
-            for path in {chunk.node.path for chunk in chunks}
-        }
-        inner = {
-            path: context.with_statements(outer[path], self.graph.source(path))
-            for path in {chunk.node.path for chunk in targets}
-        }
-        return context.document(
-            self.commit,
-            self.family,
-            [self._excerpt(chunk, outer[chunk.node.path], places) for chunk in reversed(around)],
-            [self._excerpt(chunk, inner[chunk.node.path], places) for chunk in targets],
-            self._edges(chunks, places),
-        )
-
-    def _excerpt(
-        self, chunk: Fragment, marks: Sequence[Mark], places: Mapping[NodeId, int]
-    ) -> Excerpt:
-        source = self.graph.source(chunk.node.path)
-        name, symbol = chunk.node.path, "file"
-        if chunk.node.number != WHOLE_FILE:
-            found = source.facts.symbols[chunk.node.number]
-            name, symbol = found.qualified, found.kind
-        return Excerpt(
-            file=source.file,
-            name=name,
-            symbol=symbol,
-            form=chunk.form,
-            ranges=chunk.ranges,
-            hop=chunk.hop,
-            marks=marks,
-            via=None if chunk.via is None else _edge(chunk.via, places),
-        )
-
-    def _edges(self, chunks: Sequence[Fragment], places: Mapping[NodeId, int]) -> Iterator[Edge]:
-        for chunk in chunks:
-            if chunk.node.number != WHOLE_FILE:
-                for near in self.graph.neighbours(chunk.node):
-                    if near.outward and near.node in places:
-                        ends = (chunk.node, near.node)
-                        yield _edge(Link(*ends, near.kind, near.label, near.confidence), places)
-            if chunk.via is not None:
-                yield _edge(chunk.via, places)
-
-
-def _edge(link: Link, places: Mapping[NodeId, int]) -> Edge:
-    return Edge(
-        source=places[link.source],
-        target=places[link.target],
-        kind=link.kind,
-        label=link.label,
-        confidence=link.confidence,
-    )
-
-
-ORDER = SearchOrder(
-    near=(
-        Step("calls", outward=True),
-        Step("calls", outward=False),
-        Step("member", outward=True),
-        Step("constructs", outward=True),
-        Step("uses", outward=True),
-        Step("overrides", outward=True),
-        Step("overrides", outward=False),
-    ),
-    far=(
-        Step("member", outward=True),
-        Step("uses", outward=True),
-        Step("constructs", outward=True),
-        Step("inherits", outward=True),
-        Step("overrides", outward=True),
-        Step("overrides", outward=False),
-        Step("member", outward=False),
-        Step("inherits", outward=False),
-        Step("includes", outward=True),
-        Step("calls", outward=True),
-        Step("calls", outward=False),
-    ),
-)
-"""Direct callees and callers, then classes, bases, overrides, sibling methods, files, and what is farther."""
-
-
-def documents(commit: CommitChange, graph: RepositoryGraph, *, family: str) -> RenderResult:
-    """Render one commit, whose tree the graph has: documents of functions, then of build targets."""
-    functions = graph_documents(commit, graph, family=family, order=ORDER)
-    targets = cmake_targets.documents(commit, graph, family=family)
-    return RenderResult(
-        documents=functions.documents + targets.documents, counts=functions.counts + targets.counts
-    )
+        yield tuple(sorted(current, key=_by_node))

@@ -12,8 +12,9 @@ from curriculum.corpus import git, history
 from curriculum.corpus.blobs import Skips
 from curriculum.corpus.conversations import conversation_paths
 from curriculum.corpus.sources import Source, Sources
-from curriculum.families.render import RenderResult, render, tools
+from curriculum.families.render import RenderResult, render
 from curriculum.families.write import DocumentWriter
+from curriculum.graph.syntax_tree import grammar_versions
 from curriculum.stages.stage import Stage
 from curriculum.store import Recipe, StagingDirectory
 from schemas.corpus import CorpusSpec, RepositorySpec
@@ -234,5 +235,5 @@ class Documents(Stage[Sequence[Repository], Repository]):
             labels=(("family", family), ("repository", task.name)),
             revision=FAMILIES[family].revision,
             config=config,
-            tools={"git": git.version(), **tools()},
+            tools={"git": git.version(), **grammar_versions()},
         )

@@ -7,10 +7,11 @@ from pydantic import JsonValue
 
 from curriculum.corpus import git, history, trees
 from curriculum.corpus.blobs import Skips
-from curriculum.families.render import RenderResult, tools
+from curriculum.families.render import RenderResult
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.names import num_crowded
+from curriculum.graph.syntax_tree import grammar_versions
 from curriculum.stages.documents import FamilyWriters, Repository
 from curriculum.stages.indexes import Index, snapshot_of
 from curriculum.stages.stage import Stage
@@ -106,7 +107,7 @@ class Graphs(Stage[GraphInputs, GraphTask]):
             revision=FAMILIES[family].revision,
             config=config,
             inputs=(index.artefact.as_input("index"),) if index and index.artefact else (),
-            tools={"git": git.version(), **tools()},
+            tools={"git": git.version(), **grammar_versions()},
         )
 
 

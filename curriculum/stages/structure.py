@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from curriculum.families import v6_enriched
-from curriculum.families.render import tools
 from curriculum.families.write import EnrichedWriter, documents_in
+from curriculum.graph.syntax_tree import grammar_versions
 from curriculum.stages.selection import title
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory
@@ -39,7 +39,7 @@ class Structure(Stage[Sequence[Artefact], Artefact]):
             ),
             revision=FAMILIES[ENRICHED_FAMILY].revision,
             inputs=(task.as_input("documents"),),
-            tools=tools(),
+            tools=grammar_versions(),
         )
         return [recipe]
 

@@ -26,7 +26,8 @@ from curriculum.corpus.trees import commits_of, read_commits
 from curriculum.families import chat
 from curriculum.families.cmake_targets import LANGUAGE as BUILD_LANGUAGE
 from curriculum.families.render import RenderResult, render
-from curriculum.families.v4_context_graph import CODE, is_blank, touched_functions
+from curriculum.families.v4_context_graph import is_blank, touched_functions
+from curriculum.graph.call_graph import CODE
 from curriculum.graph.index import facts_of
 from curriculum.stages.documents import FamilyWriters, Repository
 from curriculum.stages.graphs import RepositoryGraphs

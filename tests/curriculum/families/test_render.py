@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.families.check import check_document
-from curriculum.families.render import ExclusionCount, render, tools
+from curriculum.families.render import ExclusionCount, render
+from curriculum.graph.syntax_tree import grammar_versions
 from schemas.change import FileChange
 from schemas.corpus import LANGUAGES, Language
 from schemas.document import Document
@@ -104,7 +105,7 @@ def test_a_family_that_gives_nothing_says_why(make_change: MakeChange) -> None:
 
 
 def test_the_tools_of_documents_are_the_grammars() -> None:
-    assert set(tools()) == {"tree-sitter", "tree-sitter-c", "tree-sitter-cpp"}
+    assert set(grammar_versions()) == {"tree-sitter", "tree-sitter-c", "tree-sitter-cpp"}
 
 
 def test_an_unknown_family_is_a_programmers_mistake(make_change: MakeChange) -> None:
