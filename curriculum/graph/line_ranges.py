@@ -210,45 +210,26 @@ def line_starts(data: bytes) -> Offsets:
     return np.concatenate(([0], inner, [len(data)])).astype(np.int64)
 
 
-def blank_lines(starts: Offsets) -> Flags:
-    r"""Flag the lines that hold nothing but their end; trailing spaces make a line that isn't blank.
+def group_lines(starts: Offsets, blank: Flags, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """The groups that tile the lines `[first, last)`, each at least a line and at most a screen or two.
 
-    >>> blank_lines(line_starts(b"a\n\nbc")).tolist()
-    [False, True, False]
+    A group ends below a `blank` line and above one that isn't, where it is large enough.
     """
-    blank: Flags = np.diff(starts) == 1
-    return blank
-
-
-def group_borders(blank: Flags) -> Offsets:
-    """Lines that follow a blank line and aren't blank.
-
-    >>> group_borders(np.array([False, True, True, False, False])).tolist()
-    [3]
-    """
-    return np.flatnonzero(blank[:-1] & ~blank[1:]) + 1
-
-
-def group_lines(
-    starts: Offsets, borders: Offsets, first: int, last: int
-) -> Iterator[tuple[int, int]]:
-    """The groups that tile the lines `[first, last)`, each at least a line and at most a screen or two."""
-    inside = borders[np.searchsorted(borders, first, "right") : np.searchsorted(borders, last)]
+    inside = blank[first:last]
+    borders = np.flatnonzero(inside[:-1] & ~inside[1:]) + first + 1
     begin = first
-    for border in (*inside.tolist(), last):
+    for border in (*borders.tolist(), last):
         size = int(starts[border] - starts[begin])
-        if size >= SMALLEST_GROUP or border == last:
-            yield from _cut(starts, begin, border)
+        if size < SMALLEST_GROUP and border != last:
+            continue
+        while size > LARGEST_GROUP:
+            full = int(np.searchsorted(starts, starts[begin] + LARGEST_GROUP, "right")) - 1
+            cut = max(begin + 1, full)
+            if cut >= border:
+                break
+            yield begin, cut
+            begin = cut
+            size = int(starts[border] - starts[begin])
+        if begin < border:
+            yield begin, border
             begin = border
-
-
-def _cut(starts: Offsets, first: int, last: int) -> Iterator[tuple[int, int]]:
-    while starts[last] - starts[first] > LARGEST_GROUP:
-        full = int(np.searchsorted(starts, starts[first] + LARGEST_GROUP, "right")) - 1
-        cut = max(first + 1, full)
-        if cut >= last:
-            break
-        yield first, cut
-        first = cut
-    if first < last:
-        yield first, last

@@ -1,6 +1,7 @@
 import itertools
 from itertools import pairwise
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,8 +10,6 @@ from curriculum.graph.line_ranges import (
     LARGEST_GROUP,
     SMALLEST_GROUP,
     Lines,
-    blank_lines,
-    group_borders,
     group_lines,
     inner_lines,
     joined,
@@ -64,8 +63,7 @@ TEXTS = st.lists(st.sampled_from([b"", b"", b"x", b"y" * 300, b" "]), max_size=6
 
 def groups_of(data: bytes) -> list[tuple[int, int]]:
     starts = line_starts(data)
-    borders = group_borders(blank_lines(starts))
-    return list(group_lines(starts, borders, 0, len(starts) - 1))
+    return list(group_lines(starts, np.diff(starts) == 1, 0, len(starts) - 1))
 
 
 @given(TEXTS)

@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph import syntax_tree
-from curriculum.graph.outline import LARGEST_CLASS, Outline, outline
-from curriculum.graph.structure import SPACING
+from curriculum.graph.outline import LARGEST_CLASS, SPACING, Outline, outline
 from schemas.corpus import LANGUAGES, Language
 
 HEADER = """\
