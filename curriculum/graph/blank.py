@@ -8,7 +8,22 @@ What the grammar can't know is blanked: spaces stand for it, newlines stay. That
 - macros: ALL_CAPS names, with their arguments, where no expression or type can be;
 - long runs of attributes, which stand before nothing.
 
-What stands in a comment or literal is never taken for a directive or macro.
+What stands in a comment or literal is never taken for a directive or macro. Macros are found by what stands
+around them:
+
+    FMT_BEGIN_NAMESPACE                        alone on a line; Q_OBJECT, PRAGMA(x) as well
+    FMT_API int f();                           before a declaration; `static FMT_INLINE int f()`, too
+    JSON_PRIVATE_UNLESS_TESTED:                as an access label
+    JSON_TRY { … }                             before a block
+    TEST_CASE("parses") {                      only the arguments, where no function has such
+    int WINAPI f(int);                         between a type and a function's name
+    int n_ GUARDED_BY(mutex_);                 after a variable's name
+    class LEVELDB_EXPORT DB {                  before the name of a class
+    void Lock() EXCLUSIVE_LOCK_FUNCTION() {    after a parameter list
+    CHECK_THROWS_AS(f(), Error&);              only the & of a type among arguments
+    <class T, FMT_ENABLE_IF(!is_int<T>())>     only the arguments, among template parameters
+
+A name in an expression, an enumerator, a type, and a call that ends with a semicolon are left alone.
 """
 
 import functools
@@ -25,46 +40,11 @@ from schemas.corpus import Language
 _LONGEST = 500
 """Characters; longer conditions aren't judged."""
 _FALSE = frozenset(
-    [
-        "_WIN32",
-        "WIN32",
-        "_WIN64",
-        "__WIN32__",
-        "_MSC_VER",
-        "_MSC_FULL_VER",
-        "__MINGW32__",
-        "__MINGW64__",
-        "__CYGWIN__",
-        "__APPLE__",
-        "__MACH__",
-        "__ANDROID__",
-        "__FreeBSD__",
-        "__NetBSD__",
-        "__OpenBSD__",
-        "__sun",
-        "__HAIKU__",
-        "_AIX",
-        "__INTEL_COMPILER",
-        "__NVCC__",
-        "__NVCOMPILER",
-        "__CUDACC__",
-        "__CUDA_ARCH__",
-        "__EMSCRIPTEN__",
-        "__BORLANDC__",
-        "__SUNPRO_CC",
-        "__SUNPRO_C",
-        "__IBMCPP__",
-        "__ICCARM__",
-        "__CC_ARM",
-        "__DMC__",
-        "__SWITCH__",
-        "__VXWORKS__",
-        "DOXYGEN",
-        "__DOXYGEN__",
-        "DOXYGEN_SHOULD_SKIP_THIS",
-        "GENERATING_DOCUMENTATION",
-        "SWIG",
-    ]
+    """_WIN32 WIN32 _WIN64 __WIN32__ _MSC_VER _MSC_FULL_VER __MINGW32__ __MINGW64__ __CYGWIN__
+    __APPLE__ __MACH__ __ANDROID__ __FreeBSD__ __NetBSD__ __OpenBSD__ __sun __HAIKU__ _AIX
+    __INTEL_COMPILER __NVCC__ __NVCOMPILER __CUDACC__ __CUDA_ARCH__ __EMSCRIPTEN__ __BORLANDC__
+    __SUNPRO_CC __SUNPRO_C __IBMCPP__ __ICCARM__ __CC_ARM __DMC__ __SWITCH__ __VXWORKS__ DOXYGEN
+    __DOXYGEN__ DOXYGEN_SHOULD_SKIP_THIS GENERATING_DOCUMENTATION SWIG""".split()  # noqa: SIM905
 )
 _TRUE = frozenset(("__linux__", "__linux", "linux", "__unix__", "__unix", "__GNUC__", "__STDC__"))
 _STANDARD = 202_002
@@ -251,10 +231,16 @@ def dead_branches(data: bytes, hidden: Sequence[Range], language: Language) -> l
     found: list[Range] = []
     levels = [_TOP]
     dead_from = -1
-    for start, end, directive, condition in _conditions(data, hidden):
+    for match in _CONDITION.finditer(b"\n" + data):
+        start, end = (place - 1 for place in match.span(1))
+        if is_in(start, hidden):
+            continue
+        if is_in(end, hidden):
+            end = hidden[bisect_right(hidden, Range(end, end)) - 1].end
         if levels[-1].is_live:
             dead_from = start
-        _step(levels, directive, condition, language)
+        condition = _REMARK.sub(" ", match[3].decode("latin-1"))
+        _step(levels, match[2].decode(), condition, language)
         if levels[-1].is_live:
             found.append(Range(dead_from, end))
     if not levels[-1].is_live:
@@ -282,17 +268,6 @@ def directives(data: bytes, hidden: Sequence[Range]) -> list[Range]:
     return [each for each in found if not is_in(each.start, hidden)]
 
 
-def _conditions(data: bytes, hidden: Sequence[Range]) -> Iterator[tuple[int, int, str, str]]:
-    """Yield the beginning, end, name and condition of each conditional directive."""
-    for match in _CONDITION.finditer(b"\n" + data):
-        start, end = (place - 1 for place in match.span(1))
-        if hidden and is_in(start, hidden):
-            continue
-        if hidden and is_in(end, hidden):
-            end = hidden[bisect_right(hidden, Range(end, end)) - 1].end
-        yield start, end, match[2].decode(), _REMARK.sub(" ", match[3].decode("latin-1"))
-
-
 _CAPS = rb"[A-Z][A-Z0-9_]{2,}(?!\w)"
 _FIRST = re.compile(
     rb"\n[ \t]*(" + _CAPS + rb")(?![^\S\n]*(?:[,;.)?|+*%^=&-]|\([^\n{}]*\)[^\S\n]*[;,][^\S\n]*\n))"
@@ -311,7 +286,7 @@ _DEEPEST_ARGUMENTS = 30
 """Parentheses in one another; likewise."""
 _LOOK_BACK = 120
 """Bytes that a word and what stands before it have room in."""
-_Said = tuple[bytes, bytes]
+_LineEnd = tuple[bytes, bytes]
 """The last character of a line, and the word that it ends."""
 
 _PARENS = re.compile(rb"""[()]|"(?:[^"\\\n]++|\\.)*+"|'(?:[^'\\\n]|\\.)'""")
@@ -339,29 +314,25 @@ _DECLARES = re.compile(
 """Words that may follow a macro before a declaration."""
 
 
-def _words(words: str) -> frozenset[bytes]:
-    return frozenset(words.encode().split())
-
-
-_CLASS_KEYS = _words("class struct union enum")
-_ACCESS = _words("public private protected")
-_CONTROL = _words(
-    "if for while switch catch return sizeof constexpr decltype alignof static_assert noexcept"
-    " co_return co_await throw requires"
+_CLASS_KEYS = frozenset(b"class struct union enum".split())
+_ACCESS = frozenset(b"public private protected".split())
+_CONTROL = frozenset(
+    b"""if for while switch catch return sizeof constexpr decltype alignof static_assert noexcept
+    co_return co_await throw requires""".split()
 )
-_SPECIFIERS = _words(
-    "static inline virtual explicit friend extern constexpr const typedef mutable volatile consteval"
-    " constinit thread_local"
+_SPECIFIERS = frozenset(
+    b"""static inline virtual explicit friend extern constexpr const typedef mutable volatile consteval
+    constinit thread_local""".split()
 )
 _NOT_TYPES = (
     _CONTROL
     | _SPECIFIERS
     | _CLASS_KEYS
     | _ACCESS
-    | _words(
-        "else do new delete case default goto using namespace typename template operator and or not"
+    | frozenset(
+        b"""else do new delete case default goto using namespace typename template operator and or not
+        co_yield defined override final""".split()
     )
-    | _words("co_yield defined override final")
 )
 
 
@@ -393,12 +364,12 @@ def macros(data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> list
     return found
 
 
-def _first(data: bytes, name: Range, said: _Said) -> Iterator[Range]:
+def _first(data: bytes, name: Range, line_end: _LineEnd) -> Iterator[Range]:
     """Yield the ranges to blank of a name that a line begins with."""
     close = _arguments_end(data, name.end)
     after = _after_blanks(data, close)
     c = data[after : after + 1]
-    before, word = said
+    before, word = line_end
     whole = Range(name.start, close)
     if close < 0 or before == b")" or word in _CLASS_KEYS:
         return
@@ -549,9 +520,9 @@ class _Before:
         self._data = data
         self._hidden = hidden
         self._lines = lines
-        self._known: dict[int, _Said] = {}
+        self._known: dict[int, _LineEnd] = {}
 
-    def of(self, place: int) -> _Said:
+    def of(self, place: int) -> _LineEnd:
         """The last character before a line, without space, comments and directives; and the word it ends.
 
         Nothing at all before it reads like a semicolon.
@@ -561,23 +532,14 @@ class _Before:
         while end >= 0 and end not in self._known:
             start = self._data.rfind(b"\n", 0, end) + 1
             line = self._data[start:end].strip()
-            if self._is_silent(start, line):
+            is_hidden = is_in(start, self._hidden) or is_in(start, self._lines)
+            if not line or _SAYS_NOTHING.match(line) or is_hidden:
                 silent.append(end)
                 end = start - 1
             else:
-                self._known[end] = _said(line)
-        said = self._known.get(end, (b";", b""))
-        self._known.update(dict.fromkeys(silent, said))
-        return said
-
-    def _is_silent(self, start: int, line: bytes) -> bool:
-        if not line or _SAYS_NOTHING.match(line):
-            return True
-        return is_in(start, self._hidden) or is_in(start, self._lines)
-
-
-def _said(line: bytes) -> _Said:
-    cut = line.find(b"//")
-    head = line[:cut].rstrip() if cut >= 0 else line
-    found = _LAST_WORD.search(head)
-    return head[-1:], found[0] if found else b""
+                code = line.partition(b"//")[0].rstrip()
+                word = _LAST_WORD.search(code)
+                self._known[end] = code[-1:], word[0] if word else b""
+        before = self._known.get(end, (b";", b""))
+        self._known.update(dict.fromkeys(silent, before))
+        return before

@@ -28,11 +28,6 @@ from schemas.structure import NO_NODE, node_type
 _PACKAGES = {"cpp": tree_sitter_cpp, "c": tree_sitter_c}
 
 
-def has_grammar(language: Language) -> bool:
-    """Return True if there is one for this language."""
-    return language in _PACKAGES
-
-
 @functools.cache
 def grammar(language: Language) -> tree_sitter.Language:
     """The grammar of a language that has one."""
@@ -214,7 +209,7 @@ def parse(text: str, language: Language) -> Parsed | None:
     of equals the first.
     """
     data = text.encode()
-    if not has_grammar(language) or not data or len(data) > LARGEST_PARSED:
+    if language not in _PACKAGES or not data or len(data) > LARGEST_PARSED:
         return None
     hidden = opaque(data)
     dead = dead_branches(data, hidden, language)
