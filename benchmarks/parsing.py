@@ -24,8 +24,9 @@ import tree_sitter
 from curriculum.corpus.load import unpack_samples
 from curriculum.corpus.paths import header_language, language_of
 from curriculum.graph import syntax_tree
+from curriculum.graph.call_graph import CODE
 from curriculum.graph.index import facts_of
-from curriculum.graph.syntax_tree import grammar, has_grammar, parse, tree_of
+from curriculum.graph.syntax_tree import grammar, parse, tree_of
 from schemas.corpus import Language
 
 BAR = 0.6
@@ -100,7 +101,7 @@ def _sources(checkout: Path) -> list[Source]:
     found = []
     for file in files:
         language = language_of(file.as_posix(), headers=headers)
-        if language is not None and has_grammar(language):
+        if language in CODE:
             text = file.read_text(encoding="utf-8", errors="replace")
             found.append(Source(file.as_posix(), text, language))
     return found

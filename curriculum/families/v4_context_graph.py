@@ -1,6 +1,7 @@
 """v4_context_graph: the functions that a commit touched, among what the syntax trees say is around them.
 
-The build targets that it touched make documents of their own.
+Functions are shared out over several documents where they are too many for one. The build targets that the
+commit touched make documents of their own.
 """
 
 from bisect import bisect_right

@@ -9,7 +9,7 @@ import numpy as np
 import tree_sitter
 
 from curriculum.graph.facts import Member, Range, SymbolKind
-from curriculum.graph.neighbourhood import Extents
+from curriculum.graph.line_ranges import Extents
 from curriculum.graph.spelling import (
     LONGEST,
     NO_NAME,

@@ -19,8 +19,7 @@ import tree_sitter
 from curriculum.graph.blank import TO_LINE_END
 from curriculum.graph.extract_symbols import ExtractedSymbols, SymbolDraft, extract_symbols
 from curriculum.graph.facts import Call, CallForm, FileFacts, Member, Range, Symbol
-from curriculum.graph.line_ranges import byte_text, from_byte_text, is_in
-from curriculum.graph.neighbourhood import Extents
+from curriculum.graph.line_ranges import Extents, byte_text, from_byte_text, is_in
 from curriculum.graph.spelling import Parameters, declared, name_of, type_of, using_of
 from curriculum.graph.syntax_tree import Kinds, Nodes, Parsed, captures_of, kinds, parse
 from schemas.corpus import Language

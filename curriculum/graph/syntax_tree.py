@@ -1,4 +1,8 @@
-"""Syntax trees of C and C++ files, of the variant of a file that the grammar reads best."""
+"""Syntax trees of C and C++ files, of the variant of a file that the grammar reads best; and their arrays.
+
+A NodeTable has a tree's nodes in preorder, without recursion, however deep it is: a node's parent is before
+it, and deeper nodes of one byte are later.
+"""
 
 import functools
 import importlib.metadata

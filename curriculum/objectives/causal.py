@@ -51,7 +51,10 @@ def apply(
     >>> apply(encoding, np.array([[2, 3]], dtype=np.int32), token_bytes).loss_mask.tolist()
     [1, 0, 1, 1, 0]
     """
-    scored = ~_elision(encoding, token_bytes)
+    # Tokens that were inserted and yet spell text are elision lines; control tokens spell none.
+    lengths = encoding.pieces[:, TOKEN_END] - encoding.pieces[:, TOKEN_START]
+    is_inserted = np.repeat(encoding.pieces[:, KIND] == GENERATED_PIECE, lengths)
+    scored: npt.NDArray[np.bool_] = ~(is_inserted & (token_bytes[encoding.ids] > 0))
     if len(repeated):
         starts, ends = byte_ranges(encoding.ids, encoding.pieces, token_bytes)
         scored &= ~overlaps(starts, ends, repeated)
@@ -88,18 +91,3 @@ def overlaps(
     begun = np.searchsorted(spans[:, 0], ends, side="left")
     over = np.searchsorted(spans[:, 1], starts, side="right")
     return (begun > over) & (ends > starts)
-
-
-def _elision(encoding: Encoding, token_bytes: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-    """Flag the tokens that were inserted and yet spell text; control tokens spell none.
-
-    >>> pieces = np.array([[1, 0, 1, 0, 0], [0, 1, 2, 0, 3], [1, 2, 4, 3, 3], [0, 4, 5, 9, 12]])
-    >>> encoding = Encoding(document_id="d", ids=np.array([0, 1, 1, 1, 1]), pieces=pieces,
-    ...                     loss_mask=np.array([1, 1, 1, 1, 0]))
-    >>> _elision(encoding, np.array([0, 3])).tolist()
-    [False, False, True, True, False]
-    """
-    lengths = encoding.pieces[:, TOKEN_END] - encoding.pieces[:, TOKEN_START]
-    generated = np.repeat(encoding.pieces[:, KIND] == GENERATED_PIECE, lengths)
-    spells_text: npt.NDArray[np.bool_] = token_bytes[encoding.ids] > 0
-    return generated & spells_text

@@ -7,6 +7,11 @@ In the first, lines of the comment that give the body away are masked from the i
 comment moves to the line below its code; what is declared without a body, too, has it below; lines of it
 that its code gives away aren't scored. Nothing else is scored, and nothing that stands earlier in the
 document.
+
+A line gives code away where it has a part in a run of GIVEN_AWAY words and marks that is in the code too.
+Blanks don't count, since neither indentation nor the spaces in an expression hide a copy. Not tokens,
+since what is masked mustn't depend on a vocabulary, nor on what begins a line of comment; and not bytes,
+since a name of thirty of them is what a comment has to share with code.
 """
 
 import itertools

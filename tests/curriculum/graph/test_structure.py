@@ -1,3 +1,13 @@
+"""Structure of code, in general and in small files reviewed by eye: tests/golden/structure/<file>.txt.
+
+In these, STRUCTURE_CODES of a line's bytes are below it, chunks are after the text. After an intended change
+raise the revision of v6_enriched, write them anew with
+
+    python tests/curriculum/graph/test_structure.py
+
+and read the difference.
+"""
+
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
