@@ -121,14 +121,18 @@ def take(home: Path, status: pa.Table | None = None) -> Snapshot:
     if is_kept:
         findings.keep(digest)
     running, written = open_tables(home, listing.open_runs), written_status(home)
-    passed_over = [*listing.passed_over, *running.problems, *written.problems]
+    new_problems = [
+        {"path": path, "problem": problem}
+        for path, problem in (*faults, *listing.passed_over, *running.problems, *written.problems)
+    ]
+    problems = pa.Table.from_pylist(new_problems, schema=_OWN["problems"])
     tables = {
         **({} if is_kept else own),
         **running.tables,
         **closed_gates(home),
         **diets(home, cache),
         "status": written.table if status is None else status,
-        "problems": pa.concat_tables([own["problems"], _problems([*faults, *passed_over])]),
+        "problems": pa.concat_tables([own["problems"], problems]),
     }
     kept = [name for name in KEPT if name not in tables] if is_kept else []
     return Snapshot(
@@ -386,8 +390,3 @@ def _fault(
         return f"{found.st_size} bytes where {num_bytes} were published"
     table = next(each for each in DATA_TABLES if each.name == kind)
     return findings.find(file, identity_of(found), lambda path: fault_of(path, table))
-
-
-def _problems(found: Iterable[tuple[str, str]]) -> pa.Table:
-    lines = [{"path": path, "problem": problem} for path, problem in found]
-    return pa.Table.from_pylist(lines, schema=_OWN["problems"])

@@ -113,6 +113,10 @@ GROUPS: tuple[tuple[str, type[Group]], ...] = (
 
 _OF_ONE_MACHINE = {"workers", "processes", "recompute", "log"}
 """Fields that change neither a mixture nor what a run is."""
+_FILES = ("phases", "corpus", "tokenizer")
+"""Fields that hold a name, or the path of a file."""
+_RECORDED_NAMES = {"phases": "phases_file", "continue_run": "continue"}
+"""Names in a job's record that differ from their fields'."""
 _TO_MIX = ("corpus", "build", "mix", "resume")
 USED_GROUPS: Mapping[str, tuple[str, ...]] = {
     "tokenizer train": ("corpus",),
@@ -175,6 +179,40 @@ class RunConfig(Strict):
             for field, info in group.model_fields.items():
                 if (value := getattr(values, field)) != info.default:
                     yield field, value
+
+    @classmethod
+    def of_record(cls, recorded: Mapping[str, str], *, specialist: str, workspace: Path) -> Self:
+        """Return the config that a job recorded, for a specialist; what else the record holds is ignored.
+
+        Raises:
+            DietError: for a value that its field doesn't allow.
+        """
+        fields = [field for _, group in GROUPS for field in group.model_fields]
+        names = {field: _RECORDED_NAMES.get(field, field) for field in fields}
+        settings: dict[str, Any] = {
+            field: recorded[name] for field, name in names.items() if name in recorded
+        }
+        if "repositories" in settings:
+            settings["repositories"] = tuple(shlex.split(settings["repositories"]))
+        return cls.of(specialist=specialist, workspace=workspace, **settings)
+
+    def recorded(self) -> dict[str, str]:
+        """Return what the config changes of diet and corpus, as jobs record it; files by their whole path.
+
+        >>> RunConfig.of(specialist="templates", workspace=Path(), phases="phases.demo", seed=5).recorded()
+        {'diet': 'templates', 'phases_file': 'phases.demo', 'seed': '5'}
+        """
+        is_file = Path(self.specialist).is_file()
+        recorded = {"diet": str(Path(self.specialist).absolute()) if is_file else self.specialist}
+        for field, value in self.changes("mix"):
+            name = _RECORDED_NAMES.get(field, field)
+            if isinstance(value, tuple):
+                recorded[name] = shlex.join(str(Path(each).absolute()) for each in value)
+            elif field in _FILES and Path(str(value)).is_file():
+                recorded[name] = str(Path(str(value)).absolute())
+            elif field not in _OF_ONE_MACHINE:
+                recorded[name] = str(value)
+        return recorded
 
     def changed(self, **settings: Any) -> Self:
         """Return a copy with other values for some fields of its groups."""

@@ -4,7 +4,6 @@ resolve_plan   of a config as somebody gives it
 plan_of        of a config whose names were resolved before, as a snapshot keeps it
 """
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -113,7 +112,17 @@ def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
         DietError, CorpusError, JobError: for a fault in diet, phases, corpus or names. Nothing is
             written then.
     """
-    diet = load_diet(config.specialist, _overrides(config), config.workspace)
+    overrides = DietOverrides(
+        phases_file=config.build.phases,
+        corpus=config.corpus.corpus,
+        model=config.mix.model,
+        tokenizer=config.build.tokenizer,
+        token_budget=config.mix.token_budget,
+        max_repetition=config.mix.max_repetition,
+        seed=config.mix.seed,
+        branch=config.build.branch,
+    )
+    diet = load_diet(config.specialist, overrides, config.workspace)
     store = Store(config.workspace, dry=dry)
     preset(diet.model)
     parse_writers(config.train.log)
@@ -162,53 +171,11 @@ def plan_of(
         corpus=corpus,
         phases=with_repositories(phases, corpus),
         specs=specs,
-        overrides=_recorded_overrides(config),
+        overrides=tuple(sorted(config.recorded().items())),
         resume=resume,
         without=without,
         imported=imported,
     )
-
-
-def _overrides(config: RunConfig) -> DietOverrides:
-    return DietOverrides(
-        phases_file=config.build.phases,
-        corpus=config.corpus.corpus,
-        model=config.mix.model,
-        tokenizer=config.build.tokenizer,
-        token_budget=config.mix.token_budget,
-        max_repetition=config.mix.max_repetition,
-        seed=config.mix.seed,
-        branch=config.build.branch,
-    )
-
-
-def _recorded_overrides(config: RunConfig) -> tuple[tuple[str, str], ...]:
-    """The overrides of a config as a job records them, by name; files by their whole path."""
-    corpus, build, resume = config.corpus, config.build, config.resume
-    changed = {
-        "diet": config.specialist,
-        "repositories": shlex.join(str(Path(each).absolute()) for each in corpus.repositories)
-        or None,
-        "max_commits": corpus.max_commits,
-        "versions_per_path": corpus.versions_per_path,
-        "row_length": build.row_length,
-        "configure": build.configure or None,
-        "continue": resume.continue_run,
-        "at_step": resume.at_step,
-        "from_step": resume.from_step,
-        "without_rows": resume.without_rows,
-    }
-    recorded = {name: str(value) for name, value in changed.items() if value is not None}
-    files = {
-        "diet": config.specialist,
-        "phases_file": build.phases,
-        "corpus": corpus.corpus,
-        "tokenizer": build.tokenizer,
-    }
-    for name, given in files.items():
-        if given and Path(given).is_file():
-            recorded[name] = str(Path(given).absolute())
-    return tuple(sorted({**_overrides(config).as_recorded, **recorded}.items()))
 
 
 def _resume_point(plan: RunPlan) -> ResumePoint | None:

@@ -4,9 +4,8 @@ A run that is retried, or goes on after an approval, starts from the top; and it
 its own. All of them go by what was read first: a diet that is edited meanwhile changes later runs only.
 """
 
-import shlex
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -189,14 +188,14 @@ def newest_config(store: Store, ref: SpecialistRef, attempts: Sequence[Attempt])
         return read_plan(store, snapshot).config
     recorded = attempts[-1].job.overrides if attempts else {}
     if "diet" in recorded:
-        return _config(store.root, recorded["diet"], recorded)
+        return RunConfig.of_record(recorded, specialist=recorded["diet"], workspace=store.root)
     likely = ".".join(filter(None, ref))
     names = sorted(diet_names(store.root), key=lambda name: name != likely)
     found = next((name for name in names if _ref_of_diet(store.root, name) == ref), None)
     if found is None and likely in names:
         found = likely
     if found is not None:
-        return _config(store.root, found, recorded)
+        return RunConfig.of_record(recorded, specialist=found, workspace=store.root)
     raise DietError(
         spelled(ref),
         cause="no diet of that name is in the workspace or the package",
@@ -253,34 +252,6 @@ def _ref_of_diet(home: Path, name: str) -> SpecialistRef | None:
     except DietError:
         return None
     return SpecialistRef(diet.specialist, diet.branch)
-
-
-def _config(home: Path, diet: str, recorded: Mapping[str, str]) -> RunConfig:
-    def whole(name: str) -> int | None:
-        return int(recorded[name]) if name in recorded else None
-
-    repetition = recorded.get("max_repetition")
-    return RunConfig.of(
-        specialist=diet,
-        workspace=home,
-        branch=recorded.get("branch"),
-        phases=recorded.get("phases_file"),
-        corpus=recorded.get("corpus"),
-        repositories=tuple(shlex.split(recorded.get("repositories", ""))),
-        model=recorded.get("model"),
-        tokenizer=recorded.get("tokenizer"),
-        token_budget=recorded.get("token_budget"),
-        max_repetition=None if repetition is None else float(repetition),
-        seed=whole("seed"),
-        max_commits=whole("max_commits"),
-        versions_per_path=whole("versions_per_path"),
-        row_length=whole("row_length"),
-        configure="configure" in recorded,
-        continue_run=recorded.get("continue"),
-        at_step=whole("at_step"),
-        from_step=whole("from_step"),
-        without_rows=recorded.get("without_rows"),
-    )
 
 
 def _resume_points(store: Store, attempts: Iterable[Attempt]) -> Iterator[ResumePoint]:

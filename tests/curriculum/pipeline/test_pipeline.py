@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from curriculum.pipeline import Groups, Pipeline
-from curriculum.pipeline.config import BuildConfig, CorpusConfig, MixConfig
+from curriculum.pipeline.config import BuildConfig, CorpusConfig, MixConfig, RunConfig
 from curriculum.store import Store
 from schemas.errors import DietError
 
@@ -82,3 +82,47 @@ def test_the_readmes_example_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert {"syntax"} == {*names["built"]}
     assert names["pipeline"].workspace == tmp_path / "workspace"
     assert names["built"]["syntax"].rows
+
+
+def test_a_config_comes_back_from_the_record_of_its_job(tmp_path: Path) -> None:
+    file = tmp_path / "a diet.yaml"
+    file.write_text("")
+    config = RunConfig.of(
+        specialist=str(file),
+        workspace=tmp_path,
+        corpus="sample",
+        repositories=("/a repository", "/b"),
+        max_commits=7,
+        workers=3,
+        phases="phases.demo",
+        branch="ux",
+        row_length=256,
+        configure=True,
+        token_budget="500K",
+        max_repetition=2.5,
+        seed=0,
+        continue_run="templates/syntax",
+        at_step=12,
+        without_rows="fmt,re2",
+        log="wandb",
+    )
+    recorded = config.recorded()
+    assert recorded == {
+        "diet": str(file),
+        "corpus": "sample",
+        "repositories": "'/a repository' /b",
+        "max_commits": "7",
+        "phases_file": "phases.demo",
+        "branch": "ux",
+        "row_length": "256",
+        "configure": "True",
+        "token_budget": "500K",
+        "max_repetition": "2.5",
+        "seed": "0",
+        "continue": "templates/syntax",
+        "at_step": "12",
+        "without_rows": "fmt,re2",
+    }
+    again = RunConfig.of_record(recorded, specialist=recorded["diet"], workspace=tmp_path)
+    # What belongs to one machine isn't recorded.
+    assert again == config.changed(workers=None, log=None)
