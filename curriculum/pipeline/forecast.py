@@ -235,7 +235,7 @@ def _training(
 ) -> tuple[int, int, str]:
     """Tokens and steps that are still to be trained on, and the step that a run resumes at."""
     if mixture.planned:
-        tokens, resumed = phase.tokens, plan.goes_on_in(phase)
+        tokens, resumed = phase.tokens, plan.resume_point_of(phase)
         if resumed is not None:
             # About so many were trained on before.
             tokens -= phase.tokens * resumed.step // max(resumed.job.steps, 1)

@@ -46,8 +46,11 @@ class RunPlan:
     diet: Diet
     corpus: CorpusSpec
     phases: tuple[ResolvedPhase, ...]
+    """The diet's phases in order, the anneal last."""
     specs: Phases
+    """The phases file that the diet is written for."""
     overrides: tuple[tuple[str, str], ...]
+    """What the config changes of diet and corpus, as jobs record it."""
     resume: ResumePoint | None = None
     """The checkpoint to go on from, if the plan doesn't begin at its first phase."""
     without: RowExclusions
@@ -58,7 +61,7 @@ class RunPlan:
     """Artefacts that a dry plan would leave, by the names under which they would be current."""
 
     def phase(self, name: str) -> ResolvedPhase:
-        """The phase of that name.
+        """The phase with a name.
 
         Raises:
             DietError: for a phase that the diet doesn't list.
@@ -73,8 +76,8 @@ class RunPlan:
             )
         return found
 
-    def goes_on_in(self, phase: ResolvedPhase) -> ResumePoint | None:
-        """The checkpoint that a phase goes on from in its middle."""
+    def resume_point_of(self, phase: ResolvedPhase) -> ResumePoint | None:
+        """The checkpoint that a phase resumes from in its middle, if it does."""
         return self.resume if self.resume and self.resume.job.phase == phase.name else None
 
     def before(self, phase: ResolvedPhase) -> list[ResolvedPhase]:

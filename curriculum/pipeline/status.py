@@ -309,7 +309,7 @@ class _PlannedArtefacts:
         """Explain why the current run of a phase isn't the one that the plan leads to; None where it is."""
         plan = self.plan
         mixture = self.mixtures[phase.name]
-        last = before[-1] if before and not plan.goes_on_in(phase) else None
+        last = before[-1] if before and not plan.resume_point_of(phase) else None
         if last is not None and (last.report is None or last.state == "stale"):
             return f"it goes on from {last.phase}, which {_verb(last.state)}"
         if mixture.planned:

@@ -110,7 +110,7 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
     """The plan of a phase: which rows its specialist sees, in which order."""
     resolved = plan.phase(phase)
     previous = [plan.current("mixtures", each) for each in plan.before(resolved)]
-    resumed = plan.goes_on_in(resolved)
+    resumed = plan.resume_point_of(resolved)
     mixture = mix(
         plan.store,
         plan.diet,
@@ -128,7 +128,7 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
 
 def _excluded_rows(plan: RunPlan, phase: ResolvedPhase, built: Built) -> tuple[str, ...]:
     """The pack_ids that a plan leaves out: what is asked, and what the run it goes on from left out."""
-    resumed = plan.goes_on_in(phase)
+    resumed = plan.resume_point_of(phase)
     before = left_out_before(plan.store, resumed) if resumed else ()
     rows = [built.rows_of(each).train for each in _data_sets(phase)]
     asked = plan.without.packs_of(rows, built.documents)
@@ -157,7 +157,7 @@ def train_phase(
         JobError: where the phase before has no run yet, training failed, or it was stopped.
     """
     resolved = plan.phase(phase)
-    previous = None if plan.goes_on_in(resolved) else _previous(plan, resolved)
+    previous = None if plan.resume_point_of(resolved) else _previous(plan, resolved)
     if plan.store.dry and (mixture.planned or (previous and previous.planned)):
         return _planned(plan, resolved, _unknown_run(plan, resolved, mixture, previous))
     with notifications.training(plan, phase, context):
@@ -243,7 +243,7 @@ def job_of(
     """
     from curriculum.train.job import JobInputs, make_job
 
-    resumed = plan.goes_on_in(resolved)
+    resumed = plan.resume_point_of(resolved)
     if resumed and resumed.job.tokenizer.key != built.tokenizer.key:
         raise JobError(
             f"phase {resolved.name}",
