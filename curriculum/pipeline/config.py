@@ -181,13 +181,13 @@ class RunConfig(Strict):
                     yield field, value
 
     @classmethod
-    def of_record(cls, recorded: Mapping[str, str], *, specialist: str, workspace: Path) -> Self:
+    def of_overrides(cls, recorded: Mapping[str, str], *, specialist: str, workspace: Path) -> Self:
         """Return the config that a job recorded, for a specialist; what else the record holds is ignored.
 
         Raises:
             DietError: for a value that its field doesn't allow.
         """
-        fields = [field for _, group in GROUPS for field in group.model_fields]
+        fields = {field for _, group in GROUPS for field in group.model_fields} - _OF_ONE_MACHINE
         names = {field: _RECORDED_NAMES.get(field, field) for field in fields}
         settings: dict[str, Any] = {
             field: recorded[name] for field, name in names.items() if name in recorded
@@ -196,10 +196,10 @@ class RunConfig(Strict):
             settings["repositories"] = tuple(shlex.split(settings["repositories"]))
         return cls.of(specialist=specialist, workspace=workspace, **settings)
 
-    def recorded(self) -> dict[str, str]:
-        """Return what the config changes of diet and corpus, as jobs record it; files by their whole path.
+    def overrides(self) -> dict[str, str]:
+        """Return the changes of diet and corpus by name, as jobs record them; files by their whole path.
 
-        >>> RunConfig.of(specialist="templates", workspace=Path(), phases="phases.demo", seed=5).recorded()
+        >>> RunConfig.of(specialist="templates", workspace=Path(), phases="phases.demo", seed=5).overrides()
         {'diet': 'templates', 'phases_file': 'phases.demo', 'seed': '5'}
         """
         is_file = Path(self.specialist).is_file()

@@ -50,7 +50,7 @@ class RunPlan:
     specs: Phases
     """The phases file that the diet is written for."""
     overrides: tuple[tuple[str, str], ...]
-    """What the config changes of diet and corpus, as jobs record it."""
+    """Changes of diet and corpus by name, as jobs record them."""
     resume: ResumePoint | None = None
     """The checkpoint to go on from, if the plan doesn't begin at its first phase."""
     without: RowExclusions
@@ -174,7 +174,7 @@ def plan_of(
         corpus=corpus,
         phases=with_repositories(phases, corpus),
         specs=specs,
-        overrides=tuple(sorted(config.recorded().items())),
+        overrides=tuple(sorted(config.overrides().items())),
         resume=resume,
         without=without,
         imported=imported,

@@ -188,14 +188,14 @@ def newest_config(store: Store, ref: SpecialistRef, attempts: Sequence[Attempt])
         return read_plan(store, snapshot).config
     recorded = attempts[-1].job.overrides if attempts else {}
     if "diet" in recorded:
-        return RunConfig.of_record(recorded, specialist=recorded["diet"], workspace=store.root)
+        return RunConfig.of_overrides(recorded, specialist=recorded["diet"], workspace=store.root)
     likely = ".".join(filter(None, ref))
     names = sorted(diet_names(store.root), key=lambda name: name != likely)
     found = next((name for name in names if _ref_of_diet(store.root, name) == ref), None)
     if found is None and likely in names:
         found = likely
     if found is not None:
-        return RunConfig.of_record(recorded, specialist=found, workspace=store.root)
+        return RunConfig.of_overrides(recorded, specialist=found, workspace=store.root)
     raise DietError(
         spelled(ref),
         cause="no diet of that name is in the workspace or the package",

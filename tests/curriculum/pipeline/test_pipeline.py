@@ -106,7 +106,7 @@ def test_a_config_comes_back_from_the_record_of_its_job(tmp_path: Path) -> None:
         without_rows="fmt,re2",
         log="wandb",
     )
-    recorded = config.recorded()
+    recorded = config.overrides()
     assert recorded == {
         "diet": str(file),
         "corpus": "sample",
@@ -123,6 +123,6 @@ def test_a_config_comes_back_from_the_record_of_its_job(tmp_path: Path) -> None:
         "at_step": "12",
         "without_rows": "fmt,re2",
     }
-    again = RunConfig.of_record(recorded, specialist=recorded["diet"], workspace=tmp_path)
+    again = RunConfig.of_overrides(recorded, specialist=recorded["diet"], workspace=tmp_path)
     # What belongs to one machine isn't recorded.
     assert again == config.changed(workers=None, log=None)
