@@ -202,10 +202,10 @@ class Sealed(Versioned):
     @classmethod
     def damage(cls, content: dict[str, JsonValue]) -> str | None:
         """Compare the digest with the rest."""
-        said, found = content.pop(DIGEST, None), digest(content)
-        if said == found:
+        stored, found = content.pop(DIGEST, None), digest(content)
+        if stored == found:
             return None
-        return f"digest {found[:12]} where {str(said)[:12]} was written: it was changed since"
+        return f"digest {found[:12]} where {str(stored)[:12]} was written: it was changed since"
 
 
 def _invalid(model: type[BaseModel], fault: str) -> ValidationError:

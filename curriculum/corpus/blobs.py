@@ -328,9 +328,9 @@ class BlobReader:
         assert self._errors is not None
         code = self._process.wait()
         self._errors.seek(0)
-        said = self._errors.read()
+        output = self._errors.read()
         self._forget()
-        return git.failure("cat-file", code, said)
+        return git.failure("cat-file", code, output)
 
     def _forget(self) -> None:
         assert self._process is not None

@@ -48,7 +48,7 @@ ROLES: Mapping[str, Role] = {
     "gpt": "assistant",
 }
 """Names of the roles, in either format."""
-_WAYS = (("messages", "role", "content"), ("conversations", "from", "value"))
+_LAYOUTS = (("messages", "role", "content"), ("conversations", "from", "value"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,7 +164,7 @@ def read_conversations(
         with (found.root / name).open("rb") as file:
             for number, line in enumerate(_lines(file, corpus.quality.max_bytes, built), start=1):
                 read = _read(line)
-                if isinstance(read, _Said):
+                if isinstance(read, _ParsedLine):
                     skips.read += 1
                     yield _conversation(found, name, number, line, read)
                 elif read is not None:
@@ -214,7 +214,7 @@ class _ConversationLine:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Said:
+class _ParsedLine:
     """Content of a sound line."""
 
     name: str | None
@@ -237,7 +237,7 @@ def _lines(file: BinaryIO, longest: int, built: "hashlib._Hash") -> Iterator[_Co
         start = end
 
 
-def _read(line: _ConversationLine) -> _Said | Reason | None:
+def _read(line: _ConversationLine) -> _ParsedLine | Reason | None:
     """Return the content of a line, or the reason to skip it; None for an empty one."""
     if line.content is None:
         return "too_large"
@@ -251,22 +251,22 @@ def _read(line: _ConversationLine) -> _Said | Reason | None:
         content = json.loads(text)
     except (ValueError, RecursionError):
         return "json"
-    return _said(content) if isinstance(content, dict) else "json"
+    return _parse_turns(content) if isinstance(content, dict) else "json"
 
 
-def _said(content: dict[str, Any]) -> _Said | Reason:
+def _parse_turns(content: dict[str, Any]) -> _ParsedLine | Reason:
     turns = _turns(content)
     if not isinstance(turns, tuple):
         return turns
     name = content.get("id")
-    return _Said(name=_name(name), turns=turns)
+    return _ParsedLine(name=_name(name), turns=turns)
 
 
 def _turns(content: dict[str, Any]) -> tuple[Turn, ...] | Reason:
-    way = next((each for each in _WAYS if each[0] in content), None)
-    if way is None:
+    layout = next((each for each in _LAYOUTS if each[0] in content), None)
+    if layout is None:
         return "shape"
-    listed, role_name, text_name = way
+    listed, role_name, text_name = layout
     turns = []
     for each in content[listed] if isinstance(content[listed], list) else ():
         turn = _turn(each, role_name, text_name)
@@ -319,9 +319,9 @@ def _name(name: object) -> str | None:
 
 
 def _conversation(
-    found: ConversationFiles, name: str, number: int, line: _ConversationLine, said: _Said
+    found: ConversationFiles, name: str, number: int, line: _ConversationLine, parsed: _ParsedLine
 ) -> Conversation:
-    digest = digest_of(said.turns)
+    digest = digest_of(parsed.turns)
     return Conversation(
         source=found.spec.name,
         pin=found.digest,
@@ -330,9 +330,9 @@ def _conversation(
         line=number,
         start=line.start,
         end=line.end,
-        name=said.name or digest,
+        name=parsed.name or digest,
         digest=digest,
-        turns=said.turns,
+        turns=parsed.turns,
     )
 
 

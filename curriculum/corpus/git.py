@@ -206,14 +206,14 @@ def environment(repository: Path) -> dict[str, str]:
 @functools.cache
 def version() -> str:
     """The version of git, such as `2.39.5`; hunks and renames may differ between versions."""
-    said = subprocess.run(command("version"), capture_output=True, check=True, text=True).stdout
-    return said.split()[2]
+    output = subprocess.run(command("version"), capture_output=True, check=True, text=True).stdout
+    return output.split()[2]
 
 
 def failure(verb: str, code: int, stderr: bytes) -> CorpusError:
     """The error of a git that ended with `code`."""
-    said = stderr.decode(errors="replace").splitlines()
-    words = [line for line in said if line.startswith(("fatal: ", "error: "))] or said
+    lines = stderr.decode(errors="replace").splitlines()
+    words = [line for line in lines if line.startswith(("fatal: ", "error: "))] or lines
     cure = "Try `git fsck` in the repository; clone it anew if it is damaged"
     if verb == "clone":
         cure = "Correct the url; or clone the repository yourself and give its path"

@@ -107,11 +107,11 @@ def _sizes(past: OpenHistory, found: Iterable[Candidate]) -> dict[str, int]:
     """The bytes of each blob that a rule of quality would not leave out for its size."""
     ids = list(dict.fromkeys(_blobs(found)))
     asked = "".join(f"{each}\n" for each in ids).encode()
-    said = git.run(past.repository, "cat-file", "--batch-check=%(objectsize)", stdin=asked)
+    output = git.run(past.repository, "cat-file", "--batch-check=%(objectsize)", stdin=asked)
     quality: QualitySpec = past.rules.corpus.quality
     return {
         name: int(size)
-        for name, size in zip(ids, said.split(b"\n"), strict=False)
+        for name, size in zip(ids, output.split(b"\n"), strict=False)
         if size.isdigit() and quality.min_bytes <= int(size) <= quality.max_bytes
     }
 

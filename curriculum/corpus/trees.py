@@ -73,7 +73,7 @@ def contents(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tuple[b
     """
     asked = "".join(f"{entry.blob_id}\n" for entry in entries).encode()
     try:
-        said = git.run(repository, "cat-file", "--batch", stdin=asked)
+        output = git.run(repository, "cat-file", "--batch", stdin=asked)
     except CorpusError:
         half = len(entries) // 2
         for part in (entries[:half], entries[half:]) if half else ():
@@ -81,11 +81,11 @@ def contents(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tuple[b
         return
     at = 0
     for entry in entries:
-        end = said.index(b"\n", at)
-        head, at = said[at:end].split(), end + 1
+        end = output.index(b"\n", at)
+        head, at = output[at:end].split(), end + 1
         if head[1] == b"blob":
             size = int(head[2])
-            yield entry.path, said[at : at + size]
+            yield entry.path, output[at : at + size]
             at += size + 1
 
 

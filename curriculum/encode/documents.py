@@ -63,12 +63,12 @@ class TokenizedDocument:
             return np.concatenate((first, np.cumsum(borders, dtype=np.int32)))
         return np.unique(keys, axis=1, return_inverse=True)[1].astype(np.int32)
 
-    def chunks_of(self, gone: Bools) -> "ChunkCounts | None":
+    def chunks_of(self, dropped: Bools) -> "ChunkCounts | None":
         """The counts of context chunks when the parts in `gone` [parts] go: a chunk goes as its last part."""
         if self.context is None:
             return None
         last = self.context[:, 1] - 1
-        banned, elided = self.other_side[last], gone[last]
+        banned, elided = self.other_side[last], dropped[last]
         return ChunkCounts(
             kept=int((~elided).sum()),
             elided=int((elided & ~banned).sum()),

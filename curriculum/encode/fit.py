@@ -119,7 +119,7 @@ class Fitter:
 
     def _elide(self, document: TokenizedDocument, room: int) -> _FittedLine:
         elision = self.elisions[document.language]
-        gone = elided_parts(
+        dropped = elided_parts(
             lengths=np.diff(document.part_tokens),
             units=document.units,
             ranks=document.ranks,
@@ -129,7 +129,7 @@ class Fitter:
             room=room,
         )
         text = document.ids[self._lead : len(document.ids) - self._trail]
-        return _line(document, text, gone, elision)
+        return _line(document, text, dropped, elision)
 
     def _divide(self, document: TokenizedDocument, line: _FittedLine) -> Iterator[Encoding]:
         start, count, room = 0, len(line.ids), self.row_length - self._lead
@@ -233,9 +233,9 @@ def elided_parts(
     left = lengths.sum() - np.cumsum(sizes[order]) + elision * _gaps(order, units, count)
     fewest = max(int(first.sum()), 1)
     fitting = np.flatnonzero(left[fewest - 1 :] <= room)
-    gone = np.zeros(count, dtype=np.bool_)
-    gone[order[: fitting[0] + fewest if len(fitting) else len(order)]] = True
-    parts: Bools = gone[units]
+    dropped = np.zeros(count, dtype=np.bool_)
+    dropped[order[: fitting[0] + fewest if len(fitting) else len(order)]] = True
+    parts: Bools = dropped[units]
     return banned.copy() if parts.all() else parts
 
 
@@ -256,19 +256,19 @@ def _gaps(order: npt.NDArray[np.int64], units: Int32s, count: int) -> npt.NDArra
 def _line(
     document: TokenizedDocument,
     text: npt.NDArray[np.integer[Any]],
-    gone: Bools,
+    dropped: Bools,
     elision: Int32s,
 ) -> _FittedLine:
     """Runs of kept parts become one text piece each, runs of elided parts one elision line each."""
     part_bytes, part_tokens = document.part_bytes, document.part_tokens
-    runs = np.concatenate(([0], np.flatnonzero(np.diff(gone)) + 1, [len(gone)]))
+    runs = np.concatenate(([0], np.flatnonzero(np.diff(dropped)) + 1, [len(dropped)]))
     ids: list[Int32s] = []
     pieces: list[tuple[int, int, int, int, int]] = []
     borders: list[Int32s] = []
     at = 0
     for first, last in zip(runs[:-1].tolist(), runs[1:].tolist(), strict=True):
         byte, tokens = int(part_bytes[first]), part_tokens[first : last + 1]
-        if gone[first]:
+        if dropped[first]:
             ids.append(elision)
             pieces.append((GENERATED_PIECE, at, at + len(elision), byte, byte))
             borders.append(np.array([at + len(elision)], dtype=np.int32))
@@ -281,7 +281,7 @@ def _line(
         ids=np.concatenate(ids),
         pieces=np.array([piece for piece in pieces if piece[1] < piece[2]], dtype=np.int32),
         borders=np.concatenate([np.zeros(1, dtype=np.int32), *borders]),
-        gone=gone,
+        gone=dropped,
     )
 
 
@@ -297,7 +297,7 @@ def _fitted(
     encodings: tuple[Encoding, ...],
     line: _FittedLine | None = None,
 ) -> FitResult:
-    gone = np.zeros(len(document.ranks), dtype=np.bool_) if line is None else line.gone
+    dropped = np.zeros(len(document.ranks), dtype=np.bool_) if line is None else line.gone
     sizes = np.diff(document.part_bytes)
     return FitResult(
         row=document.row,
@@ -306,7 +306,7 @@ def _fitted(
         encodings=encodings,
         num_bytes=document.num_bytes,
         num_tokens=len(document.ids),
-        elided_bytes=int(sizes[gone].sum()),
-        other_side_bytes=int(sizes[gone & document.other_side].sum()),
-        chunks=document.chunks_of(gone),
+        elided_bytes=int(sizes[dropped].sum()),
+        other_side_bytes=int(sizes[dropped & document.other_side].sum()),
+        chunks=document.chunks_of(dropped),
     )

@@ -169,8 +169,8 @@ def diet_files(name_or_path: str, home: Path | None = None) -> tuple[Path, ...]:
         DietError: as `load_diet`, for files that can't be found or read.
     """
     file = _find_file(name_or_path, _diets(home), kind="diet")
-    said = read_yaml(_read(file), file=str(file), error=DietError).content.get(EXTENDS)
-    return (file, _extended_file(file, said, home)) if isinstance(said, str) else (file,)
+    parent = read_yaml(_read(file), file=str(file), error=DietError).content.get(EXTENDS)
+    return (file, _extended_file(file, parent, home)) if isinstance(parent, str) else (file,)
 
 
 def _extended_file(file: Path, name: str, home: Path | None) -> Path:

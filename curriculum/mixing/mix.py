@@ -319,8 +319,8 @@ def _with_sources(
         if each.rows_key in there
     ]
     found: SourceRepetition = source_repetition(draws, documents, limit=diet.max_source_repetition)
-    said = warning(found)
-    warnings = (*report.warnings, said) if said else report.warnings
+    message = warning(found)
+    warnings = (*report.warnings, message) if message else report.warnings
     return report.model_copy(update={"sources": found, "warnings": warnings})
 
 

@@ -152,10 +152,10 @@ class RowOrder:
             offset = int(offsets[variant])
             part = self._permutation(variant, int(whole[variant]))[offset : offset + left]
             self._seen[variant] += len(part)
-            gone = self._excluded(variant, part)
-            drawn.append(_Stretch(variant, int(whole.sum()), part[~gone]))
-            passed.append(_Stretch(variant, int(whole.sum()), part[gone]))
-            before.append(count - left + np.cumsum(~gone)[gone])
+            excluded = self._excluded(variant, part)
+            drawn.append(_Stretch(variant, int(whole.sum()), part[~excluded]))
+            passed.append(_Stretch(variant, int(whole.sum()), part[excluded]))
+            before.append(count - left + np.cumsum(~excluded)[excluded])
             left -= len(drawn[-1].index)
         return DrawnRows(
             variant=_laid_out([each.variant for each in drawn], drawn),
@@ -196,8 +196,8 @@ def _laid_out(values: Sequence[int], stretches: Sequence[_Stretch]) -> npt.NDArr
 
 def _words(count: int, seed: int, name: str, number: int) -> npt.NDArray[np.uint64]:
     """Random 64-bit words that depend on seed, name and number alone."""
-    said = json.dumps([seed, name, number]).encode()
-    key = int.from_bytes(hashlib.sha256(said).digest()[:16], "little")
+    seeded = json.dumps([seed, name, number]).encode()
+    key = int.from_bytes(hashlib.sha256(seeded).digest()[:16], "little")
     return np.random.Philox(key=key).random_raw(count)
 
 
@@ -241,15 +241,15 @@ class ExcludedRows:
 
 def passed_over(at: int, stratum: Stratum, drawn: DrawnRows, slots: Ints) -> ExcludedRows:
     """Return the rows that were skipped between the rows of a stratum in these slots."""
-    gone = drawn.passed
-    row = np.empty(len(gone.index), dtype=np.int64)
+    passed = drawn.passed
+    row = np.empty(len(passed.index), dtype=np.int64)
     for number, variant in enumerate(stratum.variants):
-        mine = gone.variant == number
-        row[mine] = variant.rows[gone.index[mine]]
+        mine = passed.variant == number
+        row[mine] = variant.rows[passed.index[mine]]
     return ExcludedRows(
-        slot=slots[gone.before],
+        slot=slots[passed.before],
         stratum=np.full(len(row), at, dtype=np.int64),
-        variant=gone.variant.astype(np.int64),
+        variant=passed.variant.astype(np.int64),
         row=row,
     )
 
@@ -308,12 +308,12 @@ def _named(supplies: Sequence[Sequence[Supply]]) -> pl.DataFrame:
 
 
 def _rows(supply: Supply) -> pl.DataFrame:
-    gone = _NONE if supply.left_out is None else np.flatnonzero(supply.left_out)
-    keys = pl.repeat(supply.key, len(gone), dtype=pl.String, eager=True)
+    excluded = _NONE if supply.left_out is None else np.flatnonzero(supply.left_out)
+    keys = pl.repeat(supply.key, len(excluded), dtype=pl.String, eager=True)
     return pl.DataFrame(
         {
-            "pack_id": pack_ids(keys, supply.pack_index[gone]),
+            "pack_id": pack_ids(keys, supply.pack_index[excluded]),
             "rows_key": keys,
-            "valid_tokens": supply.valid_tokens[gone].astype(np.int64),
+            "valid_tokens": supply.valid_tokens[excluded].astype(np.int64),
         }
     )

@@ -88,6 +88,6 @@ def overlaps(
     >>> overlaps(starts, ends, np.array([[1, 2], [5, 9]])).tolist()
     [True, False, False, True, False]
     """
-    begun = np.searchsorted(spans[:, 0], ends, side="left")
+    starts_before = np.searchsorted(spans[:, 0], ends, side="left")
     over = np.searchsorted(spans[:, 1], starts, side="right")
-    return (begun > over) & (ends > starts)
+    return (starts_before > over) & (ends > starts)

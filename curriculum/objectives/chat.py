@@ -45,9 +45,9 @@ class _Chat:
     ) -> tuple[tuple[str, int], ...]:
         """Count the turns, and pieces of turns, by the way in which they are marked."""
         is_text = ends > starts
-        begun = int((is_text[1:] & ~is_text[:-1]).sum())
+        count = int((is_text[1:] & ~is_text[:-1]).sum())
         ended = int((~is_text[1:] & is_text[:-1] & np.isin(encoding.ids[1:], self.marks.end)).sum())
         return (
-            ("turns_with_role_tokens" if self.marks.by_tokens else "turns_with_role_lines", begun),
+            ("turns_with_role_tokens" if self.marks.by_tokens else "turns_with_role_lines", count),
             ("turns_ended_by_eos" if self.marks.ends_by_eos else "turns_ended_by_token", ended),
         )

@@ -163,7 +163,7 @@ def copied_spans(
     return found[np.argsort(found[:, 0])], wordless
 
 
-def masked_bytes(comment: bytes, told: Int64s) -> Bools:
+def masked_bytes(comment: bytes, spans: Int64s) -> Bools:
     r"""[n]: which bytes of a comment's lines go, so that no line is left with a byte of `told`.
 
     Where some lines of a block comment stay, what opens and closes it does too.
@@ -177,16 +177,16 @@ def masked_bytes(comment: bytes, told: Int64s) -> Bools:
     newlines = np.flatnonzero(data == ord("\n"))
     line = np.searchsorted(newlines, np.arange(len(data)))
     goes = np.zeros(len(newlines) + 1, dtype=np.bool_)
-    goes[line[told]] = True
-    gone: Bools = goes[line]
+    goes[line[spans]] = True
+    masked: Bools = goes[line]
     for each in _COMMENT.finditer(comment):
         first, last = line[each.start()], line[each.end() - 1]
         opening = _OPENING.match(comment, each.start())
         if opening is not None and not goes[first : last + 1].all():
-            gone[each.start() : opening.end()] = False
-            gone[newlines[[first, last]]] = False
-            gone[each.end() - len("*/") : each.end()] = False
-    return gone
+            masked[each.start() : opening.end()] = False
+            masked[newlines[[first, last]]] = False
+            masked[each.end() - len("*/") : each.end()] = False
+    return masked
 
 
 def _spans(lines: Lines, comments: Int32s, codes: Int32s) -> Int64s:
@@ -221,12 +221,12 @@ def _spans(lines: Lines, comments: Int32s, codes: Int32s) -> Int64s:
     return at[covered(copies, GIVEN_AWAY)]
 
 
-def _by_line(comment: bytes, gone: Bools) -> dict[bytes, Bools]:
+def _by_line(comment: bytes, masked: Bools) -> dict[bytes, Bools]:
     """The lines of a comment that lose bytes, and which."""
     return {
-        comment[start:end]: gone[start:end]
+        comment[start:end]: masked[start:end]
         for start, end in _line_ranges(comment)
-        if gone[start:end].any()
+        if masked[start:end].any()
     }
 
 
@@ -234,10 +234,10 @@ def _shown_again(lines: Lines, part: Sequence[int], gone_of: Mapping[bytes, Bool
     """[r, 2]: the bytes of a part whose lines are among those that lose bytes."""
     low = max(part[0], lines.first)
     text = lines.text(low, part[1])
-    gone = np.zeros(len(text), dtype=np.bool_)
+    masked = np.zeros(len(text), dtype=np.bool_)
     for start, end in _line_ranges(text):
-        gone[start:end] = gone_of.get(text[start:end], False)
-    return _ranges_of(gone) + low
+        masked[start:end] = gone_of.get(text[start:end], False)
+    return _ranges_of(masked) + low
 
 
 def _line_ranges(text: bytes) -> Iterator[tuple[int, int]]:

@@ -63,13 +63,13 @@ class Segment:
     """True if its tokens count as targets."""
 
 
-def segments_without(gone: Int32s, start: int, end: int) -> list[Segment]:
+def segments_without(removed: Int32s, start: int, end: int) -> list[Segment]:
     """Bytes `[start, end)` without those of some ranges ([r, 2], sorted, disjoint).
 
     >>> [(each.start, each.end) for each in segments_without(np.array([[2, 4], [6, 7]]), 3, 9)]
     [(4, 6), (7, 9)]
     """
-    edges = [start, *np.clip(gone, start, end).ravel().tolist(), end]
+    edges = [start, *np.clip(removed, start, end).ravel().tolist(), end]
     pairs = zip(edges[::2], edges[1::2], strict=True)
     return [Segment(start=low, end=high) for low, high in pairs if low < high]
 

@@ -168,7 +168,7 @@ def imported_of(
 
 
 def _require_tokenizer(
-    store: Store, rows: Artefact, tokenizer: Artefact, said: ImportedRows
+    store: Store, rows: Artefact, tokenizer: Artefact, stated: ImportedRows
 ) -> None:
     """Contents are compared: the same tokenizer may have been trained here and given there.
 
@@ -180,7 +180,7 @@ def _require_tokenizer(
     there = [each for each in store.artefacts("tokenizers") if each.key == theirs.key]
     other = f"tokenizer: {there[0].path / TOKENIZER_NAME}" if there else "their tokenizer.json"
     raise DietError(
-        f"imported rows {said.name}, split {rows.manifest.labels['split']}",
+        f"imported rows {stated.name}, split {rows.manifest.labels['split']}",
         f"ids of tokenizer {theirs.content[:12]}",
         cause=f"the diet's is {tokenizer.content[:12]}, to which they mean other text",
         cure=f"Give the diet {other}, or import rows of the diet's tokenizer",

@@ -65,8 +65,8 @@ def refusal(failed: OSError, place: Path) -> StoreError | None:
         found = _REFUSALS[number]
     else:
         return None
-    said = os.strerror(number) if failed.filename else str(failed)
-    return StoreError(str(failed.filename or place), said, cause=found[0], cure=found[1])
+    message = os.strerror(number) if failed.filename else str(failed)
+    return StoreError(str(failed.filename or place), message, cause=found[0], cure=found[1])
 
 
 def no_room(failed: OSError) -> StoreError | None:

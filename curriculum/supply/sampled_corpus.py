@@ -190,10 +190,10 @@ def sample_corpus(
     graphs = coordinator.make(SampledGraphs(), list(plan.graph_tasks(walked, parts)))
     chats = _chats(coordinator, plan)
     surveys |= {name: survey for name, (survey, _) in chats.items()}
-    said = [found for _, found in chats.values()]
+    counts = [found for _, found in chats.values()]
     (tokenizer,) = coordinator.make(Tokenizers(tokenizing=tokenizing), kept_files)
-    chat_selections = coordinator.make(ConversationSelection(corpus=corpus), said)
-    documents = [each for each in (*files, *graphs, *said) if _family(each) in plan.families]
+    chat_selections = coordinator.make(ConversationSelection(corpus=corpus), counts)
+    documents = [each for each in (*files, *graphs, *counts) if _family(each) in plan.families]
     return SampledCorpus(
         surveys={name: read_survey(each) for name, each in surveys.items()},
         sampled={name: _units(each) for name, each in surveys.items()},

@@ -75,10 +75,10 @@ def find_roles(controls: Mapping[str, int], roles: Roles, *, name: str) -> dict[
     >>> find_roles({"<|endoftext|>": 7, "<|fim_prefix|>": 8}, Roles(), name="t")
     {'eos': 7, 'fim_prefix': 8, 'pad': 7}
     """
-    said: dict[ControlRole, str | None] = {"bos": roles.bos, "eos": roles.eos, "pad": roles.pad}
+    stated: dict[ControlRole, str | None] = {"bos": roles.bos, "eos": roles.eos, "pad": roles.pad}
     found: dict[ControlRole, int] = {}
     for role, names in NAMES.items():
-        given = said.get(role)
+        given = stated.get(role)
         if given is not None and given not in controls:
             raise TokenizerError(
                 name, f"{role} = {given!r}", cause="it has no such added token",

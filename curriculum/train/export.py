@@ -156,13 +156,13 @@ def _card(
 ) -> str:
     state = read_state(checkpoint)
     count = sum(weight.numel() for weight in weights.values())
-    way = "/".join(filter(None, (job.specialist, job.branch, job.phase)))
+    name = "/".join(filter(None, (job.specialist, job.branch, job.phase)))
     means = [each for each in state.figures if each.family == "*"]
     last = {(each.kind, each.phase): each for each in means}
     lines = [f"| {kind} {phase} | {each.val_bpb:.4f} | {each.low:.4f}–{each.high:.4f} | {each.step} |"
              for (kind, phase), each in last.items()]  # fmt: skip
     table = "\n".join(["| evaluation | bits per byte | 95 % | step |", "|---|---|---|---|", *lines])
-    return f"""# {way}, step {state.step}
+    return f"""# {name}, step {state.step}
 
 {count:,} weights in blocks `{spec.blocks}`, {spec.width} wide, {spec.vocab_size:,} ids. Trained on rows of
 at most {longest_row(job):,} tokens, {state.tokens.valid:,} tokens in this phase, RoPE base {job.rope_base:g}.

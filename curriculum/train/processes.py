@@ -194,11 +194,11 @@ def start_ranks(
 
 def _until_the_end(ranks: Sequence[Rank], asked_to_stop: Callable[[], bool]) -> list[int]:
     """Wait for all, or for a while once one has failed; returns how the first to fail did."""
-    told, failed_at, first = False, 0.0, list[int]()
+    asked, failed_at, first = False, 0.0, list[int]()
     while True:
         codes = [rank.poll() for rank in ranks]
-        if asked_to_stop() and not told:
-            told = True
+        if asked_to_stop() and not asked:
+            asked = True
             for rank in ranks:
                 rank.send_signal(signal.SIGTERM)
         if not first:

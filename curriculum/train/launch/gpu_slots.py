@@ -179,7 +179,7 @@ class Slots:
         return [ticket for ticket in tickets if ticket.exists()]
 
     def _wait(self, ticket: Path, me: SlotState, say: Callable[[str], None]) -> Slot:
-        said, patience = "", _Patience()
+        shown, patience = "", _Patience()
         while True:
             with self._guard():
                 ahead = self._tickets().index(ticket)
@@ -187,9 +187,9 @@ class Slots:
                     write_text(self._record(slot.number), me.model_dump_json())
                     return slot
                 holders = [self._holder(number) for number in range(self.number)]
-            if (words := _words(holders, ahead)) != said:
+            if (words := _words(holders, ahead)) != shown:
                 say(words)
-                said = words
+                shown = words
             patience.look_at(holders)
             time.sleep(POLL_SECONDS)
 
