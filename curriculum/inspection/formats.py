@@ -2,8 +2,11 @@
 
 import datetime
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from schemas.diet import AdvanceWhen
+if TYPE_CHECKING:
+    # It imports pyarrow, and --help formats nothing.
+    from schemas.diet import AdvanceWhen
 
 Line = Mapping[str, str | int]
 """A line of a table: its cells by their columns."""
@@ -128,7 +131,7 @@ def difference(by: float) -> str:
     return f"{MINUS if by < 0 else '+'}{said}"
 
 
-def rule(gate: AdvanceWhen | None) -> str:
+def rule(gate: "AdvanceWhen | None") -> str:
     """Condition of a gate in words; empty where there is none.
 
     rule(gate) ->
