@@ -184,7 +184,7 @@ def _judge(
 ) -> WantedPath | Reason | None:
     """The path if the entry changes a file that we want, why not, or None for another file."""
     judged = rules.verdict(entry.path)
-    if judged is None or _same_text(entry):
+    if judged is None or entry.before_id == entry.after_id:  # only the mode or the path changed
         return None
     if commit.commit in scope.boundary:
         return "boundary"
@@ -192,11 +192,6 @@ def _judge(
     if modes & FILE_MODES:
         return judged
     return "submodule" if SUBMODULE in modes else "symlink"
-
-
-def _same_text(entry: Entry) -> bool:
-    """Return True if only the mode or the path changed."""
-    return entry.before_id == entry.after_id
 
 
 def _candidate(commit: Commit, entry: Entry, wanted: WantedPath, *, lineage: str) -> Candidate:

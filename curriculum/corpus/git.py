@@ -395,7 +395,7 @@ def commits(log: Log) -> Iterator[Commit]:
         yield Commit(
             commit=name,
             parents=tuple(parents.decode().split()),
-            timestamp=_timestamp(timestamp),
+            timestamp=min(int(timestamp), LATEST) if timestamp.isdigit() else 0,
             subject=_text(subject),
             entries=tuple(entries),
         )
@@ -431,10 +431,6 @@ def _chunk(file: IO[bytes], place: int) -> bytes:
     """The bytes from `place` on: a log may have several readers at once."""
     file.seek(place)
     return file.read(CHUNK)
-
-
-def _timestamp(digits: bytes) -> int:
-    return min(int(digits), LATEST) if digits.isdigit() else 0
 
 
 def _text(subject: bytes) -> str:

@@ -223,7 +223,8 @@ def _spool(
             ):
                 for encoding in fitted.encodings:
                     spool.append(encoding)
-                sorting.add(fitted, _split(picked, fitted.row, anchor), _domain(picked, fitted.row))
+                domain = picked.domains[int(picked.domain[fitted.row])]
+                sorting.add(fitted, _split(picked, fitted.row, anchor), domain)
     return _Spooled(
         documents=SpooledDocuments(folder),
         split=np.array(sorting.split, dtype=np.int32),
@@ -237,10 +238,6 @@ def _split(picked: Decisions, row: int, anchor: bool) -> Split:
     if anchor:
         return "anchor"
     return "val" if picked.val[row] else "train"
-
-
-def _domain(picked: Decisions, row: int) -> str:
-    return picked.domains[int(picked.domain[row])]
 
 
 def _selected(chosen: Sequence[Decisions], lacking: set[Split]) -> list[npt.NDArray[np.bool_]]:

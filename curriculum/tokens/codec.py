@@ -186,7 +186,9 @@ class Tokenizer:
             ids_of=find_roles(controls, roles, name=name),
             token_bytes=np.array([len(each) for each in texts], dtype=np.int32),
             ends_line=np.array([each.endswith(b"\n") for each in texts], dtype=np.bool_),
-            mid_character=np.array([_goes_on(each) for each in texts], dtype=np.bool_),
+            mid_character=np.array(
+                [bool(each) and each[0] & 0xC0 == 0x80 for each in texts], dtype=np.bool_
+            ),
             leading_space=np.array([_leading_space(each) for each in texts], dtype=np.int32),
             engine=engine,
             engine_reason=reason,
@@ -281,10 +283,6 @@ def _token_texts(content: dict[str, Any], controls: dict[str, int]) -> tuple[byt
     for text, token in added.items():
         texts[token] = b"" if text in controls else text.encode()
     return tuple(texts)
-
-
-def _goes_on(text: bytes) -> bool:
-    return bool(text) and text[0] & 0xC0 == 0x80
 
 
 def _leading_space(text: bytes) -> int:
