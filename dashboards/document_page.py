@@ -36,7 +36,7 @@ LABELS: dict[int, EdgeLabel] = {LABEL_CODES[label]: label for label in EDGE_LABE
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """A line of the tree; what it stands for is a section of the text, or a stretch inside one."""
+    """A line of the tree, which leads to a section of the text or to a stretch inside one."""
 
     name: str
     depth: int
@@ -47,7 +47,7 @@ class Node:
     colour: str = ""
     """`k` and a structure code, or `d` and the number of a document's colour."""
     is_stretch: bool = False
-    """True if it stands for a stretch inside a section."""
+    """True if it leads to a stretch inside a section."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +58,7 @@ class Stretch:
     chunk: int = -1
     """The structure chunk."""
     node: int = -1
-    """-1: no line of the tree stands for it alone."""
+    """-1: no line of the tree leads to it alone."""
     level: int = -1
     """dep_level, from 0; -1 outside of chunks."""
     code: int = 0
@@ -72,7 +72,7 @@ class Stretch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section:
-    """A part of the text that stands by itself; -1 where no line of the tree stands for it."""
+    """A part of the text in an element of its own; -1 where no line of the tree leads to it."""
 
     node: int
     stretches: tuple[Stretch, ...]
@@ -220,18 +220,18 @@ def _add_chunk(drawing: _Drawing, branch: Branch) -> None:
     drawing.of_chunk[branch.chunk] = len(drawing.nodes)
     parts = range(chunk.first_part, chunk.last_part)
     main = _main(drawing, chunk, parts)
-    said = [*_chunk_note(drawing.seen, chunk, branch)]
+    note = [*_chunk_note(drawing.seen, chunk, branch)]
     if drawing.seen.structure and main is not None:
         drawing.of_structure[main] = len(drawing.nodes)
         drawing.shown_by_section.add(main)
-        said.insert(2, f"level {drawing.seen.structure.chunks[main].dep_level - 1}")
+        note.insert(2, f"level {drawing.seen.structure.chunks[main].dep_level - 1}")
     drawing.nodes.append(
         Node(
             name=chunk.name,
             depth=branch.depth,
             word=branch.word,
             size=_size(drawing.seen, chunk.first_part, chunk.last_part),
-            note=" · ".join(filter(None, said)),
+            note=" · ".join(filter(None, note)),
             colour=f"k{STRUCTURE_CODES[COLOURS.get(chunk.symbol, 'other')]}",
         )
     )

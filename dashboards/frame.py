@@ -1,4 +1,4 @@
-"""Frame of the interactive pages: their names, their style, and what stands on each of them."""
+"""Frame of the interactive pages: their names, their style, and the parts that all of them have."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

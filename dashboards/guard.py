@@ -225,7 +225,7 @@ async def answer(
     """Send a whole answer, which no page may frame and no cache keeps."""
     body = text.encode()
     policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-    said = {
+    all_headers = {
         **ALWAYS,
         "content-security-policy": policy,
         "cache-control": "no-store",
@@ -234,7 +234,7 @@ async def answer(
     }
     start = {"type": "http.response.start", "status": int(status)}
     added: Headers = [(b"set-cookie", each.encode()) for each in cookies]
-    await send({**start, "headers": with_headers(added, said)})
+    await send({**start, "headers": with_headers(added, all_headers)})
     await send({"type": "http.response.body", "body": body})
 
 

@@ -333,15 +333,15 @@ def outcome(supplies: Sequence[Supply], limits: Limits) -> Outcome:
     if not short:
         return Outcome(shares=tuple(shares), short=(), refusal="")
     if not limits.renormalises:
-        said = _shortage(supplies, shares, short, limits)
-        return Outcome(shares=tuple(shares), short=short, refusal=said)
+        refusal = _shortage(supplies, shares, short, limits)
+        return Outcome(shares=tuple(shares), short=short, refusal=refusal)
     if math.fsum(most) < 1:
         there = int(math.fsum(most) * limits.budget)
-        said = (
+        refusal = (
             f"{limits.budget:,} tokens are asked, and all servings together have {there:,} at a "
             f"repetition of {limits.max_repetition:g}."
         )
-        return Outcome(shares=tuple(shares), short=short, refusal=said)
+        return Outcome(shares=tuple(shares), short=short, refusal=refusal)
     return Outcome(shares=tuple(cut_to(shares, most)), short=short, refusal="")
 
 

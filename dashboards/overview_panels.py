@@ -11,9 +11,9 @@ from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.status import current_status
 from dashboards import charts, frame, html
-from dashboards.flow_runs import FlowRun, flow_runs
 from dashboards.palette import family_class
 from dashboards.questions import Snapshot, question
+from dashboards.workspace import FlowRun, flow_runs
 from schemas.errors import CurriculumError
 
 TEMPLATE = "overview.html"

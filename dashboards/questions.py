@@ -48,12 +48,12 @@ def question(name: str) -> Question:
     'How does each phase of each specialist stand'
     """
     text = (resources.files("dashboards") / "queries" / f"{name}.sql").read_text(encoding="utf-8")
-    said = []
+    words = []
     for line in text.splitlines():
         if not line.startswith("--"):
             break
-        said.append(line.removeprefix("--").strip())
-    return Question(name=name, words=" ".join(said), sql=text)
+        words.append(line.removeprefix("--").strip())
+    return Question(name=name, words=" ".join(words), sql=text)
 
 
 def narrowed(asked: Question, **equal: str | None) -> Question:
@@ -107,11 +107,11 @@ def cookbook() -> str:
 
 def _entry(recipe: Question) -> str:
     asked, _, meaning = recipe.words.partition("? ")
-    said = f"{meaning}\n\n" if meaning else ""
+    explanation = f"{meaning}\n\n" if meaning else ""
     comments = (line for line in recipe.sql.splitlines() if not line.startswith("--"))
     sql = "\n".join(comments).strip()
     title = asked.removesuffix("?")
-    return f"<details><summary>{title}?</summary>\n\n{said}```sql\n{sql}\n```\n\n</details>"
+    return f"<details><summary>{title}?</summary>\n\n{explanation}```sql\n{sql}\n```\n\n</details>"
 
 
 MOST = 2

@@ -1,6 +1,6 @@
 """The pages as one ASGI application that answers its own browser only.
 
-A guard stands before them. What a page may load is said in a header: nothing from elsewhere, and no script
+A guard checks each request first. What a page may load is in a header: nothing from elsewhere, and no script
 but its own.
 """
 
@@ -64,7 +64,7 @@ def application(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pages:
-    """The pages that were built, with their style, the way to the first one, and what each may load."""
+    """The pages that were built, with their style, a redirect to the first one, and the policy of each."""
 
     built: Application
 
@@ -93,24 +93,24 @@ class Pages:
         if scope["type"] != "http":
             await self.built(scope, receive, send)
             return
-        begun: list[Message] = []
+        held: list[Message] = []
         body = bytearray()
 
         async def pass_on(message: Message) -> None:
             """Hold a page back until all of it is there: its scripts are named in its header."""
             if message["type"] == "http.response.start":
                 if _is_page(message["headers"]):
-                    begun.append(message)
+                    held.append(message)
                     return
                 message["headers"] = with_headers(message["headers"], ALWAYS)
-            elif begun:
+            elif held:
                 body.extend(message.get("body", b""))
                 if message.get("more_body"):
                     return
                 page = _trimmed(body.decode())
                 added = {**ALWAYS, "content-security-policy": policy(page, host)}
                 text = page.encode()
-                start = begun.pop()
+                start = held.pop()
                 kept = [each for each in start["headers"] if each[0].lower() != b"content-length"]
                 size = (b"content-length", str(len(text)).encode())
                 await send({**start, "headers": with_headers([*kept, size], added)})

@@ -1,12 +1,32 @@
-"""Workspace of the pages: that of the server they are part of."""
+"""Workspace of the pages: its folder, its server, and the flow runs there that are active or failed.
 
+The run config snapshots that give a flow run its specialist lie in the workspace.
+"""
+
+import json
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
+
+from schemas import regular_files
+from schemas.json_text import now, parse_json
 
 if TYPE_CHECKING:
     from curriculum.pipeline.context import Resources
+
+
+ORDERS = "orders"
+OWN_HOST = "127.0.0.1"
+PATIENCE_S = 3.0
+MAX_FLOW_RUNS = 200
+"""Flow runs that are asked for, the latest."""
+FAILED = ("FAILED", "CRASHED")
+ACTIVE = ("RUNNING", "PENDING", "SCHEDULED", "PAUSED", "CANCELLING")
+TRAINS = ("run", "train")
+"""Flows that train what is mixed."""
+ALL_PHASES = "all"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,3 +73,86 @@ def server() -> Server | None:
 def home() -> Path:
     """The workspace that is shown; a page that is opened on its own shows ./workspace."""
     return _shown[0] if _shown else Path("workspace").absolute()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlowRun:
+    """A flow run, with its specialist."""
+
+    name: str
+    flow: str
+    kind: Literal["active", "failed"]
+    state: str
+    message: str
+    address: str
+    """Address of its page."""
+    specialist: str
+    branch: str | None
+    phase: str
+    """One, or `all`."""
+    onwards: bool
+
+    def takes(self, specialist: str | None, branch: str | None, phase: str | None) -> bool:
+        """Return True where it is active and will train a phase by itself."""
+        has_phase = self.onwards or self.phase in (ALL_PHASES, phase)
+        is_same = (self.specialist, self.branch) == (specialist, branch)
+        return self.kind == "active" and self.flow in TRAINS and is_same and has_phase
+
+
+def flow_runs(home: Path) -> list[FlowRun]:
+    """The last flow run of each name that failed or is active; none where no server answers."""
+    served = server()
+    if served is None:
+        return []
+    request = urllib.request.Request(
+        f"{served.address}/api/flow_runs/filter",
+        data=json.dumps({"sort": "EXPECTED_START_TIME_DESC", "limit": MAX_FLOW_RUNS}).encode(),
+        headers={"Content-Type": "application/json", **dict(served.headers)},
+        method="POST",
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            listed: list[dict[str, Any]] = list(json.loads(answer.read()))
+    except (OSError, ValueError):
+        return []
+    last: dict[str, dict[str, Any]] = {}
+    for each in sorted(listed, key=lambda each: str(each["expected_start_time"] or "")):
+        if str(each["expected_start_time"] or "") <= now():
+            last[each["name"]] = each
+    found = (_flow_run(home, served.address, each) for each in last.values())
+    return [each for each in found if each is not None]
+
+
+def _flow_run(home: Path, address: str, answered: dict[str, Any]) -> FlowRun | None:
+    """A flow run in a state that matters; of a team's server only those of this workspace."""
+    state = answered["state_type"]
+    specialist_and_branch = _specialist(home / ORDERS / f"{answered['id']}.json")
+    is_of_workspace = specialist_and_branch is not None or OWN_HOST in address
+    if state not in (*FAILED, *ACTIVE) or not is_of_workspace:
+        return None
+    parameters = answered["parameters"]
+    specialist, branch = specialist_and_branch or (
+        str(parameters.get("specialist", "")),
+        (parameters.get("changes") or {}).get("branch"),
+    )
+    return FlowRun(
+        name=answered["name"],
+        flow=answered["name"].split()[0],
+        kind="failed" if state in FAILED else "active",
+        state=str(answered["state_name"]).lower(),
+        message=str((answered["state"] or {}).get("message") or "its page has the log"),
+        address=f"{address}/runs/flow-run/{answered['id']}",
+        specialist=specialist,
+        branch=branch,
+        phase=str(parameters.get("phase", ALL_PHASES)),
+        onwards=bool(parameters.get("onwards")),
+    )
+
+
+def _specialist(file: Path) -> tuple[str, str | None] | None:
+    """The specialist and branch in a run config snapshot; None where there is none yet."""
+    try:
+        diet = parse_json(regular_files.read(file, follow_links=True))["diet"]
+        return str(diet["specialist"]), diet["branch"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

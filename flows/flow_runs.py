@@ -13,7 +13,7 @@ from curriculum.pipeline.execute import Perform, PhaseTrained, Scope, execute
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.status import record_status
 from curriculum.store import Store
-from dashboards.report.write import rewritten, shows
+from dashboards.report.page import rewritten, shows
 from flows import artifacts, settings, tasks
 from flows.artifacts import Log
 from flows.parameters import ALL_PHASES, BuildChanges, Changes

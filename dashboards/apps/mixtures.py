@@ -14,7 +14,7 @@ with app.setup:
 
     SHARES, TIMES = "shares", "budget"
 
-    def said(name: str) -> str:
+    def parameter(name: str) -> str:
         """Return the value of a setting in the address."""
         found = mo.query_params().get(name)
         return found if isinstance(found, str) else ""
@@ -28,7 +28,7 @@ with app.setup:
 
     def moved(of: Sequence[mixture_panels.Serving]) -> list[float]:
         """The shares that the address names, else those of the diet, in percent."""
-        given = said(SHARES).split(",")
+        given = parameter(SHARES).split(",")
         try:
             wanted = [float(each) for each in given]
         except ValueError:
@@ -40,7 +40,7 @@ with app.setup:
     def times() -> float:
         """The factor of the budget that the address names."""
         try:
-            return min(4.0, max(0.25, float(said(TIMES))))
+            return min(4.0, max(0.25, float(parameter(TIMES))))
         except ValueError:
             return 1.0
 
@@ -63,7 +63,7 @@ def _(all_mixed: list[mixture_panels.Mixed]) -> tuple[mo.ui.dropdown]:
 
     who = mo.ui.dropdown(
         list(dict.fromkeys(each.who for each in all_mixed)),
-        value=mixture_panels.choose_mixture(all_mixed, said("specialist"), None).who,
+        value=mixture_panels.choose_mixture(all_mixed, parameter("specialist"), None).who,
         on_change=_go,
     )
     return (who,)
@@ -77,7 +77,7 @@ def _(all_mixed: list[mixture_panels.Mixed], who: mo.ui.dropdown) -> tuple[mo.ui
 
     phase = mo.ui.dropdown(
         [each.phase for each in all_mixed if each.who == who.value],
-        value=mixture_panels.choose_mixture(all_mixed, who.value, said("phase")).phase,
+        value=mixture_panels.choose_mixture(all_mixed, who.value, parameter("phase")).phase,
         on_change=_go,
     )
     mo.Html(frame.shown(frame.choices(Specialist=who, Phase=phase)))

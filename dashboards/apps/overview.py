@@ -1,4 +1,4 @@
-"""Overview: what needs a hand first, then how each phase of each specialist stands."""
+"""Overview: what needs a hand first, then the status of each phase of each specialist."""
 
 import marimo
 

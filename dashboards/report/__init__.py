@@ -4,5 +4,5 @@ facts.py   the workspace's facts about the specialist, from manifests and report
 phases.py  a phase's state, tokens, mixture and packed rows
 curves.py  val_bpb over all steps, and what of it was learnt or forgotten
 costs.py   attempts on one axis of time; time, machines and money
-page.py    the whole page; write.py puts it into the workspace and lists the reports
+page.py    the whole page, its file in the workspace, and the list of all reports
 """

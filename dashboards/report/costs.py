@@ -88,20 +88,20 @@ def time_line(facts: Facts) -> TimeLine | None:
 
 def _spans(each: PhaseFacts, now: str) -> Iterator[Span]:
     for attempt in each.earlier:
-        if attempt.begun:
+        if attempt.started:
             yield Span(
                 name=each.name,
                 look=f"{phase_class(each.number)} earlier",
-                start=_utc(attempt.begun),
+                start=_utc(attempt.started),
                 end=_utc(attempt.ended),
                 ending=f"attempt {attempt.number}, {attempt.report.stopped}",
             )
-    if each.begun:
+    if each.started:
         is_running = not each.ended
         yield Span(
             name=each.name,
             look=f"{phase_class(each.number)}{' is-running' if is_running else ''}",
-            start=_utc(each.begun),
+            start=_utc(each.started),
             end=_utc(each.ended or now),
             ending="goes on" if is_running else each.report.stopped if each.report else "",
             approved=_utc(each.approval.when) if each.approval else None,

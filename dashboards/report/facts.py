@@ -31,7 +31,7 @@ from schemas.reports import DocumentsReport, RowsReport, SelectionReport, SkipsR
 TOKENIZERS = "tokenizers"
 
 
-class _Frozen(BaseModel):
+class _JobFields(BaseModel):
     """The fields that are read of a job, so that jobs of earlier versions can be shown too."""
 
     begun: str = ""
@@ -69,21 +69,21 @@ class Attempt:
     number: int
     key: str
     report: Report
-    begun: str = ""
+    started: str = ""
     ended: str = ""
     """Time of the end; ISO 8601, empty where it isn't known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseFacts:
-    """All that is known of a phase."""
+    """Facts of a phase."""
 
     number: int
     phase: ResolvedPhase
     evaluation: str
     """The phase whose held-out rows it is measured on: itself, of the anneal the one before."""
-    standing: PhaseStatus
-    beat: Heartbeat | None
+    status: PhaseStatus
+    heartbeat: Heartbeat | None
     """Progress of an open attempt."""
     run: str
     """Path of the current run, relative to the workspace; empty where there is none."""
@@ -96,8 +96,8 @@ class PhaseFacts:
     mixture: MixtureReport | None
     packed: tuple[Packed, ...]
     earlier: tuple[Attempt, ...]
-    begun: str = ""
-    """Moment at which its current run or the attempt that goes on began; ISO 8601."""
+    started: str = ""
+    """Start of its current run, or of the attempt that goes on; ISO 8601."""
 
     @property
     def name(self) -> str:
@@ -202,73 +202,62 @@ def _is_trained_on(artefact: Artefact) -> bool:
 def _phases(
     plan: RunPlan, resources: Resources, examples: Mapping[str, Example]
 ) -> Iterator[PhaseFacts]:
-    stand = phase_statuses(plan, resources)
-    for number, (phase, each) in enumerate(zip(plan.phases, stand, strict=True), start=1):
-        yield _facts(plan, number, phase, each, examples)
+    statuses = phase_statuses(plan, resources)
+    for number, (phase, status) in enumerate(zip(plan.phases, statuses, strict=True), start=1):
+        run, mixture = plan.current("runs", phase), plan.current("mixtures", phase)
+        rows = {each.key: each for each in _marked(plan, phase) if _is_trained_on(each)}
+        mixed = [record.key for record in mixture.manifest.inputs] if mixture else [*rows]
+        yield PhaseFacts(
+            number=number,
+            phase=phase,
+            evaluation=plan.diet.phases[-1].phase if phase.is_anneal else phase.name,
+            status=status,
+            heartbeat=_heartbeat(status.run) if status.run and not status.report else None,
+            run=run.path.relative_to(plan.store.root).as_posix() if run else "",
+            ended=run.manifest.created if run else "",
+            report=report_of(run) if run else None,
+            price=_job(run.path).gpu_price if run else None,
+            approval=gates.find_approval(plan.store, run) if run else None,
+            mixture=mixture_report_of(mixture) if mixture else None,
+            packed=tuple(_packed(rows[key], examples.get(key)) for key in mixed if key in rows),
+            earlier=tuple(_earlier(plan, phase, run, status)),
+            started=_start(run.path if run else status.run),
+        )
 
 
-def _facts(
-    plan: RunPlan,
-    number: int,
-    phase: ResolvedPhase,
-    stands: PhaseStatus,
-    examples: Mapping[str, Example],
-) -> PhaseFacts:
-    run, mixture = plan.current("runs", phase), plan.current("mixtures", phase)
-    job = _job(run.path) if run else None
-    rows = {each.key: each for each in _marked(plan, phase) if _is_trained_on(each)}
-    mixed = [record.key for record in mixture.manifest.inputs] if mixture else [*rows]
-    return PhaseFacts(
-        number=number,
-        phase=phase,
-        evaluation=plan.diet.phases[-1].phase if phase.is_anneal else phase.name,
-        standing=stands,
-        beat=_beat(stands.run) if stands.run and stands.report is None else None,
-        run=run.path.relative_to(plan.store.root).as_posix() if run else "",
-        ended=run.manifest.created if run else "",
-        report=report_of(run) if run else None,
-        price=job.gpu_price if job else None,
-        approval=gates.find_approval(plan.store, run) if run else None,
-        mixture=mixture_report_of(mixture) if mixture else None,
-        packed=tuple(_packed(rows[key], examples.get(key)) for key in mixed if key in rows),
-        earlier=tuple(_earlier(plan, phase, run, stands)),
-        begun=_attempts(run.path if run else stands.run),
-    )
+def _job(run: Path) -> _JobFields:
+    return _JobFields.model_validate_json(regular_files.read(run / JOB))
 
 
-def _job(run: Path) -> _Frozen:
-    return _Frozen.model_validate_json(regular_files.read(run / JOB))
-
-
-def _attempts(run: Path | None) -> str:
-    """The moment in a run's job; empty where there is none yet."""
+def _start(run: Path | None) -> str:
+    """The time in a run's job; empty where there is none yet."""
     return _job(run).begun if run and (run / JOB).is_file() else ""
 
 
 def _earlier(
-    plan: RunPlan, phase: ResolvedPhase, run: Artefact | None, stands: PhaseStatus
-) -> Iterator[Attempt]:
-    """Yield the attempts that are neither the current run nor going on."""
-    goes_on = stands.run if stands.state == "running" else None
+    plan: RunPlan, phase: ResolvedPhase, run: Artefact | None, status: PhaseStatus
+) -> list[Attempt]:
+    """The attempts that are neither the current run nor going on, by their end."""
+    excluded = {run.path if run else None, status.run if status.state == "running" else None}
     branch = [f"branch={plan.diet.branch}"] if plan.diet.branch else []
-    way = [f"specialist={plan.diet.specialist}", *branch, f"phase={phase.name}"]
-    files = plan.store.root.joinpath("runs", *way).glob(f"*/attempt=*/{REPORT}")
+    folders = [f"specialist={plan.diet.specialist}", *branch, f"phase={phase.name}"]
+    files = plan.store.root.joinpath("runs", *folders).glob(f"*/attempt=*/{REPORT}")
     found = [
         Attempt(
             number=report.attempt,
             key=file.parent.parent.name,
             report=report,
-            begun=_attempts(file.parent),
+            started=_start(file.parent),
             ended=report.ended,
         )
         for file in files
-        if file.parent != goes_on and (run is None or file.parent != run.path)
+        if file.parent not in excluded
         for report in [read_report(file.parent)]
     ]
-    yield from sorted(found, key=lambda each: (each.ended, each.key, each.number))
+    return sorted(found, key=lambda each: (each.ended, each.key, each.number))
 
 
-def _beat(run: Path) -> Heartbeat | None:
+def _heartbeat(run: Path) -> Heartbeat | None:
     """The heartbeat of an open attempt; None before its first, and while it is being written."""
     return inside.read(Heartbeat, run / HEARTBEAT)
 
@@ -321,12 +310,6 @@ def _sources(built: Sequence[Artefact]) -> Iterator[Source]:
         )
 
 
-def _selections(built: Sequence[Artefact]) -> list[Artefact]:
-    """Return the selections that decide split and domain; the others only say what is kept."""
-    found = [each for each in built if each.manifest.stage == "selections"]
-    return [each for each in found if "step" not in each.manifest.labels]
-
-
 def _losses(built: Sequence[Artefact]) -> Losses:
     changes: dict[str, SkipsReport] = {}
     left_out: Counter[str] = Counter()
@@ -337,10 +320,15 @@ def _losses(built: Sequence[Artefact]) -> Losses:
             # All families of a repository read the same history.
             changes.setdefault(each.manifest.labels.get("repository", ""), report.changes)
     skipped: Counter[str] = Counter()
-    for read_ in changes.values():
-        skipped.update(read_.skipped)
+    for read_changes in changes.values():
+        skipped.update(read_changes.skipped)
     rejected: Counter[str] = Counter()
-    selected = [each.reported(SelectionReport) for each in _selections(built)]
+    # Selections of one step only say what is kept; the others decide split and domain too.
+    selected = [
+        each.reported(SelectionReport)
+        for each in built
+        if each.manifest.stage == "selections" and "step" not in each.manifest.labels
+    ]
     for selection in selected:
         rejected.update(selection.rejected)
     unreadable = get_args(Unreadable)

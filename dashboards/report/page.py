@@ -1,6 +1,13 @@
-"""The report as one page that needs nothing else: no request, no network, readable without its script."""
+"""The report as one page that needs nothing else: no request, no network, readable without its script.
 
+`page` makes HTML of facts; `write` puts it into the workspace, with pages of rows; `index` lists all reports.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from pyarrow.lib import ArrowException
 
 from curriculum.inspection.formats import (
     bits,
@@ -14,12 +21,22 @@ from curriculum.inspection.formats import (
 )
 from curriculum.inspection.stage_tables import figure_lines
 from curriculum.pipeline.attempts import spelled
+from curriculum.pipeline.context import Resources
+from curriculum.pipeline.notifiers import Log
+from curriculum.pipeline.plan import RunPlan
+from curriculum.store import Artefact
+from curriculum.store.artefact import KEY_DIGITS
+from curriculum.train.run_directory import replace_whole
 from dashboards import charts, html, palette
+from dashboards.html import escaped
 from dashboards.report import costs, curves, phases
-from dashboards.report.facts import Facts, Losses, mean_of
+from dashboards.report.facts import Facts, Losses, mean_of, read, report_path, rows_of
+from dashboards.rows import write as rows
+from dashboards.rows.write import Example, example
+from schemas.errors import CurriculumError
 
 STYLE, SCRIPT = "report.css", "report.js"
-MOST_REASONS = 8
+MAX_REASONS = 8
 """Reasons of a group of losses that have a line of their own."""
 
 
@@ -65,7 +82,7 @@ def _made_of(facts: Facts) -> list[str]:
 
 def _numbers(facts: Facts) -> list[tuple[str, str, str]]:
     """The figures that come first: a name, a figure and a note each."""
-    done = [each for each in facts.phases if each.standing.state == "done"]
+    done = [each for each in facts.phases if each.status.state == "done"]
     latest = max((each.ended for each in facts.phases if each.ended), default="")
     reports = [each.report for each in facts.phases if each.report is not None]
     trained_on = sum(report.tokens.valid for report in reports)
@@ -121,9 +138,62 @@ def _losses(losses: Losses) -> list[Reasons]:
     )
     found = []
     for look, title, counted in kinds:
-        shown, rest = [*counted[:MOST_REASONS]], counted[MOST_REASONS:]
+        shown, rest = [*counted[:MAX_REASONS]], counted[MAX_REASONS:]
         if rest:
             shown.append((f"{len(rest)} more reasons", sum(number for _, number in rest)))
         if shown:
             found.append(Reasons(look=look, title=title, counted=tuple(shown)))
     return found
+
+
+def index(names: Sequence[str]) -> str:
+    """The page that lists reports, with a link to each of the files of these names, which need no quoting."""
+    style = palette.properties() + html.asset("reports.css")
+    return html.page("reports.html", style=style, title="Reports", names=names)
+
+
+def write(plan: RunPlan, resources: Resources, log: Log) -> Path:
+    """Write the report of a plan from its workspace; a reader never sees half of one.
+
+    Beside it lie pages of its rows, each written once. One that can't be is logged, and not linked.
+
+    Raises:
+        CurriculumError: for a corpus that can't be looked at, or an artefact that isn't what its manifest
+            says.
+        OSError: where the file can't be written.
+    """
+    text = page(read(plan, resources, _examples(plan, log)))
+    file = report_path(plan.store.root, plan.diet.specialist, plan.diet.branch)
+    file.parent.mkdir(exist_ok=True)
+    replace_whole(file, lambda draft: draft.write_text(text, encoding="utf-8"))
+    return file
+
+
+def _examples(plan: RunPlan, log: Log) -> dict[str, Example]:
+    """A row to look at of each rows artefact, by key; its page is written where it isn't yet."""
+    found: dict[str, Example] = {}
+    for each, made_of in rows_of(plan):
+        try:
+            one = example(each) if rows.write(plan.store.root, each, made_of) else None
+        except (CurriculumError, OSError, ArrowException) as failed:
+            log(f"the page of rows {each.key[:KEY_DIGITS]} isn't written: {failed}")
+            continue
+        if one is not None:
+            found[each.key] = one
+    return found
+
+
+def rewritten(plan: RunPlan, resources: Resources, log: Log) -> Path | None:
+    """The report, written anew; None where that fails, which is logged and stops no run."""
+    try:
+        return write(plan, resources, log)
+    except (CurriculumError, OSError) as failed:
+        log(f"the report of {plan.diet.specialist} isn't written: {failed}")
+        return None
+
+
+def shows(plan: RunPlan, run: Artefact) -> bool:
+    """Return True where the report names a finished run: one that does was written after the run's end."""
+    file = report_path(plan.store.root, plan.diet.specialist, plan.diet.branch)
+    named = f">{escaped(run.path.relative_to(plan.store.root).as_posix())}<"
+    return file.is_file() and named in file.read_text(encoding="utf-8")

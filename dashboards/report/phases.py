@@ -37,9 +37,9 @@ def budget_bands(facts: Facts) -> Iterator[Band]:
             name=each.name,
             start=start,
             end=end,
-            look=f"{phase_class(each.number)} is-{each.standing.state}",
+            look=f"{phase_class(each.number)} is-{each.status.state}",
             filled=trained_share(each),
-            title=f"{each.name}: {each.standing.state}, {tokens_text(each)} tokens",
+            title=f"{each.name}: {each.status.state}, {tokens_text(each)} tokens",
         )
         start = end
 
@@ -50,8 +50,8 @@ def trained_share(each: PhaseFacts) -> float:
         # Steps are whole: a phase ends below its budget by less than one.
         ended = each.report.stopped == "budget"
         return 1.0 if ended else min(1.0, each.report.tokens.valid / each.phase.tokens)
-    beat = each.beat
-    return min(1.0, beat.step / beat.steps) if beat and beat.steps else 0.0
+    heartbeat = each.heartbeat
+    return min(1.0, heartbeat.step / heartbeat.steps) if heartbeat and heartbeat.steps else 0.0
 
 
 def tokens_text(each: PhaseFacts) -> str:
@@ -59,12 +59,14 @@ def tokens_text(each: PhaseFacts) -> str:
     budget = count(each.phase.tokens)
     if each.report is not None:
         return f"{count(each.report.tokens.valid)} of {budget}"
-    return f"{count(each.beat.valid_tokens)} of {budget}" if each.beat is not None else budget
+    if each.heartbeat is not None:
+        return f"{count(each.heartbeat.valid_tokens)} of {budget}"
+    return budget
 
 
 def state_note(each: PhaseFacts) -> str:
     """The time at which a phase was done, or the reason of its state."""
-    status = each.standing
+    status = each.status
     return moment(each.ended) if status.state == "done" and each.ended else status.why
 
 

@@ -28,7 +28,7 @@ REVISION = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Example:
-    """A row that stands for its artefact, and where it is shown."""
+    """A row to show of an artefact, and a link to where it is shown."""
 
     link: str
     """Link from the report that names it."""
@@ -110,7 +110,7 @@ def _page(
 
 
 def _is_there(file: Path) -> bool:
-    """Return True if the page stands and was made as it would be made now."""
+    """Return True if the page is there and was made as it would be made now."""
     mark = _mark().encode()
     try:
         with file.open("rb") as opened:

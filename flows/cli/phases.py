@@ -68,7 +68,7 @@ from curriculum.stages.tokens import TOKENIZER_NAME, Tokenizers, Tokenizing
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.launch.slurm import asked
-from dashboards.report.write import rewritten, shows
+from dashboards.report.page import rewritten, shows
 from flows import settings
 from flows.cli.console import ACCENT, MUTED, out, table, warn, watching
 from flows.cli.workspace import shard_lines

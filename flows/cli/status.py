@@ -168,7 +168,7 @@ def _write_report(plan: RunPlan) -> Path:
             str(plan.store.root), cause="there is no workspace", cure="Begin with: curriculum demo"
         )
     # It brings DuckDB, which a status never needs.
-    from dashboards.report.write import write
+    from dashboards.report.page import write
 
     try:
         return write(plan, resources(), warn)

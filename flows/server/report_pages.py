@@ -30,7 +30,7 @@ from urllib.parse import unquote
 
 from dashboards import html
 from dashboards.guard import Guard, Message, Receive, Scope, Send, answer, secret_of
-from dashboards.report.write import index
+from dashboards.report.page import index
 from flows import settings
 from schemas import regular_files
 

@@ -194,7 +194,7 @@ def example(each: ResolvedServing) -> Example:
     )
 
 
-BEGUN = ("2026-11-08T12:00:00+00:00", "2026-11-10T18:00:00+00:00", "2026-11-13T09:00:00+00:00",
+STARTED = ("2026-11-08T12:00:00+00:00", "2026-11-10T18:00:00+00:00", "2026-11-13T09:00:00+00:00",
          "2026-11-20T07:30:00+00:00", "")  # fmt: skip
 ENDED = ("2026-11-10T17:03:00+00:00", "2026-11-11T17:03:00+00:00", "2026-11-19T17:03:00+00:00")
 APPROVED = Approval(
@@ -223,14 +223,14 @@ def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
         number=number + 1,
         phase=each,
         evaluation="structure" if number == 4 else each.name,
-        standing=PhaseStatus(
+        status=PhaseStatus(
             ref=SpecialistRef("templates", "wide"),
             phase=each.name,
             state=state,
             why=WHYS.get(state, ""),
             report=report(number) if done else None,
         ),
-        beat=Heartbeat(
+        heartbeat=Heartbeat(
             step=12_000,
             steps=20_000,
             valid_tokens=1_100_000_000,
@@ -253,13 +253,13 @@ def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
                 number=1,
                 key="b" * 12,
                 report=report(0, worse=0.03),
-                begun="2026-11-06T08:00:00+00:00",
+                started="2026-11-06T08:00:00+00:00",
                 ended="2026-11-08T10:00:00+00:00",
             ),
         )
         if number == 0
         else (),
-        begun=BEGUN[number],
+        started=STARTED[number],
     )
 
 

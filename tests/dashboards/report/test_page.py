@@ -194,7 +194,7 @@ def test_attempts_stand_on_one_axis_of_time(facts: Facts) -> None:
 
 
 def test_a_report_says_nothing_of_when_where_it_isnt_known(facts: Facts) -> None:
-    phases = tuple(replace(each, begun="", earlier=()) for each in facts.phases)
+    phases = tuple(replace(each, started="", earlier=()) for each in facts.phases)
     assert 'id="when"' not in page(replace(facts, phases=phases)).partition("</nav>")[2]
 
 
