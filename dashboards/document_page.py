@@ -26,7 +26,7 @@ from curriculum.inspection.documents import (
 from curriculum.inspection.formats import integer, number
 from dashboards import html, palette
 from dashboards.palette import DOCUMENT_COLOURS, NAMES
-from schemas.document import EDGE_KINDS, EDGE_LABELS, Chunk, EdgeKind, EdgeLabel
+from schemas.document import EDGE_KINDS, EDGE_LABELS, EdgeKind, EdgeLabel
 from schemas.structure import LABEL_CODES, STRUCTURE_CODES, StructureChunk, StructureEdge
 
 BESIDE = {STRUCTURE_CODES[name] for name in ("none", "other", "preamble", "comment")}
@@ -125,12 +125,6 @@ def stretches(
         )
 
 
-def worth_a_line(chunks: Sequence[StructureChunk], *edges: Iterable[StructureEdge]) -> set[int]:
-    """The structure chunks that are shown in the tree: definitions, and whatever an edge ends at."""
-    ends = {end for some in edges for edge in some for end in (edge.source, edge.target)}
-    return ends | {index for index, chunk in enumerate(chunks) if chunk.kind not in BESIDE}
-
-
 def structure_node(chunk: StructureChunk, depth: int) -> Node:
     """The line of a structure chunk."""
     kind = NAMES[chunk.kind] if 0 <= chunk.kind < len(NAMES) else f"kind {chunk.kind}"
@@ -141,20 +135,6 @@ def structure_node(chunk: StructureChunk, depth: int) -> Node:
         colour=f"k{chunk.kind}",
         is_stretch=True,
     )
-
-
-def structure_links(
-    calls: Iterable[StructureEdge], types: Iterable[StructureEdge], nodes: Mapping[int, int]
-) -> Iterator[Link]:
-    """Call and type edges, between the lines that stand for their chunks."""
-    kinds: tuple[tuple[EdgeKind, Iterable[StructureEdge]], ...] = (
-        ("calls", calls),
-        ("uses", types),
-    )
-    for kind, edges in kinds:
-        for edge in edges:
-            label = LABELS[edge.label]
-            yield Link(source=nodes[edge.source], target=nodes[edge.target], kind=kind, label=label)
 
 
 COLOURS = {
@@ -172,12 +152,12 @@ LONGEST_NAME = 80
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Drawing:
-    """The content of a page in the making."""
+class _Tree:
+    """The tree of a document in the making, with the line of each chunk, part and structure chunk."""
 
     seen: DocumentView
     inside: dict[int, list[int]]
-    """The structure chunks worth a line that begin in each part."""
+    """The structure chunks with lines of their own that begin in each part."""
     nodes: list[Node] = field(default_factory=list)
     of_chunk: dict[int, int] = field(default_factory=dict)
     of_part: dict[int, int] = field(default_factory=dict)
@@ -188,105 +168,103 @@ class _Drawing:
 
 def page_content(seen: DocumentView) -> PageContent:
     """The content of a document's page."""
-    drawing = _Drawing(seen=seen, inside=_beginning(seen))
+    tree = _Tree(seen=seen, inside=_structure_by_part(seen))
     if seen.document.chunks:
         for branch in branches(seen.document):
-            _add_chunk(drawing, branch)
+            _add_chunk(tree, branch)
     else:
         for part in range(len(seen.document.parts)):
-            _add_part(drawing, part)
+            _add_part(tree, part)
     return PageContent(
         title=seen.document_id,
         facts=tuple(facts(seen)),
-        nodes=tuple(drawing.nodes),
-        sections=tuple(_sections(drawing)),
-        links=tuple(_links(drawing)),
+        nodes=tuple(tree.nodes),
+        sections=tuple(_sections(tree)),
+        links=tuple(_links(tree)),
     )
 
 
-def _beginning(seen: DocumentView) -> dict[int, list[int]]:
+def _structure_by_part(seen: DocumentView) -> dict[int, list[int]]:
+    """The structure chunks of each part that the tree shows: definitions, and whatever an edge ends at."""
     found: dict[int, list[int]] = defaultdict(list)
-    starts = [part.start for part in seen.document.parts]
     structure = seen.structure
     if structure is None:
         return found
-    for index in sorted(worth_a_line(structure.chunks, structure.call_edges, structure.type_edges)):
-        found[bisect_right(starts, structure.chunks[index].start) - 1].append(index)
+    edges = (*structure.call_edges, *structure.type_edges)
+    ends = {end for edge in edges for end in (edge.source, edge.target)}
+    starts = [part.start for part in seen.document.parts]
+    for index, chunk in enumerate(structure.chunks):
+        if index in ends or chunk.kind not in BESIDE:
+            found[bisect_right(starts, chunk.start) - 1].append(index)
     return found
 
 
-def _add_chunk(drawing: _Drawing, branch: Branch) -> None:
-    chunk = drawing.seen.document.chunks[branch.chunk]
-    drawing.of_chunk[branch.chunk] = len(drawing.nodes)
+def _add_chunk(tree: _Tree, branch: Branch) -> None:
+    """Add the line of a chunk, and below it those of the structure chunks in it."""
+    document, structure = tree.seen.document, tree.seen.structure
+    chunk = document.chunks[branch.chunk]
+    first, last = document.parts[chunk.first_part], document.parts[chunk.last_part - 1]
     parts = range(chunk.first_part, chunk.last_part)
-    main = _main(drawing, chunk, parts)
-    note = [*_chunk_note(drawing.seen, chunk, branch)]
-    if drawing.seen.structure and main is not None:
-        drawing.of_structure[main] = len(drawing.nodes)
-        drawing.shown_by_section.add(main)
-        note.insert(2, f"level {drawing.seen.structure.chunks[main].dep_level - 1}")
-    drawing.nodes.append(
+    tree.of_chunk[branch.chunk] = len(tree.nodes)
+    note = [path_of(document, chunk)]
+    if branch.edge:
+        note.append(f"{branch.edge.label} {branch.edge.confidence:.2g}")
+    note += [
+        what(chunk),
+        f"hop {chunk.hop}",
+        f"rank {first.rank}" if first.elidable else "kept",
+        f"{integer(last.end - first.start)} bytes",
+    ]
+    # The first structure chunk of its name is what the chunk is.
+    inside = (index for part in parts for index in tree.inside.get(part, ()))
+    same = [index for index in inside if structure and structure.chunks[index].name == chunk.name]
+    if structure and same:
+        tree.of_structure[same[0]] = len(tree.nodes)
+        tree.shown_by_section.add(same[0])
+        note.insert(2, f"level {structure.chunks[same[0]].dep_level - 1}")
+    tree.nodes.append(
         Node(
             name=chunk.name,
             depth=branch.depth,
             word=branch.word,
-            size=_size(drawing.seen, chunk.first_part, chunk.last_part),
+            size=_size(tree.seen, chunk.first_part, chunk.last_part),
             note=" · ".join(filter(None, note)),
             colour=f"k{STRUCTURE_CODES[COLOURS.get(chunk.symbol, 'other')]}",
         )
     )
-    _own(drawing, parts, branch.depth)
+    _add_structure(tree, parts, branch.depth)
 
 
-def _main(drawing: _Drawing, chunk: Chunk, parts: range) -> int | None:
-    """The structure chunk that is what a chunk of the document is: the first of its name."""
-    structure = drawing.seen.structure
-    inside = (index for part in parts for index in drawing.inside.get(part, ()))
-    return next((i for i in inside if structure and structure.chunks[i].name == chunk.name), None)
-
-
-def _chunk_note(seen: DocumentView, chunk: Chunk, branch: Branch) -> Iterator[str]:
-    parts = seen.document.parts
-    first, last = parts[chunk.first_part], parts[chunk.last_part - 1]
-    yield path_of(seen.document, chunk)
-    if branch.edge:
-        yield f"{branch.edge.label} {branch.edge.confidence:.2g}"
-    yield what(chunk)
-    yield f"hop {chunk.hop}"
-    yield f"rank {first.rank}" if first.elidable else "kept"
-    yield f"{integer(last.end - first.start)} bytes"
-
-
-def _add_part(drawing: _Drawing, index: int) -> None:
-    part = drawing.seen.document.parts[index]
-    text = drawing.seen.content[part.start : part.end].decode(errors="replace")
+def _add_part(tree: _Tree, index: int) -> None:
+    part = tree.seen.document.parts[index]
+    text = tree.seen.content[part.start : part.end].decode(errors="replace")
     first_line = text.strip().partition("\n")[0][:LONGEST_NAME]
-    drawing.nodes.append(
+    tree.nodes.append(
         Node(
             name=first_line or "white space",
             depth=0,
             word=part.kind,
-            size=_size(drawing.seen, index, index + 1),
+            size=_size(tree.seen, index, index + 1),
             note=f"rank {part.rank}, may be left out" if part.elidable else "",
             colour=f"d{index % len(DOCUMENT_COLOURS)}",
         )
     )
-    _own(drawing, range(index, index + 1), 0)
+    _add_structure(tree, range(index, index + 1), 0)
 
 
-def _own(drawing: _Drawing, parts: range, depth: int) -> None:
-    """The last node has these parts; the structure chunks that begin in them hang below it."""
-    drawing.of_part.update(dict.fromkeys(parts, len(drawing.nodes) - 1))
-    structure = drawing.seen.structure
+def _add_structure(tree: _Tree, parts: range, depth: int) -> None:
+    """Give parts to the last line, and put the lines of the structure chunks in them below it."""
+    tree.of_part.update(dict.fromkeys(parts, len(tree.nodes) - 1))
+    structure = tree.seen.structure
     if structure is None:
         return
     for part in parts:
-        for index in drawing.inside.get(part, ()):
-            if index in drawing.shown_by_section:
+        for index in tree.inside.get(part, ()):
+            if index in tree.shown_by_section:
                 continue
             chunk = structure.chunks[index]
-            drawing.of_structure[index] = len(drawing.nodes)
-            drawing.nodes.append(structure_node(chunk, depth + 1))
+            tree.of_structure[index] = len(tree.nodes)
+            tree.nodes.append(structure_node(chunk, depth + 1))
 
 
 def _size(seen: DocumentView, first: int, last: int) -> str:
@@ -297,15 +275,15 @@ def _size(seen: DocumentView, first: int, last: int) -> str:
     return number(parts[last - 1].end - parts[first].start, "byte")
 
 
-def _sections(drawing: _Drawing) -> Iterator[Section]:
+def _sections(tree: _Tree) -> Iterator[Section]:
     """The text in its order: a section a chunk, and a section a part that is of no chunk."""
-    document, seen = drawing.seen.document, drawing.seen
+    document, seen = tree.seen.document, tree.seen
     ends = {chunk.first_part: chunk.last_part for chunk in document.chunks}
     structure_chunks = seen.structure.chunks if seen.structure else ()
     own = {
         index: node
-        for index, node in drawing.of_structure.items()
-        if index not in drawing.shown_by_section
+        for index, node in tree.of_structure.items()
+        if index not in tree.shown_by_section
     }
     part = 0
     while part < len(document.parts):
@@ -313,26 +291,34 @@ def _sections(drawing: _Drawing) -> Iterator[Section]:
         start, end = document.parts[part].start, document.parts[last - 1].end
         cut = pieces(seen.content, start, end, seen.structure)
         yield Section(
-            node=drawing.of_part.get(part, -1),
+            node=tree.of_part.get(part, -1),
             stretches=tuple(stretches(cut, structure_chunks, own)),
         )
         part = last
 
 
-def _links(drawing: _Drawing) -> Iterator[Link]:
+def _links(tree: _Tree) -> Iterator[Link]:
     """The document's edges, and those of its structure that say more."""
     known = set()
-    for edge in drawing.seen.document.edges:
-        source, target = drawing.of_chunk[edge.source], drawing.of_chunk[edge.target]
+    for edge in tree.seen.document.edges:
+        source, target = tree.of_chunk[edge.source], tree.of_chunk[edge.target]
         known.add((source, target))
-        sure = round(edge.confidence, 2)
-        yield Link(source=source, target=target, kind=edge.kind, label=edge.label, confidence=sure)
-    structure = drawing.seen.structure
-    if structure:
-        nodes = drawing.of_structure
-        for link in structure_links(structure.call_edges, structure.type_edges, nodes):
-            if (link.source, link.target) not in known:
-                yield link
+        confidence = round(edge.confidence, 2)
+        yield Link(
+            source=source, target=target, kind=edge.kind, label=edge.label, confidence=confidence
+        )
+    structure = tree.seen.structure
+    if structure is None:
+        return
+    kinds: tuple[tuple[EdgeKind, Sequence[StructureEdge]], ...] = (
+        ("calls", structure.call_edges),
+        ("uses", structure.type_edges),
+    )
+    for kind, edges in kinds:
+        for each in edges:
+            source, target = tree.of_structure[each.source], tree.of_structure[each.target]
+            if (source, target) not in known:
+                yield Link(source=source, target=target, kind=kind, label=LABELS[each.label])
 
 
 DEEPEST = 12
