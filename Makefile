@@ -4,6 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOME_DIR := $(if $(CURRICULUM_HOME),$(CURRICULUM_HOME),workspace)
 
+# Extras of pyproject.toml that a target needs; requirements.lock pins their versions. Modules are compiled when they
+# are imported first, since most of what is installed never is. uv takes the build of torch that suits the machine.
+EXTRAS.demo := train,clang
+EXTRAS.serve := $(EXTRAS.demo),dashboards
+EXTRAS.dev := $(EXTRAS.serve),dev
+UV := $(shell command -v uv)
+INSTALL := $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python --torch-backend=auto,$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check) -c requirements.lock
+
 .PHONY: help setup demo test test-system test-slow check bench serve lock clean
 
 help:
@@ -16,17 +24,19 @@ help:
 	@echo "make bench                      measurements against installed peers"
 	@echo "make serve                      the Prefect UI on 127.0.0.1"
 
-# The stamp is touched last, so an interrupted installation starts again.
-$(VENV)/.installed: requirements.lock pyproject.toml
+# A stamp is touched last, so what was interrupted starts again.
+$(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=python3.11")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(if $(UV),$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
 	@touch $@
 
-setup: $(VENV)/.installed
+$(VENV)/.demo $(VENV)/.serve $(VENV)/.dev: requirements.lock pyproject.toml | $(VENV)/.python
+	$(INSTALL) -e ".[$(EXTRAS$(@F))]"
+	@touch $@
 
-demo: setup
+setup: $(VENV)/.dev
+
+demo: $(VENV)/.demo
 	@$(BIN)/curriculum demo --home $(HOME_DIR) $(foreach path,$(REPOS),--repo $(path))
 
 test: setup
@@ -45,10 +55,10 @@ check: setup
 	@$(BIN)/lint-imports
 
 bench: setup
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]" -c requirements.lock
+	@$(INSTALL) -e ".[$(EXTRAS.dev),bench]"
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-serve: setup
+serve: $(VENV)/.serve
 	@$(BIN)/curriculum serve --home $(HOME_DIR)
 
 # What is locked stays; take a line out to let it move.
