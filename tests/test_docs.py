@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.reference import GENERATED
+
 ROOT = Path(__file__).parents[1]
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
 DOCUMENTS = sorted((ROOT / "docs").glob("*.md"))
 MAIN_PATH = (
     "flows/run.py",
@@ -66,17 +67,20 @@ def _id(container: str, group: list[str]) -> str:
     return "_".join(filter(None, (container, "in", *group)))
 
 
-GENERATED = {"main path": main_path, "layers": layers}
+PARTS = {**GENERATED, "docs/architecture.md": {"main path": main_path, "layers": layers}}
 
 
-@pytest.mark.parametrize("name", GENERATED)
-def test_generated_parts_are_current(name: str, request: pytest.FixtureRequest) -> None:
-    made = f"<!-- {name} -->\n\n{GENERATED[name]()}\n\n<!-- end -->"
-    text = ARCHITECTURE.read_text()
+@pytest.mark.parametrize(
+    ("file", "name"), [(file, name) for file, parts in PARTS.items() for name in parts]
+)
+def test_generated_parts_are_current(file: str, name: str, request: pytest.FixtureRequest) -> None:
+    made = f"<!-- {name} -->\n\n{PARTS[file][name]()}\n\n<!-- end -->"
+    document = ROOT / file
+    text = document.read_text()
     found = re.search(rf"<!-- {name} -->.*?<!-- end -->", text, flags=re.DOTALL)
     assert found
     if request.config.getoption("--rewrite"):
-        ARCHITECTURE.write_text(text.replace(found[0], made))
+        document.write_text(text.replace(found[0], made))
     else:
         assert found[0] == made, "run: pytest tests/test_docs.py --rewrite"
 
@@ -91,9 +95,15 @@ def test_the_picture_has_every_layer_of_the_contracts() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: each.name)
 def test_links_lead_to_files(document: Path) -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", document.read_text())
-    assert links
+    text = document.read_text()
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', text)
+    links = [*re.findall(r"\]\((?!https?://)([^)#]+)\)", text), *pictures]
     assert [each for each in links if not (document.parent / each).exists()] == []
+
+
+def test_documents_are_linked_from_the_index() -> None:
+    links = set(re.findall(r"\]\(([^)#]+)\)", (ROOT / "docs" / "index.md").read_text()))
+    assert links == {each.name for each in DOCUMENTS} - {"index.md"}
 
 
 def test_the_main_path_is_read_in_one_sitting() -> None:

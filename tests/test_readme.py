@@ -1,31 +1,29 @@
 """The README can't lie: its commands run, its tables are generated, its diet loads."""
 
+import itertools
 import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
 import pytest
 import typer.main
 import yaml
 from typer.core import TyperGroup
 
-from dashboards.questions import cookbook
 from flows.cli import app
 from schemas.corpus import ConversationsSpec, DomainsSpec
 from schemas.diet import Diet, Trainer
 from schemas.errors import DietError
-from schemas.packed_row import COLUMNS, PACKED_ROW_SCHEMA, Column
-from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_MEANINGS
 from schemas.text import Strict, parse
+from tests.reference import columns, cookbook, structure
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 TEXT = README.read_text()
+TEXTS = {file: file.read_text() for file in (README, *sorted((ROOT / "docs").glob("*.md")))}
 MINUTES = ("curriculum leakcheck --model tiny --dtype float32",)
 """Commands of minutes: tests/flows/test_leakcheck.py gives this one a smaller model by default."""
 
@@ -37,30 +35,17 @@ class Pieces(Strict):
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", TEXT, flags=re.DOTALL)
+    """The blocks of the README and the documents; those that are the same once."""
+    found = (
+        re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL) for text in TEXTS.values()
+    )
+    return list(dict.fromkeys(itertools.chain.from_iterable(found)))
 
 
-def commands() -> Iterator[str]:
-    for block in blocks("sh"):
-        yield from (line.partition(" #")[0].strip() for line in block.splitlines() if line.strip())
-
-
-def columns() -> str:
-    return _columns(PACKED_ROW_SCHEMA, COLUMNS)
-
-
-def structure() -> str:
-    return _columns(pa.schema(STRUCTURE_COLUMNS), STRUCTURE_MEANINGS)
-
-
-def _columns(schema: pa.Schema, meanings: Sequence[Column]) -> str:
-    assert schema.names == [each.name for each in meanings]
-    rows = [
-        f"| {each.name} | {schema.field(each.name).type} | {each.need} | {each.meaning} |"
-        for each in meanings
-    ]
-    table = "\n".join(["| column | type | needed | meaning |", "|---|---|---|---|", *rows])
-    return table.replace(" not null", "").replace("item: ", "")
+def commands() -> list[str]:
+    """The commands of the README and the documents; those that are the same once."""
+    lines = itertools.chain.from_iterable(block.splitlines() for block in blocks("sh"))
+    return list(dict.fromkeys(line.partition(" #")[0].strip() for line in lines if line.strip()))
 
 
 def command_list() -> str:
@@ -160,7 +145,7 @@ def run_as_printed(command: str, folder: Path, curriculum: str) -> None:
 
 
 def test_the_sql_runs_in_plain_duckdb(demo_home: Path) -> None:
-    (sql,) = (each for each in blocks("sql") if "read_parquet" in each)
+    (sql,) = {each for each in blocks("sql") if "read_parquet" in each}
     with duckdb.connect() as connection:
         rows = connection.execute(sql.replace("workspace/", f"{demo_home}/")).fetchall()
     assert len(rows) >= 3
@@ -190,8 +175,13 @@ def test_the_rules_of_domains_load() -> None:
     assert [each.domain for each in rules.rules] == ["testing", "kernels"]
 
 
+def test_no_block_of_yaml_is_left_out() -> None:
+    tested = ("specialist:", "trainer:", "conversations:", "rules:")
+    assert [each for each in blocks("yaml") if not any(word in each for word in tested)] == []
+
+
 def test_links_lead_to_files() -> None:
     pictures = re.findall(r'(?:src|srcset)="([^"]+)"', TEXT)
-    links = re.findall(r"\]\(([^)#]+)\)", TEXT) + pictures
+    links = re.findall(r"\]\((?!https?://)([^)#]+)\)", TEXT) + pictures
     assert pictures
     assert [link for link in links if not (ROOT / link).exists()] == []

@@ -1,0 +1,133 @@
+"""Generated parts of the documents: commands, fields of YAML files, columns of a row, the cookbook."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import typer.main
+from typer.core import TyperArgument, TyperGroup
+
+from dashboards.questions import cookbook
+from flows.cli import app
+from schemas.packed_row import COLUMNS, PACKED_ROW_SCHEMA, Column
+from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_MEANINGS
+
+ROOT = Path(__file__).parents[1]
+SCHEMAS = ("diet", "phases", "corpus", "domains")
+
+
+def columns() -> str:
+    """Write the columns of the packed row as a table."""
+    return _columns(PACKED_ROW_SCHEMA, COLUMNS)
+
+
+def structure() -> str:
+    """Write the structure columns as a table."""
+    return _columns(pa.schema(STRUCTURE_COLUMNS), STRUCTURE_MEANINGS)
+
+
+def _columns(schema: pa.Schema, meanings: Sequence[Column]) -> str:
+    assert schema.names == [each.name for each in meanings]
+    rows = [
+        f"| {each.name} | {schema.field(each.name).type} | {each.need} | {each.meaning} |"
+        for each in meanings
+    ]
+    table = "\n".join(["| column | type | needed | meaning |", "|---|---|---|---|", *rows])
+    return table.replace(" not null", "").replace("item: ", "")
+
+
+def command_line() -> str:
+    """Write each command with its arguments and options."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    return "\n\n".join(_commands("curriculum", group))
+
+
+def _commands(prefix: str, group: TyperGroup) -> Iterator[str]:
+    for name, command in sorted(group.commands.items()):
+        if isinstance(command, TyperGroup):
+            yield from _commands(f"{prefix} {name}", command)
+            continue
+        lines = [f"## {prefix} {name}", "", _prose(str(command.help))]
+        shown = [each for each in command.params if not getattr(each, "hidden", False)]
+        if shown:
+            lines += ["", "| argument or option | meaning |", "|---|---|"]
+            lines += [
+                f"| {_spelled(each)} | {_cell(getattr(each, 'help', ''))} |" for each in shown
+            ]
+        yield "\n".join(lines)
+
+
+def _prose(text: str) -> str:
+    return "\n".join(line.strip() for line in text.replace("\b", "").strip().splitlines())
+
+
+def _spelled(parameter: Any) -> str:
+    if isinstance(parameter, TyperArgument):
+        return f"`{parameter.name.upper()}`"
+    return " ".join(f"`{each}`" for each in (*parameter.opts, *parameter.secondary_opts))
+
+
+def fields() -> str:
+    """Write the fields of diets, phases, corpora and domains."""
+    return "\n\n".join(_schema(name) for name in SCHEMAS)
+
+
+def _schema(name: str) -> str:
+    schema = json.loads((ROOT / "schemas" / "json" / f"{name}.schema.json").read_text())
+    about = schema.get("description", "")
+    parts = [
+        _object(f"## {name}", schema)
+        if "properties" in schema
+        else f"## {name}\n\nA {_type(schema)}. {about}".strip()
+    ]
+    for title, each in schema.get("$defs", {}).items():
+        if "properties" in each:
+            parts.append(_object(f"### {title}", each))
+    return "\n\n".join(parts)
+
+
+def _object(heading: str, schema: Mapping[str, Any]) -> str:
+    required = schema.get("required", [])
+    lines = [heading, "", schema.get("description", ""), ""]
+    lines += ["| field | type | default | meaning |", "|---|---|---|---|"]
+    for name, each in schema["properties"].items():
+        default = "needed" if name in required else _default(each.get("default"))
+        lines.append(f"| {name} | {_type(each)} | {default} | {_cell(each.get('description'))} |")
+    return "\n".join(lines)
+
+
+def _default(value: object) -> str:
+    return "" if value in (None, "", [], {}) else f"`{json.dumps(value, ensure_ascii=False)}`"
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        return str(schema["$ref"].rpartition("/")[2])
+    if "enum" in schema:
+        return " \\| ".join(str(each) for each in schema["enum"])
+    if "const" in schema:
+        return str(schema["const"])
+    if "anyOf" in schema:
+        names = [_type(each) for each in schema["anyOf"] if each.get("type") != "null"]
+        return " \\| ".join(dict.fromkeys(names))
+    if schema.get("type") == "array" and "items" in schema:
+        return f"list of {_type(schema['items'])}"
+    return str(schema.get("type", "any"))
+
+
+def _cell(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("|", "\\|")
+
+
+__all__ = ["GENERATED", "columns", "cookbook", "structure"]
+
+GENERATED = {
+    "docs/concepts.md": {"columns": columns, "structure": structure},
+    "docs/cli.md": {"commands": command_line},
+    "docs/yaml.md": {"fields": fields},
+    "docs/cookbook.md": {"cookbook": cookbook},
+}
+"""Generators by document and name of the part, between `<!-- name -->` and `<!-- end -->`."""
