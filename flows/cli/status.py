@@ -39,10 +39,10 @@ def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
     """
     store = Store(home, dry=True)
     artefacts = list(store.artefacts())
-    survey = StatusInputs.read(store, resources())
-    phases = [*survey.phase_statuses()]
+    inputs = StatusInputs.read(store, resources())
+    phases = [*inputs.phase_statuses()]
     with contextlib.suppress(OSError):  # It is read-only, or full: the answer is the same.
-        write_status(survey, tuple(phases))
+        write_status(inputs, tuple(phases))
     if everything:
         phases = [*replaced_runs(store), *phases]
     stages = [*_stages(artefacts, len(garbage(store)))]

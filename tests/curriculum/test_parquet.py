@@ -26,7 +26,7 @@ import itertools, json, resource, sys
 from pathlib import Path
 import polars, pyarrow as pa, pyarrow.parquet as pq
 from curriculum import frames, parquet
-from curriculum.packing import footers
+from curriculum.packing.read import Footers
 from curriculum.store.verify import check_pages, read_pages
 from curriculum.train.metrics import read_metrics
 from schemas.errors import CurriculumError
@@ -41,8 +41,8 @@ READERS = {
     "frame": lambda file: frames.read(file),
     "scan": lambda file: frames.scan(file, ["step"]).collect(),
     "stream": lambda file: frames.stream(file, ["step"]).collect(),
-    "rows": lambda file: footers.Footers().of(file)[0].read(0, ["step"]),
-    "other rows": lambda file: footers.Footers(most=0).of(file)[0].read(0, ["step"]),
+    "rows": lambda file: Footers().of(file)[0].read(0, ["step"]),
+    "other rows": lambda file: Footers(most=0).of(file)[0].read(0, ["step"]),
     "metrics": lambda file: read_metrics(file.parent),
 }
 how, most, room, *files = sys.argv[1:]

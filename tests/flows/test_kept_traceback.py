@@ -25,7 +25,7 @@ def test_the_traceback_of_what_a_reader_refuses_is_kept(
     fail: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CURRICULUM_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(status, "look", lambda *_, **__: fail())
+    monkeypatch.setattr(status, "garbage", lambda *_, **__: fail())
     ended = CliRunner().invoke(app, ["status", "--home", str(tmp_path / "home")])
     kept = tmp_path / "state" / "traceback.txt"
     assert ended.exit_code == 2
@@ -41,7 +41,7 @@ def test_an_error_is_named_where_its_traceback_cannot_be_kept(
 ) -> None:
     (tmp_path / "state").touch()
     monkeypatch.setenv("CURRICULUM_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(status, "look", lambda *_, **__: _arrow())
+    monkeypatch.setattr(status, "garbage", lambda *_, **__: _arrow())
     ended = CliRunner().invoke(app, ["status", "--home", str(tmp_path / "home")])
     assert (ended.exit_code, ended.stderr.count("\n")) == (2, 1)
     assert "a file that was read" in ended.stderr
@@ -54,7 +54,7 @@ def test_a_mistake_of_ours_keeps_its_traceback_and_exit_code(
     def fail(*_: object, **__: object) -> None:
         raise KeyError("ours")
 
-    monkeypatch.setattr(status, "look", fail)
+    monkeypatch.setattr(status, "garbage", fail)
     ended = CliRunner().invoke(app, ["status", "--home", str(tmp_path / "home")])
     assert ended.exit_code == 1
     assert isinstance(ended.exception, KeyError)
