@@ -4,13 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOME_DIR := $(if $(CURRICULUM_HOME),$(CURRICULUM_HOME),workspace)
 
-# Extras of pyproject.toml that a target needs; requirements.lock pins their versions. Modules are compiled when they
-# are imported first, since most of what is installed never is. uv takes the build of torch that suits the machine.
+# Extras of pyproject.toml that a target needs; requirements.lock pins their versions. For the demo modules are compiled
+# when they are imported first, since most never are. uv takes the build of torch that suits the machine.
 EXTRAS.demo := train,clang
 EXTRAS.serve := $(EXTRAS.demo),dashboards
 EXTRAS.dev := $(EXTRAS.serve),dev
 UV := $(shell command -v uv)
-INSTALL := $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python --torch-backend=auto,$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check) -c requirements.lock
+INSTALL = $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python --torch-backend=auto,$(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(filter .dev,$(@F)),,--no-compile)) -c requirements.lock
 
 .PHONY: help setup demo test test-system test-slow check bench serve lock clean
 
