@@ -122,8 +122,6 @@ def _cell(text: str | None) -> str:
     return " ".join((text or "").split()).replace("|", "\\|")
 
 
-__all__ = ["GENERATED", "columns", "cookbook", "structure"]
-
 GENERATED = {
     "docs/concepts.md": {"columns": columns, "structure": structure},
     "docs/cli.md": {"commands": command_line},
