@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from schemas import regular_files
-from schemas.json_text import now, parse_json
 
 if TYPE_CHECKING:
     from curriculum.pipeline.context import Resources
@@ -101,6 +100,9 @@ class FlowRun:
 
 def flow_runs(home: Path) -> list[FlowRun]:
     """The last flow run of each name that failed or is active; none where no server answers."""
+    # Every command imports this module for its settings; json_text takes pyarrow along.
+    from schemas.json_text import now
+
     served = server()
     if served is None:
         return []
@@ -151,6 +153,9 @@ def _flow_run(home: Path, address: str, answered: dict[str, Any]) -> FlowRun | N
 
 def _specialist(file: Path) -> tuple[str, str | None] | None:
     """The specialist and branch in a run config snapshot; None where there is none yet."""
+    # Every command imports this module for its settings; json_text takes pyarrow along.
+    from schemas.json_text import parse_json
+
     try:
         diet = parse_json(regular_files.read(file, follow_links=True))["diet"]
         return str(diet["specialist"]), diet["branch"]
