@@ -27,12 +27,12 @@ from pathlib import Path
 from curriculum.corpus.paths import language_of
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import export_tree
-from curriculum.graph.call_graph import CODE, CallGraph
+from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang import Snapshot, index_tree
 from curriculum.graph.clang.index import paths_of
 from curriculum.graph.facts import NodeId
 from schemas.change import Blob, TreeDelta, TreeFile
-from schemas.corpus import RepositorySpec
+from schemas.corpus import CODE, RepositorySpec
 
 Edges = frozenset[tuple[int, int]]
 """Pairs of numbers of the snapshot's functions."""

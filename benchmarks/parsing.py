@@ -24,10 +24,9 @@ import tree_sitter
 from curriculum.corpus.load import unpack_samples
 from curriculum.corpus.paths import header_language, language_of
 from curriculum.graph import syntax_tree
-from curriculum.graph.call_graph import CODE
 from curriculum.graph.index import facts_of
 from curriculum.graph.syntax_tree import grammar, parse, tree_of
-from schemas.corpus import Language
+from schemas.corpus import CODE, Language
 
 BAR = 0.6
 """Least share of the speed of a bare parse of the same variants."""

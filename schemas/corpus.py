@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 from schemas.text import Number, Strict, Whole
 
 Language = Literal["cpp", "c", "cmake", "make", "bazel", "meson"]
+CODE: frozenset[Language] = frozenset(("cpp", "c"))
+"""The languages whose functions are parsed; the others describe builds."""
 LANGUAGES: tuple[Language, ...] = ("cpp", "c", "cmake", "make", "bazel", "meson")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -10,13 +10,12 @@ from curriculum.corpus.blobs import Reason, Skips
 from curriculum.corpus.git import Commit, Entry, Log, commits
 from curriculum.corpus.paths import PathRules, WantedPath, is_cpp_only, language_of
 from curriculum.corpus.sources import Source
-from schemas.corpus import CorpusSpec, Language, RepositorySpec
+from schemas.corpus import CODE, CorpusSpec, Language, RepositorySpec
 from schemas.errors import CorpusError
 
 FILE_MODES = frozenset(("100644", "100755", "100664"))
 ABSENT = "000000"
 SYMLINK, SUBMODULE = "120000", "160000"
-CODE: frozenset[Language] = frozenset(("cpp", "c"))
 
 Kind = Literal["added", "modified", "renamed", "deleted", "snapshot"]
 

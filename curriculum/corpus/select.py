@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 from pydantic import JsonValue
 
 from curriculum import frames
-from schemas.corpus import CorpusSpec
+from schemas.corpus import CODE, CorpusSpec
 from schemas.document import KEPT_SCHEMA, SIDES_SCHEMA
 from schemas.reports import SelectionReport
 
@@ -132,7 +132,6 @@ def _root(parent: dict[str, str], name: str) -> str:
     return name
 
 
-CODE = ("cpp", "c")
 _WIDTH = 1 << 32
 """Room for the offsets of one document, so that those of all are one sorted column."""
 
@@ -144,7 +143,7 @@ def touched_files(rows: pl.LazyFrame) -> list[list[str]]:
     their spans, some 40 bytes each.
     """
     coded = (
-        rows.filter(pl.col("language").is_in(CODE))
+        rows.filter(pl.col("language").is_in(sorted(CODE)))
         .with_columns(
             commit=pl.col("provenance").list.first().struct.field("commit"),
             kinds=pl.col("spans").list.eval(pl.element().struct.field("kind")),

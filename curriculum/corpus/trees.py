@@ -18,7 +18,7 @@ from typing import IO, NamedTuple
 
 from curriculum.corpus import git, sources
 from curriculum.corpus.blobs import Reason, Skips, Unread, Version, decode
-from curriculum.corpus.change_filter import ABSENT, CODE, FILE_MODES, SUBMODULE, Origins
+from curriculum.corpus.change_filter import ABSENT, FILE_MODES, SUBMODULE, Origins
 from curriculum.corpus.git import Commit, commits
 from curriculum.corpus.history import (
     OpenHistory,
@@ -30,7 +30,7 @@ from curriculum.corpus.history import (
 from curriculum.corpus.paths import WantedPath, is_plain, language_of
 from curriculum.corpus.sources import Source
 from schemas.change import CommitChange, FileChange, TreeDelta, TreeFile
-from schemas.corpus import CorpusSpec, QualitySpec, RepositorySpec
+from schemas.corpus import CODE, CorpusSpec, QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
 
 ARGUMENTS = (

@@ -16,7 +16,6 @@ from curriculum.families import cmake_targets, context
 from curriculum.families.context import BUDGET, Excerpt, Mark
 from curriculum.families.document_builder import is_blank_change, lines_of
 from curriculum.families.render import RenderResult, result_of
-from curriculum.graph.call_graph import CODE
 from curriculum.graph.facts import FileFacts, NodeId, Range, RepositoryGraph
 from curriculum.graph.line_ranges import blank_lines_after, blank_lines_before, line_starts, without
 from curriculum.graph.names import TYPES
@@ -31,6 +30,7 @@ from curriculum.graph.neighbourhood import (
     whole,
 )
 from schemas.change import CommitChange, FileChange, Hunk
+from schemas.corpus import CODE
 from schemas.document import Document, Edge
 
 ORDER = SearchOrder(

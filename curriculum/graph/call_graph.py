@@ -26,11 +26,10 @@ from curriculum.graph.names import (
 from curriculum.graph.resolve import Methods, Resolver, Spaces
 from curriculum.graph.scopes import Scopes
 from schemas.change import TreeDelta, TreeFile
-from schemas.corpus import Language
+from schemas.corpus import CODE, Language
 from schemas.document import EdgeKind
 
 FactsOf = Callable[[str, Language], FileFacts]
-CODE: frozenset[Language] = frozenset(("cpp", "c"))
 _Version = tuple[str, Language]
 """A blob's id, and as what it is read."""
 

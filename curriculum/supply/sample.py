@@ -27,7 +27,6 @@ from curriculum.families import chat
 from curriculum.families.cmake_targets import LANGUAGE as BUILD_LANGUAGE
 from curriculum.families.render import RenderResult, render
 from curriculum.families.v4_context_graph import is_blank, touched_functions
-from curriculum.graph.call_graph import CODE
 from curriculum.graph.index import facts_of
 from curriculum.stages.documents import FamilyWriters, Repository
 from curriculum.stages.graphs import RepositoryGraphs
@@ -35,7 +34,7 @@ from curriculum.stages.indexes import Index
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory
 from schemas.change import CommitChange, Conversation, FileChange
-from schemas.corpus import ConversationsSpec, CorpusSpec
+from schemas.corpus import CODE, ConversationsSpec, CorpusSpec
 from schemas.families import CHAT_FAMILY, families_of
 from schemas.reports import SurveyReport
 
