@@ -165,7 +165,7 @@ TOKENS_NAME, INDEX_NAME, OFFSETS_NAME = "tokens.bin", "tokens.idx", "offsets.bin
 CARD_NAME = "README.md"
 LOAD: Mapping[TokenFormat, str] = {
     "megatron": """\
-from core.datasets.indexed_dataset import IndexedDataset
+from megatron.core.datasets.indexed_dataset import IndexedDataset
 
 documents = IndexedDataset("tokens")
 first = documents[0]
