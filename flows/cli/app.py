@@ -5,6 +5,7 @@ Options of a RunConfig are made from the fields and help texts of its groups.
 
 import contextlib
 import functools
+import importlib.metadata
 import inspect
 import signal
 import sys
@@ -138,11 +139,30 @@ app = typer.Typer(
     name="curriculum",
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Curriculum training for code models: build packed rows, mix them by a diet, train, look.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(importlib.metadata.version("curriculum"))  # noqa: T201 - a line for scripts
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that need no command."""
+
+
 tokenizer_app = typer.Typer(no_args_is_help=True, help="Train a tokenizer.")
 app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=WORK)
 diet_app = typer.Typer(no_args_is_help=True, help="Check a diet, or compare two.")
@@ -166,6 +186,16 @@ class Form(StrEnum):
     JSON = "json"
     JSONL = "jsonl"
     PARQUET = "parquet"
+
+
+class Kind(StrEnum):
+    """A kind of what commands take by its name."""
+
+    DIETS = "diets"
+    CORPORA = "corpora"
+    MODELS = "models"
+    PHASES = "phases"
+    RUNS = "runs"
 
 
 Explain = Annotated[

@@ -133,26 +133,13 @@ def _print(answer: catalog.Stream) -> None:
 
 
 def _draw_table(names: list[str], lines: list[list[Any]]) -> Table:
-    """A line a row; where that is wider than the terminal, a line a value."""
-    shown = [[_shown(value) for value in line] for line in lines]
-    columns: list[tuple[Text, ...]] = list(zip(*shown, strict=True)) or [()] * len(names)
-    widths = [
-        max(len(name), *map(len, cells)) if cells else len(name)
-        for name, cells in zip(names, columns, strict=True)
-    ]
-    if sum(widths) + 2 * len(widths) <= out.width:
-        drawn = plain_table(*map(one_line, names))
-        for column, values in zip(drawn.columns, zip(*lines, strict=True), strict=False):
-            numeric = all(isinstance(value, int | float) or value is None for value in values)
-            column.justify = "right" if numeric else "left"
-        for line in shown:
-            drawn.add_row(*line)
-        return drawn
-    drawn = plain_table("column", "value")
-    for line in shown:
-        for name, value in zip(names, line, strict=True):
-            drawn.add_row(Text(one_line(name), MUTED), value)
-        drawn.add_row("", "")
+    """A line a row; where the terminal isn't as wide, without the columns farthest right."""
+    drawn = plain_table(*names)
+    for column, values in zip(drawn.columns, zip(*lines, strict=True), strict=False):
+        numeric = all(isinstance(value, int | float) or value is None for value in values)
+        column.justify = "right" if numeric else "left"
+    for line in lines:
+        drawn.add_row(*map(_shown, line))
     return drawn
 
 

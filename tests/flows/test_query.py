@@ -44,13 +44,17 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
     return console
 
 
-def test_numbers_in_an_answer_stand_right_and_wide_ones_become_records(
+def test_numbers_in_an_answer_stand_right_and_a_wide_answer_leaves_columns_out(
     home: Path, printed: Console
 ) -> None:
     query(home, "SELECT 'a' AS name, 12 AS n UNION SELECT 'b', 1234 ORDER BY n")
     assert printed.export_text().splitlines()[:3] == ["name      n", "a        12", "b     1,234"]
-    query(home, "SELECT repeat('x', 200) AS long, 1 AS n")
-    assert printed.export_text().splitlines()[0].split() == ["column", "value"]
+    wide = ", ".join(f"'{'x' * 30}' AS text{index}" for index in range(20))
+    query(home, f"SELECT 1 AS n, {wide}")
+    lines = printed.export_text().splitlines()
+    assert lines[0].split()[:2] == ["n", "text0"]
+    assert "not shown at 140 columns" in "".join(lines)
+    assert "text19" in "".join(lines)
 
 
 def test_a_long_answer_is_cut_and_says_so(home: Path, printed: Console) -> None:

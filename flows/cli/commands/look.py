@@ -13,6 +13,7 @@ from flows.cli.app import (
     Form,
     Home,
     Json,
+    Kind,
     Phases,
     Share,
     Workers,
@@ -51,6 +52,20 @@ def query(
 
     how = asking.form_of(form, out, as_json=as_json)
     asking.query(settings.home(home), asking.text_of(sql, file), form=how, file=out)
+
+
+@app.command("ls", rich_help_panel=LOOK)
+def list_names(
+    kind: Annotated[
+        Kind | None, typer.Argument(help="Only these; by default all.", show_default=False)
+    ] = None,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """List diets, corpora, models, phases and runs by the names that other commands take."""
+    from flows.cli import listing
+
+    listing.list_names(settings.home(home), kind, as_json=as_json)
 
 
 @app.command(

@@ -1,0 +1,102 @@
+"""`curriculum ls`: diets, corpora, models, phases and runs by the names that other commands take."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from rich.text import Text
+
+from curriculum.corpus.load import corpus_names, load_corpus
+from curriculum.inspection.formats import Line, count
+from curriculum.mixing.load import diet_names, load_diet, load_phases, phases_files
+from curriculum.model.presets import PRESETS
+from curriculum.pipeline.attempts import attempts_in
+from curriculum.store import Store
+from curriculum.store.artefact import KEY_DIGITS
+from flows.cli.app import Kind
+from flows.cli.console import ACCENT, MUTED, out, print_json, table
+from schemas.errors import CurriculumError
+
+
+def list_names(home: Path, kind: Kind | None, *, as_json: bool) -> None:
+    """Print the names of one kind, or of each, with what tells them apart.
+
+    A file that can't be read is listed with its error in place of a description.
+    """
+    kinds = [kind] if kind is not None else [*Kind]
+    listed = {each.value: [*_LISTED[each](home)] for each in kinds}
+    if as_json:
+        print_json(listed)
+        return
+    for name, lines in listed.items():
+        out.print(Text(name, f"bold {ACCENT}"))
+        if lines:
+            out.print(table(lines))
+        else:
+            out.print(Text("none yet", MUTED))
+        out.print()
+
+
+def _diets(home: Path) -> Iterator[Line]:
+    for name in diet_names(home):
+        try:
+            diet = load_diet(name, home=home)
+        except CurriculumError as wrong:
+            yield {"name": name, "tokens": "", "model": "", "phases": str(wrong)}
+            continue
+        yield {
+            "name": name,
+            "tokens": count(diet.token_budget),
+            "model": diet.model,
+            "phases": ", ".join(each.phase for each in diet.phases),
+        }
+
+
+def _corpora(home: Path) -> Iterator[Line]:
+    for name in corpus_names(home):
+        yield {"name": name, "repositories": _described(_corpus, name, home)}
+
+
+def _corpus(name: str, home: Path) -> str:
+    return ", ".join(each.name for each in load_corpus(name, home).repositories)
+
+
+def _models(home: Path) -> Iterator[Line]:
+    for name, preset in PRESETS.items():
+        yield {"name": name, "width": preset.width, "blocks": preset.blocks}
+
+
+def _phases(home: Path) -> Iterator[Line]:
+    for file in phases_files(home):
+        yield {"name": file, "phases": _described(_phases_file, file, home)}
+
+
+def _phases_file(name: str, home: Path) -> str:
+    phases = load_phases(name, home).items()
+    lengths = {phase: "/".join(map(str, spec.row_lengths)) for phase, spec in phases}
+    return ", ".join(f"{phase} {length}" for phase, length in lengths.items())
+
+
+def _described(describe: Callable[[str, Path], str], name: str, home: Path) -> str:
+    try:
+        return describe(name, home)
+    except CurriculumError as wrong:
+        return str(wrong)
+
+
+def _runs(home: Path) -> Iterator[Line]:
+    for each in sorted(attempts_in(Store(home, dry=True)), key=lambda each: each.job.begun):
+        yield {
+            "name": each.name,
+            "attempt": each.job.attempt,
+            "key": each.job.run_key[:KEY_DIGITS],
+            "begun": each.job.begun[:16].replace("T", " "),
+        }
+
+
+_LISTED: Mapping[Kind, Callable[[Path], Iterator[Line]]] = {
+    Kind.DIETS: _diets,
+    Kind.CORPORA: _corpora,
+    Kind.MODELS: _models,
+    Kind.PHASES: _phases,
+    Kind.RUNS: _runs,
+}
