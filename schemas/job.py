@@ -175,7 +175,10 @@ class Job(Sealed):
     start_from: CheckpointRef | None
     evaluations: tuple[Evaluation, ...]
     evaluate_every: int
-    """Steps; the phases' and the anchor's figures are taken before, every so many steps and after."""
+    """Steps; the phases' and the anchor's figures are taken before, every so many steps and after.
+
+    One less than half as many steps before the end is left out.
+    """
     checkpoint_every: int
     """Steps; the last two and the end are kept."""
     advance_when: AdvanceWhen | None

@@ -30,6 +30,19 @@ INTERVAL = (2.5, 97.5)
 ANY_DOMAIN = "*"
 
 
+def is_evaluated(step: int, *, every: int, steps: int) -> bool:
+    """Return True where the figures are taken: at the start, every so many steps, at the end.
+
+    One that is due less than half an interval before the end is left to the end.
+
+    >>> [step for step in range(24) if is_evaluated(step, every=10, steps=23)]
+    [0, 10, 23]
+    >>> [step for step in range(26) if is_evaluated(step, every=10, steps=25)]
+    [0, 10, 20, 25]
+    """
+    return step in (0, steps) or (step % every == 0 and 2 * (steps - step) >= every)
+
+
 class Cancelled(Exception):  # noqa: N818 - it is an outcome, not a fault
     """Someone asked the run to stop."""
 

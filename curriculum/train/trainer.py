@@ -17,7 +17,7 @@ from curriculum.train.checkpoint import CheckpointState, Saver
 from curriculum.train.dataloader import Batch, PlannedRows, steps_of
 from curriculum.train.device import enough_memory, prepare
 from curriculum.train.distributed import ALONE, ProcessRank, Ranks, joined
-from curriculum.train.evaluation import Cancelled, Evaluator, read_token_bytes
+from curriculum.train.evaluation import Cancelled, Evaluator, is_evaluated, read_token_bytes
 from curriculum.train.gate import gate_bits, opens
 from curriculum.train.masking_cost import measured_once
 from curriculum.train.metric_writers import open_writers, require_installed
@@ -224,9 +224,9 @@ class Trainer:
         return CheckpointState()
 
     def _evaluate_if_due(self) -> str | None:
-        """Evaluate where it is due: at the start, at intervals, at the end; the reason if the gate opens."""
+        """Evaluate where `is_evaluated` says so; the reason if the gate opens."""
         step, known = self.state.step, {figure.step for figure in self.state.figures}
-        due = step % self.job.evaluate_every == 0 or step == self.job.steps
+        due = is_evaluated(step, every=self.job.evaluate_every, steps=self.job.steps)
         if due and step not in known:
             figures = self.evaluator.figures(step)
             self.state = self.state.model_copy(update={"figures": self.state.figures + figures})

@@ -144,3 +144,11 @@ def test_density_counts_pairs_within_documents(world: Any) -> None:
     pairs = sum(size * (size + 1) // 2 for size in batch.boundaries.lengths[:-1])
     counts = counts_of(batch, torch.zeros(64))
     assert counts.attention_density == pairs / (256 * 257 / 2)
+
+
+@pytest.mark.parametrize(("steps", "evaluated"), [(9, [0, 4, 9]), (10, [0, 4, 8, 10])])
+def test_an_evaluation_just_before_the_end_is_left_to_the_end(
+    world: Any, tmp_path: Path, steps: int, evaluated: list[int]
+) -> None:
+    outcome = train(world, tmp_path, steps=steps, evaluate_every=4)
+    assert [*dict.fromkeys(f.step for f in outcome.state.figures)] == evaluated
