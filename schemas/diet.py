@@ -4,6 +4,7 @@ import math
 import re
 import shlex
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, RootModel, WithJsonSchema, model_validator
@@ -12,7 +13,7 @@ from schemas.corpus import Name
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, FamilyName
 from schemas.objectives import CHAT_OBJECTIVE, OBJECTIVES, USUAL_OBJECTIVE, ObjectiveName
 from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE
-from schemas.text import Number, Strict, Whole
+from schemas.text import FieldsError, Number, Strict, Whole
 
 RowLength = Annotated[Whole, Field(ge=ROW_MULTIPLE, le=LONGEST_ROW, multiple_of=ROW_MULTIPLE)]
 
@@ -45,8 +46,8 @@ class PhasesSpec(RootModel[dict[Name, PhaseSpec]]):
         return self
 
 
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
-_COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMBT]?)")
+_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+_COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([kKMBT]?)")
 
 
 def token_count(value: object) -> object:
@@ -70,7 +71,7 @@ TokenCount = Annotated[
         {
             "anyOf": [
                 {"type": "integer", "exclusiveMinimum": 0},
-                {"type": "string", "pattern": r"^[0-9_]+(\.[0-9_]+)?[KMBT]?$"},
+                {"type": "string", "pattern": r"^[0-9_]+(\.[0-9_]+)?[kKMBT]?$"},
             ]
         },
         mode="validation",
@@ -91,6 +92,14 @@ def _of_a_family_or_imported(schema: dict[str, Any]) -> None:
 
 class Serving(Strict):
     """One line of a diet: a family, an objective and its share of the phase's tokens."""
+
+    OTHER_NAMES = MappingProxyType(
+        dict.fromkeys(
+            ("weight", "ratio", "fraction", "percent", "percentage", "proportion"), "share"
+        )
+        | dict.fromkeys(("length", "seq_len", "seq_length", "sequence_length"), "row_length")
+        | {"dataset": "family", "loss": "objective", "portion": "share"}
+    )
 
     model_config = ConfigDict(json_schema_extra=_of_a_family_or_imported)
 
@@ -251,8 +260,9 @@ class DietPhase(Strict):
         """Shares that sum to 1, and a gate with a rule where one is needed."""
         total = math.fsum(serving.share for serving in self.servings)
         if abs(total - 1) > 1e-6:
-            raise ValueError(
-                f"the shares of {self.phase} sum to {total:.6g}, not to 1. Change one by {1 - total:+.6g}"
+            raise FieldsError(
+                f"the shares of {self.phase} sum to {total:.6g}, not to 1. Change one by {1 - total:+.6g}",
+                fields=[("servings", index, "share") for index, _ in enumerate(self.servings)],
             )
         rule = self.advance_when
         if rule is not None and rule.min_tokens is None and rule.val_bpb is None:
@@ -358,9 +368,13 @@ class Diet(Strict):
         portions = [phase.portion for phase in self.phases]
         total = math.fsum(portions + ([self.anneal.portion] if self.anneal else []))
         if abs(total - 1) > 1e-6:
-            raise ValueError(
+            raise FieldsError(
                 f"the portions sum to {total:.6g}, not to 1 (anneal counts). "
-                f"Change one by {1 - total:+.6g}"
+                f"Change one by {1 - total:+.6g}",
+                fields=[
+                    *(("phases", index, "portion") for index, _ in enumerate(self.phases)),
+                    *([("anneal", "portion")] if self.anneal else []),
+                ],
             )
         for phase in self.phases:
             least = phase.advance_when.min_tokens if phase.advance_when else None

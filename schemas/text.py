@@ -5,10 +5,12 @@ Read are the words of YAML 1.2 (`true`, `null`, `17`, `1e-3`); `no`, `010` and `
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import yaml
 from pydantic import (
@@ -141,6 +143,12 @@ def _not_yaml(
     if isinstance(broken, yaml.MarkedYAMLError) and broken.problem_mark:
         line = broken.problem_mark.line + 1
         problem, cure = broken.problem, broken.note
+        began = broken.context_mark.line + 1 if broken.context_mark else line
+        if began < line and (opened := _OPENED.get(broken.context or "")):
+            line, problem, cure = began, f"{opened[0]} (found on line {line})", opened[1]
+        elif (problem or "").startswith("expected <block end>"):
+            problem = f"its indent isn't that of line {_deeper_since(text, line)}, which it follows"
+            cure = "Indent both alike"
     else:
         line = text.count("\n", 0, getattr(broken, "position", 0)) + 1
         problem, cure = str(broken).partition("\n")[0], "Save the file as plain UTF-8 text"
@@ -148,6 +156,28 @@ def _not_yaml(
     cure = cure or ("Indent with spaces, not tabs" if tab else "Mend that line")
     return error(f"{file}:{line}", problem, cause="this is not the YAML we read", cure=cure)
 
+
+def _deeper_since(text: str, line: int) -> int:
+    r"""The first of the lines just before one that are indented deeper, counted from 1.
+
+    >>> _deeper_since("a:\n   - b: 1\n     c: 2\n  - b: 3\n", 4)
+    2
+    """
+    lines = text.splitlines()
+    depths = [len(each) - len(each.lstrip()) for each in lines]
+    first = line - 1
+    while first > 0 and (depths[first - 1] > depths[line - 1] or not lines[first - 1].strip()):
+        first -= 1
+    return first + 1 if first < line - 1 else max(line - 1, 1)
+
+
+_OPENED = {
+    "while parsing a flow mapping": ("a { isn't closed, or a comma is missing", "Close it with }"),
+    "while parsing a flow sequence": ("a [ isn't closed, or a comma is missing", "Close it with ]"),
+    "while scanning a simple key": ("a name has no colon", "Write `name: value`"),
+    "while scanning a quoted scalar": ("a quote isn't closed", "Close it"),
+}
+"""Faults that a YAML reader notices on a later line than they are on, and their cures."""
 
 Model = TypeVar("Model", bound=BaseModel)
 Location = tuple[int | str, ...]
@@ -162,8 +192,19 @@ Number = Annotated[float, Field(strict=True)]
 """A number, whole or not; "0.5" and true are none."""
 
 
+class FieldsError(ValueError):
+    """A fault of several fields together, each named by its line beside the message."""
+
+    def __init__(self, message: str, *, fields: Sequence[Location]) -> None:
+        super().__init__(message)
+        self.fields = fields
+
+
 class Strict(BaseModel):
     """A value of the edge: frozen, and no field that isn't declared."""
+
+    OTHER_NAMES: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Names that other tools give to a field, and the field's own."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
@@ -249,21 +290,29 @@ def _faults(
     """One error a field, without those that only follow from a fault inside them."""
     details = invalid.errors(include_url=False, include_context=True)
     around = {detail["loc"][:cut] for detail in details for cut in range(len(detail["loc"]))}
+    unknown = [each["loc"] for each in details if each["type"] == "extra_forbidden"][:MOST_FAULTS]
+    renamed = {(*location[:-1], _likely(model, location)) for location in unknown}
+    commas = (_decimal_comma(node, location) for location in unknown)
+    cut = {found.location for found in commas if found is not None}
     faults: dict[tuple[int, Location], CurriculumError] = {}
     for detail in details:
-        if detail["loc"] in around:
+        # A field under another name isn't missing as well, and 0,6 isn't the number 0.
+        if detail["loc"] in around | cut or (
+            detail["type"] == "missing" and detail["loc"] in renamed
+        ):
             continue
         if len(faults) == MOST_FAULTS:
             break
         place = _locate(node, detail["loc"])
         if place not in faults:
-            faults[place] = _fault(detail, place, model=model, file=file, error=error)
+            faults[place] = _fault(detail, place, node, model=model, file=file, error=error)
     return list(faults.values())
 
 
 def _fault(
     detail: Any,
     place: tuple[int, Location],
+    node: yaml.Node,
     *,
     model: type[BaseModel],
     file: str,
@@ -274,9 +323,12 @@ def _fault(
     field = ".".join(str(step) for step in found) or "the file"
     if detail["type"] == "missing":
         return error(where, f"{field} is missing", cause="the field is required", cure="Add it")
-    value = f"{field} = {_short(detail['input'])}"
+    value = _with_value(field, detail["input"])
     if detail["type"] == "extra_forbidden":
-        cure = nearest(str(detail["loc"][-1]), _fields_beside(model, detail["loc"]))
+        if (comma := _decimal_comma(node, detail["loc"])) is not None:
+            cause = "a comma ends the number"
+            return error(where, value, cause=cause, cure=f"Write a point: {comma.number}")
+        cure = _likely_field(model, detail["loc"])
         return error(where, value, cause="there is no such field", cure=cure)
     if detail["type"] == "literal_error":
         known = re.findall(r"'([^']*)'", detail["ctx"]["expected"])
@@ -284,8 +336,74 @@ def _fault(
         return error(where, value, cause="there is no such value", cure=cure)
     message = str(detail["msg"]).removeprefix("Value error, ")
     cause, _, cure = message.partition(". ")
-    cure = cure or _CURES.get(detail["type"], "Mend the value")
+    cure = cure or _as_number(detail) or _CURES.get(detail["type"], "Mend the value")
+    several = getattr(detail.get("ctx", {}).get("error"), "fields", ())
+    if several:
+        lines = sorted({_locate(node, (*detail["loc"], *each))[0] for each in several})
+        listed = ", ".join(map(str, lines))
+        name = several[0][-1]
+        return error(f"{file}:{lines[0]}", f"{name} on lines {listed}", cause=cause, cure=cure)
     return error(where, value, cause=cause, cure=cure)
+
+
+def _likely(model: type[BaseModel], location: Location) -> str:
+    """The field that a name which isn't one stands for; "" where no field is near."""
+    name, beside = str(location[-1]), _model_beside(model, location)
+    fields = list(beside.model_fields)
+    if name in fields:
+        return ""
+    other_name = getattr(beside, "OTHER_NAMES", {}).get(name.lower())
+    near = difflib.get_close_matches(name.lower(), fields, n=1, cutoff=0.5)
+    return str(other_name or (near[0] if near else ""))
+
+
+def _likely_field(model: type[BaseModel], location: Location) -> str:
+    """The cure for a name of a field that isn't known."""
+    likely = _likely(model, location)
+    fields = _model_beside(model, location).model_fields
+    for name, field in fields.items():
+        if any(location[-1] in inner.model_fields for inner in _models_in(field.annotation)):
+            return f"It is a field of {name}: move it there"
+    return f"Did you mean {likely!r}?" if likely else f"There are: {', '.join(fields) or 'none'}"
+
+
+class _Comma(NamedTuple):
+    """A number that a comma cuts in two."""
+
+    location: Location
+    number: str
+
+
+def _decimal_comma(node: yaml.Node, location: Location) -> _Comma | None:
+    """The number of `{share: 0,6}`, which says share 0 and a field 6; None for any other field."""
+    *parents, last = location
+    for step in parents:
+        _, node = _child(node, step) or (None, node)
+    if not isinstance(node, yaml.MappingNode) or not str(last).isdecimal():
+        return None
+    names = [key.value for key, _ in node.value]
+    index = names.index(last) if last in names else 0
+    if not index or node.value[index][1].value:
+        return None
+    name, whole = names[index - 1], node.value[index - 1][1].value
+    return _Comma((*parents, name), f"{name}: {whole}.{last}")
+
+
+_DECIMAL = re.compile(r"\s*([-+]?[0-9]*)[.,]?([0-9]*)\s*(%?)\s*")
+
+
+def _as_number(detail: Any) -> str:
+    """The cure for text where a number belongs; "" where it isn't clear which.
+
+    >>> [_as_number({"type": "float_type", "input": each}) for each in ("0,5", "50%", "2.5 %", "half")]
+    ['Write 0.5', 'Write 0.5', 'Write 0.025', '']
+    """
+    given = detail["input"]
+    match = _DECIMAL.fullmatch(given) if isinstance(given, str) else None
+    if match is None or not (match[1] or match[2]) or not detail["type"].startswith("float"):
+        return ""
+    number = Decimal(f"{match[1] or 0}.{match[2] or 0}") / (100 if match[3] else 1)
+    return f"Write {number.normalize():f}"
 
 
 _CURES = {
@@ -344,13 +462,13 @@ def _child(node: yaml.Node | None, step: int | str) -> tuple[yaml.Mark, yaml.Nod
     return None
 
 
-def _fields_beside(model: type[BaseModel], location: Location) -> list[str]:
-    """The fields that may stand where `location` ends."""
+def _model_beside(model: type[BaseModel], location: Location) -> type[BaseModel]:
+    """The model whose fields may stand where `location` ends."""
     for step in location[:-1]:
         field = model.model_fields.get("root" if issubclass(model, RootModel) else str(step))
         inner = next(_models_in(field.annotation), None) if field else None
         model = inner or model
-    return list(model.model_fields)
+    return model
 
 
 def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
@@ -360,6 +478,9 @@ def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
         yield from _models_in(argument)
 
 
-def _short(value: object) -> str:
+def _with_value(field: str, value: object) -> str:
+    """A field and its value; the file says better what a long list or mapping holds."""
     text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    if len(text) <= 60:
+        return f"{field} = {text}"
+    return field if isinstance(value, dict | list) else f"{field} = {text[:57]}…"

@@ -4,7 +4,8 @@ A name is looked up in the workspace first, where one is given: `<workspace>/die
 `<workspace>/phases/NAME.yaml`. Then among those that come with the package.
 """
 
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -12,10 +13,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from curriculum.mixing.resolve import faults
+from curriculum.mixing.resolve import DietFault, faults
 from schemas import regular_files
 from schemas.diet import Diet, PhaseSpec, PhasesSpec, token_count
-from schemas.errors import DietError
+from schemas.errors import CurriculumError, DietError
 from schemas.text import LARGEST_TEXT, line_of, named, nearest, parse, read_yaml, validated
 
 EXTENDS = "extends"
@@ -156,10 +157,38 @@ def load_diet(
     overrides = overrides or DietOverrides()
     if overrides.phases_file:
         diet = diet.model_copy(update={"phases_file": overrides.phases_file})
-    for fault in faults(diet, load_phases(diet.phases_file, home)):
-        line = line_of(text, fault.location, file=str(file), error=DietError)
-        raise DietError(f"{file}:{line}", fault.value, cause=fault.cause, cure=fault.cure)
+    in_file = located(name_or_path, "phases_file", diet.phases_file, home)
+    with contextlib.nullcontext() if overrides.phases_file else in_file:
+        phases = load_phases(diet.phases_file, home)
+    require_no_fault(name_or_path, faults(diet, phases), home)
     return overrides.apply(diet)
+
+
+def require_no_fault(diet: str, found: Iterable[DietFault], home: Path | None = None) -> None:
+    """Refuse a diet, by its name or path, for the first fault that was found in it.
+
+    Raises:
+        DietError: with file and line.
+    """
+    for fault in found:
+        file = _find_file(diet, _diets(home), kind="diet")
+        line = line_of(_read(file), fault.location, file=str(file), error=DietError)
+        raise DietError(f"{file}:{line}", fault.value, cause=fault.cause, cure=fault.cure)
+
+
+@contextlib.contextmanager
+def located(diet: str, field: str, value: str, home: Path | None = None) -> Iterator[None]:
+    """Name a diet's file and line where the block refuses the value of a field, rather than what it names."""
+    try:
+        yield
+    except CurriculumError as wrong:
+        if wrong.name not in {field, value}:
+            raise
+        file = _find_file(diet, _diets(home), kind="diet")
+        line = line_of(_read(file), (field,), file=str(file), error=DietError)
+        raise type(wrong)(
+            f"{file}:{line}", f"{field} = {value!r}", cause=wrong.cause, cure=wrong.cure
+        ) from None
 
 
 def diet_files(name_or_path: str, home: Path | None = None) -> tuple[Path, ...]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from curriculum import frames
-from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
+from curriculum.mixing.resolve import DietFault, ResolvedPhase, ResolvedServing
 from curriculum.store.verify import read_pages
 from schemas.errors import DietError, MixtureError, SchemaError
 from schemas.mixture import SourceRepetition, cut_to
@@ -319,19 +319,15 @@ def without_rows(phase: ResolvedPhase, strata: Sequence[Stratum]) -> Iterator[st
                 yield f"{serving.title}: no row is of domain {name}, so its factor {factor:g} is idle"
 
 
-def check_domains(phases: Sequence[ResolvedPhase], known: Collection[str]) -> None:
-    """Refuse a factor for a domain that no rule of the corpus gives, or that imported rows don't have.
-
-    Raises:
-        DietError: with the likely name, or all that there are.
-    """
-    for phase in phases:
+def domain_faults(phases: Sequence[ResolvedPhase], known: Collection[str]) -> Iterator[DietFault]:
+    """Yield factors for domains that no rule of the corpus gives, or that imported rows don't have."""
+    for at, phase in enumerate(phases):
         for serving in phase.servings:
             there = known if serving.imported is None else serving.imported.domains
             for name in sorted({name for name, _ in serving.domains} - {"*", *there}):
-                raise DietError(
-                    f"phase {phase.name}: {serving.title}",
-                    f"domains.{name}",
+                yield DietFault(
+                    location=("phases", at, "servings", serving.index, "domains", name),
+                    value=f"domains.{name} of {phase.name}: {serving.title}",
                     cause="the corpus has no such domain"
                     if serving.imported is None
                     else "no imported row is of that domain",

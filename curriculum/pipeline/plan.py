@@ -4,6 +4,7 @@ resolve_plan   of a config as somebody gives it
 plan_of        of a config whose names were resolved before, as a snapshot keeps it
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,9 +12,16 @@ from pathlib import Path
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
 from curriculum.mixing.imported import ImportedRows, imported_rows
-from curriculum.mixing.load import DietOverrides, Phases, load_diet, load_phases
+from curriculum.mixing.load import (
+    DietOverrides,
+    Phases,
+    load_diet,
+    load_phases,
+    located,
+    require_no_fault,
+)
 from curriculum.mixing.resolve import ResolvedPhase, resolve, with_repositories
-from curriculum.mixing.supply import check_domains, check_gates
+from curriculum.mixing.supply import check_gates, domain_faults
 from curriculum.model.presets import preset
 from curriculum.pipeline.attempts import SpecialistRef, mark_current
 from curriculum.pipeline.config import RunConfig
@@ -127,7 +135,9 @@ def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
     )
     diet = load_diet(config.specialist, overrides, config.workspace)
     store = Store(config.workspace, dry=dry)
-    preset(diet.model)
+    in_file = located(config.specialist, "model", diet.model, config.workspace)
+    with contextlib.nullcontext() if overrides.model else in_file:
+        preset(diet.model)
     parse_writers(config.train.log)
     plan = plan_of(
         config,
@@ -139,7 +149,8 @@ def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
         without=RowExclusions(),
         imported=imported_rows(store, diet),
     )
-    check_domains(plan.phases, (*load_domains(plan.corpus.domains).domains, CHAT_DOMAIN))
+    domains = *load_domains(plan.corpus.domains).domains, CHAT_DOMAIN
+    require_no_fault(config.specialist, domain_faults(plan.phases, domains), config.workspace)
     check_gates(plan.phases)
     repositories = [each.name for each in plan.corpus.repositories]
     return replace(
@@ -250,7 +261,9 @@ def _corpus(config: RunConfig, diet: Diet) -> CorpusSpec:
     if config.corpus.repositories:
         corpus = corpus_of_repositories([Path(path) for path in config.corpus.repositories])
     else:
-        corpus = load_corpus(diet.corpus, config.workspace)
+        in_file = located(config.specialist, "corpus", diet.corpus, config.workspace)
+        with contextlib.nullcontext() if config.corpus.corpus else in_file:
+            corpus = load_corpus(diet.corpus, config.workspace)
     if config.corpus.max_commits is not None:
         capped = tuple(
             each.model_copy(update={"max_commits": config.corpus.max_commits})

@@ -43,7 +43,7 @@ def test_the_diet_that_the_others_break_is_whole() -> None:
     [
         ("model: tiny", "modle: tiny", "d.yaml:3: modle = 'tiny'; there is no such field. Did you mean 'model'?"),
         ("v3_simple", "v3_smple", "d.yaml:9: phases.0.servings.0.family = 'v3_smple'; there is no such value. Did you mean 'v3_simple'?"),
-        ("v3_simple, share: 0.5", "v3_simple, share: 0.4", "d.yaml:6: phases.0 = {"),
+        ("v3_simple, share: 0.5", "v3_simple, share: 0.4", "d.yaml:9: share on lines 9, 10; "),
         ("v3_simple, share: 0.5", "v3_simple, share: 0.4", "the shares of syntax sum to 0.9, not to 1. Change one by +0.1"),
         ("portion: 0.9", "portion: 0.7", "the portions sum to 0.8, not to 1 (anneal counts). Change one by +0.2"),
         ("portion: 0.9", "portion: .nan", "d.yaml:7: phases.0.portion = nan; Input should be a finite number. Write a finite number"),
@@ -84,7 +84,7 @@ def test_a_field_that_is_missing_is_named_with_the_line_of_what_lacks_it() -> No
 
 def test_all_mistakes_are_told_at_once_a_line_each_and_no_more_than_help() -> None:
     found = said(DIET.replace("model", "modle").replace("v3_simple", "v3").replace("10M", "x"))
-    assert len(found.splitlines()) == 4
+    assert len(found.splitlines()) == 3
     many = said(DIET + "".join(f"field_{at}: 1\n" for at in range(500)))
     assert len(many.splitlines()) == MOST_FAULTS
 
@@ -111,7 +111,7 @@ def test_what_follows_from_a_mistake_is_not_told() -> None:
         ("a: " + "{a: " * 10_000, "d.yaml:1: more than 20 levels are nested"),
         ("a:\n\t- 1", "d.yaml:2: found character '\\t' that cannot start any token; this is not the YAML we read. Indent with spaces, not tabs"),
         ("a: 1\nb: \x00", "d.yaml:2: unacceptable character #x0000"),
-        ("a: 1\nb: 'x\nc: 2", "d.yaml:3: found unexpected end of stream"),
+        ("a: 1\nb: 'x\nc: 2", "d.yaml:2: a quote isn't closed (found on line 3)"),
         ("a: {b: 1", "d.yaml:1: expected ',' or '}'"),
         ("a: 1\n---\nb: 1", "d.yaml:2: but found another document"),
         ("- a\n- b", "d.yaml:1: - a"),
@@ -200,7 +200,6 @@ def test_mistakes_in_a_corpus_file_are_told_as_well() -> None:
         parse(CorpusSpec, text, file="c.yaml", error=CorpusError)
     assert str(caught.value).splitlines() == [
         "c.yaml:3: repositories.0.commit = 1234567; Input should be a valid string. Put it in quotes",
-        "c.yaml:4: repositories.1.name is missing; the field is required. Add it",
         "c.yaml:4: repositories.1.nam = 'y'; there is no such field. Did you mean 'name'?",
     ]
 

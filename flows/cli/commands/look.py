@@ -63,9 +63,9 @@ def list_names(
     as_json: Json = False,
 ) -> None:
     """List diets, corpora, models, phases and runs by the names that other commands take."""
-    from flows.cli import listing
+    from flows.cli import names
 
-    listing.list_names(settings.home(home), kind, as_json=as_json)
+    names.list_names(settings.home(home), kind, as_json=as_json)
 
 
 @app.command(

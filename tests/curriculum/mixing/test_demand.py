@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.mixing.supply import Stratum, Supply, check_domains, demand, without_rows
-from schemas.errors import DietError, MixtureError
+from curriculum.mixing.supply import Stratum, Supply, demand, domain_faults, without_rows
+from schemas.errors import MixtureError
 
 Make = Callable[..., Any]
 
@@ -65,10 +65,12 @@ def test_a_domain_that_no_rule_gives_is_refused_with_the_likely_one(
     serving: Make, phase: Make
 ) -> None:
     known = ("testing", "templates", "general")
-    check_domains([phase(serving(domains=(("*", 1.0), ("testing", 2.0))), tokens=10)], known)
+    right = phase(serving(domains=(("*", 1.0), ("testing", 2.0))), tokens=10)
+    assert not [*domain_faults([right], known)]
     wrong = phase(serving(domains=(("testng", 2.0),)), tokens=10)
-    with pytest.raises(DietError, match=r"domains\.testng; .* Did you mean 'testing'"):
-        check_domains([wrong], known)
+    (fault,) = domain_faults([right, wrong], known)
+    assert fault.location == ("phases", 1, "servings", 0, "domains", "testng")
+    assert fault.cure == "Did you mean 'testing'?"
 
 
 def test_slots_come_as_often_as_their_share_needs_at_their_fill(serving: Make, phase: Make) -> None:

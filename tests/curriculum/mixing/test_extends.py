@@ -97,7 +97,7 @@ def test_a_fault_of_a_child_has_the_line_in_the_child(child: Path) -> None:
     said = refused(
         child, CHILD.replace("share: 0.5}\n      - {family: v3", "share: 0.4}\n      - {family: v3")
     )
-    assert "child.yaml:5: phases.1" in said
+    assert "child.yaml:7: share on lines 7, 8; the shares of file_graph" in said
     assert "sum to 0.9" in said
     said = refused(child, CHILD.replace("{phase: syntax}", "{phase: syntax, portion: 0.1}"))
     assert "the portions sum to 0.5" in said
