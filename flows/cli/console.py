@@ -95,42 +95,42 @@ GAP = 2
 class FittedTable(Table):
     """A table that leaves out columns where the width doesn't hold all of them, and names those below it."""
 
-    def __init__(self, *, left_out_first: Sequence[str] = ()) -> None:
+    def __init__(self, *, dropped_first: Sequence[str] = ()) -> None:
         super().__init__(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style=MUTED)
-        self.left_out_first = left_out_first
+        self.dropped_first = dropped_first
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw what fits, then the names of what doesn't."""
-        left_out = self._left_out(console, options)
-        if not left_out:
+        dropped = self._dropped(console, options)
+        if not dropped:
             yield from super().__rich_console__(console, options)
             return
         kept = FittedTable()
-        for index, column in enumerate(each for each in self.columns if each not in left_out):
+        for index, column in enumerate(each for each in self.columns if each not in dropped):
             kept.columns.append(replace(column, _index=index, _cells=column._cells))
         kept.rows = self.rows
         yield from Table.__rich_console__(kept, console, options)
-        names = ", ".join(str(each.header) for each in left_out)
+        names = ", ".join(str(each.header) for each in dropped)
         yield Text(f"not shown at {options.max_width} columns: {names}", MUTED)
 
-    def _left_out(self, console: Console, options: ConsoleOptions) -> list[Column]:
+    def _dropped(self, console: Console, options: ConsoleOptions) -> list[Column]:
         widths = [_least_width(console, options, each) for each in self.columns]
         surplus = sum(widths) + GAP * (len(widths) - 1) - options.max_width
-        left_out = []
+        dropped = []
         for column, width in sorted(
             zip(self.columns, widths, strict=True), key=lambda each: self._priority(each[0])
         ):
             if surplus <= 0 or column.header in IDENTITIES:
                 break
             surplus -= width + GAP
-            left_out.append(column)
-        return sorted(left_out, key=self.columns.index)
+            dropped.append(column)
+        return sorted(dropped, key=self.columns.index)
 
     def _priority(self, column: Column) -> tuple[int, int]:
         """Order of leaving out: as the caller says, then from the right, explanations last of all."""
         name = str(column.header)
-        if name in self.left_out_first:
-            return 0, self.left_out_first.index(name)
+        if name in self.dropped_first:
+            return 0, self.dropped_first.index(name)
         group = 3 if name in IDENTITIES else 2 if name in EXPLANATIONS else 1
         return group, -self.columns.index(column)
 
@@ -143,19 +143,19 @@ def _least_width(console: Console, options: ConsoleOptions, column: Column) -> i
     return max(len(str(column.header)), most if whole else min(most, LEAST_TEXT))
 
 
-def plain_table(*names: str, left_out_first: Sequence[str] = ()) -> Table:
+def plain_table(*names: str, dropped_first: Sequence[str] = ()) -> Table:
     """A table without lines, as calm as text; numbers go right by `justify` of the caller."""
-    table = FittedTable(left_out_first=left_out_first)
+    table = FittedTable(dropped_first=dropped_first)
     for name in names:
         table.add_column(one_line(name), overflow="fold", no_wrap=name in IDENTITIES)
     return table
 
 
-def table(lines: Iterable[Line], *, left_out_first: Sequence[str] = ()) -> Table:
+def table(lines: Iterable[Line], *, dropped_first: Sequence[str] = ()) -> Table:
     """Lines as a table; numbers and what looks like one go right."""
     lines = list(lines)
     names = list(lines[0]) if lines else []
-    drawn = plain_table(*names, left_out_first=left_out_first)
+    drawn = plain_table(*names, dropped_first=dropped_first)
     for column, name in zip(drawn.columns, names, strict=True):
         filled = [line[name] for line in lines if line[name] != ""]
         column.justify = "right" if all(map(_numeric, filled)) else "left"

@@ -60,7 +60,7 @@ def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
         out.print(table(stages))
     if phases:
         out.print()
-        out.print(table(_phase_lines(phases), left_out_first=("anchor", "attempt", "cost")))
+        out.print(table(_phase_lines(phases), dropped_first=("anchor", "attempt", "cost")))
 
 
 def _stages(artefacts: list[Artefact], dead: int) -> Iterator[Line]:

@@ -27,7 +27,7 @@ ORDER = ("anchor", "attempt", "cost")
 
 def _drawn(lines: list[dict[str, str]], width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    console.print(table(lines, left_out_first=ORDER))
+    console.print(table(lines, dropped_first=ORDER))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
