@@ -89,6 +89,8 @@ EXPLANATIONS = frozenset(("state", "why"))
 """Columns that are left out only after all others."""
 LEAST_TEXT = 12
 """Characters of a column of text below which folding it is no use."""
+LEAST_FLEXIBLE = 4
+"""Characters of a column that takes a share of what the others leave; its words are cut."""
 GAP = 2
 
 
@@ -137,6 +139,8 @@ class FittedTable(Table):
 
 def _least_width(console: Console, options: ConsoleOptions, column: Column) -> int:
     """Characters that a column needs at least: all of a number or a name, and some of a text."""
+    if column.flexible:
+        return LEAST_FLEXIBLE
     cells = (Measurement.get(console, options, each) for each in column.cells)
     most = max((each.maximum for each in cells), default=0)
     whole = column.no_wrap or column.justify == "right"
