@@ -94,7 +94,7 @@ def _ids_file(path: Path) -> Path:
     if file is None:
         raise SchemaError(
             str(path),
-            cause=f"there is no {' or '.join(name.name for name in names)}",
+            cause=f"there is no {' or '.join(dict.fromkeys(name.name for name in names))}",
             cure="Give the folder of an export, or a .bin by its path",
         )
     return file
