@@ -327,7 +327,7 @@ def domain_faults(phases: Sequence[ResolvedPhase], known: Collection[str]) -> It
             for name in sorted({name for name, _ in serving.domains} - {"*", *there}):
                 yield DietFault(
                     location=("phases", at, "servings", serving.index, "domains", name),
-                    value=f"domains.{name} of {phase.name}: {serving.title}",
+                    value=f"{phase.name}: {serving.title}: domains.{name}",
                     cause="the corpus has no such domain"
                     if serving.imported is None
                     else "no imported row is of that domain",
