@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curriculum.page_headers import DICTIONARY, Page, pages_of
@@ -214,16 +213,33 @@ def read_table(
     """
     listed = [files] if isinstance(files, Path) else list(files)
     compared = [name for name, _, _ in filters or ()]
+    names = None if columns is None else list(columns)
+    require(listed, None if names is None else [*names, *compared])
+    if filters is None and schema is None and listed:
+        # pyarrow.dataset imports pandas where that is installed: most of the time of a short command.
+        return _read_whole(listed, names, verify_checksums=page_checksum_verification)
     all_of: Any = None if filters is None else list(filters)
-    require(listed, None if columns is None else [*columns, *compared])
     return pq.read_table(
         files if isinstance(files, Path) else listed,
-        columns=None if columns is None else list(columns),
+        columns=names,
         partitioning=None,
         filters=all_of,
         schema=schema,
         page_checksum_verification=page_checksum_verification,
     )
+
+
+def _read_whole(
+    files: Sequence[Path], columns: list[str] | None, *, verify_checksums: bool
+) -> pa.Table:
+    """Read files one after another, each as the columns of the first."""
+    tables: list[pa.Table] = []
+    for file in files:
+        with pq.ParquetFile(file, page_checksum_verification=verify_checksums) as opened:
+            table = opened.read(columns)
+        same = not tables or table.schema.equals(tables[0].schema)
+        tables.append(table if same else table.cast(tables[0].schema))
+    return pa.concat_tables(tables)
 
 
 def read_metadata(file: Path, source: pa.NativeFile | None = None) -> pq.FileMetaData:
@@ -354,6 +370,9 @@ def _texts_in(values: Any) -> int:
         values = values.flatten()[0] if pa.types.is_struct(values.type) else values.flatten()
     if not pa.types.is_dictionary(values.type):
         return int(values.nbytes)
+    # It documents each of its functions when it is imported; few files need it.
+    import pyarrow.compute as pc
+
     lengths = pc.binary_length(values.dictionary)
     return pc.sum(lengths.take(values.indices)).as_py() or 0
 

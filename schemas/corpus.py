@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.text import Number, Strict, Whole
+from schemas.text import Documented, Number, Whole
 
 Language = Literal["cpp", "c", "cmake", "make", "bazel", "meson"]
 CODE: frozenset[Language] = frozenset(("cpp", "c"))
@@ -27,7 +27,7 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-class RepositorySpec(Strict):
+class RepositorySpec(Documented):
     """A repository pin: where it lies, which commit, and which part of its history."""
 
     name: Name
@@ -65,7 +65,7 @@ class RepositorySpec(Strict):
         return self
 
 
-class ConversationsSpec(Strict):
+class ConversationsSpec(Documented):
     """Conversations to learn from: a file of JSON lines, or a folder of such files."""
 
     name: Name
@@ -76,7 +76,7 @@ class ConversationsSpec(Strict):
     """The SPDX name of their licence; it is kept with every document."""
 
 
-class HistorySpec(Strict):
+class HistorySpec(Documented):
     """Limit on the versions of one file that are read; hot files would drown the rest."""
 
     versions_per_path: Annotated[Whole, Field(ge=1)] = 8
@@ -85,7 +85,7 @@ class HistorySpec(Strict):
     """True if those are the newest; false takes the oldest."""
 
 
-class QualitySpec(Strict):
+class QualitySpec(Documented):
     """Limits on texts that are too small, too large or generated."""
 
     min_bytes: Annotated[Whole, Field(ge=0)] = 100
@@ -101,7 +101,7 @@ class QualitySpec(Strict):
     """Keep files that say they were generated as well."""
 
 
-class CorpusSpec(Strict):
+class CorpusSpec(Documented):
     """A corpus file; `corpora/*.yaml`."""
 
     name: Name
@@ -148,7 +148,7 @@ COLUMNS = ("path", "repository", "language", "num_bytes")
 """Columns that a rule may test of a document beside its features; `num_bytes` is of its code."""
 
 
-class DomainRule(Strict):
+class DomainRule(Documented):
     """One rule: it decides about the documents for which `when` holds and no rule before it."""
 
     domain: Name
@@ -162,7 +162,7 @@ class DomainRule(Strict):
     """The reason, for people; it changes no key."""
 
 
-class DomainsSpec(Strict):
+class DomainsSpec(Documented):
     """A file of domains: features of a document's code, and rules in order; the first that holds decides.
 
     The code of a file is the file as it is after the commit, without the header; of a context document

@@ -13,12 +13,12 @@ from schemas.corpus import Name
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, FamilyName
 from schemas.objectives import CHAT_OBJECTIVE, OBJECTIVES, USUAL_OBJECTIVE, ObjectiveName
 from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE
-from schemas.text import FieldsError, Number, Strict, Whole
+from schemas.text import Documented, FieldsError, Number, Whole
 
 RowLength = Annotated[Whole, Field(ge=ROW_MULTIPLE, le=LONGEST_ROW, multiple_of=ROW_MULTIPLE)]
 
 
-class PhaseSpec(Strict):
+class PhaseSpec(Documented):
     """The defaults of a phase; a serving may name any family and its own row length."""
 
     row_length: RowLength | Annotated[tuple[RowLength, ...], Field(min_length=1)]
@@ -90,7 +90,7 @@ def _of_a_family_or_imported(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [{"required": ["family"]}, {"required": ["imported"]}]
 
 
-class Serving(Strict):
+class Serving(Documented):
     """One line of a diet: a family, an objective and its share of the phase's tokens."""
 
     OTHER_NAMES = MappingProxyType(
@@ -198,7 +198,7 @@ class Serving(Strict):
         return self
 
 
-class StopsImproving(Strict):
+class StopsImproving(Documented):
     """val_bpb fell by less than `stops_improving_by` over the last `over_evaluations` evaluations."""
 
     stops_improving_by: Annotated[Number, Field(gt=0)]
@@ -207,7 +207,7 @@ class StopsImproving(Strict):
     """Number of evaluations that it is compared over."""
 
 
-class AdvanceWhen(Strict):
+class AdvanceWhen(Documented):
     """The gate: the phase ends before its budget when all of this holds."""
 
     min_tokens: TokenCount | None = None
@@ -230,7 +230,7 @@ def _named(schema: dict[str, Any]) -> None:
 REQUIRED_OF_A_PHASE = ("phase", "portion", "servings")
 
 
-class DietPhase(Strict):
+class DietPhase(Documented):
     """Mixture of one phase of a specialist, and its gate."""
 
     model_config = ConfigDict(json_schema_extra=_named)
@@ -277,7 +277,7 @@ class DietPhase(Strict):
         return self
 
 
-class Anneal(Strict):
+class Anneal(Documented):
     """The decay: a tail job of its own over the last phase's servings."""
 
     portion: Share
@@ -288,7 +288,7 @@ JOB_FIELD = "{job}"
 """Stands in a trainer's command for the path of job.json."""
 
 
-class Trainer(Strict):
+class Trainer(Documented):
     """A trainer of another make, in place of the one that comes with this."""
 
     command: str
@@ -312,7 +312,7 @@ class Trainer(Strict):
         return self
 
 
-class Diet(Strict):
+class Diet(Documented):
     """A diet file; `diets/*.yaml`."""
 
     model_config = ConfigDict(json_schema_extra=_complete_unless_it_extends)

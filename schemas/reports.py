@@ -11,9 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 class StageReport(BaseModel):
     """Counts of a stage; a field that was never filled in is no part of the JSON."""
 
-    model_config = ConfigDict(
-        extra="ignore", frozen=True, populate_by_name=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True, defer_build=True)
 
     def dump(self) -> dict[str, JsonValue]:
         """Return the JSON of the fields that were filled in."""

@@ -3,8 +3,12 @@
 Read are the words of YAML 1.2 (`true`, `null`, `17`, `1e-3`); `no`, `010` and `12:30` stay text.
 """
 
+import ast
 import difflib
+import inspect
+import itertools
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,11 +21,13 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     RootModel,
     ValidationError,
     ValidationInfo,
     field_validator,
 )
+from pydantic_core import CoreSchema
 
 from schemas.errors import CurriculumError
 
@@ -206,9 +212,8 @@ class Strict(BaseModel):
     OTHER_NAMES: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Names that other tools give to a field, and the field's own."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    # A command validates few of the models that it imports: each is built when it is first used.
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -222,6 +227,49 @@ class Strict(BaseModel):
             if isinstance(each, str) and "\0" in each:
                 raise ValueError("it holds a NUL character. Remove it")
         return value
+
+
+class Documented(Strict):
+    """A value whose JSON Schema describes the fields by their docstrings.
+
+    They are read from the source when a schema is made: pydantic's `use_attribute_docstrings` reads it
+    whenever the class is imported, which takes longer than most of what a short command does.
+    """
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Add descriptions to the fields of pydantic's schema."""
+        schema = handler(core_schema)
+        documented = field_docstrings(cls)
+        for name, field in handler.resolve_ref_schema(schema).get("properties", {}).items():
+            if name in documented:
+                field.setdefault("description", documented[name])
+        return schema
+
+
+def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """The docstrings of a model's fields and of those that it inherits, as they stand in the source."""
+    found: dict[str, str] = {}
+    for kind in reversed(model.__mro__):
+        if (
+            issubclass(kind, BaseModel)
+            and "__annotations__" in vars(kind)
+            and kind is not BaseModel
+        ):
+            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+            assert isinstance(definition, ast.ClassDef)
+            for field, said in itertools.pairwise(definition.body):
+                if (
+                    isinstance(field, ast.AnnAssign)
+                    and isinstance(field.target, ast.Name)
+                    and isinstance(said, ast.Expr)
+                    and isinstance(said.value, ast.Constant)
+                    and isinstance(said.value.value, str)
+                ):
+                    found[field.target.id] = inspect.cleandoc(said.value.value)
+    return found
 
 
 def parse(model: type[Model], text: str, *, file: str, error: type[CurriculumError]) -> Model:

@@ -129,21 +129,20 @@ def _batches(sql: str, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]
 @contextlib.contextmanager
 def _bound(root: Path, sql: str) -> Iterator[duckdb.DuckDBPyRelation]:
     """A question whose names are resolved; nothing of it has been computed yet."""
-    inner = _one_select(sql)
     with contextlib.ExitStack() as held:
         try:
             try:
-                relation = _relation(held, root, inner, asked=sql)
+                relation = _relation(held, root, sql, asked=sql)
             except (duckdb.CatalogException, duckdb.BinderException):
                 # A name that isn't spelt out, or a wrong one: try with all of the catalog.
-                relation = _relation(held, root, inner, asked=None)
+                relation = _relation(held, root, sql, asked=None)
         except duckdb.Error as refused:
             raise _refusal(sql, refused) from None
         yield relation
 
 
 def _relation(
-    held: contextlib.ExitStack, root: Path, inner: str, *, asked: str | None
+    held: contextlib.ExitStack, root: Path, sql: str, *, asked: str | None
 ) -> duckdb.DuckDBPyRelation:
     """Resolve a question in a DuckDB that can read the workspace and nothing else."""
     connection = held.enter_context(contextlib.closing(connect(root, asked)))
@@ -153,16 +152,15 @@ def _relation(
     connection.execute(f"SET allowed_directories = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
+    inner = _one_select(connection, sql)
     # A COPY hidden in a WITH is a SELECT too; below top level DuckDB refuses it.
     return connection.sql(f"SELECT * FROM (\n{inner}\n)")
 
 
-def _one_select(sql: str) -> str:
+def _one_select(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     """The one SELECT that a text holds, without its end; else a CatalogError."""
-    try:
-        kinds = [each.type.name for each in duckdb.extract_statements(sql)]
-    except duckdb.Error as refused:
-        raise _refusal(sql, refused) from None
+    # duckdb.extract_statements would open a second database for it.
+    kinds = [each.type.name for each in connection.extract_statements(sql)]
     if kinds != ["SELECT"]:
         cure = "Ask with SELECT, FROM, SHOW TABLES or DESCRIBE"
         raise CatalogError(sql, cause="a question is exactly one SELECT", cure=cure)

@@ -113,7 +113,7 @@ class Cache:
                     )
                     if kept[name] != identity_of(found):
                         return None
-                    tables[name] = pq.read_table(pa.BufferReader(content))
+                    tables[name] = pq.ParquetFile(pa.BufferReader(content)).read()
                     if not tables[name].schema.equals(schema):
                         return None
         except (OSError, KeyError, ValueError, pa.ArrowException):

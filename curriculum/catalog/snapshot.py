@@ -20,7 +20,6 @@ from operator import attrgetter
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from curriculum.catalog.cache import FOLDER, Cache, FileFindings, Identity, identity_of
 from curriculum.catalog.parquet_files import fault_of
@@ -32,6 +31,7 @@ from curriculum.catalog.tables import (
     diets,
     lines_of,
     open_tables,
+    table_of,
     written_status,
 )
 from curriculum.store import published as artefact_at
@@ -125,7 +125,7 @@ def take(home: Path, status: pa.Table | None = None) -> Snapshot:
         {"path": path, "problem": problem}
         for path, problem in (*faults, *listing.passed_over, *running.problems, *written.problems)
     ]
-    problems = pa.Table.from_pylist(new_problems, schema=_OWN["problems"])
+    problems = table_of(new_problems, _OWN["problems"])
     tables = {
         **({} if is_kept else own),
         **running.tables,
@@ -257,6 +257,9 @@ def _build(
     cache: Cache, manifests: Mapping[str, str], marked: Mapping[str, list[str]], last: str
 ) -> dict[str, pa.Table]:
     """The tables of these manifests: what the last snapshot has of them, and the rest read now."""
+    # Where every manifest was read before, none of it is needed.
+    import pyarrow.compute as pc
+
     before = cache.tables(last, KEPT) or {name: each.empty_table() for name, each in KEPT.items()}
     columns = (before["seen"][name].to_pylist() for name in ("path", "digest"))
     known = dict(zip(*columns, strict=True))
@@ -361,11 +364,13 @@ def _readable(
 ) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
     """The live files by kind, and the faults of those that can't be read; each is opened once."""
     inside = PlainFolders(findings.cache.home)
-    listed = data.filter(pc.is_in(data["path"], live["path"].combine_chunks()))
+    in_use = {*live["path"].to_pylist()}
     files: dict[str, list[str]] = {kind.name: [] for kind in DATA_TABLES}
     faults: list[tuple[str, str]] = []
-    columns = (listed[name].to_pylist() for name in ("file", "kind", "num_bytes"))
-    for file, kind, num_bytes in zip(*columns, strict=True):
+    columns = (data[name].to_pylist() for name in ("path", "file", "kind", "num_bytes"))
+    for path, file, kind, num_bytes in zip(*columns, strict=True):
+        if path not in in_use:
+            continue
         fault = _fault(findings, inside, file, kind, num_bytes)
         if fault:
             faults.append((file, fault))

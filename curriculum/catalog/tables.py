@@ -105,6 +105,17 @@ OPEN_TABLES: dict[str, pa.Schema] = {
 """Tables of open runs, closed gates, diets and status, which are read anew each time."""
 
 
+def table_of(lines: Sequence[Line], schema: pa.Schema) -> pa.Table:
+    """Lines as a table.
+
+    pyarrow imports pandas, where that is installed, for every array that it makes of Python values: half a
+    second. Most of these tables are empty, and no array is made then.
+    """
+    if not lines:
+        return pa.Table.from_batches([], schema=schema)
+    return pa.Table.from_pylist(list(lines), schema=schema)
+
+
 def lines_of(artefact: Artefact, path: str) -> Lines:
     """The lines that one artefact gives, `path` being where it lies in the workspace.
 
@@ -335,7 +346,7 @@ def closed_gates(home: Path) -> dict[str, pa.Table]:
             lines.append(ClosedGate.model_validate_json(regular_files.read(file)).model_dump())
         except (OSError, ValidationError):
             continue  # Somebody approves just now, or another version wrote it: the next walk does.
-    return {"closed_gates": pa.Table.from_pylist(lines, schema=OPEN_TABLES["closed_gates"])}
+    return {"closed_gates": table_of(lines, OPEN_TABLES["closed_gates"])}
 
 
 STATUS_FILE = f"current/{STATUS_NAME}"
@@ -352,11 +363,14 @@ class Status:
 
 def written_status(home: Path) -> Status:
     """Read the status of a workspace: no line where none was computed yet."""
-    empty = STATUS_SCHEMA.empty_table()
+    empty = table_of([], STATUS_SCHEMA)
     try:
         PlainFolders(home).status(STATUS_FILE)
         table = parquet.read_table(home / STATUS_FILE, columns=STATUS_SCHEMA.names)
-        return Status(table=table.select(STATUS_SCHEMA.names).cast(STATUS_SCHEMA), problems=[])
+        table = table.select(STATUS_SCHEMA.names)
+        # A cast imports all of pyarrow's functions, even where there is nothing to do.
+        same = table.schema.equals(STATUS_SCHEMA)
+        return Status(table=table if same else table.cast(STATUS_SCHEMA), problems=[])
     except FileNotFoundError:
         return Status(table=empty, problems=[])
     except (OSError, StoreError, KeyError, ValueError, pa.ArrowException) as refused:
@@ -387,7 +401,7 @@ def diets(home: Path, cache: Cache) -> dict[str, pa.Table]:
         phases = [each.phase for each in diet.phases] + [ANNEAL] * (diet.anneal is not None)
         about = {"specialist": diet.specialist, "branch": diet.branch}
         lines += [{**about, "phase": phase} for phase in phases]
-    tables = {"diets": pa.Table.from_pylist(lines, schema=schemas["diets"])}
+    tables = {"diets": table_of(lines, schemas["diets"])}
     cache.keep(group, tables)
     return tables
 
@@ -414,7 +428,7 @@ def open_tables(home: Path, paths: Sequence[str]) -> Running:
     """
     lines: list[Line] = []
     problems: list[tuple[str, str]] = []
-    metrics = [OPEN_TABLES["open_metrics"].empty_table()]
+    metrics = [table_of([], OPEN_TABLES["open_metrics"])]
     room = MOST_BYTES
     for path in paths:
         line = open_run(
@@ -431,7 +445,7 @@ def open_tables(home: Path, paths: Sequence[str]) -> Running:
             except (OSError, pa.ArrowException):
                 continue  # Its run is open: the trainer may be at it, or start again before it.
             room -= metrics[-1].nbytes
-    runs = pa.Table.from_pylist(lines, schema=OPEN_TABLES["open_runs"])
+    runs = table_of(lines, OPEN_TABLES["open_runs"])
     tables = {"open_runs": runs, "open_metrics": pa.concat_tables(metrics)}
     return Running(tables=tables, problems=problems)
 

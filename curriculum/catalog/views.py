@@ -31,6 +31,8 @@ SCHEMAS: dict[str, pa.Schema] = {
     **OPEN_TABLES,
     **{kind.name: kind.schema for kind in DATA_TABLES},
 }
+_ROWS_AT_ONCE = 1 << 14
+"""Lines of a table that are Python values at a time."""
 _RELATION = re.compile(r"\$([a-z_]+)")
 _CACHED = "SET parquet_metadata_cache = true"
 _SCHEMA = "CREATE SCHEMA internal"
@@ -203,14 +205,28 @@ def connect(
     if computed is None:
         publish(home, snapshot)
     connection = duckdb.connect()
-    incoming = {name: f"incoming {name}" for name in snapshot.tables}
-    for name, table in snapshot.tables.items():
-        connection.register(incoming[name], table)
-    memory = {name: f'"{each}"' for name, each in incoming.items()}
-    connection.execute(script(snapshot, root=f"{snapshot.home}/", memory=memory, asked=asked))
-    for each in incoming.values():
-        connection.unregister(each)
+    memory = {name: f'"incoming {name}"' for name, table in snapshot.tables.items() if len(table)}
+    text = script(snapshot, root=f"{snapshot.home}/", memory=memory, asked=asked)
+    incoming = {name: held for name, held in memory.items() if held in text}
+    for name, held in incoming.items():
+        _hold(connection, held, snapshot.tables[name])
+    connection.execute(text)
+    for held in incoming.values():
+        connection.execute(f"DROP TABLE {held}")
     return connection
+
+
+def _hold(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
+    """Copy a table into a temporary one of DuckDB's, by values.
+
+    DuckDB imports pandas, where that is installed, for every object that is registered: half a second.
+    """
+    kinds = [(f'"{field.name}"', sql_type(field.type)) for field in table.schema]
+    connection.execute(f"CREATE TEMP TABLE {name} ({', '.join(map(' '.join, kinds))})")
+    filled = ", ".join(f"unnest(?::{kind}[])" for _, kind in kinds)
+    for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
+        values = [column.to_pylist() for column in batch.columns]
+        connection.execute(f"INSERT INTO {name} SELECT {filled}", values)
 
 
 def publish(home: Path, snapshot: Snapshot | None = None) -> Path | None:

@@ -26,7 +26,7 @@ def _title(name: str, _: object) -> str:
 class Group(Strict):
     """Settings of one stage; all have a default."""
 
-    model_config = ConfigDict(field_title_generator=_title)
+    model_config = ConfigDict(field_title_generator=_title, use_attribute_docstrings=True)
 
 
 class CorpusConfig(Group):

@@ -7,13 +7,15 @@ import re
 import shlex
 import stat
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import filelock
-
-from dashboards.guard import authorization, secret_of, split_login
-from dashboards.workspace import Server
 from schemas.errors import CurriculumError
+
+if TYPE_CHECKING:
+    # Most commands ask no server, and these import HTTP and locks.
+    import filelock
+
+    from dashboards.workspace import Server
 
 Number = TypeVar("Number", int, float)
 
@@ -27,6 +29,9 @@ NAME_LENGTH, DIGEST_LENGTH = 40, 16
 """Parts of the name of a workspace's folder in the user's state folder."""
 SAFE_PATH = "PYTHONSAFEPATH"
 """Python puts neither the current directory nor a script's on its path where it is set."""
+NO_MATRICES = {"OPENBLAS_NUM_THREADS": "1"}
+"""For commands that end in a moment: OpenBLAS, which numpy imports, else starts a thread a core, and each
+spins for some 50 ms."""
 _PAGES_TOKEN = "CURRICULUM_PAGES_TOKEN"
 _OURS = ("PREFECT_API_AUTH_STRING", "PREFECT_CLIENT_CUSTOM_HEADERS", _PAGES_TOKEN, SAFE_PATH)
 """Variables of our own processes that no command of others gets."""
@@ -199,6 +204,8 @@ def team_api() -> str | None:
 def credentials() -> dict[str, str]:
     """The headers that a server wants of a program, as Prefect's own client sends them."""
     if given := os.environ.get("PREFECT_API_AUTH_STRING"):
+        from dashboards.guard import authorization
+
         return {"Authorization": authorization(given)}
     if given := os.environ.get("PREFECT_API_KEY"):
         return {"Authorization": f"Bearer {given}"}
@@ -310,8 +317,10 @@ def known_api(workspace: Path) -> str | None:
     return f"{address}/api" if address else None
 
 
-def serve_lock(workspace: Path) -> filelock.FileLock:
+def serve_lock(workspace: Path) -> "filelock.FileLock":
     """Held by `curriculum serve` as long as it lives."""
+    import filelock
+
     return filelock.FileLock(prefect_folder(workspace) / "serve.lock")
 
 
@@ -353,22 +362,29 @@ def reports_at(workspace: Path) -> str | None:
 
 def served_at(workspace: Path) -> str | None:
     """The address of the server that serves this workspace now, if one does; without its token."""
+    from dashboards.guard import split_login
+
     address = login_at(workspace)
     return split_login(address)[0] if address else None
 
 
 def served_secret(workspace: Path) -> str:
     """The `user:password` of programs for the server that serves this workspace; empty where none does."""
+    from dashboards.guard import secret_of, split_login
+
     address = login_at(workspace)
     return secret_of(split_login(address)[1]) if address else ""
 
 
-def server_of(workspace: Path) -> Server | None:
+def server_of(workspace: Path) -> "Server | None":
     """The server that serves this workspace now, if one does, and what it wants of a program.
 
     A team's gets the credentials of the environment, which are sent to no other address than that of
     $PREFECT_API_URL.
     """
+    from dashboards.guard import authorization, secret_of, split_login
+    from dashboards.workspace import Server
+
     found = login_at(workspace)
     if found is None:
         return None
@@ -388,6 +404,8 @@ def login_at(workspace: Path) -> str | None:
     address = _said(address_file(workspace))
     if address is None:
         return None
+    import filelock
+
     try:
         # Who else asks holds it for a moment.
         serve_lock(workspace).acquire(timeout=0.05, poll_interval=0.01).lock.release()

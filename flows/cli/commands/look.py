@@ -48,6 +48,7 @@ def query(
     as_json: Json = False,
 ) -> None:
     """Ask the workspace in SQL; SHOW TABLES lists documents, rows, pieces, mixtures, runs, metrics."""
+    settings.apply(settings.NO_MATRICES)
     from flows.cli import query as asking
 
     how = asking.form_of(form, out, as_json=as_json)
@@ -63,6 +64,7 @@ def list_names(
     as_json: Json = False,
 ) -> None:
     """List diets, corpora, models, phases and runs by the names that other commands take."""
+    settings.apply(settings.NO_MATRICES)
     from flows.cli import names
 
     names.list_names(settings.home(home), kind, as_json=as_json)
@@ -201,6 +203,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show the content of the workspace and the state of each phase of each specialist, with its reason."""
+    settings.apply(settings.NO_MATRICES)
     from flows.cli import status as state
 
     state.status(settings.home(home), as_json=as_json, everything=everything)
