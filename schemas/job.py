@@ -104,6 +104,8 @@ class EvaluationStratum(Strict):
     domain: str
     weight: float
     rows: RowsSource
+    positions: int
+    """Row positions that an evaluation reads of it."""
 
 
 class Evaluation(Strict):
@@ -177,7 +179,8 @@ class Job(Sealed):
     evaluate_every: int
     """Steps; the phases' and the anchor's figures are taken before, every so many steps and after.
 
-    One less than half as many steps before the end is left out.
+    One less than half as many steps before the end is left out. What the run that this one carries on
+    measured of the same model on the same rows isn't measured again before the first step.
     """
     checkpoint_every: int
     """Steps; the last two and the end are kept."""

@@ -73,6 +73,8 @@ class Evaluator:
     workspace: Path
     token_bytes: torch.Tensor
     stop: Callable[[], bool]
+    before: tuple[Figure, ...] = ()
+    """Figures of step 0 that `carried_over` has found."""
 
     def figures(self, step: int) -> tuple[Figure, ...]:
         """`HeldOut.figures` of the train state's model, which trains on afterwards.
@@ -91,7 +93,7 @@ class Evaluator:
         )
         self.train_state.model.eval()
         try:
-            return held_out.figures(step)
+            return held_out.figures(step, self.before if step == 0 else ())
         finally:
             self.train_state.model.train()
             self.train_state.rest()
@@ -117,20 +119,21 @@ class HeldOut:
     stop: Callable[[], bool]
     ranks: Ranks = ALONE
 
-    def figures(self, step: int) -> tuple[Figure, ...]:
+    def figures(self, step: int, known: Sequence[Figure] = ()) -> tuple[Figure, ...]:
         """All figures of the job's evaluations at a step, each evaluation's weighted mean last.
 
-        Rows that several evaluations ask for are read and computed once.
+        Rows that several evaluations ask for are read and computed once; evaluations with known figures
+        not at all.
 
         Raises:
             Cancelled: between two batches, when a stop was asked for.
             JobError: for a stratum without scored bytes, or a loss that isn't a number.
         """
-        known: dict[_Asked, DocumentSums] = {}
+        sums: dict[_Asked, DocumentSums] = {}
         return tuple(
             figure
             for evaluation in self.job.evaluations
-            for figure in self._evaluation(evaluation, step, known)
+            for figure in figures_of(evaluation, known) or self._evaluation(evaluation, step, sums)
         )
 
     def _evaluation(
@@ -207,6 +210,43 @@ class HeldOut:
         return list(zip(*measured, strict=True))
 
 
+def figures_of(evaluation: Evaluation, figures: Sequence[Figure]) -> list[Figure]:
+    """The figures of one evaluation among those of several."""
+    name = evaluation.kind, evaluation.phase
+    return [figure for figure in figures if (figure.kind, figure.phase) == name]
+
+
+_MEASURES = (
+    "tokenizer",
+    "backend",
+    "device",
+    "threads",
+    "processes",
+    "micro_positions",
+    "rope_base",
+)
+"""Fields of a job that a figure's last bits depend on, beside the model and its rows."""
+
+
+def carried_over(job: Job, before: Job, step: int, figures: Sequence[Figure]) -> tuple[Figure, ...]:
+    """Figures at step 0 of a job that carries on `before` at a step, from those that `before` measured there.
+
+    Those of the same evaluations by the same arithmetic: evaluating again would give the same bits.
+    Weights of structure that are attached between the two start at zero and change none.
+    """
+    model = before.model.model_copy(update={"structure": job.model.structure})
+    same = all(getattr(job, name) == getattr(before, name) for name in _MEASURES)
+    if not same or model != job.model or before.trainer is not None:
+        return ()
+    at_end = [figure for figure in figures if figure.step == step]
+    return tuple(
+        figure.model_copy(update={"step": 0})
+        for evaluation in job.evaluations
+        if evaluation in before.evaluations
+        for figure in figures_of(evaluation, at_end)
+    )
+
+
 def rows_of(
     stratum: EvaluationStratum, workspace: Path, *, limit: int, structure: bool = False
 ) -> Iterator[Row]:
@@ -236,9 +276,11 @@ def read_token_bytes(folder: Path) -> torch.Tensor:
 
 
 def interval(
-    strata: Sequence[DocumentSums], weights: Sequence[float], *, seed: int
+    strata: Sequence[DocumentSums], weights: Sequence[float], *, seed: int = 0
 ) -> tuple[float, float]:
     """95 % of the weighted mean's values when each stratum's documents are drawn anew, seeded.
+
+    The draws are the same at every step, so intervals of a run differ by its weights only.
 
     Costs RESAMPLES · documents; 100 resamples are drawn at once.
     """
@@ -270,7 +312,7 @@ def _figure(
     strata: Sequence[DocumentSums],
     weights: Sequence[float],
 ) -> Figure:
-    low, high = interval(strata, weights, seed=step)
+    low, high = interval(strata, weights)
     total = math.fsum(weights)
     pairs = zip(strata, weights, strict=True)
     return Figure(

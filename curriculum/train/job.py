@@ -1,6 +1,7 @@
 """Make a Job: a diet, a phase and published artefacts become one frozen value."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,10 @@ DEFAULT_EVALUATION_POSITIONS = 1 << 17
 EVALUATIONS = 10
 """Over a whole job, the one before it not counted."""
 SHORTEST_BETWEEN_EVALUATIONS = 10
-"""Steps; looking at all phases so far costs a small model more than a step does."""
+"""Steps."""
+MOST_EVALUATED = 0.1
+"""Positions that an evaluation reads, as a share of those trained on since the one before: where little
+is trained on, all phases' validation rows are more than a step's."""
 LONGEST_BETWEEN_CHECKPOINTS = 500
 SHORTEST_BETWEEN_CHECKPOINTS = 10
 
@@ -84,6 +88,8 @@ def make_job(
     mixture = _mixture(ingredients.plan)
     before = _previous_job(ingredients)
     served = _diet_phase(diet, phase_name)
+    gate = None if phase_name == ANNEAL else _gate(served.advance_when, mixture)
+    evaluated = _evaluations(evaluations, before)
     job = Job(
         specialist=diet.specialist,
         branch=diet.branch,
@@ -114,10 +120,10 @@ def make_job(
         steps=mixture.steps,
         optimizer=_optimizer(size, phase_name, mixture, before),
         start_from=_start_from(ingredients),
-        evaluations=_evaluations(evaluations, before),
-        evaluate_every=max(mixture.steps // EVALUATIONS, SHORTEST_BETWEEN_EVALUATIONS),
+        evaluations=evaluated,
+        evaluate_every=_between_evaluations(evaluated, mixture, gate),
         checkpoint_every=_between_checkpoints(mixture.steps),
-        advance_when=None if phase_name == ANNEAL else _gate(served.advance_when, mixture),
+        advance_when=gate,
         require=served.require,
         overrides=dict(overrides or {}),
     )
@@ -140,7 +146,9 @@ def evaluation(
         JobError: where no validation row is left.
     """
     strata = _added_up(
-        stratum for validation in validations for stratum in _strata(validation, workspace)
+        stratum
+        for validation in validations
+        for stratum in _strata(validation, workspace, max_positions)
     )
     total = math.fsum(stratum.weight for stratum in strata)
     if not total:
@@ -169,24 +177,29 @@ def rows_source(rows: Artefact, workspace: Path) -> RowsSource:
     )
 
 
-def _strata(validation: Validation, workspace: Path) -> list[EvaluationStratum]:
+def _strata(validation: Validation, workspace: Path, max_positions: int) -> list[EvaluationStratum]:
     tokens: dict[str, int] = {}
+    rows: Counter[str] = Counter()
     verify_footers(validation.rows.path, validation.rows.manifest.files)
     for file in validation.rows.files():
         table = read_pages(file, ["domain", "valid_token_count"])
         for row in table.to_pylist():
             tokens[row["domain"]] = tokens.get(row["domain"], 0) + row["valid_token_count"]
+            rows[row["domain"]] += 1
     weights = {
         domain: count * _factor(domain, validation.factors)
         for domain, count in sorted(tokens.items())
     }
     total = math.fsum(weights.values())
+    source = rows_source(validation.rows, workspace)
+    most = max(max_positions // source.row_length, 1)
     return [
         EvaluationStratum(
             family=validation.family,
             domain=domain,
             weight=validation.share * weight / total,
-            rows=rows_source(validation.rows, workspace),
+            rows=source,
+            positions=min(rows[domain], most) * source.row_length,
         )
         for domain, weight in weights.items()
         if weight
@@ -260,6 +273,23 @@ def _evaluations(given: Sequence[Evaluation], before: Job | None) -> tuple[Evalu
     named = {each.phase: each for each in (before.evaluations if before is not None else ())}
     named.update({each.phase: each for each in given})
     return tuple(named.values())
+
+
+def _between_evaluations(
+    evaluations: Sequence[Evaluation], mixture: MixtureReport, gate: AdvanceWhen | None
+) -> int:
+    """Steps between evaluations; a gate on val_bpb has its ten, whatever they cost."""
+    steps = max(mixture.steps // EVALUATIONS, SHORTEST_BETWEEN_EVALUATIONS)
+    if gate is not None and gate.val_bpb is not None:
+        return steps
+    # Evaluations that ask for the same rows read them once.
+    read = {
+        (stratum.rows.key, stratum.domain): stratum.positions
+        for evaluation in evaluations
+        for stratum in evaluation.strata
+    }
+    cheap = math.ceil(sum(read.values()) / MOST_EVALUATED / mixture.tokens_per_step)
+    return max(steps, cheap)
 
 
 def _between_checkpoints(steps: int) -> int:

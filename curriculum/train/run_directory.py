@@ -43,7 +43,7 @@ def run_recipe(job: Job) -> Recipe:
     """Return the recipe of a run; neither names nor paths nor threads enter its key."""
     config = job.model_dump(mode="json", exclude=_NO_PART_OF_THE_KEY)
     config["evaluations"] = [
-        evaluation.model_dump(mode="json", exclude={"strata": {"__all__": {"rows"}}})
+        evaluation.model_dump(mode="json", exclude={"strata": {"__all__": {"rows", "positions"}}})
         for evaluation in job.evaluations
     ]
     labels = [("specialist", job.specialist), ("phase", job.phase)]

@@ -17,7 +17,13 @@ from curriculum.train.checkpoint import CheckpointState, Saver
 from curriculum.train.dataloader import Batch, PlannedRows, steps_of
 from curriculum.train.device import enough_memory, prepare
 from curriculum.train.distributed import ALONE, ProcessRank, Ranks, joined
-from curriculum.train.evaluation import Cancelled, Evaluator, is_evaluated, read_token_bytes
+from curriculum.train.evaluation import (
+    Cancelled,
+    Evaluator,
+    carried_over,
+    is_evaluated,
+    read_token_bytes,
+)
 from curriculum.train.gate import gate_bits, opens
 from curriculum.train.masking_cost import measured_once
 from curriculum.train.metric_writers import open_writers, require_installed
@@ -36,11 +42,11 @@ from curriculum.train.optimizer import learning_rate, new_train_state
 from curriculum.train.processes import failure_of
 from curriculum.train.proof import proven
 from curriculum.train.report import HeartbeatWriter, Outcome, report_of, write_end
-from curriculum.train.run_directory import REPORT, claimed, read_job, read_report, write_text
+from curriculum.train.run_directory import JOB, REPORT, claimed, read_job, read_report, write_text
 from curriculum.train.step import cut_for, optimizer_step
 from curriculum.train.validate import require_fitting
 from schemas.errors import CurriculumError
-from schemas.job import Job, Report
+from schemas.job import Figure, Job, Report
 
 
 def run_job(path: Path, stop: Callable[[], bool], place: ProcessRank) -> Report:
@@ -153,6 +159,7 @@ class Trainer:
             workspace=workspace,
             token_bytes=self.token_bytes,
             stop=self.stop,
+            before=ranks.from_first(lambda: self._figures_before(workspace)),
         )
         self.rows = PlannedRows.of(job, workspace)
 
@@ -222,6 +229,16 @@ class Trainer:
         if self.job.start_from is not None:
             restore.carry_over(workspace / self.job.start_from.path, self.train_state)
         return CheckpointState()
+
+    def _figures_before(self, workspace: Path) -> tuple[Figure, ...]:
+        """The figures of the run before that are this one's at step 0."""
+        if self.job.start_from is None or self.state.step:
+            return ()
+        start = workspace / self.job.start_from.path
+        if not (start.parents[1] / JOB).is_file():
+            return ()
+        state = checkpoint.read_state(start)
+        return carried_over(self.job, restore.job_of(start), state.step, state.figures)
 
     def _evaluate_if_due(self) -> str | None:
         """Evaluate where `is_evaluated` says so; the reason if the gate opens."""

@@ -226,7 +226,9 @@ def job(
 ) -> Job:
     """A job over a plan; `content` is that of the rows that it is measured on."""
     source = RowsSource(key="0" * 64, content=content, path="rows/x", row_length=LENGTH)
-    stratum = EvaluationStratum(family="v2_simple", domain="general", weight=1.0, rows=source)
+    stratum = EvaluationStratum(
+        family="v2_simple", domain="general", weight=1.0, rows=source, positions=LENGTH
+    )
     values: dict[str, Any] = {
         "specialist": specialist, "branch": None, "phase": plan.manifest.labels["phase"],
         "run_key": changes.pop("run_key"), "attempt": 1, "seed": 1,

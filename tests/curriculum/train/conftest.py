@@ -91,7 +91,9 @@ class World:
         root = self.store.root
         val = source(self.val, root)
         strata = tuple(
-            EvaluationStratum(family="v2_simple", domain=domain, weight=weight, rows=val)
+            EvaluationStratum(
+                family="v2_simple", domain=domain, weight=weight, rows=val, positions=1024
+            )
             for domain, weight in (("one", 0.75), ("two", 0.25))
         )
         values: dict[str, object] = {

@@ -159,6 +159,29 @@ def test_the_next_job_carries_on_and_keeps_all_evaluations(world: Any, tmp_path:
     assert second.run_key != first.run_key
 
 
+def test_an_evaluation_reads_a_tenth_of_what_is_trained_on_unless_a_gate_waits_for_it(
+    world: Any,
+) -> None:
+    evaluations = [validation(world, name) for name in ("syntax", "anchor")]
+    strata = [stratum for each in evaluations for stratum in each.strata]
+    assert [stratum.positions for stratum in strata] == [1024, 1024] * 2
+    gate = {"val_bpb": {"stops_improving_by": 0.1, "over_evaluations": 3}}
+    for rule, tokens_per_step, expected in (
+        (None, 4096, 20),
+        (None, 256, 2 * 1024 * 10 // 256),
+        (gate, 256, 20),
+        ({"min_tokens": 5}, 256, 80),
+    ):
+        changed = diet()
+        phases = [each.model_dump() | {"advance_when": rule} for each in changed.phases]
+        job = make_job(
+            diet(phases=phases), "syntax", PHASE,
+            ingredients(world, steps=200, tokens_per_step=tokens_per_step),
+            evaluations=evaluations, machine=CPU,
+        )  # fmt: skip
+        assert job.evaluate_every == expected
+
+
 def test_the_anneal_decays_without_a_gate(world: Any) -> None:
     first = job_of(world)
     last = job_of(world, ANNEAL, finished(world, first, world.store.root / "runs" / "attempt=1"))

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ import torch
 
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.dataloader import Batch, PlannedRows, collate, steps_of
+from curriculum.train.evaluation import HeldOut
 from curriculum.train.metrics import counts_of, read_metrics
 from curriculum.train.optimizer import new_train_state
 from curriculum.train.report import Outcome
@@ -14,6 +16,7 @@ from curriculum.train.step import gradients
 from curriculum.train.trainer import Trainer
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.errors import JobError
+from schemas.job import CheckpointRef, Evaluation, Figure, Job
 
 CPU = torch.device("cpu")
 
@@ -152,3 +155,53 @@ def test_an_evaluation_just_before_the_end_is_left_to_the_end(
 ) -> None:
     outcome = train(world, tmp_path, steps=steps, evaluate_every=4)
     assert [*dict.fromkeys(f.step for f in outcome.state.figures)] == evaluated
+
+
+def carrying_on(world: Any, before: Job, checkpoint: Path, **changes: Any) -> Job:
+    """The next phase's job: the evaluations of the one before, and its own."""
+    start = CheckpointRef(
+        run_key=before.run_key,
+        run_content="1",
+        path=checkpoint.relative_to(world.store.root).as_posix(),
+    )
+    own = before.evaluations[0].model_copy(update={"phase": "graph", "max_positions": 512})
+    evaluations = (*before.evaluations, own)
+    job: Job = world.job(phase="graph", start_from=start, evaluations=evaluations, **changes)
+    return job
+
+
+@pytest.mark.parametrize(
+    ("changes", "again"),
+    [
+        ({}, ["graph"]),
+        ({"rope_base": 20_000.0}, ["syntax", "anchor", "graph"]),
+        ({"micro_positions": 256}, ["syntax", "anchor", "graph"]),
+    ],
+)
+def test_figures_of_the_run_before_are_those_of_evaluating_again(
+    world: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    again: list[str],
+) -> None:
+    first = world.job(steps=3)
+    directory = world.open_run(first)
+    outcome = Trainer(first, world.store.root, directory, CPU, lambda: False).train()
+    assert outcome.checkpoint is not None
+    job = carrying_on(world, first, outcome.checkpoint, **changes)
+    evaluated: list[str] = []
+    plain = HeldOut._evaluation
+
+    def noted(self: HeldOut, evaluation: Evaluation, *rest: Any) -> list[Figure]:
+        evaluated.append(evaluation.phase)
+        return plain(self, evaluation, *rest)
+
+    monkeypatch.setattr(HeldOut, "_evaluation", noted)
+    second = Trainer(job, world.store.root, tmp_path / "run", CPU, lambda: False)
+    carried = second.evaluator.figures(0)
+    assert evaluated == again
+    anew = dataclasses.replace(second.evaluator, before=()).figures(0)
+    assert evaluated == [*again, "syntax", "anchor", "graph"]
+    assert carried == anew
+    assert {each.step for each in carried} == {0}
