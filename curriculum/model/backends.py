@@ -28,7 +28,6 @@ from torch import Tensor
 from torch._higher_order_ops.flex_attention import flex_attention as operator
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import flex_attention
-from torch.nn.attention.varlen import varlen_attn
 from torch.utils.checkpoint import checkpoint
 
 from curriculum.model.masks import Attend, Boundaries, block_mask, document_mask
@@ -389,11 +388,19 @@ def varlen_attend(boundaries: Boundaries, structure: Structure | None = None) ->
         k_BHTK, v_BHTK = for_each_head(q_BHTK, k_BGTK, v_BGTK)
         q_NHK, k_NHK, v_NHK = (x.transpose(1, 2).flatten(0, 1) for x in (q_BHTK, k_BHTK, v_BHTK))
         cuts = boundaries.cu_seqlens
-        kernel = _in_one_split(varlen_attn)
-        out_NHK = kernel(q_NHK, k_NHK, v_NHK, cuts, cuts, longest, longest, window_size=CAUSAL)
+        out_NHK = _in_one_split(_varlen_kernel())(
+            q_NHK, k_NHK, v_NHK, cuts, cuts, longest, longest, window_size=CAUSAL
+        )
         return out_NHK.view(B, T, *out_NHK.shape[1:]).transpose(1, 2)
 
     return attend
+
+
+def _varlen_kernel() -> Callable[..., Any]:
+    # Its module imports torch's compiler, which takes half a second.
+    from torch.nn.attention.varlen import varlen_attn
+
+    return varlen_attn
 
 
 @functools.cache

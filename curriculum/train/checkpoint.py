@@ -16,7 +16,6 @@ from pathlib import Path
 from torch import Tensor
 
 from curriculum.store import no_room, refusal
-from curriculum.train import sharded
 from curriculum.train.checkpoint_files import (
     MOMENTS,
     SHARDS,
@@ -34,7 +33,7 @@ from curriculum.train.checkpoint_files import (
 from curriculum.train.metrics import log
 from curriculum.train.optimizer import TrainState, generators, is_moment, tensors, whole
 from curriculum.train.run_directory import flush, write_text
-from curriculum.train.sharded import write_tensors
+from curriculum.train.tensor_file import write_tensors
 from schemas.errors import CurriculumError, JobError
 from schemas.job import Figure, Job, ModelSpec, TokenCounts
 from schemas.manifest import MANIFEST_NAME
@@ -218,6 +217,9 @@ class Saver:
         self._threads.shutdown()
 
     def _shards(self, state: CheckpointState) -> "Future[Path | None]":
+        # torch's distributed checkpoints take half a second to import, and one rank writes none.
+        from curriculum.train import sharded
+
         ranks = self.train_state.ranks
         draft = ranks.from_first(lambda: new_draft(self.folder, state.step))
         shards = sharded.start(draft / SHARDS, self.train_state)
@@ -237,7 +239,7 @@ class Saver:
         failed = pending.exception()
         if failed is None:
             return pending.result()
-        root = sharded.root_of(failed)
+        root = _root_of(failed)
         if not isinstance(root, OSError):
             raise failed
         last = self.last.name if self.last else "its start"
@@ -249,3 +251,15 @@ class Saver:
             cause="a checkpoint could not be written, so the run ended",
             cure=f"{cure}; the same command goes on from {last}",
         ) from failed
+
+
+def _root_of(failed: BaseException) -> BaseException:
+    """The operating system's error behind a failed save, else the failure itself."""
+    seen: list[BaseException] = [failed]
+    for each in seen:
+        if isinstance(each, OSError):
+            return each
+        seen += [cause for cause in (each.__cause__, each.__context__) if cause is not None]
+        failures = getattr(each, "failures", {})
+        seen += [wrapped[0] for wrapped in failures.values()]
+    return failed

@@ -18,7 +18,7 @@ from curriculum.train.checkpoint_files import content_of
 from curriculum.train.restore import job_of, model_in
 from curriculum.train.run_directory import flush
 from curriculum.train.sample import backend_for_one, longest_row
-from curriculum.train.sharded import write_tensors
+from curriculum.train.tensor_file import write_tensors
 from schemas.errors import JobError
 from schemas.job import Job, ModelSpec
 

@@ -2,18 +2,11 @@
 
 import functools
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import (
-    FSDPModule,
-    MixedPrecisionPolicy,
-    fully_shard,
-    register_fsdp_forward_method,
-)
-from torch.distributed.tensor import DTensor
 from torch.utils.checkpoint import checkpoint
 
 from curriculum.model.decoder import Decoder, initialise
@@ -40,6 +33,11 @@ class TrainState:
 
     def rest(self) -> None:
         """Let go of gathered weights, so that parameters are those that the optimizer knows."""
+        if self.ranks.mesh is None:
+            return
+        # FSDP takes half a second to import, and one rank doesn't shard.
+        from torch.distributed.fsdp import FSDPModule
+
         if isinstance(self.model, FSDPModule):
             self.model.reshard()
 
@@ -90,6 +88,12 @@ def shard(model: Decoder, ranks: Ranks) -> None:
     The rest, head included, stays gathered from `hidden` to the end of backward, since the loss is
     taken after it.
     """
+    from torch.distributed.fsdp import (
+        MixedPrecisionPolicy,
+        fully_shard,
+        register_fsdp_forward_method,
+    )
+
     mixed = MixedPrecisionPolicy()
     if model.head.weight.is_cuda:
         mixed = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -142,7 +146,9 @@ def _of_rank(kind: str, ranks: Ranks) -> str:
 
 def whole(tensor: Tensor) -> Tensor:
     """A tensor gathered from all ranks, which all call this."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    # A DTensor's, whose class takes half a second to import.
+    gather: Callable[[], Tensor] | None = getattr(tensor, "full_tensor", None)
+    return tensor if gather is None else gather()
 
 
 @torch.no_grad()

@@ -7,10 +7,8 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from torch import Tensor
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from curriculum.model.decoder import Decoder
-from curriculum.train import sharded
 from curriculum.train.checkpoint import CheckpointState, read_state
 from curriculum.train.checkpoint_files import (
     MOMENTS,
@@ -30,6 +28,7 @@ from curriculum.train.optimizer import (
     set_generators,
 )
 from curriculum.train.run_directory import JOB, read_job
+from curriculum.train.tensor_file import head
 from schemas.errors import JobError
 from schemas.job import Job, ModelSpec
 
@@ -130,32 +129,38 @@ def fill(checkpoint: Path, wanted: dict[str, Tensor], ranks: Ranks) -> None:
         if there.get(name) != is_like:
             raise damaged(checkpoint, f"tensor {name!r} is {there.get(name)}, not {is_like}")
     if (checkpoint / SHARDS).is_dir():
+        # Only what several ranks wrote needs torch's distributed checkpoints, which are slow to import.
+        from curriculum.train import sharded
+
         sharded.fill(checkpoint / SHARDS, wanted, ranks)
         return
     for file in (WEIGHTS, MOMENTS):
         with safe_open(checkpoint / file, "pt") as tensors:
             for name in wanted.keys() & tensors.keys():
-                _copy(tensors.get_tensor(name), wanted[name])
+                _copy(tensors.get_tensor(name), wanted[name], ranks)
 
 
 def _described(checkpoint: Path) -> dict[str, tuple[tuple[int, ...], Any]]:
     """The shapes and kinds of the tensors of a checkpoint, by name; no tensor is read."""
     if (checkpoint / SHARDS).is_dir():
+        from curriculum.train import sharded
+
         written = sharded.tensors_in(checkpoint / SHARDS)
         return {name: (each.shape, each.kind) for name, each in written.items()}
     return {
-        name: each
-        for file in (WEIGHTS, MOMENTS)
-        for name, each in sharded.head(checkpoint / file).items()
+        name: each for file in (WEIGHTS, MOMENTS) for name, each in head(checkpoint / file).items()
     }
 
 
-def _copy(value: Tensor, into: Tensor) -> None:
-    if isinstance(into, DTensor):
-        # Each rank has read it all, so nothing is sent.
-        value = distribute_tensor(
-            value.to(into.device), into.device_mesh, into.placements, src_data_rank=None
-        )
+def _copy(value: Tensor, into: Tensor, ranks: Ranks) -> None:
+    if ranks.mesh is not None:
+        from torch.distributed.tensor import DTensor, distribute_tensor
+
+        if isinstance(into, DTensor):
+            # Each rank has read it all, so nothing is sent.
+            value = distribute_tensor(
+                value.to(into.device), into.device_mesh, into.placements, src_data_rank=None
+            )
     into.copy_(value)
 
 

@@ -7,10 +7,8 @@ read; this one holds tensors and JSON only, as the portable form does.
 """
 
 import itertools
-import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -19,8 +17,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import safe_open
 from torch import Tensor
 from torch.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
@@ -39,14 +36,13 @@ from curriculum.train.checkpoint_files import INDEX, damaged, read_part
 from curriculum.train.distributed import Ranks
 from curriculum.train.optimizer import TrainState, generators, tensors
 from curriculum.train.run_directory import write_text
+from curriculum.train.tensor_file import head, write_tensors
 from schemas.text import Strict
 
 Size = Annotated[int, Field(ge=0)]
 Kind = Literal["float32", "bfloat16", "float16", "float64", "uint8"]
 _FILE = re.compile(r"rank-\d{5}\.safetensors")
 _RAISED = "torch.distributed is disabled"
-_NUMBER = re.compile(r"(?:os error |code: )(\d+)")
-"""Pattern of an operating system's error number in a message of safetensors."""
 
 
 class Chunk(Strict):
@@ -120,18 +116,6 @@ def fill(folder: Path, wanted: dict[str, Tensor], ranks: Ranks) -> None:
             process_group=ranks.host,
             no_dist=ranks.size == 1,
         )
-
-
-def root_of(failed: BaseException) -> BaseException:
-    """The operating system's error behind a failed save, else the failure itself."""
-    seen: list[BaseException] = [failed]
-    for each in seen:
-        if isinstance(each, OSError):
-            return each
-        seen += [cause for cause in (each.__cause__, each.__context__) if cause is not None]
-        failures = getattr(each, "failures", {})
-        seen += [wrapped[0] for wrapped in failures.values()]
-    return failed
 
 
 class _Writer(StorageWriter):
@@ -319,49 +303,3 @@ def _head_of_rank(file: Path) -> dict[str, tuple[tuple[int, ...], Any]]:
     if not _FILE.fullmatch(file.name):
         raise damaged(file.with_name(INDEX), f"{file.name!r} is no file of a rank")
     return head(file)
-
-
-def write_tensors(
-    tensors: dict[str, Tensor], file: Path, about: Mapping[str, str] | None = None
-) -> None:
-    """Write tensors, and words about them, as safetensors.
-
-    Raises:
-        OSError: with its number, for a full disk too, which safetensors raises as an error of its own.
-    """
-    try:
-        save_file(tensors, file, dict(about) if about else None)
-    except SafetensorError as failed:
-        number = _NUMBER.search(str(failed))
-        if number is None:
-            raise
-        raise OSError(int(number[1]), os.strerror(int(number[1])), str(file)) from failed
-
-
-def head(file: Path) -> dict[str, tuple[tuple[int, ...], Any]]:
-    """The shapes and kinds of the tensors in a file of safetensors, by name; no tensor is read.
-
-    Raises:
-        JobError: for a file that is none, or whose size isn't that of its tensors.
-    """
-    try:
-        with safe_open(file, "pt") as opened:
-            return dict(_shapes(opened))
-    except (SafetensorError, FileNotFoundError) as broken:
-        raise damaged(file, str(broken)) from None
-
-
-def _shapes(opened: Any) -> Iterator[tuple[str, tuple[tuple[int, ...], Any]]]:
-    for name in opened.keys():  # noqa: SIM118
-        part = opened.get_slice(name)
-        yield name, (tuple(part.get_shape()), _KINDS.get(part.get_dtype(), part.get_dtype()))
-
-
-_KINDS: dict[str, Any] = {
-    "F32": "float32",
-    "BF16": "bfloat16",
-    "F16": "float16",
-    "F64": "float64",
-    "U8": "uint8",
-}
-"""Kinds by their names in safetensors."""

@@ -43,7 +43,7 @@ def test_the_kernel_is_called_as_both_versions_of_torch_want_it(
     kernel: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel's stand-in computes on a CPU what it is documented to."""
-    monkeypatch.setattr(backends, "varlen_attn", kernel)
+    monkeypatch.setattr(backends, "_varlen_kernel", lambda: kernel)
     monkeypatch.setattr(backends, "_require_gpu", lambda q: None)
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(2, heads, 16, 8, generator=generator) for heads in (4, 2, 2))

@@ -7,9 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from curriculum.train import checkpoint, restore, sharded
+from curriculum.train import checkpoint, restore
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.optimizer import TrainState, new_train_state
+from curriculum.train.tensor_file import write_tensors
 from schemas.errors import JobError
 
 CPU = torch.device("cpu")
@@ -100,9 +101,9 @@ def test_a_disk_that_takes_no_more_is_the_systems_error_and_names_the_file(tmp_p
     resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 20, hard))
     try:
         with pytest.raises(OSError, match=r"wide\.safetensors") as failed:
-            sharded.write_tensors(tensors, file)
+            write_tensors(tensors, file)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert failed.value.errno == errno.EFBIG
-    sharded.write_tensors(tensors, file, {"format": "pt"})
+    write_tensors(tensors, file, {"format": "pt"})
     assert torch.equal(load_file(file)["wide"], tensors["wide"])
