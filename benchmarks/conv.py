@@ -102,7 +102,7 @@ def step(model: Decoder, optimizer: torch.optim.AdamW, form: Convolution, mean: 
     with mock.patch.object(conv, "masked_conv", form):
         hidden_BTD = model.hidden(ids, boundaries)
     sums = loss_sums(hidden_BTD, model.head.weight, ids, torch.ones_like(ids))
-    (sums.nll / 4096).backward()  # type: ignore[no-untyped-call]
+    (sums.total / 4096).backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     optimizer.zero_grad()
     return time.process_time() - began

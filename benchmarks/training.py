@@ -50,7 +50,7 @@ def step(model: Decoder, optimizer: torch.optim.AdamW, row_length: int) -> float
     began = time.process_time()
     boundaries = Boundaries.of(doc_ids)
     sums = loss_sums(model.hidden(ids, boundaries), model.head.weight, ids, torch.ones_like(ids))
-    (sums.nll / row_length).backward()  # type: ignore[no-untyped-call]
+    (sums.total / row_length).backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     optimizer.zero_grad()
     return time.process_time() - began

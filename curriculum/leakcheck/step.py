@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from curriculum.leakcheck.rows import KEY, PLAN, Document, Rows, RowsFile
 from curriculum.leakcheck.subject import SCALE, spread_constant_weights
 from curriculum.model import loss
+from curriculum.model.loss import LossSums
 from curriculum.train.batch import Batch
 from curriculum.train.dataloader import PlannedRows, steps_of
 from curriculum.train.optimizer import TrainState, learning_rate, new_train_state, tensors
@@ -78,8 +79,8 @@ class _MicroBatch:
     hidden: Tensor | None = None
     gradient: Tensor | None = None
     losses: list[Tensor] = field(default_factory=list)
-    backward: bool = False
-    """True once backward began: what is computed from then on is recomputation."""
+    fault: str = ""
+    """Difference of the loss that goes backward from those of its tokens; "" where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,21 +135,22 @@ class Observer:
     def watching_train_state(self, train_state: TrainState) -> Iterator[None]:
         """Observe what our trainer computes: also hidden states, and token losses where they are taken."""
         model = train_state.model
-        taken = loss._token_losses
+        taken = loss.loss_sums
 
-        def noted(x_cD: Tensor, head_VD: Tensor, targets_c: Tensor) -> tuple[Tensor, Tensor]:
-            found = taken(x_cD, head_VD, targets_c)
-            self.note_losses(*found)
-            return found
+        def noted(*given: Any, **named: Any) -> LossSums:
+            sums = taken(*given, **named)
+            self.note_losses(sums.token_nll, sums.token_z)
+            self._note_total(sums, named["z_weight"])
+            return sums
 
         norm = model.norm.register_forward_hook(lambda _, __, output: self.note_hidden(output))
-        loss._token_losses = noted
+        loss.loss_sums = noted
         weights = [*model.named_parameters()]
         try:
             with self.watching(model.embedding, train_state.optimizer, weights):
                 yield
         finally:
-            loss._token_losses = taken
+            loss.loss_sums = taken
             norm.remove()
 
     def _embedded(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
@@ -177,18 +179,15 @@ class Observer:
         if self.seen:
             self.seen[-1].hidden = output_BTD.detach().clone()
 
-    def note_losses(self, nll_c: Tensor, z_c: Tensor) -> None:
-        """Note the losses of scored tokens, unless backward computes them again."""
-        if not self.seen or self.seen[-1].backward:
-            return
-        noted = self.seen[-1]
-        noted.losses.append(torch.stack([nll_c, z_c], dim=-1).detach().clone())
+    def note_losses(self, nll_N: Tensor, z_N: Tensor) -> None:
+        """Note the losses of the scored tokens of the micro-batch that was embedded last."""
+        if self.seen:
+            self.seen[-1].losses.append(torch.stack([nll_N, z_N], dim=-1).detach().clone())
 
-        def began(gradient: Tensor) -> None:
-            noted.backward = True
-
-        if nll_c.requires_grad:
-            nll_c.register_hook(began)  # type: ignore[no-untyped-call]
+    def _note_total(self, sums: LossSums, z_weight: float) -> None:
+        total, tokens = float(sums.total.detach()), float(sums.nll + z_weight * sums.z)
+        if self.seen and not abs(total - tokens) <= LOSS_TOLERANCE * abs(tokens):
+            self.seen[-1].fault = f"{total:.6g} goes backward, and its tokens' loss is {tokens:.6g}"
 
     def rows_of(self, ids_BT: Tensor) -> list[int | None]:
         """The numbers of rows in the file by their content; None for ids that no row has."""
@@ -206,6 +205,8 @@ class Observer:
         """Name how the batches differ from the rows of the file that the step takes; "" if they don't."""
         fed: list[int] = []
         for number, each in enumerate(self.seen):
+            if each.fault:
+                return f"in micro-batch {number} {each.fault}"
             rows = self.rows_of(each.ids)
             for at, row in enumerate(rows):
                 if row is None:
@@ -251,6 +252,8 @@ def _content(ids_T: Tensor) -> bytes:
 
 STEPS = 2
 ROWS = "rows"
+LOSS_TOLERANCE = 1e-4
+"""Tolerance of a step's loss, which is summed in another order than its token losses are here."""
 RATE = OptimizerSpec(learning_rate=1e-3, warmup_steps=2)
 
 

@@ -21,6 +21,7 @@ from curriculum.leakcheck.decoders import small_model
 from curriculum.leakcheck.rows import Chosen, Rows, RowsFile, random_rows
 from curriculum.leakcheck.step import (
     FEW_SCORED,
+    LOSS_TOLERANCE,
     ROWS,
     SCORED,
     STEPS,
@@ -49,8 +50,6 @@ from schemas.progress import Progress, ProgressCallback, ignore_progress
 CPU = torch.device("cpu")
 TRACES = ("hidden", "losses", "gradients")
 NO_ROWS = "the batches aren't the rows of the file"
-LOSS_TOLERANCE = 1e-4
-"""Tolerance of a step's loss, which is summed in another order than its token losses are here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

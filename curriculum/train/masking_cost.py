@@ -162,7 +162,7 @@ def masked_pass(model: Decoder, batch: Batch, here: Batch, loss: Loss) -> Tensor
 
 def loss_of(model: Decoder, x_BTD: Tensor, batch: Batch) -> Tensor:
     """Σ nll, through the head, as training takes it."""
-    return loss_sums(x_BTD, model.head.weight, batch.target_ids, batch.loss_mask).nll
+    return loss_sums(x_BTD, model.head.weight, batch.target_ids, batch.loss_mask).total
 
 
 def seconds_of(model: Decoder, work: Callable[[], Tensor]) -> float:

@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from curriculum import parquet
+from curriculum.model import loss
 from curriculum.model.decoder import Decoder
-from curriculum.model.loss import LossSums, loss_sums
+from curriculum.model.loss import LossSums
 from curriculum.model.masks import Boundaries
 from curriculum.model.structure import Structure
 from curriculum.train.batch import Batch, tensors_in
@@ -130,8 +131,7 @@ class FinitenessCheck:
     def _norm(self, batch: Batch) -> float:
         self.model.zero_grad()
         sums = self._sums(batch)
-        loss: Tensor = (sums.nll + self.z_weight * sums.z) / self.count
-        loss.backward()  # type: ignore[no-untyped-call]
+        (sums.total / self.count).backward()  # type: ignore[no-untyped-call]
         gradients = [each.grad for each in self.model.parameters() if each.grad is not None]
         return get_total_norm(gradients).item()
 
@@ -139,7 +139,13 @@ class FinitenessCheck:
         here = batch.to(self.model.head.weight.device)
         with mixed(here.input_ids.device):
             x_BTD = self.model.hidden(here.input_ids, here.boundaries, here.structure)
-            return loss_sums(x_BTD, self.model.head.weight, here.target_ids, here.loss_mask)
+            return loss.loss_sums(
+                x_BTD,
+                self.model.head.weight,
+                here.target_ids,
+                here.loss_mask,
+                z_weight=self.z_weight,
+            )
 
 
 def _blamed(row: Batch, measure: Measure, folders: Mapping[str, Path]) -> NonfiniteRow:
@@ -330,10 +336,11 @@ def _backward(train_state: TrainState, batch: Batch, divisor: float, z_weight: f
     model = train_state.model
     with mixed(train_state.device):
         x_BTD = model.hidden(batch.input_ids, batch.boundaries, batch.structure)
-        sums = loss_sums(x_BTD, model.head.weight, batch.target_ids, batch.loss_mask)
-        loss: Tensor = (sums.nll + z_weight * sums.z) / divisor
-    loss.backward()  # type: ignore[no-untyped-call]
-    return torch.stack([sums.nll, sums.z]).detach()
+        sums = loss.loss_sums(
+            x_BTD, model.head.weight, batch.target_ids, batch.loss_mask, z_weight=z_weight
+        )
+    (sums.total / divisor).backward()  # type: ignore[no-untyped-call]
+    return torch.stack([sums.nll, sums.z])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

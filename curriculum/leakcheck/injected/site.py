@@ -18,6 +18,7 @@ from curriculum.leakcheck.claims import MUTED, SCORED
 from curriculum.leakcheck.step import Setting
 from curriculum.leakcheck.step_claims import CPU, adversarial_rows, step_findings, step_subject
 from curriculum.leakcheck.subject import one_thread
+from curriculum.model.loss import LossSums
 from curriculum.model.masks import Boundaries
 from schemas.job import Backend, EngramSpec, MambaSpec, ModelSpec
 from schemas.leak import InjectedLeakReport
@@ -171,6 +172,25 @@ def lengths_around(boundaries: Boundaries) -> Tensor:
 def in_backward(forward: Tensor, leak: Tensor) -> Tensor:
     """`forward` bit by bit, with the gradient of `forward + leak`."""
     return forward + (leak - leak.detach())
+
+
+def scored_losses(
+    x_BTD: Tensor, head_VD: Tensor, targets_BT: Tensor, mask_BT: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """x_ND, nll_N and normaliser_N of the scored positions, with the gradients of autograd."""
+    scored = mask_BT.bool()
+    logits_NV = F.linear(x_BTD[scored], head_VD)
+    normaliser_N = logits_NV.logsumexp(-1)
+    nll_N = normaliser_N - logits_NV.gather(-1, targets_BT[scored].long()[:, None])[:, 0]
+    return x_BTD[scored], nll_N, normaliser_N
+
+
+def summed(nll_N: Tensor, normaliser_N: Tensor, z_weight: float) -> LossSums:
+    """The sums over tokens whose losses a leak has changed."""
+    z_N = normaliser_N.square()
+    return LossSums(
+        total=nll_N.sum() + z_weight * z_N.sum(), token_nll=nll_N.detach(), token_z=z_N.detach()
+    )
 
 
 def try_leak(leak: InjectedLeak) -> InjectedLeakReport:

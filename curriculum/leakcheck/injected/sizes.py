@@ -18,8 +18,11 @@ from curriculum.leakcheck.injected.site import (
     injected,
     joined,
     lengths_around,
+    scored_losses,
+    summed,
 )
 from curriculum.model import backends, conv, engram, loss, mamba
+from curriculum.model.loss import LossSums
 from curriculum.model.masks import Attend, Boundaries, Chunks
 
 LONG = 8192
@@ -225,22 +228,27 @@ def _rows_of_one_scale(site: Site[Tensor], table: nn.Embedding, ids: Tensor) -> 
 @injected(
     "targets from 4,096 on share a normaliser in a batch",
     kind=LARGE_IDS,
-    replaces=(loss, "_token_losses"),
+    replaces=(loss, "loss_sums"),
     needs=Needs(blocks="F", vocab_size=2 * RARE),
     red=frozenset({SCORED}),
 )
 def _normaliser_of_the_batch(
-    site: Site[tuple[Tensor, Tensor]], x_cD: Tensor, head_VD: Tensor, targets_c: Tensor
-) -> tuple[Tensor, Tensor]:
+    site: Site[LossSums],
+    x_BTD: Tensor,
+    head_VD: Tensor,
+    targets_BT: Tensor,
+    mask_BT: Tensor,
+    *,
+    z_weight: float,
+) -> LossSums:
     """Rare targets share a normaliser, as an adaptive softmax has one for a cluster."""
-    nll_c, squared_c = site.right(x_cD, head_VD, targets_c)
-    rare_c = targets_c >= RARE
-    if not rare_c.any():
-        return nll_c, squared_c
+    rare_N = targets_BT[mask_BT.bool()] >= RARE
+    if not rare_N.any():
+        return site.right(x_BTD, head_VD, targets_BT, mask_BT, z_weight=z_weight)
     site.ran()
-    normaliser_c = squared_c.sqrt()
-    shared_c = nll_c - normaliser_c + normaliser_c[rare_c].mean()
-    return torch.where(rare_c, shared_c, nll_c), squared_c
+    _, nll_N, normaliser_N = scored_losses(x_BTD, head_VD, targets_BT, mask_BT)
+    shared_N = nll_N - normaliser_N + normaliser_N[rare_N].mean()
+    return summed(torch.where(rare_N, shared_N, nll_N), normaliser_N, z_weight)
 
 
 @injected(

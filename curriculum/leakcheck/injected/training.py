@@ -1,5 +1,6 @@
 """Leaks in what a step computes: training mode, micro-batches, recomputation, loss, weight gradients."""
 
+import functools
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from curriculum.leakcheck.claims import MUTED, SCORED
 from curriculum.leakcheck.injected.site import (
@@ -22,6 +24,8 @@ from curriculum.leakcheck.injected.site import (
     in_backward,
     injected,
     one_document_a_row,
+    scored_losses,
+    summed,
 )
 from curriculum.model import conv, hyper_connections, loss
 from curriculum.model.backends import math_attend
@@ -229,69 +233,107 @@ def _positions_recomputed_by_rows(site: Site[Any], block: Any, *given: Any, **na
 
 
 @injected(
-    "logits are recomputed from a centred stream",
+    "blocks are recomputed from a centred stream",
     kind=RECOMPUTED,
-    replaces=(loss, "checkpoint"),
-    needs=Needs(blocks="F", row_length=2176),
+    replaces=(optimizer, "recompute"),
+    needs=Needs(blocks="F", recompute=True),
+)
+def _recomputed_from_centred(site: Site[None], model: Decoder) -> None:
+    """Each block is computed anew from a stream without its mean over the micro-batch."""
+    for block in model.blocks:
+        block.forward = functools.partial(_again_from_centred, site, block.forward)
+
+
+def _again_from_centred(site: Site[None], block: Any, *given: Any) -> Any:
+    def second(x: Tensor, *others: Any) -> Any:
+        site.ran()
+        return block(x - x.mean((0, 1)), *others)
+
+    return checkpoint(_again(block, second), *given, use_reentrant=False)
+
+
+@injected(
+    "the gradient of logits is taken at a centred stream",
+    kind=LOSS_OF_THE_BATCH,
+    replaces=(loss, "loss_sums"),
+    needs=Needs(blocks="F"),
     red=frozenset({SCORED}),
 )
-def _logits_recomputed_centred(site: Site[Any], losses: Any, *given: Any, **named: Any) -> Any:
-    def second(x_cD: Tensor, *others: Tensor) -> Any:
-        site.ran()
-        return losses(x_cD - x_cD.mean(0), *others)
+def _gradient_centred(
+    site: Site[LossSums], x_BTD: Tensor, head_VD: Tensor, *masks_BT: Tensor, **named: Any
+) -> LossSums:
+    """The losses are right, and what goes backward is that of a stream without its mean."""
+    site.ran()
+    sums = site.right(x_BTD, head_VD, *masks_BT, **named)
+    centred = site.right(_centred(x_BTD, masks_BT[-1]), head_VD, *masks_BT, **named)
+    value = sums.total.detach() - centred.total.detach()
+    return replace(sums, total=centred.total + value)
 
-    return site.right(_again(losses, second), *given, **named)
+
+def _centred(x_BTD: Tensor, mask_BT: Tensor) -> Tensor:
+    return x_BTD - x_BTD[mask_BT.bool()].mean(0)
 
 
 @injected(
     "logits are centred over the batch",
     kind=LOSS_OF_THE_BATCH,
-    replaces=(loss, "_token_losses"),
+    replaces=(loss, "loss_sums"),
     needs=Needs(blocks="F"),
     red=frozenset({SCORED}),
 )
 def _logits_centred(
-    site: Site[tuple[Tensor, Tensor]], x_cD: Tensor, head_VD: Tensor, targets_c: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Each id's logits lose their mean over the tokens of the batch."""
+    site: Site[LossSums], x_BTD: Tensor, head_VD: Tensor, *masks_BT: Tensor, **named: Any
+) -> LossSums:
+    """Each id's logits lose their mean over the scored tokens of the batch."""
     site.ran()
-    return site.right(x_cD - x_cD.mean(0), head_VD, targets_c)
+    return site.right(_centred(x_BTD, masks_BT[-1]), head_VD, *masks_BT, **named)
 
 
 @injected(
     "the z-loss is centred over the batch",
     kind=LOSS_OF_THE_BATCH,
-    replaces=(loss, "_token_losses"),
+    replaces=(loss, "loss_sums"),
     needs=Needs(blocks="F"),
     red=frozenset({SCORED}),
 )
 def _z_loss_centred(
-    site: Site[tuple[Tensor, Tensor]], x_cD: Tensor, head_VD: Tensor, targets_c: Tensor
-) -> tuple[Tensor, Tensor]:
+    site: Site[LossSums],
+    x_BTD: Tensor,
+    head_VD: Tensor,
+    targets_BT: Tensor,
+    mask_BT: Tensor,
+    *,
+    z_weight: float,
+) -> LossSums:
     """The normaliser is drawn to its mean over the batch, not to 0."""
-    nll_c, squared_c = site.right(x_cD, head_VD, targets_c)
     site.ran()
-    normaliser_c = squared_c.sqrt()
-    return nll_c, (normaliser_c - normaliser_c.mean()).square()
+    _, nll_N, normaliser_N = scored_losses(x_BTD, head_VD, targets_BT, mask_BT)
+    return summed(nll_N, normaliser_N - normaliser_N.mean(), z_weight)
 
 
 @injected(
     "targets are smoothed by how often ids stand in the batch",
     kind=LOSS_OF_THE_BATCH,
-    replaces=(loss, "_token_losses"),
+    replaces=(loss, "loss_sums"),
     needs=Needs(blocks="F"),
     red=frozenset({SCORED}),
 )
 def _smoothed_by_the_batch(
-    site: Site[tuple[Tensor, Tensor]], x_cD: Tensor, head_VD: Tensor, targets_c: Tensor
-) -> tuple[Tensor, Tensor]:
+    site: Site[LossSums],
+    x_BTD: Tensor,
+    head_VD: Tensor,
+    targets_BT: Tensor,
+    mask_BT: Tensor,
+    *,
+    z_weight: float,
+) -> LossSums:
     """A tenth of each target is spread over the ids of the batch as often as they stand in it."""
-    nll_c, squared_c = site.right(x_cD, head_VD, targets_c)
     site.ran()
-    logits_cV = F.linear(x_cD, head_VD)
-    share_V = torch.bincount(targets_c, minlength=len(head_VD)) / len(targets_c)
-    spread_c = squared_c.sqrt() - logits_cV @ share_V.to(logits_cV)
-    return 0.9 * nll_c + 0.1 * spread_c, squared_c
+    x_ND, nll_N, normaliser_N = scored_losses(x_BTD, head_VD, targets_BT, mask_BT)
+    targets_N = targets_BT[mask_BT.bool()].long()
+    share_V = torch.bincount(targets_N, minlength=len(head_VD)) / len(targets_N)
+    spread_N = normaliser_N - F.linear(x_ND, head_VD) @ share_V.to(x_ND)
+    return summed(0.9 * nll_N + 0.1 * spread_N, normaliser_N, z_weight)
 
 
 @injected(
@@ -312,7 +354,7 @@ def _weighted_by_the_most_frequent_id(
 @injected(
     "the stream is centred over unscored positions too",
     kind=LOSS_OF_THE_BATCH,
-    replaces=(step, "loss_sums"),
+    replaces=(loss, "loss_sums"),
     needs=Needs(blocks="F"),
 )
 def _centred_by_unscored(
@@ -439,7 +481,7 @@ def _memory_over_starts(
 @injected(
     "the gradient of the head counts unscored tokens",
     kind=GRADIENTS_OF_WEIGHTS,
-    replaces=(step, "loss_sums"),
+    replaces=(loss, "loss_sums"),
     needs=Needs(blocks="F"),
     red=frozenset({MUTED}),
 )
@@ -449,7 +491,8 @@ def _unscored_in_the_head(
     """The gradient of the head adds up the stream of all positions, unscored ones among them."""
     site.ran()
     sums = site.right(x_BTD, head_VD, *masks_BT, **named)
-    return replace(sums, nll=in_backward(sums.nll, (x_BTD.detach().mean((0, 1)) * head_VD).sum()))
+    unscored = (x_BTD.detach().mean((0, 1)) * head_VD).sum()
+    return replace(sums, total=in_backward(sums.total, unscored))
 
 
 @injected(

@@ -13,10 +13,11 @@ from curriculum.leakcheck.rows import RowsFile, random_rows
 from curriculum.leakcheck.step import thinned
 from curriculum.leakcheck.step_claims import HALVES, mutable, positions, prove_step
 from curriculum.leakcheck.subject import LONG_ROW, Sizes, muted_layouts, step_layouts
+from curriculum.model import loss
 from curriculum.model.loss import LossSums, loss_sums
 from curriculum.model.masks import Boundaries
 from curriculum.model.presets import PRESETS, model_spec
-from curriculum.train import dataloader, step
+from curriculum.train import dataloader
 from curriculum.train.batch import Batch, Row, collate
 from schemas.job import ModelSpec
 from schemas.leak import Finding
@@ -89,13 +90,13 @@ def test_a_loader_that_feeds_other_ids_is_seen(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_loss_that_is_centred_over_the_batch_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def centred(*arguments: Any) -> LossSums:
-        sums = loss_sums(*arguments)
+    def centred(*arguments: Any, **named: Any) -> LossSums:
+        sums = loss_sums(*arguments, **named)
         x_BTD, head_VD, _, mask_BT = arguments
         mean_V = (x_BTD[mask_BT.bool()].mean(0) @ head_VD.T).logsumexp(-1)
-        return replace(sums, nll=sums.nll - mean_V)
+        return replace(sums, total=sums.total - mean_V)
 
-    monkeypatch.setattr(step, "loss_sums", centred)
+    monkeypatch.setattr(loss, "loss_sums", centred)
     found = prove_step(spec("F"), backend="documents", row_length=T)
     assert {claims.SCORED, claims.FED} <= red(found)
 

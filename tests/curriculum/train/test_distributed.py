@@ -18,7 +18,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
 from curriculum.train import __main__ as process
-from curriculum.train import checkpoint, restore, sharded
+from curriculum.train import checkpoint, restore, sharded, tensor_file
 from curriculum.train.checkpoint import CheckpointState, Saver
 from curriculum.train.checkpoint_files import SHARDS, damage
 from curriculum.train.dataloader import Batch, PlannedRows, blank, steps_of
@@ -191,7 +191,7 @@ def test_shards_are_what_they_were_when_the_save_began(
     train_state = stepped(world, one_of_one)
     before = weights(train_state)
     draft = checkpoint.new_draft(tmp_path, 1)
-    held = hold(monkeypatch, sharded, "save_file")
+    held = hold(monkeypatch, tensor_file, "save_file")
     begun = sharded.start(draft / SHARDS, train_state)
     ruin(train_state)
     assert not begun.done()
@@ -208,7 +208,7 @@ def test_a_checkpoint_is_what_it_was_when_the_save_began(
 ) -> None:
     train_state = stepped(world)
     before = weights(train_state)
-    held = hold(monkeypatch, sharded, "save_file")
+    held = hold(monkeypatch, tensor_file, "save_file")
     saver = Saver(tmp_path, train_state)
     saver.save(at(1))
     ruin(train_state)
@@ -254,7 +254,7 @@ def test_a_full_disk_ends_the_run_and_the_last_checkpoint_stays(
     def full(*_: object) -> None:
         raise said
 
-    monkeypatch.setattr(sharded, "save_file", full)
+    monkeypatch.setattr(tensor_file, "save_file", full)
     saver.save(at(2))
     with pytest.raises(JobError, match=r"No space left on device.*goes on from step=1"):
         saver.save(at(3))
@@ -268,7 +268,7 @@ def test_a_writers_own_fault_is_not_hidden(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(sharded, "save_file", broken)
+    monkeypatch.setattr(tensor_file, "save_file", broken)
     saver = Saver(tmp_path, stepped(world))
     saver.save(at(1))
     with pytest.raises(ZeroDivisionError):
