@@ -5,6 +5,7 @@ A job is proved as it will train: its model, loader, row lengths, precision and 
 """
 
 import dataclasses
+import functools
 import hashlib
 import platform
 from collections.abc import Iterator, Sequence
@@ -27,15 +28,17 @@ from curriculum.leakcheck.decoders import (
 from curriculum.leakcheck.injected import LEAKS, InjectedLeak, try_leak
 from curriculum.leakcheck.mutations import MUTATIONS, Mutation
 from curriculum.leakcheck.rows import Document, Rows, planned_rows
-from curriculum.leakcheck.step import Setting
+from curriculum.leakcheck.step import RATE, Setting
 from curriculum.leakcheck.step_claims import (
     CPU,
     adversarial_rows,
+    own_rows_findings,
     prove_step,
     step_findings,
     step_subject,
 )
 from curriculum.leakcheck.subject import SHORT_ROW, dtype_name, one_thread
+from curriculum.leakcheck.verdicts import proven_once
 from curriculum.model.masks import BLOCK
 from curriculum.model.presets import model_spec
 from curriculum.store import Store
@@ -344,21 +347,40 @@ REAL_ROWS = 2
 def prove_job(
     job: Job, workspace: Path, device: torch.device, watch: ProgressCallback = ignore_progress
 ) -> LeakReport:
-    """The claims about a small model with the layers and sizes of a job, and about its steps.
+    """The claims about a small model with the layers and sizes of a job, about its steps, and its own rows.
 
-    Steps read rows of the job's plan beside adversarial ones, of each of its row lengths.
+    What doesn't depend on the rows is proven once for all jobs of the workspace with these layers, row
+    lengths and settings. Rates of learning are no part of them: they scale what a step changes.
 
     Raises:
         CurriculumError: where plan and rows can't be read.
     """
     lengths = sorted({rows.row_length for rows in job.rows})
-    found = list(check_decoder(job.model, job.backend, device=device).findings)
+    decoder = Setting(
+        model=job.model,
+        backend=job.backend,
+        recompute=False,
+        dtype=torch.float32,
+        device=device,
+        row_length=ROW_LENGTH,
+    )
+    found = list(
+        proven_once(
+            workspace,
+            "decoder",
+            decoder,
+            lambda: check_decoder(job.model, job.backend, device=device),
+        ).findings
+    )
     for done, row_length in enumerate(lengths):
         watch(
             Progress(stage="leakcheck", item="", done=done, total=len(lengths), unit="row lengths",
                      note=expected(job, row_length))
         )  # fmt: skip
-        found += _of_steps(job, workspace, device, row_length, watch)
+        setting = _setting(job, row_length, device)
+        prove = functools.partial(_adversarial, setting, watch)
+        found += proven_once(workspace, "steps", setting, prove).findings
+        found += _own_rows(job, workspace, setting)
     return LeakReport(
         findings=tuple(found),
         covered=tuple(
@@ -371,10 +393,9 @@ def prove_job(
     )
 
 
-def _of_steps(
-    job: Job, workspace: Path, device: torch.device, row_length: int, watch: ProgressCallback
-) -> Iterator[Finding]:
-    setting = Setting(
+def _setting(job: Job, row_length: int, device: torch.device) -> Setting:
+    rates = {name: getattr(RATE, name) for name in ("learning_rate", "warmup_steps", "schedule")}
+    return Setting(
         model=small_model(job.model),
         backend=job.backend,
         recompute=job.recompute,
@@ -382,15 +403,25 @@ def _of_steps(
         device=device,
         row_length=row_length,
         rope_base=job.rope_base,
-        optimizer=job.optimizer,
-        carries_on=job.start_from is not None,
-        seed=job.seed,
+        optimizer=job.optimizer.model_copy(update=rates),
     )
+
+
+def _adversarial(setting: Setting, watch: ProgressCallback) -> LeakReport:
+    subject = step_subject(setting, *adversarial_rows(setting))
+    return LeakReport(findings=tuple(step_findings(subject, watch)))
+
+
+def _own_rows(job: Job, workspace: Path, setting: Setting) -> Iterator[Finding]:
+    """The claim about scored documents on the plan's first rows, beside two adversarial ones."""
     rows, muted = adversarial_rows(setting)
-    count = REAL_ROWS if row_length <= SHORT_ROW else 1
+    rows = dataclasses.replace(rows, rows=rows.rows[:2])
+    count = REAL_ROWS if setting.row_length <= SHORT_ROW else 1
     real = planned_rows(job, workspace, rows, count)
-    subject = step_subject(setting, _beside(rows, real), _beside(muted, real))
-    yield from step_findings(subject, watch)
+    name = f"rows {setting.model.blocks}"
+    subject = step_subject(setting, _beside(rows, real), muted, name=name)
+    none_muted = dataclasses.replace(subject.muted_rows, rows=())
+    yield from own_rows_findings(dataclasses.replace(subject, muted_rows=none_muted))
 
 
 def _beside(rows: Rows, real: tuple[tuple[Document, ...], ...]) -> Rows:

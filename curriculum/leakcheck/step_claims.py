@@ -189,6 +189,18 @@ def step_findings(
         return tuple(_findings(subject, watch))
 
 
+def own_rows_findings(subject: StepSubject) -> tuple[Finding, ...]:
+    """The claim about scored documents, on rows that a job will read, each against its neighbours."""
+    with same_bits(subject.setting.device):
+        found = _Found()
+        try:
+            detail = _scored(subject, found, PARITIES)
+        except NotFiniteError as failed:
+            detail = str(failed)
+        scored = subject.finding(claims.SCORED, detail, bound=found.bound)
+        return (scored, *_premises(subject, found))
+
+
 def _findings(subject: StepSubject, watch: ProgressCallback) -> Iterator[Finding]:
     note = f"{subject.name} T={subject.rows.row_length} {subject.mode}"
     found = _Found()
@@ -199,6 +211,11 @@ def _findings(subject: StepSubject, watch: ProgressCallback) -> Iterator[Finding
         except NotFiniteError as failed:
             detail = str(failed)
         yield subject.finding(claim, detail, bound=found.bound)
+    yield from _premises(subject, found)
+
+
+def _premises(subject: StepSubject, found: "_Found") -> Iterator[Finding]:
+    """The findings without which the others would hold of nothing."""
     yield subject.finding(claims.FED, "".join(found.faults[:1]))
     yield subject.finding(claims.CHANGES_REACH, "".join(found.unreached[:1]))
 
@@ -215,7 +232,9 @@ class _Found:
     """The largest difference of two identical runs."""
 
 
-def _scored(subject: StepSubject, found: _Found) -> str:
+def _scored(
+    subject: StepSubject, found: _Found, halves: tuple[DocumentHalf, ...] | None = None
+) -> str:
     """The first difference at another document, over all halves; "" without one."""
     (plain,) = subject.steps(subject.rows, steps=1)
     found.faults += _faults(plain)
@@ -223,7 +242,7 @@ def _scored(subject: StepSubject, found: _Found) -> str:
     found.unreached += _without_gradient(plain, file)
     bounds = _bounds(subject, [plain], lambda: subject.steps(subject.rows, steps=1), found)
     detail = ""
-    for seed, half in enumerate(PARITIES if _long(subject) else HALVES):
+    for seed, half in enumerate(halves or (PARITIES if _long(subject) else HALVES)):
         (other,) = subject.steps(subject.rows.changed(half, seed=seed), steps=1)
         found.faults += _faults(other)
         if plain.traces is None or other.traces is None:

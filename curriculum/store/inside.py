@@ -34,8 +34,8 @@ LOCKS, DRAFTS, TRASH, CLONES = ".locks", ".drafts", ".trash", "repositories"
 FILES = frozenset({WORKSPACE_NAME, "README.md", "catalog.sql"})
 SMALL = frozenset(
     {
-        *("approvals", "catalog", "corpora", "current", "diets", "gates", "leases", "orders"),
-        *("phases", "prefect", "reports", "slots", "told"),
+        *("approvals", "catalog", "corpora", "current", "diets", "gates", "leakchecks"),
+        *("leases", "orders", "phases", "prefect", "reports", "slots", "told"),
     }
 )
 """Folders that are looked through whole when a workspace is opened."""

@@ -1,0 +1,97 @@
+"""Verdicts that hold for more than one job, kept in the workspace under all that they depend on.
+
+    leakchecks/CODE/SETTING.json    digests: of our sources, Python and torch; of layers, row length, device
+
+Only what passed is kept. A verdict under another CODE is removed as soon as one is written.
+"""
+
+import dataclasses
+import hashlib
+import json
+import platform
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import torch
+
+import curriculum
+import schemas
+from curriculum.leakcheck.step import Setting
+from curriculum.leakcheck.subject import dtype_name
+from curriculum.store.artefact import KEY_DIGITS
+from curriculum.train.run_directory import write_text
+from schemas.errors import JobError
+from schemas.json_text import Sealed, read_json
+from schemas.leak import LeakReport
+
+FOLDER = "leakchecks"
+
+
+class KeptVerdict(Sealed):
+    """The report of a proof that passed, and the setting that it holds for."""
+
+    setting: str
+    report: LeakReport
+
+
+def proven_once(
+    workspace: Path, what: str, setting: Setting, prove: Callable[[], LeakReport]
+) -> LeakReport:
+    """The report of `prove`, or the kept one of the same claims under the same setting, code and versions.
+
+    Raises:
+        JobError: where the kept one isn't what was written.
+    """
+    described = f"{what} {_described(setting)}"
+    folder = workspace / FOLDER / code_digest()
+    file = folder / f"{_digest(described.encode())}.json"
+    if file.is_file():
+        kept = read_json(
+            KeptVerdict,
+            file,
+            error=JobError,
+            cause="it was changed since it was written",
+            cure="Delete it: it is proven again",
+        )
+        if kept.setting == described and kept.report.passed:
+            return kept.report
+    report = prove()
+    if report.passed:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(file, KeptVerdict(setting=described, report=report).model_dump_json(indent=1))
+        for other in {*folder.parent.iterdir()} - {folder}:
+            shutil.rmtree(other, ignore_errors=True)
+    return report
+
+
+def _described(setting: Setting) -> str:
+    fields = {each.name: getattr(setting, each.name) for each in dataclasses.fields(setting)}
+    words = {
+        "model": setting.model.model_dump(mode="json"),
+        "optimizer": setting.optimizer.model_dump(mode="json"),
+        "dtype": dtype_name(setting.dtype),
+        "device": _device(setting.device),
+        "threads": torch.get_num_threads(),
+    }
+    return json.dumps(fields | words, sort_keys=True)
+
+
+def _device(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+
+
+@cache
+def code_digest() -> str:
+    """Digest of the sources of our packages and of the versions of Python and torch."""
+    found = hashlib.sha256(f"{platform.python_version()} {torch.__version__}".encode())
+    for package in (curriculum, schemas):
+        root = Path(package.__path__[0])
+        for file in sorted(root.rglob("*.py")):
+            found.update(f"{file.relative_to(root)} {_digest(file.read_bytes())}".encode())
+    return found.hexdigest()[:KEY_DIGITS]
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:KEY_DIGITS]
