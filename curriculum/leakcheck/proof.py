@@ -38,7 +38,7 @@ from curriculum.leakcheck.step_claims import (
     step_subject,
 )
 from curriculum.leakcheck.subject import SHORT_ROW, dtype_name, one_thread
-from curriculum.leakcheck.verdicts import proven_once
+from curriculum.leakcheck.verdicts import device_words, proven_once
 from curriculum.model.masks import BLOCK
 from curriculum.model.presets import model_spec
 from curriculum.store import Store
@@ -331,11 +331,10 @@ def _progress(done: int, total: int, note: str) -> Progress:
 
 def environment(device: torch.device) -> tuple[tuple[str, str], ...]:
     """Return the versions and the device that a report holds for."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
     return (
         ("torch", torch.__version__),
         ("python", platform.python_version()),
-        ("device", f"{device.type}, {name}"),
+        ("device", device_words(device)),
         ("threads", str(torch.get_num_threads())),
     )
 
@@ -345,18 +344,24 @@ REAL_ROWS = 2
 
 
 def prove_job(
-    job: Job, workspace: Path, device: torch.device, watch: ProgressCallback = ignore_progress
+    job: Job,
+    workspace: Path,
+    device: torch.device,
+    watch: ProgressCallback = ignore_progress,
+    *,
+    anew: bool = False,
 ) -> LeakReport:
     """The claims about a small model with the layers and sizes of a job, about its steps, and its own rows.
 
     What doesn't depend on the rows is proven once for all jobs of the workspace with these layers, row
-    lengths and settings. Rates of learning are no part of them: they scale what a step changes.
+    lengths and settings, unless `anew` is true. Rates of learning are no part of them: they scale what a
+    step changes.
 
     Raises:
         CurriculumError: where plan and rows can't be read.
     """
     lengths = sorted({rows.row_length for rows in job.rows})
-    decoder = Setting(
+    alone = Setting(
         model=job.model,
         backend=job.backend,
         recompute=False,
@@ -364,14 +369,8 @@ def prove_job(
         device=device,
         row_length=ROW_LENGTH,
     )
-    found = list(
-        proven_once(
-            workspace,
-            "decoder",
-            decoder,
-            lambda: check_decoder(job.model, job.backend, device=device),
-        ).findings
-    )
+    decoder = functools.partial(check_decoder, job.model, job.backend, device=device)
+    found = list(proven_once(workspace, "decoder", alone, decoder, anew=anew).findings)
     for done, row_length in enumerate(lengths):
         watch(
             Progress(stage="leakcheck", item="", done=done, total=len(lengths), unit="row lengths",
@@ -379,7 +378,7 @@ def prove_job(
         )  # fmt: skip
         setting = _setting(job, row_length, device)
         prove = functools.partial(_adversarial, setting, watch)
-        found += proven_once(workspace, "steps", setting, prove).findings
+        found += proven_once(workspace, "steps", setting, prove, anew=anew).findings
         found += _own_rows(job, workspace, setting)
     return LeakReport(
         findings=tuple(found),
@@ -471,8 +470,8 @@ def prove_file(path: Path, report: Path) -> bool:
     return proven.passed
 
 
-def proven_file(path: Path, watch: ProgressCallback) -> LeakReport:
-    """The report of the job in a file.
+def proven_file(path: Path, watch: ProgressCallback, *, anew: bool = False) -> LeakReport:
+    """The report of the job in a file; see `prove_job`.
 
     Raises:
         JobError: for a job of another trainer, whose steps only that trainer can prove.
@@ -489,7 +488,7 @@ def proven_file(path: Path, watch: ProgressCallback) -> LeakReport:
     store = Store.containing(path)
     device = prepare(job)
     require_fitting(job, store.root)
-    return prove_job(job, store.root, device, watch)
+    return prove_job(job, store.root, device, watch, anew=anew)
 
 
 def _log(progress: Progress) -> None:

@@ -37,9 +37,16 @@ class KeptVerdict(Sealed):
 
 
 def proven_once(
-    workspace: Path, what: str, setting: Setting, prove: Callable[[], LeakReport]
+    workspace: Path,
+    what: str,
+    setting: Setting,
+    prove: Callable[[], LeakReport],
+    *,
+    anew: bool = False,
 ) -> LeakReport:
     """The report of `prove`, or the kept one of the same claims under the same setting, code and versions.
+
+    `anew` proves in any case.
 
     Raises:
         JobError: where the kept one isn't what was written.
@@ -47,7 +54,7 @@ def proven_once(
     described = f"{what} {_described(setting)}"
     folder = workspace / FOLDER / code_digest()
     file = folder / f"{_digest(described.encode())}.json"
-    if file.is_file():
+    if file.is_file() and not anew:
         kept = read_json(
             KeptVerdict,
             file,
@@ -72,14 +79,16 @@ def _described(setting: Setting) -> str:
         "model": setting.model.model_dump(mode="json"),
         "optimizer": setting.optimizer.model_dump(mode="json"),
         "dtype": dtype_name(setting.dtype),
-        "device": _device(setting.device),
+        "device": device_words(setting.device),
         "threads": torch.get_num_threads(),
     }
     return json.dumps(fields | words, sort_keys=True)
 
 
-def _device(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+def device_words(device: torch.device) -> str:
+    """The type and the name of a device."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    return f"{device.type}, {name}"
 
 
 @cache

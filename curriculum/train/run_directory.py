@@ -19,7 +19,7 @@ from schemas.job import Job, Report, RunState
 from schemas.json_text import read_json
 from schemas.manifest import MANIFEST_NAME
 
-REVISION = 2
+REVISION = 3
 _ATTEMPT = "attempt="
 WHICH_RUN = (
     "schema_version",

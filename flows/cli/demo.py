@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.text import Text
@@ -12,6 +13,7 @@ from curriculum.pipeline.config import RunConfig
 from curriculum.starter import write_starter
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
+from curriculum.train.run_directory import JOB, read_job
 from flows import settings
 from flows.cli import phases
 from flows.cli.console import ACCENT, MUTED, out, table
@@ -78,9 +80,12 @@ def demo(home: Path, repositories: tuple[str, ...]) -> None:
             f"{MOST_VERSIONS} versions of a file; `curriculum run {DIET} --repo …` reads all."
         )
     place = "" if home == settings.home() else f" --home {home}"
+    began = datetime.now(UTC)
     runs = phases.flow(config, None)
     out.print()
     out.print(table(_summary(runs)))
+    if all(each.made for each in runs):
+        out.print(Text(_where_time_went(runs, began), MUTED))
     _next_steps(home, place, _some_rows(Store(home)).key[:KEY_DIGITS])
 
 
@@ -102,6 +107,25 @@ def _summary(runs: tuple[Artefact, ...]) -> Iterator[Line]:
             "steps": report.steps,
             "seconds": f"{report.seconds:.0f}",
         }
+
+
+def _where_time_went(runs: tuple[Artefact, ...], began: datetime) -> str:
+    """Seconds of building and mixing, of steps, and of what else a run does."""
+    building, training, steps = 0.0, 0.0, 0.0
+    for run in runs:
+        report, begun = report_of(run), _moment(read_job(run.path / JOB).begun)
+        building += (begun - began).total_seconds()
+        began = _moment(report.ended)
+        training += (began - begun).total_seconds()
+        steps += report.seconds
+    return (
+        f"{building + training:.0f} seconds in all: {building:.0f} building and mixing, "
+        f"{steps:.0f} in steps, {training - steps:.0f} in leakcheck, evaluations and starting"
+    )
+
+
+def _moment(written: str) -> datetime:
+    return datetime.fromisoformat(written)
 
 
 def _next_steps(home: Path, place: str, rows: str) -> None:

@@ -77,7 +77,7 @@ def _proven(options: LeakcheckOptions, watch: ProgressCallback) -> LeakReport:
     job = _job(options)
     if job is not None:
         _require_no_sizes(options)
-        return proven_file(job, watch)
+        return proven_file(job, watch, anew=True)
     if options.what is not None:
         return prove_external_model(
             external(options.what),

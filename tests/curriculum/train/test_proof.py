@@ -1,5 +1,6 @@
 """The gate of a job: its proof runs in a process of its own, and only a whole report opens it."""
 
+import dataclasses
 import hashlib
 import json
 import sys
@@ -8,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from curriculum.train import proof
+from curriculum.train import dataloader, proof
+from curriculum.train.dataloader import Batch, collate
 from curriculum.train.run_directory import LEAKCHECK
 from schemas.errors import JobError
 from schemas.leak import Finding, LeakReport, ProvenJob
@@ -156,3 +159,33 @@ def test_a_job_is_proven_with_rows_of_its_plan_and_says_what_is_not_covered(worl
     assert {each.row_length for each in steps} == {128, 256}
     assert all(each.mode.startswith("train, recompute") for each in steps)
     assert json.loads(read.report.json_text())["uncovered"]
+
+
+@pytest.mark.system
+def test_a_kept_verdict_does_not_hide_a_leak_of_the_loader(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from curriculum.leakcheck import claims
+    from curriculum.leakcheck.proof import prove_job
+    from curriculum.leakcheck.verdicts import FOLDER
+
+    model = world.job().model.model_copy(update={"blocks": "F"})
+    job, device = world.job(model=model), torch.device("cpu")
+    first = prove_job(job, world.store.root, device)
+    assert first.passed
+    kept = {file: file.read_bytes() for file in (world.store.root / FOLDER).rglob("*.json")}
+    assert len(kept) == 3, "the layers, and steps in rows of two lengths"
+    assert (
+        prove_job(job, world.store.root, device)
+        == first
+        == prove_job(job, world.store.root, device, anew=True)
+    )
+
+    def shifted(rows: Any) -> Batch:
+        batch = collate(rows)
+        return dataclasses.replace(batch, input_ids=batch.input_ids.roll(1, dims=1))
+
+    monkeypatch.setattr(dataloader, "collate", shifted)
+    found = prove_job(job, world.store.root, device)
+    assert claims.FED in {each.claim for each in found.failures}
+    assert all(file.read_bytes() == data for file, data in kept.items())

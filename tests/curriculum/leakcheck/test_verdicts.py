@@ -1,0 +1,115 @@
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import schemas
+from curriculum.leakcheck import verdicts
+from curriculum.leakcheck.proof import _adversarial
+from curriculum.leakcheck.step import RATE, Setting
+from curriculum.leakcheck.verdicts import FOLDER, proven_once
+from curriculum.model.presets import model_spec
+from schemas.errors import JobError
+from schemas.leak import Finding, LeakReport
+from schemas.progress import ignore_progress
+
+MODEL = model_spec("tiny", 97).model_copy(update={"blocks": "F", "width": 16, "mlp_width": 16})
+SETTING = Setting(
+    model=MODEL,
+    backend="documents",
+    recompute=False,
+    dtype=torch.float32,
+    device=torch.device("cpu"),
+    row_length=128,
+)
+OTHERS: dict[str, Any] = {
+    "model": MODEL.model_copy(update={"vocab_size": 98}),
+    "backend": "sdpa",
+    "recompute": True,
+    "dtype": torch.bfloat16,
+    "device": torch.device("meta"),
+    "row_length": 256,
+    "rope_base": 10_000.0,
+    "optimizer": RATE.model_copy(update={"z_loss": 0.5}),
+    "carries_on": True,
+    "seed": 1,
+}
+"""Another value of each field of a setting."""
+
+
+def report(*, passed: bool = True) -> LeakReport:
+    found = Finding(subject="step F", dtype="float32", claim="nothing is seen", passed=passed)
+    return LeakReport(findings=(found,))
+
+
+def proofs(workspace: Path, *settings: Setting, passed: bool = True) -> int:
+    """How many of these settings, one after the other, were proven and not remembered."""
+    made: list[Setting] = []
+    for setting in settings:
+
+        def prove(each: Setting = setting) -> LeakReport:
+            made.append(each)
+            return report(passed=passed)
+
+        assert proven_once(workspace, "steps", setting, prove) == report(passed=passed)
+    return len(made)
+
+
+def test_a_kept_verdict_equals_proving_again(tmp_path: Path) -> None:
+    first = proven_once(tmp_path, "steps", SETTING, lambda: _adversarial(SETTING, ignore_progress))
+    assert first.passed
+    assert len(first.findings) > 2
+    kept = proven_once(tmp_path, "steps", SETTING, report)
+    again = _adversarial(SETTING, ignore_progress)
+    assert kept == first == again
+    assert proven_once(tmp_path, "steps", SETTING, report, anew=True) == report()
+
+
+@pytest.mark.parametrize("name", [each.name for each in dataclasses.fields(Setting)])
+def test_another_setting_is_proven_by_itself(tmp_path: Path, name: str) -> None:
+    other = dataclasses.replace(SETTING, **{name: OTHERS[name]})
+    assert proofs(tmp_path, SETTING, other, SETTING, other) == 2
+
+
+def test_other_claims_are_proven_by_themselves(tmp_path: Path) -> None:
+    assert proofs(tmp_path, SETTING) == 1
+    assert proven_once(tmp_path, "decoder", SETTING, lambda: report(passed=False)).failures
+
+
+def test_a_leak_is_never_remembered(tmp_path: Path) -> None:
+    assert proofs(tmp_path, SETTING, SETTING, passed=False) == 2
+    assert not (tmp_path / FOLDER).exists()
+
+
+def test_other_code_proves_anew_and_removes_what_the_old_one_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert proofs(tmp_path, SETTING, SETTING) == 1
+    (old,) = (tmp_path / FOLDER).iterdir()
+    assert old.name == verdicts.code_digest()
+    monkeypatch.setattr(verdicts, "code_digest", lambda: "another")
+    assert proofs(tmp_path, SETTING, SETTING) == 1
+    assert [each.name for each in (tmp_path / FOLDER).iterdir()] == ["another"]
+
+
+def test_the_code_is_all_of_our_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "below" / "module.py"
+    file.parent.mkdir()
+    found = []
+    monkeypatch.setattr(schemas, "__path__", [str(tmp_path)])
+    for text in ("a = 1", "a = 2"):
+        file.write_text(text)
+        found.append(verdicts.code_digest.__wrapped__())
+    file.rename(file.with_name("other.py"))
+    found.append(verdicts.code_digest.__wrapped__())
+    assert len(set(found)) == 3
+
+
+def test_a_changed_verdict_is_refused(tmp_path: Path) -> None:
+    assert proofs(tmp_path, SETTING) == 1
+    (file,) = (tmp_path / FOLDER).rglob("*.json")
+    file.write_text(file.read_text().replace("nothing is seen", "nothing was seen"))
+    with pytest.raises(JobError, match=r"it was changed since it was written\. Delete it"):
+        proofs(tmp_path, SETTING)
