@@ -8,11 +8,12 @@ HOME_DIR := $(if $(CURRICULUM_HOME),$(CURRICULUM_HOME),workspace)
 # when they are imported first, since most never are. uv takes the build of torch that suits the machine.
 EXTRAS.demo := train,clang
 EXTRAS.serve := $(EXTRAS.demo),dashboards
+EXTRAS.docs := docs
 EXTRAS.dev := $(EXTRAS.serve),dev
 UV := $(shell command -v uv)
 INSTALL = $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python --torch-backend=auto,$(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(filter .dev,$(@F)),,--no-compile)) -c requirements.lock
 
-.PHONY: help setup demo test test-system test-slow check bench serve lock clean
+.PHONY: help setup demo test test-system test-slow check docs bench serve lock clean
 
 help:
 	@echo "make demo                       build, mix and train the sample corpus in five minutes"
@@ -20,7 +21,8 @@ help:
 	@echo "make test                       the default test suite"
 	@echo "make test-system                servers, browsers, the demo, whole trainings: half an hour"
 	@echo "make test-slow                  the same killed at random and at length: hours"
-	@echo "make check                      format, lint, types, layers"
+	@echo "make check                      format, lint, spelling, types, layers"
+	@echo "make docs                       the documents as a site in site/"
 	@echo "make bench                      measurements against installed peers"
 	@echo "make serve                      the Prefect UI on 127.0.0.1"
 
@@ -30,7 +32,7 @@ $(VENV)/.python:
 	$(if $(UV),$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
 	@touch $@
 
-$(VENV)/.demo $(VENV)/.serve $(VENV)/.dev: requirements.lock pyproject.toml | $(VENV)/.python
+$(VENV)/.demo $(VENV)/.serve $(VENV)/.docs $(VENV)/.dev: requirements.lock pyproject.toml | $(VENV)/.python
 	$(INSTALL) -e ".[$(EXTRAS$(@F))]"
 	@touch $@
 
@@ -51,8 +53,14 @@ test-slow: setup
 check: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
+	@$(BIN)/codespell README.md SECURITY.md mkdocs.yml docs benchmarks schemas curriculum flows dashboards
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+# The variable silences an advertisement.
+docs: $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "site/index.html opens in a browser; $(BIN)/mkdocs serve adds the search, and follows edits"
 
 bench: setup
 	@$(INSTALL) -e ".[$(EXTRAS.dev),bench]"
@@ -69,4 +77,4 @@ lock: setup
 	    > requirements.lock.new && mv requirements.lock.new requirements.lock
 
 clean:
-	rm -rf $(VENV) $(HOME_DIR)
+	rm -rf $(VENV) $(HOME_DIR) site
