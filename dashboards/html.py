@@ -44,6 +44,7 @@ def environment() -> "Environment":
         duration=formats.duration,
         gpu_hours=formats.gpu_hours,
         integer=formats.integer,
+        interval=formats.interval,
         moment=formats.moment,
         money=formats.money,
         number=formats.number,

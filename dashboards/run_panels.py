@@ -5,14 +5,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from curriculum.inspection.formats import bits
+from curriculum.inspection import formats
 from dashboards import charts, frame, html
 from dashboards.overview_panels import in_order, title
 from dashboards.questions import Snapshot, question
 
 TEMPLATE = "runs.html"
-TOO_FEW = "too few documents to tell"
-"""Shown for an interval without a width, which is that of a single document."""
 DEEPEST = 46.0
 """Percentage of the accent in the best cell of a phase."""
 
@@ -136,8 +134,7 @@ def _heat(gain: Gain | None, best: float) -> HeatCell | None:
         return None
     interval = ""
     if gain.low is not None and gain.high is not None:
-        is_wide = gain.low < gain.high
-        interval = f"95 % interval {bits(gain.low)} to {bits(gain.high)}" if is_wide else TOO_FEW
+        interval = f"95 % interval: {formats.interval(gain.low, gain.high)}"
     depth = DEEPEST * gain.by / best if gain.by > 0 and best > 0 else 0.0
     return HeatCell(gain=gain, depth=depth, interval=interval)
 

@@ -61,12 +61,16 @@ def number(amount: int, thing: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in its two largest units.
+    """A time in its two largest units: the one rule for all that is shown to a reader.
 
-    >>> duration(4.2), duration(52), duration(200), duration(18_720), duration(273_600)
-    ('4.2 s', '52 s', '3 min 20 s', '5 h 12 min', '3 d 4 h')
+    >>> duration(4.2), duration(52), duration(200), duration(4_320), duration(273_600)
+    ('4.2 s', '52 s', '3 min 20 s', '1 h 12 min', '3 d 4 h')
+    >>> duration(0.0412), duration(0)
+    ('41 ms', '0 s')
     """
-    if seconds < 10:
+    if seconds < 0.1:
+        return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
+    if seconds < 9.95:
         return f"{seconds:.1f} s"
     units: list[str] = []
     rest = round(seconds)
@@ -117,6 +121,20 @@ def bits(figure: float) -> str:
     '1.807'
     """
     return f"{figure:.3f}"
+
+
+TOO_FEW = "too few documents to tell"
+
+
+def interval(low: float, high: float) -> str:
+    """The 95 % interval of a figure in bits per byte, where it says something.
+
+    That of a single document has no width: the same threshold as `Figure.is_sure`.
+
+    >>> interval(1.75, 1.812), interval(1.75, 1.75)
+    ('1.750 to 1.812', 'too few documents to tell')
+    """
+    return f"{bits(low)} to {bits(high)}" if low < high else TOO_FEW
 
 
 def difference(by: float) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from curriculum.inspection.formats import count, percent
+from curriculum.inspection.formats import TOO_FEW, count, percent
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ANNEAL
 from curriculum.store import Artefact
@@ -16,9 +16,6 @@ from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import WHICH_RUN, read_report
 from schemas.job import Evaluation, Figure, Heartbeat, Job, Report
 from schemas.mixture import StratumReport
-
-TOO_FEW = "too few documents to tell"
-"""Shown for an interval without a width, which is that of a single document."""
 
 
 def report_of(run: Artefact) -> Report:
@@ -38,11 +35,6 @@ def run_words(report: Report) -> str:
     )
     measured = "".join(f"{name} {figure}, " for name, figure in figures if figure)
     return f"{measured}after {count(report.tokens.valid)} tokens ({report.stopped})"
-
-
-def interval(figure: Figure) -> str:
-    """The 95 % interval of a figure, where it has a width."""
-    return f"{figure.low:.3f} to {figure.high:.3f}" if figure.is_sure else TOO_FEW
 
 
 def change(report: Report, kind: Literal["phase", "anchor"]) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import get_args
 
 from curriculum.encode.documents import Outcome
-from curriculum.inspection.formats import Line, count, number, percent
-from curriculum.inspection.runs import change, interval
+from curriculum.inspection.formats import Line, count, duration, interval, number, percent
+from curriculum.inspection.runs import change
 from curriculum.mixing import mix
 from curriculum.mixing.tree import Branch
 from curriculum.stages import Built
@@ -122,7 +122,7 @@ def run_line(report: Report) -> Line:
         "steps": report.steps,
         "context": "" if report.mean_context is None else f"{report.mean_context:,.0f}",
         "tokens/s": f"{report.tokens_per_second:,.0f}",
-        "seconds": f"{report.seconds:.0f}",
+        "time": duration(report.seconds),
         "stopped": f"{report.stopped}: {report.reason}" if report.reason else report.stopped,
     }
 
@@ -163,7 +163,7 @@ def figure_lines(report: Report) -> Iterator[Line]:
             "domain": after.domain,
             "before": f"{before.val_bpb:.3f}" if before else "",
             "after": f"{after.val_bpb:.3f}",
-            "interval": interval(after),
+            "interval": interval(after.low, after.high),
         }
 
 

@@ -439,7 +439,7 @@ def expected(job: Job, row_length: int) -> str:
     if job.device == "cuda" or row_length <= long:
         return words
     minutes = (row_length / long) ** (2 if attends else 1)
-    return f"{words}, about {max(round(minutes), 1)} minutes"
+    return f"{words}, about {max(round(minutes), 1)} min"
 
 
 LONG = 16_384

@@ -30,7 +30,7 @@ from curriculum.train.run_directory import JOB, attempts, read_job
 from schemas.manifest import MANIFEST_NAME
 
 CPU_HOURS, GPU_HOURS = "hours on this CPU", "GPU hours"
-MINUTE, HOUR = 60, 3600
+HOUR = 3600
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,18 +82,6 @@ def expected(tokens: int, model: str, speed: Speed | None) -> str:
     if speed is not None:
         return speed.words(tokens, model)
     return f"{count(tokens)} tokens; no run here has measured a speed, so GPU hours are unknown"
-
-
-def duration(seconds: float) -> str:
-    """Seconds in words that are read at a glance.
-
-    >>> duration(0.4), duration(95), duration(7_300), duration(200_000)
-    ('1 s', '1.6 min', '2.0 h', '2.3 days')
-    """
-    for unit, size in (("days", 24 * HOUR), ("h", HOUR), ("min", MINUTE)):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{max(1, round(seconds))} s"
 
 
 def money(cost: float | None) -> str:

@@ -20,7 +20,7 @@ from curriculum.train.run_directory import flush
 from curriculum.train.sample import backend_for_one, longest_row
 from curriculum.train.tensor_file import write_tensors
 from schemas.errors import JobError
-from schemas.job import Job, ModelSpec
+from schemas.job import Figure, Job, ModelSpec
 
 Format = Literal["curriculum", "hf"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -151,6 +151,13 @@ def _tokenizer_config(vocabulary: Vocabulary, job: Job) -> dict[str, JsonValue]:
     }
 
 
+def _interval(figure: Figure) -> str:
+    """The 95 % interval in the words of all tables; that of a single document has no width."""
+    if not figure.is_sure:
+        return "too few documents to tell"
+    return f"{figure.low:.3f} to {figure.high:.3f}"
+
+
 def _card(
     spec: ModelSpec, weights: Mapping[str, Tensor], job: Job, checkpoint: Path, form: Format
 ) -> str:
@@ -159,8 +166,10 @@ def _card(
     name = "/".join(filter(None, (job.specialist, job.branch, job.phase)))
     means = [each for each in state.figures if each.family == "*"]
     last = {(each.kind, each.phase): each for each in means}
-    lines = [f"| {kind} {phase} | {each.val_bpb:.4f} | {each.low:.4f}–{each.high:.4f} | {each.step} |"
-             for (kind, phase), each in last.items()]  # fmt: skip
+    lines = [
+        f"| {kind} {phase} | {each.val_bpb:.3f} | {_interval(each)} | {each.step} |"
+        for (kind, phase), each in last.items()
+    ]
     table = "\n".join(["| evaluation | bits per byte | 95 % | step |", "|---|---|---|---|", *lines])
     return f"""# {name}, step {state.step}
 

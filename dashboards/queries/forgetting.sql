@@ -3,7 +3,7 @@
 SELECT later.specialist, later.branch, later.phase AS of_phase, later.run_phase AS after_phase,
        round(own.val_bpb, 4) AS then, round(later.val_bpb, 4) AS now,
        round(later.val_bpb - own.val_bpb, 4) AS forgotten,
-       later.low > own.val_bpb AS is_sure
+       later.low < later.high AND later.low > own.val_bpb AS is_sure
 FROM figures later
 JOIN figures own ON own.specialist = later.specialist AND own.branch IS NOT DISTINCT FROM later.branch
     AND own.run_phase = later.phase AND own.phase = later.phase

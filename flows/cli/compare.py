@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
-from curriculum.inspection.formats import Line, count, percent
+from curriculum.inspection.formats import Line, bits, count, duration, interval, percent
 from curriculum.inspection.runs import (
     OTHER_ROWS,
     ComparedRun,
@@ -166,22 +166,22 @@ def _run_line(side: ComparedRun) -> Line:
     job, report = side.job, side.report
     way = spelled((job.specialist, job.branch))
     if report is None:
-        bits = f"{side.beat.val_bpb:.3f}" if side.beat and side.beat.val_bpb else ""
+        val_bpb = bits(side.beat.val_bpb) if side.beat and side.beat.val_bpb else ""
         tokens = count(side.beat.valid_tokens) if side.beat else ""
         speed = f"{side.beat.tokens_per_second:,.0f}" if side.beat else ""
-        cells = (bits, "", tokens, speed, "", "", "", side.state)
+        cells = (val_bpb, "", tokens, speed, "", "", "", side.state)
     else:
         cells = (
             change(report, "phase"),
             change(report, "anchor"),
             count(report.tokens.valid),
             f"{report.tokens_per_second:,.0f}",
-            f"{report.seconds:,.0f}",
+            duration(report.seconds),
             f"{report.gpu_seconds / 3600:,.2f}" if report.gpu_seconds else "",
             money(report.cost),
             f"{report.stopped}, {report.steps:,} steps",
         )
-    names = ("val_bpb", "anchor", "tokens", "tokens/s", "seconds", "GPU hours", "cost", "stopped")
+    names = ("val_bpb", "anchor", "tokens", "tokens/s", "time", "GPU hours", "cost", "stopped")
     return {
         "run": one_line(way),
         "phase": one_line(job.phase),
@@ -248,8 +248,8 @@ def _figure(figure: Figure | None, best: float, *, is_mean: bool) -> Text:
     if figure is None:
         return Text(ABSENT, MUTED)
     style = "bold" if is_mean and figure.val_bpb == best else ""
-    width = f"  {figure.low:.3f}–{figure.high:.3f}" if figure.is_sure else "  too few"
-    return Text.assemble((f"{figure.val_bpb:.3f}", style), (width, MUTED))
+    width = interval(figure.low, figure.high)
+    return Text.assemble((bits(figure.val_bpb), style), (f"  {width}", MUTED))
 
 
 def _verdict(each: MeasuredPair, *, two: bool) -> Iterator[Text]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.inspection.formats import Line, count, percent
+from curriculum.inspection.formats import Line, count, duration, percent
 from curriculum.inspection.runs import change, report_of
 from curriculum.pipeline.config import RunConfig
 from curriculum.starter import write_starter
@@ -105,12 +105,12 @@ def _summary(runs: tuple[Artefact, ...]) -> Iterator[Line]:
             "yield": percent(report.tokens.valid / report.tokens.positions),
             "tokens": count(report.tokens.valid),
             "steps": report.steps,
-            "seconds": f"{report.seconds:.0f}",
+            "time": duration(report.seconds),
         }
 
 
 def _where_time_went(runs: tuple[Artefact, ...], began: datetime) -> str:
-    """Seconds of building and mixing, of steps, and of what else a run does."""
+    """Time of building and mixing, of steps, and of what else a run does."""
     building, training, steps = 0.0, 0.0, 0.0
     for run in runs:
         report, begun = report_of(run), _moment(read_job(run.path / JOB).begun)
@@ -119,8 +119,8 @@ def _where_time_went(runs: tuple[Artefact, ...], began: datetime) -> str:
         training += (began - begun).total_seconds()
         steps += report.seconds
     return (
-        f"{building + training:.0f} seconds in all: {building:.0f} building and mixing, "
-        f"{steps:.0f} in steps, {training - steps:.0f} in leakcheck, evaluations and starting"
+        f"{duration(building + training)} in all: {duration(building)} building and mixing, "
+        f"{duration(steps)} in steps, {duration(training - steps)} in leakcheck, evaluations and starting"
     )
 
 

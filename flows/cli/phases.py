@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.text import Text
 
 from curriculum.corpus.sources import Sources, looked_up
-from curriculum.inspection.formats import Line, count, number
+from curriculum.inspection.formats import Line, count, duration, number
 from curriculum.inspection.losses import require_some
 from curriculum.inspection.runs import report_of
 from curriculum.inspection.stage_tables import (
@@ -50,7 +50,6 @@ from curriculum.pipeline.execute import (
 from curriculum.pipeline.forecast import (
     Forecast,
     Until,
-    duration,
     expected,
     explain_steps,
     forecast,

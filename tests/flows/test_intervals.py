@@ -54,7 +54,7 @@ def test_no_command_prints_an_interval_without_a_width(home: Path, words: tuple[
     said = " ".join(done.output.split())
     assert "2.43" in said
     assert not re.search(r"2\.430 ?(to|–) ?2\.430", said)
-    assert "too few" in said
+    assert TOO_FEW in said
 
 
 def test_the_page_of_runs_compared_says_so_too() -> None:

@@ -81,7 +81,7 @@ class LogFollower:
         if silent is not None:
             at = f"after step {beat.step} of {beat.steps}" if beat else "before its first step"
             self.stalled(
-                f"{self.job.phase} has done no step for {silent / 60:.0f} minutes, {at}; "
+                f"{self.job.phase} has done no step for {silent / 60:.0f} min, {at}; "
                 f"it still runs. Its log is {self.directory / LOG}"
             )
 

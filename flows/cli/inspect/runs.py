@@ -12,9 +12,8 @@ from rich.text import Text
 from curriculum import parquet
 from curriculum.inspection.checkpoint_weights import Group, Tensor, groups, tensors
 from curriculum.inspection.documents import chosen_lines
-from curriculum.inspection.formats import Line, count, number, percent
+from curriculum.inspection.formats import Line, count, interval, number, percent
 from curriculum.inspection.line_selection import InspectOptions
-from curriculum.inspection.runs import interval
 from curriculum.inspection.runs import report_of as run_report_of
 from curriculum.inspection.stage_tables import figure_lines, machine_line, run_line
 from curriculum.mixing.mix import PLAN_NAME, report_of
@@ -282,7 +281,7 @@ def _checkpoint_figures(saved: Saved, options: InspectOptions) -> Iterator[Line]
             "domain": each.domain,
             "at step": each.step,
             "val_bpb": f"{each.val_bpb:.3f}",
-            "interval": interval(each),
+            "interval": interval(each.low, each.high),
         }
         if _fits(said, options):
             yield said
