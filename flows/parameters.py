@@ -137,7 +137,7 @@ Again = Annotated[bool, _said("Anew", "With one phase: train it anew where it is
 
 _NAMES: Mapping[str, Callable[[], tuple[str, ...]]] = {
     "corpus": corpora,
-    "phases": phases_files,
+    "phases_file": phases_files,
     "model": models,
     "log": writers,
 }

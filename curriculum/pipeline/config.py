@@ -48,9 +48,9 @@ class CorpusConfig(Group):
 class BuildConfig(Group):
     """Packed rows: their lengths, their tokenizer, and the branch under which they are current."""
 
-    phases: str | None = Field(default=None, title="Phases file")
-    """Other row lengths: phases has the real ones, phases.demo short ones for CPUs, and the workspace's
-    phases/ its own. The command line also takes the path of a YAML."""
+    phases_file: str | None = None
+    """Phases file in place of the diet's: phases has the real row lengths, phases.demo short ones for CPUs;
+    the workspace's own are in phases/. The command line also takes the path of a YAML."""
     branch: str | None = None
     """Keep this run's mixture and training apart from the specialist's others, under a branch's name."""
     row_length: int | None = Field(default=None, ge=1)
@@ -79,13 +79,12 @@ class ResumeConfig(Group):
     """The step of a run to go on from, and rows that are seen no more."""
 
     continue_run: str | None = Field(default=None, title="Continue a run")
-    """Go on from the middle of this run, a path or the first digits of a key, with the diet as it is now:
-    its phase is mixed anew from there on, what was seen stays seen, and later phases follow."""
-    at_step: int | None = Field(default=None, ge=0)
-    """The step of that run to go on from, one that it keeps a checkpoint of; by default its last."""
+    """RUN or RUN@STEP: continue this run from its last checkpoint, or from the one at a step, with today's
+    diet. RUN is a name, a path or the first digits of a key. The phase is mixed again from there on, rows
+    that were seen count as seen, and later phases follow."""
     from_step: int | None = Field(default=None, ge=0)
-    """Go back in the run that began last, or the one to continue: to its last checkpoint at or before
-    this step, and mix the phase anew from there on."""
+    """Go back, in the newest run or the one to continue, to the last checkpoint at or before this step, and
+    mix the phase again from there on."""
     without_rows: str | None = None
     """Rows that must not be seen from there on: pack_ids, documents' ids or repositories, with commas, or a
     file of them. Whole rows that hold one are left out."""
@@ -113,9 +112,9 @@ GROUPS: tuple[tuple[str, type[Group]], ...] = (
 
 _OF_ONE_MACHINE = {"workers", "processes", "recompute", "log"}
 """Fields that change neither a mixture nor what a run is."""
-_FILES = ("phases", "corpus", "tokenizer")
+_FILES = ("phases_file", "corpus", "tokenizer")
 """Fields that hold a name, or the path of a file."""
-_RECORDED_NAMES = {"phases": "phases_file", "continue_run": "continue"}
+_RECORDED_NAMES = {"continue_run": "continue"}
 """Names in a job's record that differ from their fields'."""
 _TO_MIX = ("corpus", "build", "mix", "resume")
 USED_GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -199,7 +198,8 @@ class RunConfig(Strict):
     def overrides(self) -> dict[str, str]:
         """Return the changes of diet and corpus by name, as jobs record them; files by their whole path.
 
-        >>> RunConfig.of(specialist="templates", workspace=Path(), phases="phases.demo", seed=5).overrides()
+        >>> given = {"phases_file": "phases.demo", "seed": 5}
+        >>> RunConfig.of(specialist="templates", workspace=Path(), **given).overrides()
         {'diet': 'templates', 'phases_file': 'phases.demo', 'seed': '5'}
         """
         is_file = Path(self.specialist).is_file()

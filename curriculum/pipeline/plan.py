@@ -33,6 +33,7 @@ from curriculum.pipeline.resume import (
     newest_run,
     parse_exclusions,
     resume_point,
+    split_step,
 )
 from curriculum.stages.conversations import require_conversations
 from curriculum.store import Artefact, Store, read_mark
@@ -124,7 +125,7 @@ def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
             written then.
     """
     overrides = DietOverrides(
-        phases_file=config.build.phases,
+        phases_file=config.build.phases_file,
         corpus=config.corpus.corpus,
         model=config.mix.model,
         tokenizer=config.build.tokenizer,
@@ -195,26 +196,24 @@ def plan_of(
 def _resume_point(plan: RunPlan) -> ResumePoint | None:
     """The checkpoint that a plan's options name, if they name one; its run must be of one of the phases."""
     asked, store, diet = plan.config.resume, plan.store, plan.diet
-    if asked.at_step is not None and (asked.from_step is not None or asked.continue_run is None):
-        is_twice = asked.from_step is not None
+    run_name, step = split_step(asked.continue_run) if asked.continue_run else (None, None)
+    if step is not None and asked.from_step is not None:
         raise DietError(
-            "--at-step",
-            asked.at_step,
-            cause="--from-step says where to go on too"
-            if is_twice
-            else "it says where in a run to go on, and no run is named",
-            cure="Give one of the two" if is_twice else "Give --continue RUN",
+            "--continue",
+            asked.continue_run,
+            cause="--from-step names a step too",
+            cure=f"Leave out --from-step, or give --continue {run_name}",
         )
     if asked.from_step is not None:
-        if asked.continue_run is not None:
-            run = run_of(store, asked.continue_run, name="--continue")
+        if run_name is not None:
+            run = run_of(store, run_name, name="--continue")
         else:
             given = {"from_step": asked.from_step, "without_rows": asked.without_rows}
             same = {name: str(value) for name, value in given.items() if value is not None}
             run = newest_run(store, SpecialistRef(diet.specialist, diet.branch), same)
         point = checkpoint_before(store, run, asked.from_step)
-    elif asked.continue_run is not None:
-        point = resume_point(store, asked.continue_run, asked.at_step)
+    elif run_name is not None:
+        point = resume_point(store, run_name, step)
     else:
         return None
     phases = [each.name for each in plan.phases]

@@ -140,7 +140,7 @@ def _read(file: Path) -> ConfigSnapshot:
     )
 
 
-_RESUME_OPTIONS = ("continue", "at_step", "from_step", "without_rows")
+_RESUME_OPTIONS = ("continue", "from_step", "without_rows")
 """Overrides of a job that say where its run goes on, and without which rows."""
 
 

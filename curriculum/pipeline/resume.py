@@ -35,6 +35,28 @@ class ResumePoint:
         return ResumePoint(checkpoint=checkpoint, job=job, step=_number(checkpoint, STEP))
 
 
+def split_step(text: str) -> tuple[str, int | None]:
+    """Split RUN@STEP, the value of --continue; a run alone means its last checkpoint.
+
+    >>> split_step("templates/syntax@40"), split_step("a1b2c3"), split_step("/home/me@host/runs/x")
+    (('templates/syntax', 40), ('a1b2c3', None), ('/home/me@host/runs/x', None))
+
+    Raises:
+        DietError: for a step that isn't a number.
+    """
+    run, at, step = text.rpartition("@")
+    if not at or "/" in step:
+        return text, None
+    if not run or not step.isdecimal():
+        raise DietError(
+            "--continue",
+            text,
+            cause="it isn't RUN or RUN@STEP with a step of digits",
+            cure=f"Give --continue {run or 'RUN'}@40, or leave out @ for the last checkpoint",
+        )
+    return run, int(step)
+
+
 def resume_point(store: Store, run: str, step: int | None) -> ResumePoint:
     """The checkpoint of a run at a step, by default its newest; the run by path, name or key.
 
@@ -47,9 +69,9 @@ def resume_point(store: Store, run: str, step: int | None) -> ResumePoint:
         raise JobError(run, cause="it has no checkpoint", cure="Let it go on until it has one")
     if step is not None and step not in kept:
         raise JobError(
-            f"--at-step of {run}",
-            step,
-            cause="the run keeps no checkpoint of that step",
+            "--continue",
+            f"{run}@{step}",
+            cause=f"the run keeps no checkpoint of step {step}",
             cure=f"It has {', '.join(str(each) for each in sorted(kept))}",
         )
     return _outside_a_decay(ResumePoint.at(kept[max(kept) if step is None else step]))

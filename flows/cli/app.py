@@ -243,11 +243,9 @@ Share = Annotated[
         help="Of each repository's commits that are read, some dozens at least.",
     ),
 ]
-Phases = Annotated[
+PhasesFile = Annotated[
     str | None,
-    typer.Option(
-        "--phases", help=BuildConfig.model_fields["phases"].description, show_default=False
-    ),
+    typer.Option(help=BuildConfig.model_fields["phases_file"].description, show_default=False),
 ]
 Workers = Annotated[
     int | None,

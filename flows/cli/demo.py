@@ -30,7 +30,7 @@ def init(folder: Path) -> None:
         Text(f"{diet} and {corpus} are yours to edit; they use the sample corpus until then.")
     )
     for command, meaning in (
-        (f"curriculum supply {corpus} --phases phases.demo", "what there is to train on"),
+        (f"curriculum supply {corpus} --phases-file phases.demo", "what there is to train on"),
         (f"curriculum diet check {diet}", "what the diet asks of it"),
         (f"curriculum build {diet} --explain", "what would be built"),
         (f"curriculum run {diet}", "build, mix and train"),

@@ -89,7 +89,7 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> None:
         )
 
 
-def diff(home: Path, before: str, after: str, *, phases: str | None, as_json: bool) -> None:
+def diff(home: Path, before: str, after: str, *, phases_file: str | None, as_json: bool) -> None:
     """Print what changes in tokens from one diet to another.
 
     Raises:
@@ -98,7 +98,7 @@ def diff(home: Path, before: str, after: str, *, phases: str | None, as_json: bo
     for line in shadow_words(home):
         warn(line)
     diets = load_diet(before, home=home), load_diet(after, home=home)
-    files = (load_phases(phases or each.phases_file, home) for each in diets)
+    files = (load_phases(phases_file or each.phases_file, home) for each in diets)
     store = Store(home, dry=True)
     old, new = (
         resolve(diet, specs, imported_rows(store, diet))

@@ -52,7 +52,7 @@ def supply(
     what: str,
     *,
     share: float,
-    phases: str | None,
+    phases_file: str | None,
     tokenizer: str | None,
     workers: int | None,
     as_json: bool,
@@ -65,7 +65,9 @@ def supply(
     for line in shadow_words(home):
         warn(line)
     if _is_diet(home, what):
-        config = RunConfig.of(specialist=what, workspace=home, phases=phases, tokenizer=tokenizer)
+        config = RunConfig.of(
+            specialist=what, workspace=home, phases_file=phases_file, tokenizer=tokenizer
+        )
         plan = resolve_plan(config, dry=True)
         servings = [serving for phase in plan.phases for serving in phase.servings]
         own = {kind_of(each) for each in servings if each.imported is None}
@@ -79,7 +81,7 @@ def supply(
         tokenizing = tokenizing_of(plan.diet)
     else:
         corpus = _corpus(home, what)
-        kinds = _kinds(load_phases(phases or "phases", home), corpus)
+        kinds = _kinds(load_phases(phases_file or "phases", home), corpus)
         given = tokenizer if tokenizer and tokenizer != TRAINED_TOKENIZER else None
         tokenizing = Tokenizing(file=Path(given) if given else None)
     options = SupplyOptions(

@@ -15,7 +15,7 @@ from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import Scope, selected
 from curriculum.pipeline.plan import resolve_plan
-from curriculum.pipeline.resume import continued, resume_point
+from curriculum.pipeline.resume import continued, resume_point, split_step
 from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.store import Artefact, Store
 from curriculum.train import restore
@@ -80,8 +80,7 @@ def test_a_changed_diet_goes_on_from_a_checkpoint_and_sees_no_row_twice(
     order = RunConfig.of(
         specialist=str(changed),
         workspace=home,
-        continue_run=before.key[:12],
-        at_step=step,
+        continue_run=f"{before.key[:12]}@{step}",
         workers=1,
     )
     plan = resolve_plan(order)
@@ -133,7 +132,7 @@ def test_a_walk_that_goes_on_begins_with_the_phase_of_the_run(demo_home: Path) -
 @pytest.mark.parametrize(
     ("run", "step", "said"),
     [
-        ("syntax", 3, r"3; the run keeps no checkpoint of that step\. It has \d+, \d+"),
+        ("syntax", 3, r"@3; the run keeps no checkpoint of step 3\. It has \d+, \d+"),
         ("anneal", None, "a decay can't be changed in its middle"),
         ("no such", None, "there is no such run. Name one: templates/demo/anneal"),
         ("runs", None, "several runs are meant"),
@@ -147,11 +146,12 @@ def test_what_cannot_be_gone_on_from_is_said_with_what_can(
         resume_point(Store(demo_home, dry=True), name or run_of(demo_home, run).key, step)
 
 
-def test_a_step_without_a_run_and_a_phase_that_is_not_listed_are_refused(
+def test_a_step_that_is_no_number_and_a_phase_that_is_not_listed_are_refused(
     demo_home: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(DietError, match=r"no run is named\. Give --continue RUN"):
-        resolve_plan(RunConfig.of(specialist="templates.demo", workspace=demo_home, at_step=3))
+    for text in ("@3", "templates/syntax@", "templates/syntax@last"):
+        with pytest.raises(DietError, match=r"it isn't RUN or RUN@STEP"):
+            split_step(text)
     diet = tmp_path / "short.yaml"
     diet.write_text(
         "extends: templates.demo\nbranch: short\nphases: [{phase: syntax, portion: 0.9}]\n"

@@ -149,8 +149,9 @@ def test_the_last_run_is_meant_and_another_phase_is_refused(demo_home: Path) -> 
     assert done.exit_code == 2
     assert "the run to go on from is of structure" in done.stderr
     assert "--continue templates/demo/syntax" in done.stderr
-    done = curriculum(*words, "--from-step", "9", "--at-step", "9")
-    assert "Give one of the two" in done.stderr
+    done = curriculum(*words, "--from-step", "9", "--continue", "templates/demo/syntax@9")
+    assert done.exit_code == 2
+    assert "--from-step names a step too" in done.stderr
 
 
 def test_rows_documents_and_repositories_are_told_by_their_form(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_supply_tells_every_family_of_a_diet_and_leaves_no_artefact(tmp_path: Pa
 @pytest.mark.system
 def test_supply_of_a_repository_is_a_table_for_people(tmp_path: Path, sample_clone: Path) -> None:
     answer = curriculum(
-        "supply", str(sample_clone), "--phases", "phases.demo", home=tmp_path / "home"
+        "supply", str(sample_clone), "--phases-file", "phases.demo", home=tmp_path / "home"
     )
     assert answer.returncode == 0, answer.stderr
     assert re.search(r"v3_simple +512 +[\d.]+k", answer.stdout)

@@ -67,7 +67,7 @@ CALLS: dict[str, Calls] = {
     "serve": ((OK, ""),),
     "shell": ((OK, "-- -c 'FROM runs'"),),
     "status": ((OK, "--all"), (OK, "--json")),
-    "supply": ((OK, "small --phases short --share 1"),),
+    "supply": ((OK, "small --phases-file short --share 1"),),
     "tokenizer train": ((OK, "theirs"),),
     "train": ((WRONG, "theirs"), (OK, "plain --branch trained --log tensorboard")),
     "trust": ((OK, "--list"), (OK, "{copy}")),

@@ -146,7 +146,7 @@ def test_a_workspace_is_trusted_after_a_look_that_left_clones_alone(
     corpus.write_text(
         f"name: mine\nrepositories:\n  - {{name: mine, path: {bundle}, licence: MIT, max_commits: 4}}\n"
     )
-    looked = curriculum("supply", str(corpus), "--phases", "phases.demo", "--home", str(home))
+    looked = curriculum("supply", str(corpus), "--phases-file", "phases.demo", "--home", str(home))
     assert looked.exit_code == 0, looked.stderr
     assert [each.name for each in home.iterdir()] == ["repositories"]
     trust.make_trusted(home)
@@ -327,7 +327,9 @@ def test_what_a_workspace_hides_is_said(received: Path) -> None:
     [
         pytest.param(("diet", "check", "templates.demo"), marks=pytest.mark.system),
         ("diet", "diff", "templates", "templates.demo"),
-        pytest.param(("supply", "sample", "--phases", "phases.demo"), marks=pytest.mark.system),
+        pytest.param(
+            ("supply", "sample", "--phases-file", "phases.demo"), marks=pytest.mark.system
+        ),
     ],
 )
 def test_what_a_workspace_hides_is_in_what_looks_at_a_diet(

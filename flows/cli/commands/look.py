@@ -14,7 +14,7 @@ from flows.cli.app import (
     Home,
     Json,
     Kind,
-    Phases,
+    PhasesFile,
     Share,
     Workers,
     app,
@@ -136,7 +136,7 @@ def supply(
         ),
     ],
     share: Share = 0.01,
-    phases: Phases = None,
+    phases_file: PhasesFile = None,
     tokenizer: Annotated[
         str | None,
         typer.Option(
@@ -155,7 +155,7 @@ def supply(
         settings.home(home),
         what,
         share=share,
-        phases=phases,
+        phases_file=phases_file,
         tokenizer=tokenizer,
         workers=workers,
         as_json=as_json,
@@ -178,14 +178,14 @@ def diet_check(config: RunConfig, share: Share = 0.01, as_json: Json = False) ->
 def diet_diff(
     before: Annotated[str, typer.Argument(help="A diet, by name or path.", metavar="BEFORE")],
     after: Annotated[str, typer.Argument(help="Another one.", metavar="AFTER")],
-    phases: Phases = None,
+    phases_file: PhasesFile = None,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
     """Show what changes in tokens from one diet to another."""
     from flows.cli import diet
 
-    diet.diff(settings.home(home), before, after, phases=phases, as_json=as_json)
+    diet.diff(settings.home(home), before, after, phases_file=phases_file, as_json=as_json)
 
 
 EATEN = (

@@ -94,15 +94,14 @@ def test_a_config_comes_back_from_the_record_of_its_job(tmp_path: Path) -> None:
         repositories=("/a repository", "/b"),
         max_commits=7,
         workers=3,
-        phases="phases.demo",
+        phases_file="phases.demo",
         branch="ux",
         row_length=256,
         configure=True,
         token_budget="500K",
         max_repetition=2.5,
         seed=0,
-        continue_run="templates/syntax",
-        at_step=12,
+        continue_run="templates/syntax@12",
         without_rows="fmt,re2",
         log="wandb",
     )
@@ -119,8 +118,7 @@ def test_a_config_comes_back_from_the_record_of_its_job(tmp_path: Path) -> None:
         "token_budget": "500K",
         "max_repetition": "2.5",
         "seed": "0",
-        "continue": "templates/syntax",
-        "at_step": "12",
+        "continue": "templates/syntax@12",
         "without_rows": "fmt,re2",
     }
     again = RunConfig.of_overrides(recorded, specialist=recorded["diet"], workspace=tmp_path)
