@@ -60,7 +60,30 @@ def token_count(value: object) -> object:
         return int(Fraction(match[1]) * _UNITS[match[2]])
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise ValueError("this is no number of tokens. Write 10B, 500M or 10_000_000_000")
+    written = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
+    meant = _likely_count(written) or "10B, 500M or 10_000_000_000"
+    raise ValueError(f"this is no number of tokens. Write {meant}")
+
+
+_NEAR_COUNT = re.compile(r"([0-9]{1,20}(?:[.,][0-9]+)*)\s*([a-zA-Z]*?)\s*(?:tok|tokens)?")
+_UNIT_WORDS = {"": "", "thousand": "K", "million": "M", "mio": "M", "billion": "B", "trillion": "T"}
+
+
+def _likely_count(text: str) -> str:
+    """The number of tokens that a text likely means, as it is written; "" where it isn't clear.
+
+    >>> [_likely_count(each) for each in ("400 k", "400kb", "10,000,000", "20 million", "1e6", "lots")]
+    ['400K', '400K', '10_000_000', '20M', '', '']
+    """
+    match = _NEAR_COUNT.fullmatch(text.strip())
+    if match is None:
+        return ""
+    number, word = match[1].replace(",", "_"), match[2].lower()
+    unit = _UNIT_WORDS.get(word, word[:1].upper() if word in _SHORT_UNITS else None)
+    return "" if unit is None or (unit and "_" in number) else f"{number}{unit}"
+
+
+_SHORT_UNITS = ("k", "kb", "m", "mb", "b", "bn", "t", "tb")
 
 
 TokenCount = Annotated[
@@ -312,6 +335,10 @@ class Trainer(Documented):
         return self
 
 
+TRAINED_TOKENIZER = "corpus"
+"""Stands in a diet for a tokenizer that is trained on its corpus."""
+
+
 class Diet(Documented):
     """A diet file; `diets/*.yaml`."""
 
@@ -329,7 +356,7 @@ class Diet(Documented):
     """Name or path of the phases file that the diet is written for."""
     corpus: str
     """A corpus by its name, such as sample, or the path of its YAML, relative to this file."""
-    tokenizer: str = "corpus"
+    tokenizer: str = TRAINED_TOKENIZER
     """`corpus` trains a byte-level BPE on the corpus; else a path to a tokenizer.json."""
     vocab_size: Annotated[Whole, Field(ge=300, le=1 << 20)] = 32_768
     """Size of a tokenizer trained on the corpus; ignored for a given one."""

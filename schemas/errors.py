@@ -4,6 +4,7 @@
     ├── CorpusError      a pin, a repository or a rule of a corpus
     ├── SchemaError      a file, a row or a document that breaks its contract
     ├── DietError        a diet or a phase
+    │   └── DietFieldError   one field of it: whoever has the file names its line
     ├── TokenizerError   a tokenizer that cannot keep a promise
     ├── PackError        a document that cannot be fitted or packed
     ├── MixtureError     a diet that its rows cannot serve
@@ -59,6 +60,22 @@ class SchemaError(CurriculumError):
 
 class DietError(CurriculumError):
     """A diet or a phase is wrong."""
+
+
+class DietFieldError(DietError):
+    """A field of a diet is wrong; `location` are the steps to it, for whoever has the file."""
+
+    def __init__(
+        self,
+        name: str,
+        value: object = None,
+        *,
+        cause: str,
+        cure: str,
+        location: tuple[int | str, ...] = (),
+    ) -> None:
+        super().__init__(name, value, cause=cause, cure=cure)
+        self.location = location
 
 
 class TokenizerError(CurriculumError):

@@ -25,8 +25,9 @@ from schemas import regular_files
 from schemas.corpus import CHAT_DOMAIN, COLUMNS, GENERAL, DomainRule, DomainsSpec
 from schemas.document import SELECTION_SCHEMA
 from schemas.errors import CorpusError
+from schemas.mistakes import Location, nearest
 from schemas.reports import DomainSize, RuleCount, SelectionReport
-from schemas.text import LARGEST_TEXT, Location, line_of, nearest, parse
+from schemas.text import LARGEST_TEXT, line_of, parse
 
 PACKAGE = Path(__file__).parents[1]
 CODE = "code"

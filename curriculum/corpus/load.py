@@ -1,6 +1,5 @@
 """Corpora by name or path, and the sample repositories that are shipped as bundles."""
 
-import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from curriculum.corpus.domains import is_path, load_domains, text_of
 from curriculum.corpus.sources import once
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
+from schemas.mistakes import nearest
 from schemas.text import named, parse
 
 SAMPLES = Path(__file__).parent.parent / "corpora" / "sample"
@@ -121,14 +121,9 @@ def _file(name: str, home: Path | None) -> Path:
     path = Path(name).expanduser()
     if path.suffix in (".yaml", ".yml") and path.is_file():
         return path
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     where = "neither a corpus of the workspace nor a shipped one" if home else "no shipped corpus"
-    raise CorpusError(
-        "corpus",
-        repr(name),
-        cause=f"it is {where}, and no YAML file",
-        cure=f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known) or 'none'}",
-    )
+    missing = "there is no such file" if is_path(name) else f"it is {where}, and no YAML file"
+    raise CorpusError("corpus", repr(name), cause=missing, cure=nearest(name, known))
 
 
 def _placed(spec: RepositorySpec, folder: Path) -> RepositorySpec:

@@ -8,11 +8,11 @@ from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
 from schemas.corpus import is_name
 from schemas.diet import Diet, DietPhase, Serving
-from schemas.errors import DietError
+from schemas.errors import DietError, DietFieldError
 from schemas.families import FAMILIES
+from schemas.mistakes import nearest
 from schemas.regular_files import PlainPath
 from schemas.reports import RowsReport
-from schemas.text import nearest
 
 LABEL = "imported"
 """Label of imported rows, with their format."""
@@ -103,9 +103,10 @@ def _said(
     theirs = {name: getattr(rows, name) for name in ("family", "objective", "row_length")}
     for name, value in theirs.items():
         if getattr(serving, name) not in (None, value):
-            raise DietError(
+            raise DietFieldError(
                 f"diet {diet.specialist}",
                 f"phases.{place[0]}.servings.{place[1]}.{name} = {getattr(serving, name)}",
+                location=("phases", place[0], "servings", place[1], name),
                 cause=f"the rows imported as {rows.name} have {name} {value}",
                 cure=f"Leave {name} out, or name other rows",
             )
@@ -116,18 +117,20 @@ def _rows(store: Store, diet: Diet, name: str) -> ImportedRows:
     named = dict(_named(store))
     rows = _at(store, named[name, TRAIN]) if (name, TRAIN) in named else _of_key(store, diet, name)
     labels, domains = rows.manifest.labels, rows.reported(RowsReport).domains
-    where = f"diet {diet.specialist}"
+    where, location = f"diet {diet.specialist}", _location(diet, name)
     if labels["split"] != TRAIN:
-        raise DietError(
+        raise DietFieldError(
             where,
             f"imported = {name!r}",
+            location=location,
             cause=f"these rows are of split {labels['split']}, which measures and is never trained on",
             cure="Name rows of split train",
         )
     if not domains:
-        raise DietError(
+        raise DietFieldError(
             where,
             f"imported = {name!r}",
+            location=location,
             cause=f"there is no row in {rows.path.relative_to(store.root)}",
             cure="Import rows that hold some, or take the serving out",
         )
@@ -140,6 +143,16 @@ def _rows(store: Store, diet: Diet, name: str) -> ImportedRows:
         row_length=int(labels["row_length"]),
         domains=tuple(sorted(domains)),
         measured_by=_measured_by(store, named.get((name, VAL)), rows),
+    )
+
+
+def _location(diet: Diet, name: str) -> tuple[int | str, ...]:
+    """The place in a diet where it first serves some imported rows."""
+    return next(
+        ("phases", at, "servings", index, "imported")
+        for at, phase in enumerate(diet.phases)
+        for index, serving in enumerate(phase.servings)
+        if serving.imported == name
     )
 
 
@@ -157,9 +170,10 @@ def _of_key(store: Store, diet: Diet, digits: str) -> Artefact:
         return found[0]
     names = [name for name, split in dict(_named(store)) if split == TRAIN]
     keys = [each.key[:KEY_DIGITS] for each in there if each.manifest.labels["split"] == TRAIN]
-    raise DietError(
+    raise DietFieldError(
         f"diet {diet.specialist}",
         f"imported = {digits!r}",
+        location=_location(diet, digits),
         cause=f"{len(found)} keys of imported rows begin so"
         if found
         else "no imported rows have that name, and no key of theirs begins so",

@@ -16,8 +16,9 @@ from pydantic import ValidationError
 from curriculum.mixing.resolve import DietFault, faults
 from schemas import regular_files
 from schemas.diet import Diet, PhaseSpec, PhasesSpec, token_count
-from schemas.errors import CurriculumError, DietError
-from schemas.text import LARGEST_TEXT, line_of, named, nearest, parse, read_yaml, validated
+from schemas.errors import CurriculumError, DietError, DietFieldError
+from schemas.mistakes import Location, locate, nearest
+from schemas.text import LARGEST_TEXT, line_of, named, parse, read_yaml, validated
 
 EXTENDS = "extends"
 
@@ -171,9 +172,36 @@ def require_no_fault(diet: str, found: Iterable[DietFault], home: Path | None = 
         DietError: with file and line.
     """
     for fault in found:
-        file = _find_file(diet, _diets(home), kind="diet")
-        line = line_of(_read(file), fault.location, file=str(file), error=DietError)
-        raise DietError(f"{file}:{line}", fault.value, cause=fault.cause, cure=fault.cure)
+        where = place_of(diet, fault.location, home)
+        raise DietError(where, fault.value, cause=fault.cause, cure=fault.cure)
+
+
+def warnings(diet: str, found: Iterable[DietFault], home: Path | None = None) -> Iterator[str]:
+    """Yield faults that a diet is served with all the same, each in a line with file and line."""
+    for fault in found:
+        where = place_of(diet, fault.location, home)
+        yield str(DietError(where, fault.value, cause=fault.cause, cure=fault.cure))
+
+
+def place_of(diet: str, location: Location, home: Path | None = None) -> str:
+    """File and line of a field, or of what encloses it, in a diet or in the one that it extends."""
+    files = diet_files(diet, home)
+    texts = [(file, _read(file)) for file in files]
+    for file, text in texts:
+        source = read_yaml(text, file=str(file), error=DietError)
+        if location[0] in source.content:
+            return f"{file}:{locate(source.node, location)[0]}"
+    return f"{files[0]}:1"
+
+
+@contextlib.contextmanager
+def placed(diet: str, home: Path | None = None) -> Iterator[None]:
+    """Name a diet's file and line where the block refuses one of its fields."""
+    try:
+        yield
+    except DietFieldError as wrong:
+        where = place_of(diet, wrong.location, home)
+        raise DietError(where, wrong.value, cause=wrong.cause, cure=wrong.cure) from None
 
 
 @contextlib.contextmanager
@@ -184,10 +212,9 @@ def located(diet: str, field: str, value: str, home: Path | None = None) -> Iter
     except CurriculumError as wrong:
         if wrong.name not in {field, value}:
             raise
-        file = _find_file(diet, _diets(home), kind="diet")
-        line = line_of(_read(file), (field,), file=str(file), error=DietError)
+        where = place_of(diet, (field,), home)
         raise type(wrong)(
-            f"{file}:{line}", f"{field} = {value!r}", cause=wrong.cause, cure=wrong.cure
+            where, f"{field} = {value!r}", cause=wrong.cause, cure=wrong.cure
         ) from None
 
 
@@ -228,7 +255,12 @@ def _extended(file: Path, text: str, child: Mapping[str, Any], home: Path | None
     """
     where = f"{file}:{line_of(text, (EXTENDS,), file=str(file), error=DietError)}"
     name = child[EXTENDS]
-    found = _extended_file(file, name, home)
+    try:
+        found = _extended_file(file, name, home)
+    except DietError as unknown:
+        raise DietError(
+            where, f"extends = {name!r}", cause=unknown.cause, cure=unknown.cure
+        ) from None
     said = _read(found)
     if EXTENDS in read_yaml(said, file=str(found), error=DietError).content:
         raise DietError(

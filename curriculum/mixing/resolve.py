@@ -11,10 +11,16 @@ from types import MappingProxyType
 from curriculum.mixing.imported import ImportedRows, completed, family_of, objective_of
 from schemas.corpus import CorpusSpec
 from schemas.diet import ALTERNATIVE, AdvanceWhen, Diet, DietPhase, PhaseSpec, Serving
-from schemas.errors import DietError
-from schemas.families import CHAT_FAMILY, CONTEXT_FAMILY, ENRICHED_FAMILY, VERSIONS_FAMILY
+from schemas.errors import DietError, DietFieldError
+from schemas.families import (
+    CHAT_FAMILY,
+    CONTEXT_FAMILY,
+    ENRICHED_FAMILY,
+    VERSIONS_FAMILY,
+    reads_commits,
+)
+from schemas.mistakes import Location, nearest
 from schemas.objectives import OBJECTIVES
-from schemas.text import Location, nearest
 
 ANNEAL = "anneal"
 """The name of the tail job."""
@@ -293,10 +299,12 @@ def with_repositories(
         DietError: for a pattern that matches nothing in the corpus, and for two servings of a phase that
             read the same rows then.
     """
-    return tuple(replace(phase, servings=tuple(_named(phase, corpus))) for phase in phases)
+    return tuple(
+        replace(phase, servings=tuple(_named(at, phase, corpus))) for at, phase in enumerate(phases)
+    )
 
 
-def _named(phase: ResolvedPhase, corpus: CorpusSpec) -> Iterator[ResolvedServing]:
+def _named(at: int, phase: ResolvedPhase, corpus: CorpusSpec) -> Iterator[ResolvedServing]:
     seen: dict[ResolvedServing, int] = {}
     for serving in phase.servings:
         if not serving.repositories:
@@ -305,14 +313,15 @@ def _named(phase: ResolvedPhase, corpus: CorpusSpec) -> Iterator[ResolvedServing
         matched = {
             name
             for pattern in serving.repositories
-            for name in _matches(phase, serving, pattern, corpus)
+            for name in _matches(at, phase, serving, pattern, corpus)
         }
         named = replace(serving, repositories=tuple(sorted(matched)))
         same = replace(named, index=0, share=0.0, tokens=0, domains=(), variants=1)
         if same in seen:
-            raise DietError(
+            raise DietFieldError(
                 f"phase {phase.name}, serving {serving.index}",
                 f"repositories {', '.join(serving.repositories)}",
+                location=("phases", at, "servings", serving.index, "repositories"),
                 cause=f"it reads the same rows of {', '.join(named.repositories)} as serving "
                 f"{seen[same]}",
                 cure="Make one serving of them, with the sum of their shares",
@@ -322,7 +331,7 @@ def _named(phase: ResolvedPhase, corpus: CorpusSpec) -> Iterator[ResolvedServing
 
 
 def _matches(
-    phase: ResolvedPhase, serving: ResolvedServing, pattern: str, corpus: CorpusSpec
+    at: int, phase: ResolvedPhase, serving: ResolvedServing, pattern: str, corpus: CorpusSpec
 ) -> list[str]:
     is_chat = serving.family == CHAT_FAMILY
     sources = corpus.conversations if is_chat else corpus.repositories
@@ -330,11 +339,45 @@ def _matches(
     patterns = pattern.split(ALTERNATIVE)
     found = [name for name in known if any(fnmatchcase(name, each) for each in patterns)]
     if not found:
-        raise DietError(
+        raise DietFieldError(
             f"phase {phase.name}, serving {serving.index}",
             f"repositories {pattern!r}",
             cause=f"it matches no {'conversations' if is_chat else 'repository'} of the corpus "
             f"{corpus.name}",
-            cure=f"Take a name or a pattern of those there are: {', '.join(known)}",
+            cure=nearest(pattern, known),
+            location=("phases", at, "servings", serving.index, "repositories"),
         )
     return found
+
+
+def structure_faults(phases: Sequence[ResolvedPhase]) -> Iterator[DietFault]:
+    """Yield servings of structure that come before any phase of graphs has a gate.
+
+    Structure is meant for a model that reads graphs already; without a gate the budget alone decides when it
+    does. The first such serving is named.
+    """
+    graphs: list[str] = []
+    for at, phase in enumerate(each for each in phases if not each.is_anneal):
+        served = next((each for each in phase.servings if each.family == ENRICHED_FAMILY), None)
+        if served is not None:
+            yield _ungated(served, graphs, at=at, phase=phase.name)
+            return
+        if any(reads_commits(each.family) for each in phase.servings):
+            graphs.append(phase.name)
+            if phase.advance_when is not None:
+                return
+
+
+def _ungated(served: ResolvedServing, graphs: Sequence[str], *, at: int, phase: str) -> DietFault:
+    """The fault of structure that comes behind phases of graphs without a gate, or behind none."""
+    gate = "advance_when: {val_bpb: {stops_improving_by: 0.002}}"
+    return DietFault(
+        location=("phases", at, "servings", served.index),
+        value=f"{phase}: {served.title}",
+        cause=f"no gate says when the graphs of {', '.join(graphs)} are learnt"
+        if graphs
+        else "no phase of graphs, with a gate behind it, comes before",
+        cure=f"Give {graphs[-1]} one: {gate}"
+        if graphs
+        else f"Serve v4_context_graph in a phase before, with {gate}",
+    )

@@ -12,9 +12,9 @@ import polars as pl
 from curriculum import frames
 from curriculum.mixing.resolve import DietFault, ResolvedPhase, ResolvedServing
 from curriculum.store.verify import read_pages
-from schemas.errors import DietError, MixtureError, SchemaError
+from schemas.errors import DietFieldError, MixtureError, SchemaError
+from schemas.mistakes import nearest
 from schemas.mixture import SourceRepetition, cut_to
-from schemas.text import nearest
 
 KEY_DIGITS = 12
 INDEX_DIGITS = 10
@@ -351,13 +351,14 @@ def check_gates(phases: Sequence[ResolvedPhase]) -> None:
     Raises:
         DietError: naming the phase.
     """
-    for phase in phases:
+    for at, phase in enumerate(phases):
         rule, names = phase.advance_when, {each.imported for each in phase.servings}
         blind = all(each is not None and each.measured_by is None for each in names)
         if rule is not None and rule.val_bpb is not None and blind:
-            raise DietError(
+            raise DietFieldError(
                 f"phase {phase.name}",
                 "advance_when.val_bpb",
+                location=("phases", at, "advance_when", "val_bpb"),
                 cause="all that it serves was imported, and nothing of split val beside",
                 cure="Import rows under the same name with --split val, or leave val_bpb out",
             )

@@ -1,10 +1,10 @@
 """Model sizes by name, with the rate and the step that suit them."""
 
-import difflib
 from dataclasses import dataclass, field, replace
 
 from schemas.errors import JobError
 from schemas.job import EngramSpec, MambaSpec, ModelSpec
+from schemas.mistakes import nearest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,13 +107,7 @@ def preset(name: str) -> Preset:
     """
     if name in PRESETS:
         return PRESETS[name]
-    near = difflib.get_close_matches(name, PRESETS, n=1, cutoff=0.3)
-    raise JobError(
-        "model",
-        name,
-        cause="there is no such preset",
-        cure=f"Did you mean {near[0]!r}?" if near else f"Known models: {', '.join(PRESETS)}",
-    )
+    raise JobError("model", name, cause="there is no such preset", cure=nearest(name, PRESETS))
 
 
 def model_spec(name: str, vocab_size: int, *, softcap: float | None = None) -> ModelSpec:

@@ -18,6 +18,7 @@ from curriculum.mixing.load import (
     load_diet,
     load_phases,
     located,
+    placed,
     require_no_fault,
 )
 from curriculum.mixing.resolve import ResolvedPhase, resolve, with_repositories
@@ -40,9 +41,10 @@ from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.metric_writers import parse_writers
 from schemas.corpus import CHAT_DOMAIN, CorpusSpec
-from schemas.diet import Diet
-from schemas.errors import DietError
+from schemas.diet import TRAINED_TOKENIZER, Diet
+from schemas.errors import DietError, TokenizerError
 from schemas.families import CHAT_FAMILY
+from schemas.mistakes import nearest
 from schemas.packed_row import ROW_MULTIPLE
 
 
@@ -140,19 +142,21 @@ def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
     with contextlib.nullcontext() if overrides.model else in_file:
         preset(diet.model)
     parse_writers(config.train.log)
-    plan = plan_of(
-        config,
-        store,
-        diet=diet,
-        specs=load_phases(diet.phases_file, config.workspace),
-        corpus=_corpus(config, diet),
-        resume=None,
-        without=RowExclusions(),
-        imported=imported_rows(store, diet),
-    )
+    _require_tokenizer(config, diet)
+    with placed(config.specialist, config.workspace):
+        plan = plan_of(
+            config,
+            store,
+            diet=diet,
+            specs=load_phases(diet.phases_file, config.workspace),
+            corpus=_corpus(config, diet),
+            resume=None,
+            without=RowExclusions(),
+            imported=imported_rows(store, diet),
+        )
+        check_gates(plan.phases)
     domains = *load_domains(plan.corpus.domains).domains, CHAT_DOMAIN
     require_no_fault(config.specialist, domain_faults(plan.phases, domains), config.workspace)
-    check_gates(plan.phases)
     repositories = [each.name for each in plan.corpus.repositories]
     return replace(
         plan,
@@ -225,6 +229,24 @@ def _resume_point(plan: RunPlan) -> ResumePoint | None:
             cure=f"Its phases: {', '.join(phases)}",
         )
     return point
+
+
+def _require_tokenizer(config: RunConfig, diet: Diet) -> None:
+    """Refuse a tokenizer that is neither trained on the corpus nor a file; a file is read later."""
+    if diet.tokenizer == TRAINED_TOKENIZER or Path(diet.tokenizer).is_file():
+        return
+    option = config.build.tokenizer is not None
+    in_file = located(config.specialist, "tokenizer", diet.tokenizer, config.workspace)
+    near = nearest(diet.tokenizer, [TRAINED_TOKENIZER])
+    with contextlib.nullcontext() if option else in_file:
+        raise TokenizerError(
+            "--tokenizer" if option else "tokenizer",
+            diet.tokenizer,
+            cause="there is no such file",
+            cure=near
+            if near.startswith("Did")
+            else f"Give the path of a tokenizer.json, or {TRAINED_TOKENIZER} to train one",
+        )
 
 
 def _at_length(phases: Sequence[ResolvedPhase], row_length: int) -> tuple[ResolvedPhase, ...]:

@@ -27,7 +27,7 @@ from curriculum.store import Artefact, Recipe, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.launch.launcher import Launch
 from curriculum.train.metric_writers import parse_writers
-from schemas.diet import Diet
+from schemas.diet import TRAINED_TOKENIZER, Diet
 from schemas.errors import JobError, MixtureError
 from schemas.families import ENRICHED_FAMILY
 from schemas.job import Evaluation, Job
@@ -36,7 +36,6 @@ from schemas.progress import Progress
 if TYPE_CHECKING:
     from curriculum.train.launch.gpu_slots import Machine
 
-TRAINED_TOKENIZER = "corpus"
 UNKNOWN = 0
 """The revision of a planned run of which only its plan and what it goes on from are known."""
 

@@ -17,8 +17,8 @@ from curriculum.mixing.check import (
 )
 from curriculum.mixing.differences import Change, changes, fields
 from curriculum.mixing.imported import imported_rows
-from curriculum.mixing.load import load_diet, load_phases
-from curriculum.mixing.resolve import ResolvedPhase, resolve
+from curriculum.mixing.load import load_diet, load_phases, warnings
+from curriculum.mixing.resolve import ResolvedPhase, resolve, structure_faults
 from curriculum.mixing.supply import Supply, read_supply, unmeasured
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.execute import PhaseBuilt, Scope, execute, here
@@ -78,6 +78,8 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> None:
     else:
         _show(plan, checks, found, sources, speed, built)
     for line in unmeasured(plan.phases):
+        warn(line)
+    for line in warnings(config.specialist, structure_faults(plan.phases), config.workspace):
         warn(line)
     for fault in faults:
         warn(fault)

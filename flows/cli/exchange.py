@@ -25,8 +25,8 @@ from flows.cli.console import MUTED, err, out
 from flows.settings import trust
 from schemas.errors import JobError, SchemaError, StoreError
 from schemas.manifest import TokenFormat
+from schemas.mistakes import nearest
 from schemas.reports import ImportReport
-from schemas.text import nearest
 
 if TYPE_CHECKING:
     from curriculum.train.export import Vocabulary

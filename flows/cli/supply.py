@@ -15,7 +15,7 @@ from curriculum.mixing.load import Phases, diet_names, load_phases
 from curriculum.mixing.resolve import ResolvedServing, default_base
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import resolve_plan
-from curriculum.pipeline.steps import TRAINED_TOKENIZER, tokenizing_of
+from curriculum.pipeline.steps import tokenizing_of
 from curriculum.stages.documents import Repository, repositories
 from curriculum.stages.indexes import Index, make_indexes
 from curriculum.stages.stage import Coordinator
@@ -25,6 +25,7 @@ from curriculum.supply import ALL, Estimate, Kind, estimate
 from flows.cli.console import MUTED, out, print_json, table, warn, watching
 from flows.settings.trust import shadow_words, shadows
 from schemas.corpus import CorpusSpec
+from schemas.diet import TRAINED_TOKENIZER
 from schemas.errors import CorpusError, DietError
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, need_index
 from schemas.progress import ProgressCallback

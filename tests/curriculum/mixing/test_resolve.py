@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.mixing.load import load_phases
-from curriculum.mixing.resolve import _divide, resolve
+from curriculum.mixing.resolve import _divide, resolve, structure_faults
 from schemas.diet import Diet, Serving
 from schemas.errors import DietError
 
@@ -149,3 +149,29 @@ def test_fim_has_as_many_variants_as_its_repetitions_can_come_to() -> None:
     )
     (phase,) = resolve(asked, load_phases())
     assert [serving.variants for serving in phase.servings] == [3, 2, 1]
+
+
+GRAPHS = servings({"family": "v4_context_graph", "row_length": 4096})
+STRUCTURE = servings({"family": "v6_enriched", "row_length": 4096})
+GATE = {"advance_when": {"min_tokens": 10}}
+
+
+@pytest.mark.parametrize(
+    ("phases", "place", "said"),
+    [
+        ([("file_graph", GRAPHS, {}), ("structure", STRUCTURE, {})], 1, "of file_graph are learnt"),
+        ([("syntax", STRUCTURE, GATE), ("file_graph", GRAPHS, GATE)], 0, "no phase of graphs"),
+        ([("syntax", servings({}), GATE), ("structure", STRUCTURE, {})], 1, "no phase of graphs"),
+        ([("file_graph", GRAPHS, GATE), ("structure", STRUCTURE, {})], None, ""),
+        ([("syntax", servings({}), {}), ("file_graph", GRAPHS, {})], None, ""),
+    ],
+)
+def test_structure_before_a_graph_phase_has_a_gate_is_warned_of(
+    phases: list[tuple[str, Any, Any]], place: int | None, said: str
+) -> None:
+    asked = diet(*({"phase": name, "servings": own} | gate for name, own, gate in phases))
+    found = [*structure_faults(resolve(asked, load_phases()))]
+    assert [each.location for each in found] == (
+        [] if place is None else [("phases", place, "servings", 0)]
+    )
+    assert all(said in each.cause for each in found)

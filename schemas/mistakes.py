@@ -1,0 +1,441 @@
+"""Mistakes in YAML files as errors of ours: file, line, field and value, the cause, and the likeliest intent.
+
+not_yaml     what a reader of YAML refuses
+faults       what a model refuses, an error a field
+nearest      the cure for a name that isn't known
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import yaml
+from pydantic import BaseModel, RootModel, ValidationError
+
+from schemas.errors import CurriculumError
+
+Location = tuple[int | str, ...]
+"""The steps from a file's whole content to a field: names, and numbers in lists."""
+MOST_FAULTS = 20
+"""Faults that one message lists."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The cure for a name that isn't known: the likely one, or those that begin so, and else all.
+
+    >>> nearest("synatx", ["syntax", "structure"]), nearest("x", ["syntax", "structure"])
+    ("Did you mean 'syntax'?", 'There are: syntax, structure')
+    >>> nearest("V2", ["v2_simple", "v2_doxygen", "v3_simple"])
+    "Did you mean 'v2_simple' or 'v2_doxygen'?"
+    """
+    listed = list(known)
+    likely = _likely(name, listed)
+    if likely:
+        return f"Did you mean {' or '.join(map(repr, likely))}?"
+    return f"There are: {', '.join(listed) or 'none'}"
+
+
+def _likely(name: str, known: Sequence[str]) -> list[str]:
+    """The names that another one, in whatever case, likely stands for: a near one, or what begins so."""
+    word = name.casefold()
+    by_word = {each.casefold(): each for each in known}
+    near = difflib.get_close_matches(word, by_word, n=1, cutoff=0.5)
+    if near:
+        return [by_word[near[0]]]
+    return [each for each in known if len(word) > 1 and each.casefold().startswith(word)][:3]
+
+
+def not_yaml(
+    broken: yaml.YAMLError, text: str, *, file: str, error: type[CurriculumError]
+) -> CurriculumError:
+    """The error for a text that a reader of YAML refuses, on the line that is wrong."""
+    cause = "this is not the YAML we read"
+    if not (isinstance(broken, yaml.MarkedYAMLError) and broken.problem_mark):
+        line = text.count("\n", 0, getattr(broken, "position", 0)) + 1
+        problem = str(broken).partition("\n")[0]
+        return error(f"{file}:{line}", problem, cause=cause, cure="Save the file as plain UTF-8")
+    line = broken.problem_mark.line + 1
+    problem, cure = broken.problem or "", broken.note
+    began = broken.context_mark.line + 1 if broken.context_mark else line
+    found = re.search(r"but found '(.*)'$", problem)
+    if opened := _OPENED.get(broken.context or ""):
+        elsewhere = f" (found on line {line})" if began < line else ""
+        line, problem, cure = began, f"{opened[0]}{elsewhere}", opened[1]
+    elif found and found[1] in _BRACES:
+        problem, cure = (
+            f"a {found[1]} closes nothing",
+            f"Remove it, or open with {_BRACES[found[1]]}",
+        )
+    elif problem.startswith("expected <block end>"):
+        problem = f"its indent isn't that of line {_deeper_since(text, line)}, which it follows"
+        cure = "Indent both alike"
+    elif problem.startswith("mapping values"):
+        problem, cure = _second_colon(text, line, broken.problem_mark.column)
+    elif problem.startswith("found character"):
+        tab = "'\\t'" in problem
+        cure = "Indent with spaces, not tabs" if tab else "Put the value in quotes"
+    return error(f"{file}:{line}", problem, cause=cause, cure=cure or "Mend that line")
+
+
+_OPENED = {
+    "while parsing a flow mapping": ("a { isn't closed, or a comma is missing", "Close it with }"),
+    "while parsing a flow sequence": ("a [ isn't closed, or a comma is missing", "Close it with ]"),
+    "while scanning a simple key": (
+        "a name has no colon with a space behind it",
+        "Write `name: value`",
+    ),
+    "while scanning a quoted scalar": ("a quote isn't closed", "Close it"),
+}
+"""Faults that a YAML reader notices behind their place, often on a later line, and their cures."""
+_BRACES = {"}": "{", "]": "["}
+
+
+def _second_colon(text: str, line: int, column: int) -> tuple[str, str]:
+    """Problem and cure of a colon that can't be there, at a column of a line."""
+    said = text.splitlines()[line - 1]
+    before = said[:column].lstrip(" -")
+    above = _line_above(text, line)
+    if ":" not in before and above:
+        return (
+            f"it is indented deeper than line {above}, which has a value already",
+            "Indent both alike",
+        )
+    for closing, opening in _BRACES.items():
+        if said.count(closing) > said.count(opening):
+            return (
+                f"a {opening} is missing before {before.partition(':')[0]}",
+                f"Open with {opening}",
+            )
+    return "a second colon is in the line", "Put text with a colon in quotes, or fields in { }"
+
+
+def _line_above(text: str, line: int) -> int:
+    """The number of the line above one, past blank lines and comments; 0 for none."""
+    lines = text.splitlines()
+    at = line - 1
+    while at > 0 and (not lines[at - 1].strip() or lines[at - 1].lstrip().startswith("#")):
+        at -= 1
+    return at
+
+
+def _deeper_since(text: str, line: int) -> int:
+    r"""The first of the lines just before one that are indented deeper, counted from 1.
+
+    >>> _deeper_since("a:\n   - b: 1\n     c: 2\n  - b: 3\n", 4)
+    2
+    """
+    lines = text.splitlines()
+    depths = [len(each) - len(each.lstrip()) for each in lines]
+    first = line - 1
+    while first > 0 and (depths[first - 1] > depths[line - 1] or not lines[first - 1].strip()):
+        first -= 1
+    return first + 1 if first < line - 1 else max(line - 1, 1)
+
+
+def locate(node: yaml.Node | None, location: Location) -> tuple[int, Location]:
+    """The line of a location and as much of the location as stands in the text.
+
+    pydantic puts names of union members into locations; what isn't in the text is passed over.
+    """
+    line = (node.start_mark.line + 1) if node else 1
+    found: list[int | str] = []
+    for depth, step in enumerate(location, 1):
+        child = _child(node, step)
+        if child is None:
+            if depth == len(location) and isinstance(step, str) and _is_field(step):
+                found.append(step)
+            continue
+        mark, node = child
+        line = mark.line + 1
+        found.append(step)
+    return line, tuple(found)
+
+
+def _is_field(step: str) -> bool:
+    """Return True if a step of a location can be a field, rather than pydantic's name of a type."""
+    return step.isidentifier() and step not in {"int", "float", "str", "bool"}
+
+
+def _child(node: yaml.Node | None, step: int | str) -> tuple[yaml.Mark, yaml.Node] | None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == str(step):
+                return key.start_mark, value
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return node.value[step].start_mark, node.value[step]
+    return None
+
+
+def faults(
+    invalid: ValidationError,
+    node: yaml.Node,
+    model: type[BaseModel],
+    *,
+    file: str,
+    error: type[CurriculumError],
+) -> CurriculumError:
+    """One error of all faults of a file, a line a field, without those that follow from one inside them."""
+    details = invalid.errors(include_url=False, include_context=True)
+    around = {detail["loc"][:cut] for detail in details for cut in range(len(detail["loc"]))}
+    missing = {each["loc"] for each in details if each["type"] == "missing"}
+    unknown = [each["loc"] for each in details if each["type"] == "extra_forbidden"][:MOST_FAULTS]
+    renamed = {(*location[:-1], _likely_field(model, location)) for location in unknown}
+    commas = (_decimal_comma(node, location) for location in unknown)
+    cut = {found.location for found in commas if found is not None}
+    found: dict[tuple[int, Location], CurriculumError] = {}
+    for detail in details:
+        # A field under another name isn't missing as well, and 0,6 isn't the number 0.
+        if detail["loc"] in around | cut or detail["loc"] in missing & renamed:
+            continue
+        if len(found) == MOST_FAULTS:
+            break
+        place = locate(node, detail["loc"])
+        if place not in found:
+            found[place] = _Refusal(detail, node, model, missing).error(file, error)
+    return _together([*found.values()])
+
+
+def _together(found: Sequence[CurriculumError]) -> CurriculumError:
+    first, others = found[0], found[1:]
+    if not others:
+        return first
+    listed = "\n".join(str(fault) for fault in others)
+    return type(first)(first.name, first.value, cause=first.cause, cure=f"{first.cure}\n{listed}")
+
+
+class _Refusal(NamedTuple):
+    """A fault that pydantic found."""
+
+    detail: Any
+    node: yaml.Node
+    model: type[BaseModel]
+    missing: Collection[Location]
+    """Fields that are required and aren't there."""
+
+    @property
+    def location(self) -> Location:
+        found: Location = self.detail["loc"]
+        return found
+
+    def error(self, file: str, error: type[CurriculumError]) -> CurriculumError:
+        """The error of a file that it comes to."""
+        line, found = locate(self.node, self.location)
+        where = f"{file}:{line}"
+        field = ".".join(str(step) for step in found) or "the file"
+        several = getattr(self.detail.get("ctx", {}).get("error"), "fields", ())
+        if several:
+            lines = sorted({locate(self.node, (*self.location, *each))[0] for each in several})
+            where, field = f"{file}:{lines[0]}", several[0][-1]
+            value = f"{field} on lines {', '.join(map(str, lines))}"
+        elif self.detail["type"] == "missing":
+            value = f"{field} is missing"
+        else:
+            value = _with_value(field, self.detail["input"])
+        if comma := self.detail["type"] == "extra_forbidden" and self._comma():
+            value = f"{'.'.join(map(str, comma.location))} = {comma.written}"
+        cause, cure = self._cause_and_cure()
+        return error(where, value, cause=cause, cure=cure)
+
+    def _cause_and_cure(self) -> tuple[str, str]:
+        kind = self.detail["type"]
+        if kind == "missing":
+            return "the field is required", "Add it"
+        if kind == "extra_forbidden":
+            return self._unknown_field()
+        if kind == "literal_error":
+            known = re.findall(r"'([^']*)'", self.detail["ctx"]["expected"])
+            return "there is no such value", nearest(str(self.detail["input"]), known)
+        if kind in _EXPLAINED and self.detail["input"] is None:
+            return "it has no value", "Write one behind its colon"
+        if kind in _EXPLAINED:
+            cause, cured = _EXPLAINED[kind]
+            return cause, cured(self)
+        message = str(self.detail["msg"]).removeprefix("Value error, ")
+        cause, _, cure = message.partition(". ")
+        return cause, cure or _CURES.get(kind, "Mend the value")
+
+    def _comma(self) -> "_Comma | None":
+        return _decimal_comma(self.node, self.location)
+
+    def _unknown_field(self) -> tuple[str, str]:
+        if (comma := self._comma()) is not None:
+            return "a comma ends the number", f"Write a point: {comma.number}"
+        name = str(self.location[-1])
+        head, colon, rest = name.partition(":")
+        fields = _model_beside(self.model, self.location).model_fields
+        if colon and rest and self.detail["input"] is None and head in fields:
+            return "a colon needs a space behind it", f"Write {head}: {rest}"
+        likely = _likely_field(self.model, self.location)
+        is_lacking = (*self.location[:-1], likely) in self.missing
+        inside = (
+            each
+            for each, field in fields.items()
+            if any(name in inner.model_fields for inner in _models_in(field.annotation))
+        )
+        if not is_lacking and (owner := next(inside, None)):
+            return "there is no such field", f"It is a field of {owner}: move it there"
+        meant = (
+            f"Did you mean {likely!r}?" if likely else f"There are: {', '.join(fields) or 'none'}"
+        )
+        return "there is no such field", meant
+
+    def number(self) -> str:
+        """The cure for what should be a number: the one that is likely meant, where that is clear.
+
+        >>> def cure(kind, given):
+        ...     return _Refusal({"type": kind, "input": given}, None, None, ()).number()
+        >>> cure("float_type", "0,5"), cure("float_type", "50%"), cure("float_type", "half")
+        ('Write 0.5', 'Write 0.5', 'Write a number')
+        >>> cure("int_type", "512"), cure("int_type", "1.5")
+        ('Write 512', 'Write a whole number')
+        """
+        given, is_whole = self.detail["input"], self.detail["type"].startswith("int")
+        match = _DECIMAL.fullmatch(given if isinstance(given, str) else json.dumps(given))
+        usual = "Write a whole number" if is_whole else "Write a number"
+        if match is None or not (match[1] or match[2]):
+            return usual
+        number = Decimal(f"{match[1] or 0}.{match[2] or 0}") / (100 if match[3] else 1)
+        if is_whole and number != number.to_integral_value():
+            return usual
+        return f"Write {number.normalize():f}"
+
+    def listed(self) -> str:
+        """The cure for what should be a list: one of the value that is there alone."""
+        value = self.detail["input"]
+        if isinstance(value, str | int | float):
+            return f"Write a list: [{_flow(value)}]"
+        return "Write a list, each entry on a line that begins with `- `"
+
+    def fields(self) -> str:
+        """The cure for what should have fields: the value that is there, under the likely field."""
+        value = self.detail["input"]
+        model = _model_beside(self.model, (*self.location, ""))
+        names = [name for name, each in model.model_fields.items() if each.is_required()]
+        if isinstance(value, str):
+            names = (
+                ["path"] if "/" in value and "path" in model.model_fields else [*model.model_fields]
+            )
+        if model is _model_beside(self.model, self.location) or not names:
+            return "Write fields, such as {name: value}"
+        if not isinstance(value, str | int | float) or isinstance(value, bool):
+            return f"Write fields, such as {{{names[0]}: …}}"
+        return f"Write {{{names[0]}: {_flow(value)}}}"
+
+    def characters(self) -> str:
+        """The cure for a name with characters that it can't have."""
+        value = re.sub(r"[^A-Za-z0-9._-]+", "-", str(self.detail["input"])).strip("._-")
+        if re.fullmatch(self.detail["ctx"]["pattern"], value):
+            return f"Write {value}"
+        return "Use letters, digits, dot, dash and underscore"
+
+
+_EXPLAINED: Mapping[str, tuple[str, Callable[[_Refusal], str]]] = MappingProxyType(
+    dict.fromkeys(("float_type", "float_parsing"), ("it is no number", _Refusal.number))
+    | dict.fromkeys(
+        ("int_type", "int_parsing", "int_from_float"), ("it is no whole number", _Refusal.number)
+    )
+    | dict.fromkeys(
+        ("bool_type", "bool_parsing"), ("it is no switch", lambda _: "Write true or false")
+    )
+    | dict.fromkeys(
+        ("dict_type", "model_type", "model_attributes_type"), ("it has no fields", _Refusal.fields)
+    )
+    | {
+        "tuple_type": ("it is no list", _Refusal.listed),
+        "string_type": ("it is no text", lambda _: "Put it in quotes"),
+        "string_pattern_mismatch": ("it has characters that no name has", _Refusal.characters),
+    }
+)
+"""Causes and cures of the faults whose words in pydantic are Python's."""
+_CURES = {
+    "finite_number": "Write a finite number",
+    "too_short": "List at least one",
+    "greater_than": "Raise it",
+    "greater_than_equal": "Raise it",
+    "less_than": "Lower it",
+    "less_than_equal": "Lower it",
+    "multiple_of": "Round it",
+}
+"""Cures of the other faults that pydantic names."""
+_DECIMAL = re.compile(r"\s*([-+]?[0-9]*)[.,]?([0-9]*)\s*(%?)\s*")
+
+
+def _likely_field(model: type[BaseModel], location: Location) -> str:
+    """The field that a name which isn't one stands for; "" where no field is near."""
+    name, beside = str(location[-1]), _model_beside(model, location)
+    fields = list(beside.model_fields)
+    if name in fields:
+        return ""
+    other_name = getattr(beside, "OTHER_NAMES", {}).get(name.lower())
+    return str(other_name or next(iter(_likely(name, fields)), ""))
+
+
+class _Comma(NamedTuple):
+    """A number that a comma cuts in two."""
+
+    location: Location
+    written: str
+    number: str
+
+
+def _decimal_comma(node: yaml.Node, location: Location) -> _Comma | None:
+    """The number of `{share: 0,6}`, which says share 0 and a field 6; None for any other field."""
+    *parents, last = location
+    for step in parents:
+        _, node = _child(node, step) or (None, node)
+    if not isinstance(node, yaml.MappingNode) or not str(last).isdecimal():
+        return None
+    names = [key.value for key, _ in node.value]
+    index = names.index(last) if last in names else 0
+    if not index or node.value[index][1].value:
+        return None
+    name, whole = names[index - 1], node.value[index - 1][1].value
+    return _Comma((*parents, name), f"{whole},{last}", f"{name}: {whole}.{last}")
+
+
+def _model_beside(model: type[BaseModel], location: Location) -> type[BaseModel]:
+    """The model whose fields may stand where `location` ends."""
+    for step in location[:-1]:
+        field = model.model_fields.get("root" if issubclass(model, RootModel) else str(step))
+        inner = next(_models_in(field.annotation), None) if field else None
+        model = inner or model
+    return model
+
+
+def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in getattr(annotation, "__args__", ()):
+        yield from _models_in(argument)
+
+
+def _with_value(field: str, value: object) -> str:
+    """A field and its value; the file says better what a long list or mapping holds."""
+    text = _flow(value) if isinstance(value, dict | list | tuple) else _scalar(value)
+    if len(text) <= 60:
+        return f"{field} = {text}"
+    return field if isinstance(value, dict | list | tuple) else f"{field} = {text[:57]}…"
+
+
+def _scalar(value: object) -> str:
+    return "nothing" if value is None else repr(value) if isinstance(value, str) else _flow(value)
+
+
+def _flow(value: object) -> str:
+    """A value as YAML in a line.
+
+    >>> _flow({"family": "v2_simple", "share": 0.5, "domains": [None, True]})
+    '{family: v2_simple, share: 0.5, domains: [null, true]}'
+    """
+    match value:
+        case dict():
+            return f"{{{', '.join(f'{name}: {_flow(each)}' for name, each in value.items())}}}"
+        case list() | tuple():
+            return f"[{', '.join(map(_flow, value))}]"
+        case None | bool():
+            return {None: "null", True: "true", False: "false"}[value]
+    return str(value)
