@@ -20,6 +20,7 @@ from curriculum.pipeline.attempts import (
     SpecialistRef,
     attempts_in,
     checkpoints,
+    current_artefacts,
     names_of,
     specialist_of,
     spelled,
@@ -130,6 +131,36 @@ def artefacts_of(store: Store, what: str, stages: Collection[str]) -> list[Artef
         else:
             resolved.append(each)
     return [each for each in resolved if each.manifest.stage in stages]
+
+
+def folders_of(store: Store, what: str) -> tuple[Path, ...]:
+    """Resolve a reference to folders: the one at a path or of a key, or a name's current mixtures and runs.
+
+    Raises:
+        StoreError: where there is none, or several keys begin so.
+    """
+    path = Path(what) if what and Path(what).exists() else _path(store, what)
+    if path is not None:
+        return (path,)
+    published = [*_mixtures_named(store, what)]
+    attempts = attempts_in(store)
+    meant = named(store.root, what, {each.ref for each in attempts})
+    if meant is not None:
+        published += filter(meant.has, current_artefacts(store, RUNS))
+    folders = [each.path for each in published]
+    if meant is not None and not folders:
+        folders = [run_of(store, what, name="the run").path]
+    if not folders:
+        found = find(store, what)
+        folders = [each.path for each in found.artefacts]
+        folders += [found.open_run.path] if found.open_run else []
+    return tuple(folders)
+
+
+def is_run_path_or_key(store: Store, what: str) -> bool:
+    """Return True for a run by its path or the first digits of its key; a name also means a mixture."""
+    refs = {each.ref for each in attempts_in(store)}
+    return bool(refs) and named(store.root, what, refs) is None and is_run(store, what)
 
 
 def named(home: Path, what: str, refs: Collection[SpecialistRef]) -> SpecialistName | None:

@@ -165,7 +165,7 @@ def _options(
 
 tokenizer_app = typer.Typer(no_args_is_help=True, help="Train a tokenizer.")
 app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=WORK)
-diet_app = typer.Typer(no_args_is_help=True, help="Check a diet, or compare two.")
+diet_app = typer.Typer(no_args_is_help=True, help="Check a diet before building.")
 app.add_typer(diet_app, name="diet", rich_help_panel=LOOK)
 
 

@@ -1,8 +1,7 @@
-"""`curriculum diet check` and `diet diff`: what a diet asks, before anything is spent on it."""
+"""`curriculum diet check`: the tokens that a diet asks for against those that there are."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from rich.text import Text
 
@@ -15,10 +14,8 @@ from curriculum.mixing.check import (
     source_checks,
     supposed_supply,
 )
-from curriculum.mixing.differences import Change, changes, fields
-from curriculum.mixing.imported import imported_rows
-from curriculum.mixing.load import load_diet, load_phases, warnings
-from curriculum.mixing.resolve import ResolvedPhase, resolve, structure_faults
+from curriculum.mixing.load import warnings
+from curriculum.mixing.resolve import ResolvedPhase, structure_faults
 from curriculum.mixing.supply import Supply, read_supply, unmeasured
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.execute import PhaseBuilt, Scope, execute, here
@@ -26,12 +23,12 @@ from curriculum.pipeline.forecast import Speed, expected, last_speed
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.steps import tokenizing_of, tokens_per_step, wanted_of
 from curriculum.stages import Built, RowSet
-from curriculum.store import Artefact, Store
+from curriculum.store import Artefact
 from curriculum.supply import ALL, Estimate, Kind
 from flows.cli.console import ACCENT, MUTED, out, print_json, table, warn, watching
 from flows.cli.supply import SupplyOptions, counted, doubtful, kind_of
 from flows.settings.contexts import context_of
-from flows.settings.trust import shadow_words, shadows
+from flows.settings.trust import shadows
 from schemas.errors import DietError
 
 UNEVEN = 1.1
@@ -89,85 +86,6 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> None:
             cause="it can't be served as it is",
             cure="See the lines above for what there is and what to change",
         )
-
-
-def diff(home: Path, before: str, after: str, *, phases_file: str | None, as_json: bool) -> None:
-    """Print what changes in tokens from one diet to another.
-
-    Raises:
-        DietError: for a name or a file that is no diet.
-    """
-    for line in shadow_words(home):
-        warn(line)
-    diets = load_diet(before, home=home), load_diet(after, home=home)
-    files = (load_phases(phases_file or each.phases_file, home) for each in diets)
-    store = Store(home, dry=True)
-    old, new = (
-        resolve(diet, specs, imported_rows(store, diet))
-        for diet, specs in zip(diets, files, strict=True)
-    )
-    listed = [*changes(old, new)]
-    others = [*fields(diets, old, new)]
-    if as_json:
-        found = {
-            "fields": [asdict(each) for each in others],
-            "servings": [{**asdict(each), "difference": each.difference} for each in listed],
-            "shadows": [*shadows(home)],
-        }
-        print_json(found)
-        return
-    differing = [each for each in listed if each.difference]
-    if differing:
-        out.print(table(_change_lines(listed)))
-    if others:
-        out.print()
-        out.print(table({"field": f.name, "before": f.before, "after": f.after} for f in others))
-    if not differing and not others:
-        out.print("They serve the same.")
-
-
-def _change_lines(listed: Sequence[Change]) -> Iterator[Line]:
-    """A line a phase with its totals, then one a serving that differs."""
-    for phase in dict.fromkeys(each.phase for each in listed):
-        own = [each for each in listed if each.phase == phase]
-        old, new = sum(each.before for each in own), sum(each.after for each in own)
-        yield _change_line(phase, "", "", "", old, new)
-        for each in own:
-            if each.difference:
-                only = f" of {', '.join(each.repositories)}" if each.repositories else ""
-                yield _change_line(
-                    f"  {each.family}{only}",
-                    each.objective,
-                    f"{each.row_length:,}",
-                    each.domains,
-                    each.before,
-                    each.after,
-                )
-
-
-def _change_line(
-    title: str, objective: str, row_length: str, domains: str, old: int, new: int
-) -> Line:
-    return {
-        "phase and family": title,
-        "objective": objective,
-        "row length": row_length,
-        "domains": domains,
-        "before": count(old) if old else "",
-        "after": count(new) if new else "",
-        "change": _signed(new - old),
-    }
-
-
-def _signed(tokens: int) -> str:
-    """A change of tokens.
-
-    >>> _signed(1_500), _signed(-20_000), _signed(0)
-    ('+1.5k', '−20k', '')
-    """
-    if not tokens:
-        return ""
-    return f"{'+' if tokens > 0 else '−'}{count(abs(tokens))}"
 
 
 def _sets(phase: ResolvedPhase, built: Built) -> list[Sets]:

@@ -1,6 +1,7 @@
-"""`curriculum diff`: what changes from one mixture or set of rows to another, in tokens and in documents."""
+"""`curriculum diff`: changes between two diets, two mixtures or sets of rows, or two runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,15 @@ from curriculum.inspection.token_counts import (
     counted,
     difference,
 )
-from curriculum.pipeline.references import MIXTURES, artefacts_of, store_of
-from flows.cli.console import ACCENT, MUTED, out, print_json, table
+from curriculum.mixing import differences
+from curriculum.mixing.imported import imported_rows
+from curriculum.mixing.load import diet_names, load_diet, load_phases
+from curriculum.mixing.resolve import resolve
+from curriculum.pipeline.references import MIXTURES, artefacts_of, is_run_path_or_key, store_of
+from curriculum.store import Store
+from flows.cli.compare import compare
+from flows.cli.console import ACCENT, MUTED, out, print_json, table, warn
+from flows.settings.trust import shadow_words, shadows
 from schemas.errors import StoreError
 from schemas.visible import one_line
 
@@ -36,14 +44,127 @@ PLURALS = {
 assert tuple(PLURALS) == KINDS
 
 
-def diff(home: Path, before: str, after: str, *, full: bool = False, as_json: bool = False) -> None:
-    """Print what changes from one mixture or set of rows to another."""
+YAML = (".yaml", ".yml")
+
+
+def diff(
+    home: Path,
+    before: str,
+    after: str,
+    *,
+    phases_file: str | None = None,
+    full: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Print the changes between two diets, two mixtures or sets of rows, or two runs.
+
+    A name of a diet and a specialist means the diet where both sides are diets, else the current mixtures.
+    Runs are those named by path or key; SPECIALIST/PHASE means a mixture.
+
+    Raises:
+        DietError: for a diet that can't be read.
+        StoreError: for a diet and an artefact, and for what is neither.
+    """
+    sides = (before, after)
+    if all(is_run_path_or_key(store_of(home, each), each) for each in sides):
+        compare(home, sides, full=full, as_json=as_json)
+    elif _are_diets(home, sides):
+        _diff_diets(home, before, after, phases_file, as_json=as_json)
+    else:
+        _diff_tokens(home, before, after, full=full, as_json=as_json)
+
+
+def _are_diets(home: Path, sides: Sequence[str]) -> bool:
+    """Return True for two diets, and for a diet and what isn't in the workspace.
+
+    Raises:
+        StoreError: for a diet that has no mixture, and rows or a mixture.
+    """
+    diets = [each for each in sides if each in diet_names(home) or Path(each).suffix in YAML]
+    if len(diets) != 1:
+        return bool(diets)
+    held = [each for each in sides if artefacts_of(store_of(home, each), each, (ROWS, MIXTURES))]
+    if held and diets[0] not in held:
+        raise StoreError(
+            diets[0],
+            cause=f"it is a diet without a mixture here, and {held[0]} isn't a diet",
+            cure=f"Run curriculum mix {diets[0]} first, or give two diets",
+        )
+    return not held
+
+
+def _diff_tokens(home: Path, before: str, after: str, *, full: bool, as_json: bool) -> None:
     found = difference(tokens_of(home, before), tokens_of(home, after))
     if as_json:
         print_json(_as_json(found))
         return
     for piece in _shown(found, full=full):
         out.print(piece, soft_wrap=isinstance(piece, Text))
+
+
+def _diff_diets(
+    home: Path, before: str, after: str, phases_file: str | None, *, as_json: bool
+) -> None:
+    for line in shadow_words(home):
+        warn(line)
+    diets = load_diet(before, home=home), load_diet(after, home=home)
+    files = (load_phases(phases_file or each.phases_file, home) for each in diets)
+    store = Store(home, dry=True)
+    old, new = (
+        resolve(diet, specs, imported_rows(store, diet))
+        for diet, specs in zip(diets, files, strict=True)
+    )
+    listed = [*differences.changes(old, new)]
+    others = [*differences.fields(diets, old, new)]
+    if as_json:
+        found = {
+            "fields": [asdict(each) for each in others],
+            "servings": [{**asdict(each), "difference": each.difference} for each in listed],
+            "shadows": [*shadows(home)],
+        }
+        print_json(found)
+        return
+    differing = [each for each in listed if each.difference]
+    if differing:
+        out.print(table(_serving_lines(listed)))
+    if others:
+        out.print()
+        out.print(table({"field": f.name, "before": f.before, "after": f.after} for f in others))
+    if not differing and not others:
+        out.print("No difference: both diets ask for the same tokens of the same servings.")
+
+
+def _serving_lines(listed: Sequence[differences.Change]) -> Iterator[Line]:
+    """A line a phase with its totals, then one a serving that differs."""
+    for phase in dict.fromkeys(each.phase for each in listed):
+        own = [each for each in listed if each.phase == phase]
+        old, new = sum(each.before for each in own), sum(each.after for each in own)
+        yield _serving_line(phase, "", "", "", old, new)
+        for each in own:
+            if each.difference:
+                only = f" of {', '.join(each.repositories)}" if each.repositories else ""
+                yield _serving_line(
+                    f"  {each.family}{only}",
+                    each.objective,
+                    f"{each.row_length:,}",
+                    each.domains,
+                    each.before,
+                    each.after,
+                )
+
+
+def _serving_line(
+    title: str, objective: str, row_length: str, domains: str, old: int, new: int
+) -> Line:
+    return {
+        "phase and family": title,
+        "objective": objective,
+        "row length": row_length,
+        "domains": domains,
+        "before": count(old) if old else "",
+        "after": count(new) if new else "",
+        "change": _signed(new - old),
+    }
 
 
 def tokens_of(home: Path, what: str) -> TokenCounts:

@@ -9,12 +9,13 @@ from rich.text import Text
 
 from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
-from curriculum.inspection.formats import count
+from curriculum.inspection.formats import count, number
 from curriculum.inspection.lineage import inputs
 from curriculum.mixing.load import diet_files, diet_names, load_diet
 from curriculum.packing.check import check as check_rows
 from curriculum.pipeline.attempts import STEP
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.references import folders_of
 from curriculum.stages.selection import check_sides, val_lineages
 from curriculum.store import Artefact, Store, collect_garbage, garbage, merge, strange
 from curriculum.store.inside import require_plain
@@ -30,12 +31,14 @@ MOST_LINES = 40
 """Number of shown lines of what would be removed."""
 
 
-def check(paths: list[Path]) -> None:
-    """Hold files against their manifests, and every document and packed row against its contract.
+def check(home: Path, what: Sequence[str]) -> None:
+    """Verify files against their manifests, and every document and packed row against its contract.
 
     Raises:
-        SchemaError, PackError, StoreError: after all faults of a folder have been printed.
+        SchemaError, PackError, StoreError: after all faults of a folder have been printed; and for what is
+            neither a path nor a name or key of the workspace.
     """
+    paths = [path for each in what for path in folders_of(Store(home, dry=True), each)]
     for path in paths:
         if (root := Store.root_of(path / MANIFEST_NAME)) is not None:
             require_plain(root)
@@ -52,13 +55,12 @@ def check(paths: list[Path]) -> None:
         for each in rows:
             _check_sides(each)
         out.print(
-            f"{path}: {len(artefacts)} artefacts are what their manifests say", soft_wrap=True
+            f"{path}: {number(len(artefacts), 'artefact')} verified against manifests",
+            soft_wrap=True,
         )
 
 
 def _artefacts(path: Path) -> Iterator[Artefact]:
-    if not path.exists():
-        raise StoreError(str(path), cause="there is no such path", cure="Give an artefact's folder")
     files = sorted(path.rglob(MANIFEST_NAME)) if path.is_dir() else []
     for file in files:
         if "checkpoints" not in file.parts:
@@ -73,11 +75,11 @@ def _checkpoints(path: Path) -> list[Path]:
 
 
 def _check_documents(artefact: Artefact) -> None:
-    number = 0
+    documents = 0
     for document in documents_in(artefact.path):
         check_document(document)
-        number += 1
-    out.print(f"{artefact.path}: {number:,} documents keep the contract", soft_wrap=True)
+        documents += 1
+    out.print(f"{artefact.path}: {documents:,} documents keep the contract", soft_wrap=True)
 
 
 def _check_sides(rows: Artefact) -> None:

@@ -13,7 +13,9 @@ import psutil
 import pytest
 
 from curriculum.pipeline.config import GROUPS, USED_GROUPS, option
+from curriculum.store import Store
 from tests.flows.cli_runner import curriculum
+from tests.flows.tiny_workspace import Larder, figure, job, run
 
 COMMANDS = (
     "build",
@@ -27,7 +29,6 @@ COMMANDS = (
     "supply",
     "diet",
     "diet check",
-    "diet diff",
     "status",
     "inspect",
     "compare",
@@ -143,7 +144,29 @@ def test_inspecting_what_isnt_there_says_so(tmp_path: Path, what: str) -> None:
 def test_checking_what_isnt_there_says_so(tmp_path: Path) -> None:
     home = tmp_path / "home"
     said = _is_a_mistake(curriculum("check", str(tmp_path / "nowhere"), home=home), home)
-    assert "no such path" in said
+    assert "it is no path" in said
+
+
+def test_a_check_takes_names_and_keys_beside_paths(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    larder = Larder(home)
+    run(home, job(larder.syntax, home, run_key="1" * 64), [figure(2.0, 0.1)])
+    ran = next(Store(home, dry=True).artefacts("runs"))
+    both = curriculum("check", "fmt/syntax", home=home)
+    assert both.returncode == 0, both.stderr
+    checked = [line.split(": ")[0] for line in both.stdout.splitlines()]
+    assert checked == [str(larder.syntax.path), str(ran.path)]
+    for name, path in (
+        (larder.file_graph.key[:12], larder.file_graph.path),
+        ("mixtures", home / "mixtures"),
+    ):
+        done = curriculum("check", name, home=home)
+        assert done.returncode == 0, done.stderr
+        assert f"{path}: " in done.stdout
+    (ran.path / "report.json").write_text("{}")
+    damaged = curriculum("check", "fmt/syntax", home=home)
+    assert damaged.returncode == 2
+    assert "report.json" in damaged.stderr
 
 
 def test_looking_at_an_empty_workspace_writes_nothing(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from curriculum.store import Store
 from flows.cli import diff
 from flows.cli.diff import tokens_of
 from schemas.errors import StoreError
-from tests.flows.tiny_workspace import IDS, Larder
+from tests.flows.cli_runner import curriculum
+from tests.flows.tiny_workspace import IDS, Larder, figure, job, mixture, run
 
 AMOUNTS = st.dictionaries(st.sampled_from("abcde"), st.integers(1, 1000))
 
@@ -93,6 +94,32 @@ def test_the_same_twice_is_no_change(larder: Larder, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(diff, "out", console)
     diff.diff(larder.home, "fmt", "fmt")
     assert "the same documents, as often" in console.export_text()
+
+
+def test_the_kind_of_both_sides_decides_what_is_compared(tmp_path: Path) -> None:
+    larder = Larder(tmp_path)
+    for plan, key in ((larder.syntax, "1" * 64), (larder.file_graph, "2" * 64)):
+        run(tmp_path, job(plan, tmp_path, run_key=key), [figure(2.0, 0.1)])
+    keys = [each.key[:12] for each in Store(tmp_path, dry=True).artefacts("runs")]
+    runs = curriculum("diff", *keys, "--json", home=tmp_path)
+    assert {"groups"} == json.loads(runs.stdout).keys(), runs.stderr
+    mixtures = curriculum("diff", "fmt/syntax", "fmt/file_graph", "--json", home=tmp_path)
+    assert json.loads(mixtures.stdout)["before"]["tokens"] == 22
+    diets = curriculum("diff", "templates", "testing", "--json", home=tmp_path)
+    assert {"fields", "servings", "shadows"} == json.loads(diets.stdout).keys()
+
+
+def test_a_diet_and_rows_are_refused_and_a_diet_with_a_mixture_means_that(tmp_path: Path) -> None:
+    larder = Larder(tmp_path)
+    key = larder.one.key[:12]
+    for sides in (("templates", key), (key, "templates")):
+        refused = curriculum("diff", *sides, home=tmp_path)
+        assert refused.returncode == 2
+        assert "it is a diet without a mixture here" in refused.stderr
+        assert "curriculum mix templates" in refused.stderr
+    mixture(tmp_path, "syntax", [(larder.one, 0, 0, 7)], specialist="templates")
+    done = curriculum("diff", "templates", key, "--json", home=tmp_path)
+    assert json.loads(done.stdout)["before"]["tokens"] == 7, done.stderr
 
 
 @given(before=AMOUNTS, after=AMOUNTS)

@@ -86,7 +86,7 @@ NO_TEXT = {
 
 
 TRIED = (
-    "approve", "build", "check", "compare", "diet check", "diet diff", "diff", "export", "gc", "import",
+    "approve", "build", "check", "compare", "diet check", "diff", "export", "gc", "import",
     "inspect", "lineage", "ls", "merge", "mix", "query", "report", "status", "supply", "tokenizer train",
     "train", "trust",
 )  # fmt: skip
@@ -158,14 +158,16 @@ def _invocations(made: Made, aside: Path) -> dict[str, list[list[str]]]:
         "status": [["status"], ["status", "--all"], ["status", "--json"]],
         "report": [["report"], ["report", "tiny"], ["report", "nobody\x1b[31m\u202e"]],
         "check": [["check", str(made.home / stage)] for stage in ("documents", "rows", "mixtures")],
-        "diff": [["diff", *keys["mixtures"][:2]], ["diff", *keys["rows"][:2], "--full"]],
+        "diff": [
+            ["diff", *keys["mixtures"][:2]], ["diff", *keys["rows"][:2], "--full"],
+            ["diff", diet, diet],
+        ],
         "compare": [["compare", "tiny/syntax", "tiny/file_graph", *more] for more in ([], ["--json"])],
         "build": [["build", diet, "--dry-run"], ["build", diet, "--explain"]],
         "mix": [["mix", diet], ["mix", diet, "--explain"]],
         "train": [["train", diet, "--dry-run"]],
         "tokenizer train": [["tokenizer", "train", diet]],
         "diet check": [["diet", "check", diet], ["diet", "check", diet, "--json"]],
-        "diet diff": [["diet", "diff", diet, diet]],
         "approve": [
             ["approve", diet, "syntax", "--comment", f"{TERMINAL}{BIDI}", *copy],
             ["status", *copy], ["status", "--json", *copy],

@@ -113,7 +113,7 @@ def test_every_command_that_has_a_workspace_is_told_which_or_gets_a_path_in_it()
         for name, each in COMMANDS.items()
         if not any(one.name == "home" for one in each.params)
     }
-    assert without == {"check", "trust"}
+    assert without == {"trust"}
     assert {"serve", "gc", "merge", "query", "tokenizer train"} <= COMMANDS.keys()
 
 

@@ -183,7 +183,7 @@ def test_everything_that_is_looked_at_shows_them(trained: tuple[Path, Path]) -> 
         (("mix", str(file), "--explain", *LITTLE), "Nothing to do"),
         (("build", str(file), *LITTLE), "my-rows: v3_simple causal 512"),
         (("diet", "check", str(file), *LITTLE), "my-rows: v3_simple causal at 512"),
-        (("diet", "diff", str(file), "templates.demo"), "my-rows: v3_simple"),
+        (("diff", str(file), "templates.demo"), "my-rows: v3_simple"),
         (("check", str(imported(home).path)), ""),
     ):
         more = () if words[0] == "check" else place

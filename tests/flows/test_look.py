@@ -167,12 +167,14 @@ def test_status_counts_what_is_there(home: Path, printed: Console) -> None:
 
 
 def test_a_check_reads_everything_and_says_so(home: Path, printed: Console) -> None:
-    workspace.check([home])
+    workspace.check(home, [str(home)])
     said = printed.export_text()
     rows = [*Store(home, dry=True).artefacts("rows")]
     kept = re.findall(r"/rows/\S+: \d+ rows of \d+ files keep the contract", said)
     assert len(kept) == len(rows) == 7
-    assert f"{len([*Store(home, dry=True).artefacts()])} artefacts are what" in said
+    assert (
+        f"{len([*Store(home, dry=True).artefacts()])} artefacts verified against manifests" in said
+    )
 
 
 def test_a_flipped_byte_is_found_and_named(home: Path, tmp_path: Path) -> None:
@@ -182,7 +184,7 @@ def test_a_flipped_byte_is_found_and_named(home: Path, tmp_path: Path) -> None:
     try:
         file.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
         with pytest.raises(StoreError, match=re.escape(str(file))):
-            workspace.check([rows.path])
+            workspace.check(home, [str(rows.path)])
     finally:
         file.write_bytes(content)
 
@@ -228,7 +230,7 @@ def test_gc_removes_what_nothing_refers_to_and_nothing_else(
     assert kept
     assert kept <= after
     assert before - after
-    workspace.check([tmp_path])
+    workspace.check(tmp_path, [str(tmp_path)])
     workspace.gc(tmp_path, sure=True)
     assert "Nothing to remove" in printed.export_text()
 

@@ -1,4 +1,4 @@
-"""What is asked before anything is spent: supply, diet check, diet diff, init."""
+"""What is asked before anything is spent: supply, diet check, diff of diets, init."""
 
 import json
 import os
@@ -147,7 +147,7 @@ def test_a_workspace_with_rows_and_runs_tells_rows_and_hours(demo_home: Path) ->
 
 
 def test_two_diets_are_compared_in_tokens(tmp_path: Path) -> None:
-    answer = curriculum("diet", "diff", "templates", "testing", "--json", home=tmp_path)
+    answer = curriculum("diff", "templates", "testing", "--json", home=tmp_path)
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
     assert {"phase", "family", "objective", "domains", "before", "after", "difference"} <= set(
@@ -155,17 +155,14 @@ def test_two_diets_are_compared_in_tokens(tmp_path: Path) -> None:
     )
     assert any(each["objective"] == "fim" for each in found["servings"])
     assert any("testing" in each["domains"] for each in found["servings"])
-    table = curriculum("diet", "diff", "templates", "testing", home=tmp_path).stdout
+    table = curriculum("diff", "templates", "testing", home=tmp_path).stdout
     assert re.search(r"^syntax +[\d.]+M +[\d.]+M", table, flags=re.MULTILINE)
     assert "−" in table
-    assert (
-        "They serve the same"
-        in curriculum("diet", "diff", "testing", "testing", home=tmp_path).stdout
-    )
+    assert "No difference" in curriculum("diff", "testing", "testing", home=tmp_path).stdout
 
 
 def test_a_name_that_is_no_diet_is_not_compared(tmp_path: Path) -> None:
-    answer = curriculum("diet", "diff", "templates", "tessting", home=tmp_path)
+    answer = curriculum("diff", "templates", "tessting", home=tmp_path)
     assert answer.returncode == 2
     assert "Did you mean 'testing'" in answer.stderr
 

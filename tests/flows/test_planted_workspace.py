@@ -44,8 +44,7 @@ CALLS: dict[str, Calls] = {
     "dashboard": ((OK, "--no-open --port {port}"),),
     "demo": ((WRONG, "--repo {outside}/documents"),),
     "diet check": ((OK, "theirs --json"),),
-    "diet diff": ((OK, "plain theirs"),),
-    "diff": ((OK, "fmt/syntax fmt/file_graph"),),
+    "diff": ((OK, "fmt/syntax fmt/file_graph"), (OK, "plain theirs")),
     "export": (
         (OK, "plain/first --to {out}/model"),
         (OK, "plain/first --format flat --to {out}/flat"),

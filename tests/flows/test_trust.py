@@ -326,7 +326,7 @@ def test_what_a_workspace_hides_is_said(received: Path) -> None:
     "words",
     [
         pytest.param(("diet", "check", "templates.demo"), marks=pytest.mark.system),
-        ("diet", "diff", "templates", "templates.demo"),
+        ("diff", "templates", "templates.demo"),
         pytest.param(
             ("supply", "sample", "--phases-file", "phases.demo"), marks=pytest.mark.system
         ),
@@ -339,7 +339,7 @@ def test_what_a_workspace_hides_is_in_what_looks_at_a_diet(
     assert told.exit_code == 0, told.stderr
     assert json.loads(told.stdout)["shadows"] == ["diets/templates.demo.yaml"]
     assert "diets/templates.demo.yaml of the workspace is read" in told.stderr
-    if words[1] == "diff":
+    if words[0] == "diff":
         (received / "diets" / "templates.demo.yaml").rename(received / "mine.yaml")
         told = curriculum(*words, "--home", str(received), "--json")
         assert json.loads(told.stdout)["shadows"] == []

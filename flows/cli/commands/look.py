@@ -174,26 +174,6 @@ def diet_check(config: RunConfig, share: Share = 0.01, as_json: Json = False) ->
     diet.check(config, share=share, as_json=as_json)
 
 
-@diet_app.command("diff")
-def diet_diff(
-    before: Annotated[str, typer.Argument(help="A diet, by name or path.", metavar="BEFORE")],
-    after: Annotated[str, typer.Argument(help="Another one.", metavar="AFTER")],
-    phases_file: PhasesFile = None,
-    home: Home = None,
-    as_json: Json = False,
-) -> None:
-    """Show what changes in tokens from one diet to another."""
-    from flows.cli import diet
-
-    diet.diff(settings.home(home), before, after, phases_file=phases_file, as_json=as_json)
-
-
-EATEN = (
-    "A mixture, rows or a folder of some: by path or key; or a specialist or specialist/phase, whose "
-    "current mixtures are meant."
-)
-
-
 @app.command(rich_help_panel=LOOK)
 def status(
     everything: Annotated[
@@ -285,26 +265,51 @@ def report(
 
 @app.command(rich_help_panel=LOOK)
 def check(
-    paths: Annotated[list[Path], typer.Argument(help="Artefacts, or folders that hold some.")],
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            help="Paths of artefacts or of folders with some; names (SPECIALIST, SPECIALIST/PHASE), whose "
+            "current mixtures and runs are checked; or keys.",
+            metavar="WHAT…",
+        ),
+    ],
+    home: Home = None,
 ) -> None:
-    """Hold packed rows against their contract, and every file against its manifest."""
+    """Verify artefacts: files against their manifests, documents and packed rows against their contracts."""
     from flows.cli import workspace
 
-    workspace.check(paths)
+    workspace.check(settings.home(home), what)
 
 
 @app.command(rich_help_panel=LOOK)
 def diff(
-    before: Annotated[str, typer.Argument(help=EATEN, show_default=False)],
-    after: Annotated[str, typer.Argument(help="The same.", show_default=False)],
-    full: Annotated[bool, typer.Option("--full", help="Every line and document.")] = False,
+    before: Annotated[
+        str,
+        typer.Argument(
+            help="A diet (name or YAML file); a mixture (SPECIALIST, SPECIALIST/PHASE, path or key); rows "
+            "(path or key); or a run (path or key).",
+            show_default=False,
+        ),
+    ],
+    after: Annotated[str, typer.Argument(help="Another of the same kind.", show_default=False)],
+    phases_file: PhasesFile = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Print every line and document; tables are cut otherwise."),
+    ] = False,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """Show the changes from one mixture or set of rows to another: tokens, shares, licences, documents."""
+    """Show what changes between two diets, mixtures, sets of rows, or runs.
+
+    Diets: tokens by phase and serving, and other fields. Mixtures and rows: tokens, shares, licences and
+    documents. Runs: settings and val_bpb, as curriculum compare.
+    """
     from flows.cli import diff as difference
 
-    difference.diff(settings.home(home), before, after, full=full, as_json=as_json)
+    difference.diff(
+        settings.home(home), before, after, phases_file=phases_file, full=full, as_json=as_json
+    )
 
 
 @app.command(rich_help_panel=LOOK)
