@@ -26,6 +26,8 @@ PAGES = (
     Page(name="sql", title="SQL"),
 )
 STYLE_PATH = "/style.css"
+MANIFEST_PATH, REPORTS_PATH = "/manifest/", "/reports/"
+"""Pages without controls, which are no notebooks."""
 HEAD = f'<link rel="stylesheet" href="{STYLE_PATH}"><meta name="color-scheme" content="light dark">'
 """Tags in the head of every page."""
 
@@ -39,7 +41,7 @@ def style() -> str:
 def header(page: str) -> Markup:
     """The top of a page: the workspace and the pages."""
     home = workspace.home()
-    return html.part(TEMPLATE, "header", str(home), home.name, PAGES, page)
+    return html.part(TEMPLATE, "header", str(home), home.name, PAGES, page, REPORTS_PATH)
 
 
 def first_steps(title: str, why: str, commands: Iterable[tuple[str, str]]) -> Markup:

@@ -108,8 +108,8 @@ class Guard:
     """The sentence for a browser without a token."""
     secret: str | None = None
     """`user:password` of programs; where there is none, browsers alone get in."""
-    follows_links: bool = False
-    """Links of every page may lead here: of other sites, and of pages without an origin.
+    followed_below: str | None = None
+    """The path below which links of every page may lead: of other sites, and of pages without an origin.
 
     For pages that only show what a request can't change.
     """
@@ -144,14 +144,16 @@ class Guard:
         # A browser names the origin of whatever may change something, or opens a connection.
         is_named = "origin" in headers
         is_safe = scope["type"] == "http" and scope.get("method", "GET") in _SAFE
-        return (is_safe or is_named) and self._has_cookie(headers) and _is_this_users(scope)
+        kind = _STRICT
+        if self.followed_below is not None and scope["type"] == "http":
+            kind = _LAX if scope["path"].startswith(self.followed_below) else _STRICT
+        return (is_safe or is_named) and self._has_cookie(headers, kind) and _is_this_users(scope)
 
-    def _has_cookie(self, headers: Mapping[str, str]) -> bool:
+    def _has_cookie(self, headers: Mapping[str, str], kind: str) -> bool:
         try:
             cookies = SimpleCookie(headers.get("cookie", ""))
         except CookieError:
             return False
-        kind = _LAX if self.follows_links else _STRICT
         found = cookies.get(self._cookie(kind))
         return found is not None and _same(found.value, self._proof(kind))
 

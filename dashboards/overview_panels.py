@@ -7,10 +7,11 @@ from pathlib import Path
 from markupsafe import Markup
 
 from curriculum.inspection.formats import count, duration, gpu_hours, integer, money
-from curriculum.pipeline.attempts import spelled
+from curriculum.pipeline.artefact_graph import Node, artefact_graph
+from curriculum.pipeline.attempts import SpecialistRef, spelled
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.status import current_status
-from dashboards import charts, frame, html
+from dashboards import charts, frame, html, pipeline_chart
 from dashboards.palette import family_class
 from dashboards.questions import Snapshot, question
 from dashboards.workspace import FlowRun, flow_runs
@@ -192,6 +193,33 @@ def specialists(snapshot: Snapshot) -> Markup:
         lines.setdefault(title(each.specialist, each.branch), {})[each.phase] = each
     phases = in_order([list(by_phase) for by_phase in lines.values()])
     return html.part(TEMPLATE, "specialists", charts, phases, lines, asked)
+
+
+def specialist_refs(snapshot: Snapshot) -> dict[str, SpecialistRef]:
+    """The specialists with a mixture or a run, by the names that are shown."""
+    found = snapshot.ask(question("panels/standing"), PhaseLine)
+    return {
+        title(each.specialist, each.branch): SpecialistRef(each.specialist, each.branch)
+        for each in found
+    }
+
+
+def pipeline(home: Path, ref: SpecialistRef, resources: Resources) -> Markup:
+    """The artefacts of a specialist from its corpus to its runs, each with its state and manifests."""
+    try:
+        graph = artefact_graph(home, ref, resources)
+    except CurriculumError as refused:
+        return html.part(TEMPLATE, "no_pipeline", spelled(ref), str(refused))
+    first = next((each for each in graph.nodes if each.state == "stale"), None)
+    drawn = pipeline_chart.picture(graph, manifest_link)
+    return html.part(TEMPLATE, "pipeline", spelled(ref), drawn, first)
+
+
+def manifest_link(node: Node) -> str:
+    """The address of the manifests of a node; of a run that is open, that of its curves."""
+    if node.keys:
+        return f"..{frame.MANIFEST_PATH}?key={','.join(node.keys)}"
+    return "../runs/" if node.state == "running" else ""
 
 
 def data_sets(snapshot: Snapshot) -> Markup:

@@ -4,6 +4,7 @@ A guard checks each request first. What a page may load is in a header: nothing 
 but its own.
 """
 
+import asyncio
 import base64
 import hashlib
 import re
@@ -11,11 +12,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import marimo
 
 from curriculum.pipeline.context import Resources
-from dashboards import frame, workspace
+from dashboards import frame, html, manifest_page, workspace
 from dashboards.guard import (
     ALWAYS,
     Application,
@@ -30,8 +32,10 @@ from dashboards.guard import (
     with_headers,
 )
 from dashboards.questions import PAGES, Watched
+from dashboards.report import files, index
 
 HERE = Path(__file__).parent
+PLAIN_PATHS = (frame.REPORTS_PATH, frame.MANIFEST_PATH)
 SESSION_TTL_S = 120
 """Seconds that the state of a page is kept after its browser is gone."""
 
@@ -59,7 +63,14 @@ def application(
     for page in frame.PAGES:
         pages = pages.with_app(path=f"/{page.name}", root=str(HERE / "apps" / f"{page.name}.py"))
     shown = Pages(built=Watched(pages=pages.build(), open_pages=PAGES))
-    return Guard(pages=shown, token=token, names=frozenset(names), cure=cure)
+    return Guard(
+        pages=shown,
+        token=token,
+        names=frozenset(names),
+        cure=cure,
+        # A report has no origin, and leads to others and to pages of rows.
+        followed_below=frame.REPORTS_PATH,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,8 +87,22 @@ class Pages:
             await answer(send, HTTPStatus.SEE_OTHER, {"location": f"/{frame.PAGES[0].name}/"})
         elif scope["type"] == "http" and scope["path"] == frame.STYLE_PATH:
             await answer(send, HTTPStatus.OK, {"content-type": "text/css"}, frame.style())
+        elif scope["type"] == "http" and scope["path"].startswith(PLAIN_PATHS):
+            await self._plain(scope, send)
         else:
             await self._show(scope, receive, send, headers_of(scope).get("host", ""))
+
+    async def _plain(self, scope: Scope, send: Send) -> None:
+        """Answer with a page without controls, which is made while the pages of others go on."""
+        path, query = scope["path"], parse_qs(scope["query_string"].decode("latin-1"))
+        page = await asyncio.to_thread(_plain_page, path, query.get("key", [""])[0])
+        status, headers = HTTPStatus.OK, {"content-type": "text/html; charset=utf-8"}
+        if page is None:
+            status = HTTPStatus.NOT_FOUND
+            page = html.render("sentence.html", text="There is no such page, or it is gone since.")
+        elif path.startswith(frame.REPORTS_PATH) and path != frame.REPORTS_PATH:
+            headers["content-security-policy"] = files.policy(page)
+        await answer(send, status, headers, page)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """Begin and end; what runs for open pages ends with us, and nothing waits for it."""
@@ -119,6 +144,18 @@ class Pages:
             await send(message)
 
         await self.built(scope, receive, pass_on)
+
+
+def _plain_page(path: str, keys: str) -> str | None:
+    """The list of reports, a report or what it leads to, or the manifests with these keys."""
+    home = workspace.home()
+    if path == frame.MANIFEST_PATH:
+        return manifest_page.page(home, keys)
+    name = path.removeprefix(frame.REPORTS_PATH)
+    if name:
+        return files.page(home / index.REPORTS, name)
+    overview = f"../{frame.PAGES[0].name}/"
+    return index.page(home, workspace.resources(), overview=overview)
 
 
 def policy(page: str, host: str) -> str:

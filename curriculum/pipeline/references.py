@@ -26,9 +26,11 @@ from curriculum.pipeline.attempts import (
     spelled,
 )
 from curriculum.store import Artefact, Store, read_mark
+from curriculum.store.artefact import published_in
 from curriculum.train.run_directory import CHECKPOINTS, JOB, read_report
 from schemas.errors import JobError, StoreError
 from schemas.manifest import MANIFEST_NAME
+from schemas.stages import STAGES
 
 DOCUMENTS, MIXTURES, ROWS, RUNS = "documents", "mixtures", "rows", "runs"
 LISTED = 3
@@ -60,6 +62,20 @@ class SpecialistName:
         """Return True for a run or a mixture of these phases."""
         phase = artefact.manifest.labels["phase"]
         return specialist_of(artefact) == self.ref and self.phase in (None, phase)
+
+
+def with_keys(store: Store, keys: Collection[str]) -> list[Artefact]:
+    """The artefacts whose keys begin with one of these, of 12 digits each, in path order.
+
+    Only their manifests are read: a directory is named after its key.
+
+    Raises:
+        StoreError: for one that isn't what its manifest says.
+    """
+    folders = [store.root / stage for stage in STAGES]
+    paths = sorted(path for each in folders if each.is_dir() for path in published_in(each))
+    # The attempts of a run lie in its directory.
+    return [store.load(path) for path in paths if {path.name, path.parent.name} & {*keys}]
 
 
 def store_of(home: Path, what: str) -> Store:

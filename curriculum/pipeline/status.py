@@ -116,7 +116,7 @@ class StatusInputs:
             try:
                 if isinstance(plan, CurriculumError):
                     raise plan
-                planned = _PlannedArtefacts.of(plan, sources)
+                planned = PlannedArtefacts.of(plan, sources)
             except CurriculumError as wrong:
                 yield from runs.without_diet(wrong)
             else:
@@ -155,14 +155,25 @@ def phase_statuses(plan: RunPlan, resources: Resources) -> tuple[PhaseStatus, ..
     Raises:
         CurriculumError: where its corpus can't be looked at.
     """
+    return planned_statuses(plan, resources)[1]
+
+
+def planned_statuses(
+    plan: RunPlan, resources: Resources
+) -> tuple["PlannedArtefacts", tuple[PhaseStatus, ...]]:
+    """Return the artefacts to which a plan leads now, and the status of each of its phases.
+
+    Raises:
+        CurriculumError: where its corpus can't be looked at.
+    """
     store = Store(plan.store.root, dry=True)
     ref = SpecialistRef(plan.diet.specialist, plan.diet.branch)
     current = current_artefacts(store, "runs")
     queue = SlotQueue.read(resources.slots_of(store.root))
     runs = _SpecialistRuns.of(store, ref, attempts_in(store), current, queue)
     dry = replace(plan, store=store, planned={})
-    planned = _PlannedArtefacts.of(dry, Sources.of(store.root, clones="none"))
-    return tuple(runs.phase_statuses(dry, planned))
+    planned = PlannedArtefacts.of(dry, Sources.of(store.root, clones="none"))
+    return planned, tuple(runs.phase_statuses(dry, planned))
 
 
 def replaced_runs(store: Store) -> Iterator[PhaseStatus]:
@@ -219,7 +230,7 @@ class _SpecialistRuns:
         }
         return _SpecialistRuns(store=store, ref=ref, current=runs, open=unfinished, queue=queue)
 
-    def phase_statuses(self, plan: RunPlan, planned: "_PlannedArtefacts") -> Iterator[PhaseStatus]:
+    def phase_statuses(self, plan: RunPlan, planned: "PlannedArtefacts") -> Iterator[PhaseStatus]:
         """Yield the status of the phases of a plan."""
         before: list[PhaseStatus] = []
         for phase in plan.phases:
@@ -242,7 +253,7 @@ class _SpecialistRuns:
         self,
         plan: RunPlan,
         phase: ResolvedPhase,
-        planned: "_PlannedArtefacts",
+        planned: "PlannedArtefacts",
         before: Sequence[PhaseStatus],
     ) -> PhaseStatus:
         if phase.name in self.open:
@@ -277,7 +288,7 @@ class _SpecialistRuns:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _PlannedArtefacts:
+class PlannedArtefacts:
     """The artefacts to which a plan leads now, without making them."""
 
     plan: RunPlan
@@ -286,7 +297,7 @@ class _PlannedArtefacts:
     """Mixtures by phase."""
 
     @staticmethod
-    def of(plan: RunPlan, sources: Sources) -> "_PlannedArtefacts":
+    def of(plan: RunPlan, sources: Sources) -> "PlannedArtefacts":
         """Plan all phases; rows of all of them come from one pass over the corpus."""
         scope = Scope(until="mix", resume=False)
         built = build_phases(plan, selected(plan, scope), Context(sources=sources))
@@ -301,7 +312,7 @@ class _PlannedArtefacts:
             for event in execute(plan, perform, scope, Context())
             if isinstance(event, PhaseMixed)
         }
-        return _PlannedArtefacts(plan=plan, built=built, mixtures=mixtures)
+        return PlannedArtefacts(plan=plan, built=built, mixtures=mixtures)
 
     def why_stale(
         self, phase: ResolvedPhase, run: Artefact, before: Sequence[PhaseStatus]

@@ -7,8 +7,13 @@ app = marimo.App(width="full", app_title="Overview")
 with app.setup:
     import marimo as mo
 
+    from curriculum.pipeline.attempts import SpecialistRef
     from dashboards import frame, overview_panels, workspace
     from dashboards.questions import Snapshot
+
+    def set_parameter(name: str) -> None:
+        """Keep the chosen specialist in the address."""
+        mo.query_params().set("specialist", name)
 
 
 @app.cell
@@ -34,6 +39,31 @@ def _(snapshot: Snapshot, totals: overview_panels.Totals) -> None:
 @app.cell
 def _(snapshot: Snapshot, totals: overview_panels.Totals) -> None:
     mo.Html(frame.shown(overview_panels.specialists(snapshot)))
+
+
+@app.cell
+def _(
+    snapshot: Snapshot, totals: overview_panels.Totals
+) -> tuple[dict[str, SpecialistRef], mo.ui.dropdown]:
+    refs = overview_panels.specialist_refs(snapshot)
+    mo.stop(not refs)
+    _asked = mo.query_params().get("specialist")
+    who = mo.ui.dropdown(
+        list(refs),
+        value=_asked if _asked in refs else next(iter(refs)),
+        on_change=set_parameter,
+    )
+    mo.Html(frame.shown(*([frame.choices(Artefacts_of=who)] if len(refs) > 1 else [])))
+    return refs, who
+
+
+@app.cell
+def _(refs: dict[str, SpecialistRef], snapshot: Snapshot, who: mo.ui.dropdown) -> None:
+    mo.Html(
+        frame.shown(
+            overview_panels.pipeline(snapshot.home, refs[str(who.value)], workspace.resources())
+        )
+    )
 
 
 @app.cell

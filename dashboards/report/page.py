@@ -3,7 +3,6 @@
 `page` makes HTML of facts; `write` puts it into the workspace, with pages of rows; `index` lists all reports.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -144,12 +143,6 @@ def _losses(losses: Losses) -> list[Reasons]:
         if shown:
             found.append(Reasons(look=look, title=title, counted=tuple(shown)))
     return found
-
-
-def index(names: Sequence[str]) -> str:
-    """The page that lists reports, with a link to each of the files of these names, which need no quoting."""
-    style = palette.properties() + html.asset("reports.css")
-    return html.page("reports.html", style=style, title="Reports", names=names)
 
 
 def write(plan: RunPlan, resources: Resources, log: Log) -> Path:

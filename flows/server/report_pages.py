@@ -4,23 +4,17 @@ It hands out WORKSPACE/reports/<name>.html and the pages of rows below it, lists
 127.0.0.1 only. The guard of the dashboards comes before it, with the token of `serve`, which is given as
 $CURRICULUM_PAGES_TOKEN: who logged in at one of the servers is known to all.
 
-A report may have come with somebody else's workspace. So no page says what it may do: it is shown without an
-origin, so that it has no cookies and no neighbours, it loads nothing and sends nothing, and of scripts only
-those of our own templates run. Links, pipes and files beyond MOST_BYTES are no reports.
+A report may have come with somebody else's workspace; dashboards/report/files.py says what it may do.
 """
 
 import argparse
 import asyncio
 import contextlib
-import functools
-import os
-import re
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,22 +22,11 @@ from types import FrameType
 from typing import Any
 from urllib.parse import unquote
 
-from dashboards import html
 from dashboards.guard import Guard, Message, Receive, Scope, Send, answer, secret_of
-from dashboards.report.page import index
+from dashboards.report import files, index
 from flows import settings
-from schemas import regular_files
+from flows.settings.contexts import resources
 
-FOLDER = "rows"
-"""Below the reports: the pages that they lead to."""
-_NAME = re.compile(rf"/((?:{FOLDER}/)?[A-Za-z0-9][A-Za-z0-9._-]*\.html)", re.ASCII)
-_SCRIPTS = ("report.js", "rows.js")
-_INSTRUCTION = re.compile(r"http-equiv", re.IGNORECASE)
-_OURS = re.compile(
-    r"""<meta http-equiv="Content-Security-Policy" content="default-src 'none'; [^"<>]*">"""
-)
-MOST_BYTES = 64 << 20
-"""Bytes of a page."""
 MOST_CONNECTIONS = 32
 PATIENCE_S = 10.0
 """Seconds that a browser may be silent."""
@@ -67,7 +50,7 @@ class Server(ThreadingHTTPServer):
             names=frozenset(f"{host}:{self.server_port}" for host in (settings.HOST, "localhost")),
             cure=settings.LOGIN,
             secret=secret_of(token),
-            follows_links=True,
+            followed_below="/",
         )
 
     @property
@@ -77,11 +60,15 @@ class Server(ThreadingHTTPServer):
 
     async def _show(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of the owner."""
-        page = _page(self._folder, scope["path"])
+        path = scope["path"]
+        if path == "/":
+            page: str | None = index.page(self._folder.parent, resources())
+        else:
+            page = files.page(self._folder, path.removeprefix("/"))
         text = "There is no such report.\n" if page is None else page
         headers = {
             "content-type": f"text/{'plain' if page is None else 'html'}; charset=utf-8",
-            "content-security-policy": policy(text),
+            "content-security-policy": files.policy(text),
             "x-dns-prefetch-control": "off",
         }
         status = HTTPStatus.NOT_FOUND if page is None else HTTPStatus.OK
@@ -169,72 +156,6 @@ class _Handler(BaseHTTPRequestHandler):
 async def _receive() -> Message:
     """Nothing: no request that is answered has a body."""
     return {"type": "http.request", "body": b""}
-
-
-def _page(folder: Path, path: str) -> str | None:
-    """The page at a path: the index, a report or a page below it."""
-    if path == "/":
-        return index(_listed(folder))
-    found = _NAME.fullmatch(path)
-    try:
-        return _read(folder, found[1]) if found else None
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-@contextlib.contextmanager
-def _opened(folder: Path | str, *, beside: int | None = None) -> Iterator[int]:
-    """A folder that is no link, as a descriptor."""
-    descriptor = regular_files.folder(folder, beside=beside)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _listed(folder: Path) -> list[str]:
-    """The names of the reports; none where there is no folder of them."""
-    try:
-        with _opened(folder) as reports, os.scandir(reports) as entries:
-            return sorted(
-                entry.name
-                for entry in entries
-                if _NAME.fullmatch(f"/{entry.name}") and entry.is_file(follow_symlinks=False)
-            )
-    except OSError:
-        return []
-
-
-def _read(folder: Path, name: str) -> str:
-    """Read a report, or a page below it; an OSError for what is neither."""
-    below, _, file = name.rpartition("/")
-    with contextlib.ExitStack() as held:
-        beside = held.enter_context(_opened(folder))
-        if below:
-            beside = held.enter_context(_opened(below, beside=beside))
-        # Text of another encoding would show a browser other instructions than `policy` sees.
-        return regular_files.read(file, most=MOST_BYTES, beside=beside).decode("utf-8")
-
-
-def policy(page: str) -> str:
-    """The policy of a page, of which nothing is taken from the page itself.
-
-    Scripts run in a page that gives the browser no instruction but a policy, which can only forbid more.
-    In any other none runs, and then no page leads a browser elsewhere by itself either.
-    """
-    is_plain = len(_INSTRUCTION.findall(page)) == len(_OURS.findall(page))
-    return f"{_POLICY_HEAD}; script-src {_scripts()}; sandbox{' allow-scripts' if is_plain else ''}"
-
-
-_POLICY_HEAD = (
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
-)
-
-
-@functools.cache
-def _scripts() -> str:
-    return " ".join(html.digest(html.asset(name)) for name in _SCRIPTS)
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -296,10 +297,12 @@ def _standings() -> Iterator[PhaseStatus]:
             yield PhaseStatus(ref=SpecialistRef(*way), phase=name, state=state, why=why)
 
 
-@pytest.fixture(scope="session")
-def address(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where its dashboards are shown, token and all; what the server says is empty in the end."""
-    said = tmp_path_factory.mktemp("said") / "dashboard.txt"
+@contextmanager
+def dashboard_of(home: Path, said: Path) -> Iterator[str]:
+    """The address at which a workspace's dashboards are shown, token and all.
+
+    What the server prints goes to the file `said`, and holds nothing else in the end.
+    """
     command = [sys.executable, "-m", "flows.cli", "dashboard", "--no-open", "--home", str(home)]
     with said.open("wb") as file:
         process = subprocess.Popen(
@@ -318,6 +321,13 @@ def address(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         assert process.wait(120) == 0, said.read_text()
     # Marimo drops a cell that fails from the page, and tells the server's output alone.
     assert len(said.read_text().splitlines()) == 3, said.read_text()
+
+
+@pytest.fixture(scope="session")
+def address(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the dashboards of the workspace are shown."""
+    with dashboard_of(home, tmp_path_factory.mktemp("said") / "dashboard.txt") as shown:
+        yield shown
 
 
 def _free() -> int:

@@ -40,7 +40,7 @@ def ask(
     kind: str = "http",
     path: str = "/api/x",
     query: str = "",
-    follows_links: bool = False,
+    followed_below: str | None = None,
 ) -> Message:
     """The first message of an answer; asked by the server's own name unless `headers` say otherwise."""
     said: list[Message] = []
@@ -65,7 +65,7 @@ def ask(
         names=frozenset({NAME}),
         cure="no",
         secret=secret_of(TOKEN),
-        follows_links=follows_links,
+        followed_below=followed_below,
     )
     # Nothing in it waits, and a browser test beside it may have left a loop running.
     with contextlib.suppress(StopIteration):
@@ -105,11 +105,12 @@ def test_the_cookie_that_links_of_other_sites_send_is_good_for_pages_that_follow
     as_lax = {"cookie": f"{name}={strict['cookie'].partition('=')[2]}"}
     for each in (lax, as_strict, as_lax):
         assert status({**each, **followed}) == status(each) == 401
-    shown = ask({**lax, **followed}, follows_links=True)
+    shown = ask({**lax, **followed}, followed_below="/")
     assert shown["status"] == PASSED
-    assert ask(lax, follows_links=True, method="POST")["status"] == 401
+    assert ask(lax, followed_below="/", method="POST")["status"] == 401
     included = {**elsewhere, "sec-fetch-mode": "no-cors", "sec-fetch-dest": "script"}
-    assert ask({**lax, **included}, follows_links=True)["status"] == 403
+    assert ask({**lax, **included}, followed_below="/")["status"] == 403
+    assert ask({**lax, **followed}, followed_below="/reports/")["status"] == 401, "beside that path"
 
 
 def test_the_owner_passes_by_secret_or_cookie_and_nobody_else() -> None:

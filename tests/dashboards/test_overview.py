@@ -19,7 +19,7 @@ def page(watched: Watched, address: str) -> Page:
 
 
 def test_every_panel_is_there_and_what_fails_comes_before_how_all_stands(page: Page) -> None:
-    assert panels(page) == ["totals", "attention", "specialists", "data_sets"]
+    assert panels(page) == ["totals", "attention", "specialists", "pipeline", "data_sets"]
 
 
 def test_the_first_figures_count_the_workspace(page: Page) -> None:

@@ -17,8 +17,10 @@ from playwright.sync_api import sync_playwright
 
 from dashboards import html
 from dashboards.guard import authorization, login, secret_of
+from dashboards.report import files
+from dashboards.report.files import policy
 from flows.server import report_pages as serving
-from flows.server.report_pages import Server, policy
+from flows.server.report_pages import Server
 
 TOKEN = "a-token-of-24-characters"
 OWNER = {"Authorization": authorization(secret_of(TOKEN))}
@@ -123,7 +125,7 @@ def _pipe(file: Path, secret: Path) -> None:
 
 def _huge(file: Path, secret: Path) -> None:
     with file.open("wb") as opened:
-        opened.truncate(serving.MOST_BYTES + 1)
+        opened.truncate(files.MOST_BYTES + 1)
 
 
 def _other_encoding(file: Path, secret: Path) -> None:
@@ -213,13 +215,13 @@ def test_a_planted_page_runs_nothing_loads_nothing_and_leads_nowhere(
     (folder / "other.html").write_text("<title>other</title>")
     (folder / "ours.html").write_text(_own_page("report"))
     read: list[str] = []
-    reading = serving._read
+    reading = files.read
 
     def recorded(folder: Path, name: str) -> str:
         read.append(name)
         return reading(folder, name)
 
-    monkeypatch.setattr(serving, "_read", recorded)
+    monkeypatch.setattr(files, "read", recorded)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         page = browser.new_page()

@@ -14,8 +14,9 @@ import pytest
 
 from curriculum.store import Store
 from dashboards.guard import authorization, secret_of
+from dashboards.report.files import policy
 from flows import settings
-from flows.server.report_pages import Server, policy
+from flows.server.report_pages import Server
 
 TOKEN = "a-token-of-24-characters"
 OWNER = {"Authorization": authorization(secret_of(TOKEN))}

@@ -1,0 +1,324 @@
+"""Graph of a specialist's artefacts: the corpus, and of each phase documents, rows, mixture and run.
+
+A node is built where all that the diet of today leads to is there, stale where only an earlier version is,
+and planned where nothing is. The node of a run has the state of its phase.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+from curriculum.mixing.mix import report_of as mixture_report_of
+from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
+from curriculum.pipeline.attempts import SpecialistRef, attempts_in
+from curriculum.pipeline.config import command
+from curriculum.pipeline.context import Resources
+from curriculum.pipeline.forecast import why
+from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.recorded_config import newest_plan
+from curriculum.pipeline.status import PhaseStatus, PlannedArtefacts, State, planned_statuses
+from curriculum.pipeline.steps import wanted_of
+from curriculum.store import Artefact, Store, read_mark
+from curriculum.store.artefact import KEY_DIGITS
+from schemas.reports import DocumentsReport, RowsReport, SelectionReport
+
+NodeKind = Literal["corpus", "documents", "rows", "mixture", "run"]
+NodeState = Literal[
+    "built", "stale", "planned", "running", "waiting", "failed", "interrupted"
+]  # fmt: skip
+KINDS: tuple[NodeKind, ...] = get_args(NodeKind)
+"""Kinds of nodes from the first to the last."""
+CORPUS = "corpus"
+"""The name of the node that all phases share."""
+_RUN_STATES: Mapping[State, NodeState] = {
+    "done": "built",
+    "holds": "built",
+    "stale": "stale",
+    "missing": "planned",
+    "running": "running",
+    "waiting": "waiting",
+    "failed": "failed",
+    "interrupted": "interrupted",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """One or more artefacts of one kind, in one place of the graph."""
+
+    name: str
+    """Unique in its graph: syntax/rows/v3_simple causal 512."""
+    kind: NodeKind
+    phase: str
+    """Empty for the corpus."""
+    title: str
+    how: str
+    """Detail beside the title; empty where there is none."""
+    state: NodeState
+    why: str = ""
+    """The reason of a state that isn't `built`, and the command that builds what is planned."""
+    artefacts: tuple[Artefact, ...] = ()
+    """Published artefacts: of a stale node those of the earlier version."""
+    amount: int | None = None
+    """Documents of the corpus and of documents, tokens of rows, mixtures and runs; None where not known."""
+    val_bpb: float | None = None
+    """Figure of a finished run after its last step."""
+    made_of: tuple[str, ...] = ()
+    """Names of the nodes that it is made of."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The first digits of the keys of its artefacts, each once."""
+        return tuple(dict.fromkeys(each.key[:KEY_DIGITS] for each in self.artefacts))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArtefactGraph:
+    """All nodes of a specialist, each after those that it is made of."""
+
+    ref: SpecialistRef
+    phases: tuple[str, ...]
+    nodes: tuple[Node, ...]
+
+    def of_phase(self, phase: str, kind: NodeKind) -> list[Node]:
+        """The nodes of one kind in a phase, in the order of its servings."""
+        return [each for each in self.nodes if (each.phase, each.kind) == (phase, kind)]
+
+
+def artefact_graph(home: Path, ref: SpecialistRef, resources: Resources) -> ArtefactGraph:
+    """Compare a specialist's artefacts with those that its diet of today leads to; nothing is made.
+
+    Raises:
+        CurriculumError: where its diet or corpus can't be read.
+    """
+    store = Store(home, dry=True)
+    attempts = [each for each in attempts_in(store) if each.ref == ref]
+    return graph_of_plan(newest_plan(store, ref, attempts), resources)
+
+
+def graph_of_plan(plan: RunPlan, resources: Resources) -> ArtefactGraph:
+    """Return the graph of a plan's artefacts.
+
+    Raises:
+        CurriculumError: where its corpus can't be looked at.
+    """
+    planned, statuses = planned_statuses(plan, resources)
+    builder = _Builder(plan=plan, planned=planned)
+    corpus = builder.corpus()
+    nodes = [corpus]
+    for phase, status in zip(plan.phases, statuses, strict=True):
+        nodes += builder.phase(phase, status)
+    return ArtefactGraph(
+        ref=SpecialistRef(plan.diet.specialist, plan.diet.branch),
+        phases=tuple(each.name for each in plan.phases),
+        nodes=tuple(nodes),
+    )
+
+
+@dataclass(kw_only=True, slots=True)
+class _Builder:
+    """Makes the nodes of a plan, one phase after another."""
+
+    plan: RunPlan
+    planned: PlannedArtefacts
+    _run_before: str = ""
+    """The node of the run that the next phase goes on from."""
+    _documents: dict[str, Artefact] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._documents = {each.key: each for each in self.planned.built.documents}
+
+    def corpus(self) -> Node:
+        """The corpus with the selections of what is kept of it."""
+        built, corpus = self.planned.built, self.plan.corpus
+        selections = [built.selection, *built.selections.values()]
+        marked = [
+            each for phase in self.plan.phases for each in self._marked(phase.name, "selections")
+        ]
+        earlier = [each for each in marked if "step" not in each.manifest.labels]
+        state, artefacts = _state(selections, earlier)
+        report = artefacts[0].reported(SelectionReport) if artefacts else None
+        number = len(corpus.repositories)
+        return Node(
+            name=CORPUS,
+            kind="corpus",
+            phase="",
+            title=corpus.name,
+            how=f"{number} {'repository' if number == 1 else 'repositories'}",
+            state=state,
+            why=self._why(state, selections, self.plan.phases[0].name),
+            artefacts=artefacts,
+            amount=report.kept if report else None,
+        )
+
+    def phase(self, phase: ResolvedPhase, status: PhaseStatus) -> Iterator[Node]:
+        """The nodes of a phase: documents and rows of each serving, its mixture and its run."""
+        documents: dict[str, Node] = {}
+        rows: list[Node] = []
+        for serving, variants in zip(phase.servings, wanted_of(phase), strict=True):
+            train = [self.planned.built.rows_of(each).train for each in variants]
+            read = self._documents_node(phase.name, serving, train)
+            if read is not None:
+                documents.setdefault(read.name, read)
+            rows.append(self._rows_node(phase.name, serving, train, read))
+        yield from documents.values()
+        yield from rows
+        mixture = self._mixture_node(phase, rows)
+        yield mixture
+        yield self._run_node(phase, status, mixture)
+
+    def _documents_node(
+        self, phase: str, serving: ResolvedServing, rows: Sequence[Artefact]
+    ) -> Node | None:
+        """The documents that a serving's rows are packed of; None of imported rows, which name none."""
+        keys = dict.fromkeys(
+            record.key for each in rows for record in each.manifest.inputs
+            if record.key in self._documents
+        )  # fmt: skip
+        made = [
+            each
+            for each in map(self._documents.__getitem__, keys)
+            if each.manifest.labels["family"] == serving.family
+        ]
+        if not made:
+            return None
+        earlier = [
+            each
+            for each in self._marked(phase, "documents")
+            if _labels(each, "family", "base") == _labels(made[0], "family", "base")
+        ]
+        state, artefacts = _state(made, earlier)
+        return Node(
+            name=f"{phase}/documents/{_family(serving)}",
+            kind="documents",
+            phase=phase,
+            title=serving.family,
+            how=f"of {serving.base}" if serving.base else "",
+            state=state,
+            why=self._why(state, made, phase),
+            artefacts=artefacts,
+            amount=sum(each.reported(DocumentsReport).documents for each in artefacts)
+            if artefacts
+            else None,
+            made_of=(CORPUS,),
+        )
+
+    def _rows_node(
+        self, phase: str, serving: ResolvedServing, made: Sequence[Artefact], read: Node | None
+    ) -> Node:
+        names = ("family", "base", "objective", "row_length", "split")
+        earlier = [
+            each
+            for each in self._marked(phase, "rows")
+            if _labels(each, *names) == _labels(made[0], *names)
+        ]
+        state, artefacts = _state(made, earlier)
+        return Node(
+            name=f"{phase}/rows/{serving.index} {_family(serving)}",
+            kind="rows",
+            phase=phase,
+            title=f"{serving.objective} at {serving.row_length:,}",
+            how="imported" if serving.imported else "",
+            state=state,
+            why=self._why(state, made, phase),
+            artefacts=artefacts,
+            amount=_tokens(artefacts),
+            made_of=() if read is None else (read.name,),
+        )
+
+    def _mixture_node(self, phase: ResolvedPhase, rows: Sequence[Node]) -> Node:
+        made = self.planned.mixtures[phase.name]
+        current = self.plan.current("mixtures", phase)
+        state, artefacts = _state([made], [current] if current else [])
+        number = len(rows)
+        return Node(
+            name=f"{phase.name}/mixture",
+            kind="mixture",
+            phase=phase.name,
+            title=f"{number} serving{'' if number == 1 else 's'}",
+            how="",
+            state=state,
+            why=self._why(state, [made], phase.name),
+            artefacts=artefacts,
+            amount=mixture_report_of(artefacts[0]).tokens if artefacts else None,
+            made_of=tuple(each.name for each in rows),
+        )
+
+    def _run_node(self, phase: ResolvedPhase, status: PhaseStatus, mixture: Node) -> Node:
+        current = self.plan.current("runs", phase)
+        is_current = current is not None and current.path == status.run
+        state = _RUN_STATES[status.state]
+        if state == "waiting":
+            # A run that is finished waits for an approval; without one, its phase waits for others.
+            state = "built" if is_current else "waiting" if status.run else "planned"
+        report, name = status.report, f"{phase.name}/run"
+        made_of = (mixture.name, *filter(None, (self._run_before,)))
+        self._run_before = name
+        after = [
+            each.val_bpb
+            for each in (report.after if report else ())
+            if (each.kind, each.family) == ("phase", "*")
+        ]
+        return Node(
+            name=name,
+            kind="run",
+            phase=phase.name,
+            title="run" if status.attempt is None else f"attempt {status.attempt}",
+            how="",
+            state=state,
+            why="" if status.state == "done" else status.why,
+            artefacts=(current,) if current is not None and is_current else (),
+            amount=report.tokens.valid if report else None,
+            val_bpb=after[-1] if after else None,
+            made_of=made_of,
+        )
+
+    def _marked(self, phase: str, stage: str) -> Iterator[Artefact]:
+        """Yield the artefacts of a stage that the builds of a phase left last."""
+        root = self.plan.store.root
+        for file in sorted((root / "current").glob(f"{self.plan.mark_of('build', phase)}*.txt")):
+            for line in read_mark(file):
+                if line.startswith(f"{stage}/") and (root / line / "manifest.json").is_file():
+                    yield self.plan.store.load(root / line)
+
+    def _why(self, state: NodeState, made: Iterable[Artefact], phase: str) -> str:
+        """The difference that made a node stale, or the command that builds what is planned."""
+        if state == "planned":
+            return command("run", self.plan.config, "--phase", phase)
+        missing = next((each for each in made if each.planned), None)
+        if state == "built" or missing is None:
+            return ""
+        store = self.planned.plan.store
+        recipes = (each.recipe for each in reversed(store.steps) if each.recipe.key == missing.key)
+        return why(store, next(recipes))
+
+
+def _state(
+    made: Sequence[Artefact], earlier: Sequence[Artefact]
+) -> tuple[NodeState, tuple[Artefact, ...]]:
+    """The state of what a plan leads to, with the artefacts that are there: these or earlier ones."""
+    if not any(each.planned for each in made):
+        return "built", tuple(made)
+    there = dict.fromkeys(each.path for each in earlier)
+    found = tuple(next(each for each in earlier if each.path == path) for path in there)
+    return ("stale", found) if found else ("planned", ())
+
+
+def _family(serving: ResolvedServing) -> str:
+    """A serving's family, with the one that its structure is of, or the name of imported rows."""
+    if serving.imported is not None:
+        return serving.imported.name
+    return f"{serving.family} of {serving.base}" if serving.base else serving.family
+
+
+def _labels(artefact: Artefact, *names: str) -> tuple[str | None, ...]:
+    return tuple(artefact.manifest.labels.get(name) for name in names)
+
+
+def _tokens(rows: Sequence[Artefact]) -> int | None:
+    """Tokens of rows; None where there are none."""
+    if not rows:
+        return None
+    reports = [each.reported(RowsReport) for each in rows]
+    return sum(domain.tokens for report in reports for domain in report.domains.values())

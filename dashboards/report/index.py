@@ -1,0 +1,119 @@
+"""Page of all reports: each specialist with its state and the date of its report, or how to write one."""
+
+import datetime
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from curriculum.catalog.tables import written_status
+from curriculum.inspection.formats import moment
+from curriculum.pipeline.attempts import SpecialistRef, names_of, spelled
+from curriculum.pipeline.context import Resources
+from curriculum.pipeline.status import State, current_status
+from dashboards import html, palette
+from dashboards.report import files
+from dashboards.report.facts import report_path
+from schemas.errors import CurriculumError
+
+_WRITTEN = re.compile(r'<time datetime="([0-9T:+.Z-]{10,40})">')
+REPORTS = "reports"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """A specialist, its report, or both."""
+
+    name: str
+    file: str = ""
+    """The report's file name; empty where none is written."""
+    written: str = ""
+    """The moment at which the report was written, as it says itself; empty where it doesn't."""
+    phases: str = ""
+    """Phases that are done, of how many."""
+    state: str = ""
+    """State of all phases together."""
+    look: str = ""
+    """Class of the state."""
+    cure: str = ""
+    """The command that writes the report."""
+
+
+def page(home: Path, resources: Resources, *, overview: str = "") -> str:
+    """The page of all reports of a workspace; `overview` is the address of its overview, if it is shown."""
+    style = palette.properties() + html.asset("lists.css")
+    listed = list(entries(home, resources))
+    return html.page(
+        "reports.html", style=style, title="Reports", entries=listed, overview=overview
+    )
+
+
+def entries(home: Path, resources: Resources) -> Iterator[Entry]:
+    """Each specialist of the workspace, then reports of others that lie there."""
+    folder = home / REPORTS
+    names = files.names(folder)
+    others = dict.fromkeys(names)
+    for ref, phases in _statuses(home, resources).items():
+        file = report_path(home, *ref).name
+        others.pop(file, None)
+        has_report = file in names
+        done = sum(state == "done" for _, state in phases)
+        state, look = _state(phases)
+        yield Entry(
+            name=spelled(ref),
+            file=file if has_report else "",
+            written=_written(folder, file) if has_report else "",
+            phases=f"{done} of {len(phases)}",
+            state=state,
+            look=look,
+            cure=f"curriculum report {max(names_of(ref), key=lambda name: '.' in name)}",
+        )
+    for file in others:
+        yield Entry(
+            name=file.removesuffix(".html"),
+            file=file,
+            written=_written(folder, file),
+            state="of no specialist that has begun here",
+        )
+
+
+def _statuses(home: Path, resources: Resources) -> dict[SpecialistRef, list[tuple[str, State]]]:
+    """The phases of each specialist with their states of now, or of the last time that they could be had."""
+    try:
+        computed = current_status(home, resources)
+    except CurriculumError:
+        computed = None
+    table = written_status(home).table if computed is None else computed
+    found: dict[SpecialistRef, list[tuple[str, State]]] = {}
+    for line in table.to_pylist():
+        ref = SpecialistRef(line["specialist"], line["branch"])
+        found.setdefault(ref, []).append((line["phase"], line["state"]))
+    return found
+
+
+def _state(phases: Sequence[tuple[str, State]]) -> tuple[str, State]:
+    """The state of the first phase that isn't done, and its class.
+
+    >>> _state([("syntax", "done"), ("graph", "running")])
+    ('graph is running', 'running')
+    """
+    phase, state = next((each for each in phases if each[1] != "done"), ("", "done"))
+    if not phase:
+        return ("done" if phases else ""), "done"
+    words: dict[State, str] = {
+        "missing": "comes next",
+        "waiting": "waits",
+        "failed": "failed",
+        "interrupted": "was interrupted",
+        "holds": "is held by its gate",
+    }
+    return f"{phase} {words.get(state, f'is {state}')}", state
+
+
+def _written(folder: Path, file: str) -> str:
+    """The date in a report, as far as it has one of ours."""
+    found = _WRITTEN.search(files.page(folder, file) or "")
+    try:
+        return moment(datetime.datetime.fromisoformat(found[1]).isoformat()) if found else ""
+    except ValueError:
+        return ""
