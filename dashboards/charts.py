@@ -5,25 +5,19 @@ where a picture is a line of a list, so that it fits any page; in strips and mas
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from curriculum.inspection.formats import bits, count, number, percent
+from curriculum.inspection.formats import number, percent
 from dashboards.html import escaped, trusted
 
-WIDTH, HEIGHT = 1180.0, 366.0
-"""Units of a picture of curves."""
-LEFT, RIGHT, TOP, BOTTOM = 44.0, 170.0, 46.0, 32.0
-"""Its margins."""
-LABEL_HEIGHT = 16.0
-"""Height of labels at the ends of curves, so that no two overlap."""
 NAMED_FROM = 0.13
 """Share of the width: narrower bands show their number only."""
 NUMBERED_FROM = 0.055
 """Share of a row: smaller documents have no number in the mask."""
-Point = tuple[float, float]
+
 Spans = Sequence[tuple[int, int]]
 """The documents of a row: half-open token ranges, side by side."""
 
@@ -211,165 +205,6 @@ def time_line(start: float, end: float, *, look: str, title: str, mark: float | 
     return element("svg", *drawn, class_=f"lane {look}", role="img", aria_label=title)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Curve:
-    """A line through points, with its name at its end."""
-
-    name: str
-    points: Sequence[Point]
-    """Points from left to right."""
-    chosen: bool = False
-    marks: Sequence[tuple[float, str]] = field(default=())
-    """Positions on the axis, with a name each."""
-
-
-def curves(drawn: Sequence[Curve], *, across: str, label: str) -> Markup:
-    """Curves over one axis, each named where it ends; the chosen ones in colour, the others grey."""
-    points = [point for each in drawn for point in each.points]
-    most = max(x for x, _ in points) or 1.0
-    low, high, step = _range([y for _, y in points])
-
-    def place(point: Point) -> Point:
-        x, y = point
-        return (
-            LEFT + (WIDTH - LEFT - RIGHT) * x / most,
-            TOP + (HEIGHT - TOP - BOTTOM) * (high - y) / (high - low),
-        )
-
-    lines = [*_grid(low, high, step, place, most)]
-    ends = [place(each.points[-1]) for each in drawn]
-    heights = apart([y for _, y in ends], LABEL_HEIGHT)
-    lines += [
-        _curve(drawn[index], ends[index], heights[index], place)
-        for index in sorted(range(len(drawn)), key=lambda index: drawn[index].chosen)
-    ]
-    marks = [mark for each in drawn if each.chosen for mark in each.marks]
-    lines += _marks([(place((x, low))[0], name) for x, name in marks])
-    lines.append(
-        element("text", across, class_="across", x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 2)
-    )
-    box = f"0 0 {WIDTH:g} {HEIGHT:g}"
-    return element("svg", *lines, class_="curves", viewBox=box, role="img", aria_label=label)
-
-
-def _curve(
-    curve: Curve, end: Point, label_height: float, place: Callable[[Point], Point]
-) -> Markup:
-    x, y = end
-    last = bits(curve.points[-1][1])
-    right = WIDTH - RIGHT
-    name = element("tspan", last, class_="figure")
-    return element(
-        "g",
-        element("title", f"{curve.name} {last}"),
-        element("polyline", points=polyline(map(place, curve.points))),
-        element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=3.5),
-        element(
-            "line", class_="leader",
-            x1=f"{x + 4:.1f}", y1=f"{y:.1f}", x2=right + 12, y2=f"{label_height:.1f}",
-        ),
-        element("text", f"{curve.name} ", name, x=right + 16, y=f"{label_height + 4:.1f}"),
-        class_=f"curve{' chosen' if curve.chosen else ''}",
-        data_name=curve.name,
-    )  # fmt: skip
-
-
-def polyline(points: Iterable[Point]) -> str:
-    """The points of a line or of an area.
-
-    >>> polyline([(0, 1), (2.25, 3)])
-    '0.0,1.0 2.2,3.0'
-    """
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-
-
-def _marks(marks: Sequence[tuple[float, str]]) -> Iterator[Markup]:
-    """Lines from top to bottom, with names above the curves; where two would meet, one goes lower."""
-    free = [-math.inf] * 3
-    for x, name in marks:
-        row = next((index for index, end in enumerate(free) if end < x), 0)
-        free[row] = x + 14 + 6.4 * len(name)
-        middle, top = f"{x:.1f}", TOP - 42 + 14 * row
-        yield element("line", class_="mark", x1=middle, x2=middle, y1=top, y2=HEIGHT - BOTTOM)
-        yield element("text", name, class_="mark", x=f"{x + 5:.1f}", y=top + 8)
-
-
-def _range(values: Sequence[float]) -> tuple[float, float, float]:
-    """The ends of an axis around values, and a round step between its lines."""
-    low, high = min(values), max(values)
-    if high - low < 1e-9:
-        low, high = low - 0.5, high + 0.5
-    step = round_up((high - low) / 4)
-    return math.floor(low / step) * step, math.ceil(high / step) * step, step
-
-
-def round_up(rough: float) -> float:
-    """The round number that isn't less: 1, 2 or 5 with noughts.
-
-    >>> round_up(0.32), round_up(11), round_up(2)
-    (0.5, 20, 2)
-    """
-    size: float = 10 ** math.floor(math.log10(rough))
-    return next(size * by for by in (1, 2, 5, 10) if size * by >= rough * (1 - 1e-9))
-
-
-def _grid(
-    low: float, high: float, step: float, place: Callable[[Point], Point], most: float
-) -> Iterator[Markup]:
-    digits = max(0, -math.floor(math.log10(step)))
-    for index in range(round((high - low) / step) + 1):
-        value = low + index * step
-        y = place((0.0, value))[1]
-        height = f"{y:.1f}"
-        yield element("line", class_="tick", x1=LEFT, x2=WIDTH - RIGHT, y1=height, y2=height)
-        yield element("text", f"{value:.{digits}f}", class_="left", x=LEFT - 8, y=f"{y + 4:.1f}")
-    every = round_up(most / 5)
-    for index in range(math.floor(most / every + 1e-9) + 1):
-        x = f"{place((index * every, low))[0]:.1f}"
-        yield element("text", count(index * every), class_="below", x=x, y=HEIGHT - BOTTOM + 15)
-
-
-def ticks(low: float, high: float) -> Iterator[tuple[float, str]]:
-    """Round numbers between two, about five of them.
-
-    >>> [label for _, label in ticks(1.43, 3.05)]
-    ['1.5', '2.0', '2.5', '3.0']
-    """
-    step = round_up((high - low) / 5)
-    digits = max(1, -math.floor(math.log10(step)))
-    for index in range(math.ceil(low / step), math.floor(high / step) + 1):
-        yield index * step, f"{index * step:.{digits}f}"
-
-
-def apart(heights: Sequence[float], gap: float, end: float = math.inf) -> list[float]:
-    """Heights moved as little as it takes for any two to be a gap apart, in their order, before an end.
-
-    >>> apart([10.0, 12.0, 40.0], 16.0), apart([12.0, 90.0, 10.0], 16.0, 90.0)
-    ([8.0, 24.0, 40.0], [24.0, 82.0, 8.0])
-    """
-    order = sorted(range(len(heights)), key=heights.__getitem__)
-    groups: list[tuple[float, int]] = []
-    """The middle of each group of labels that touch, and their number."""
-    for index in order:
-        middle, size = heights[index], 1
-        while groups and middle - groups[-1][0] < gap * (size + groups[-1][1]) / 2 - 1e-9:
-            before, members = groups.pop()
-            middle = (middle * size + before * members) / (size + members)
-            size += members
-        groups.append((middle, size))
-    moved = [
-        middle + gap * (index - (size - 1) / 2) for middle, size in groups for index in range(size)
-    ]
-    for index, height in enumerate(moved):
-        moved[index] = max(height, moved[index - 1] + gap if index else gap / 2)
-    limit = end - gap / 2
-    for index in reversed(range(len(moved))):
-        moved[index] = min(moved[index], limit)
-        limit = moved[index] - gap
-    placed = dict(zip(order, moved, strict=True))
-    return [placed[index] for index in range(len(heights))]
-
-
 def strip(name: str, length: int, *inner: str, label: str) -> Markup:
     """A row's tokens as a strip that is drawn out to any width."""
     box = f"0 0 {length} 1"
@@ -409,7 +244,7 @@ def mask(spans: Spans, length: int, *, small: bool = False) -> Markup:
 
 def _mask_numbers(spans: Spans, length: int) -> Iterator[Markup]:
     """The numbers of the larger documents, in the middle of their triangles."""
-    size = length * 0.026
+    size = length * 0.031
     for index, (start, end) in enumerate(spans):
         if end - start >= NUMBERED_FROM * length:
             x, y = start + (end - start) / 3, start + (end - start) * 2 / 3 + size / 3

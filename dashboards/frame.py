@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from dashboards import charts, html, palette, workspace
+from schemas.visible import visible
 
 TEMPLATE = "panels.html"
 
@@ -25,6 +26,7 @@ PAGES = (
     Page(name="runs", title="Runs compared"),
     Page(name="sql", title="SQL"),
 )
+STYLES = ("scroll.css", "plot.css", "pages.css", "sql.css")
 STYLE_PATH = "/style.css"
 MANIFEST_PATH, REPORTS_PATH = "/manifest/", "/reports/"
 """Pages without controls, which are no notebooks."""
@@ -35,7 +37,7 @@ HEAD = f'<link rel="stylesheet" href="{STYLE_PATH}"><meta name="color-scheme" co
 def style() -> str:
     """The stylesheet of all pages."""
     colours = palette.properties() + palette.family_style()
-    return colours + html.asset("pages.css") + html.asset("sql.css")
+    return colours + "".join(map(html.asset, STYLES))
 
 
 def header(page: str) -> Markup:
@@ -49,15 +51,25 @@ def first_steps(title: str, why: str, commands: Iterable[tuple[str, str]]) -> Ma
     return html.part(TEMPLATE, "first_steps", title, why, commands)
 
 
-def choices(**controls: object) -> Markup:
-    """Controls of a page's choices beside their names."""
-    named = [(name.replace("_", " "), control(each)) for name, each in controls.items()]
-    return html.part(TEMPLATE, "choices", named)
+def choices(*controls: object) -> Markup:
+    """Controls of a page's choices side by side; each has a label of its own."""
+    return html.part(TEMPLATE, "choices", [control(each) for each in controls])
 
 
 def control(element: object) -> Markup:
     """An element of marimo's as markup, which it escapes itself."""
     return html.trusted(f"{element}")
+
+
+def label(text: str) -> str:
+    """A text as the label of an element of marimo's, which would read it as Markdown and as HTML.
+
+    >>> label("v3_simple <b>"), label("a*b")
+    ('v3&#95;simple &#60;b&#62;', 'a&#42;b')
+    """
+    return "".join(
+        each if each.isalnum() or each in " ,." else f"&#{ord(each)};" for each in visible(text)
+    )
 
 
 def side_by_side(*panels: Markup) -> Markup:

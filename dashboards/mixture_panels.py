@@ -93,6 +93,11 @@ class Serving:
         return f"{self.objective} at {integer(self.row_length)}"
 
     @property
+    def title(self) -> str:
+        """Family, objective and row length."""
+        return f"{self.family} {self.how}"
+
+    @property
     def share(self) -> float:
         """Share of the phase's tokens in the diet."""
         return sum(each.share for each in self.strata)

@@ -23,16 +23,16 @@ GROUND: dict[str, Pair] = {
     "page": Pair("#fafaf8", "#16181c"),
     "card": Pair("#ffffff", "#1c1f24"),
     "ink": Pair("#1d1f23", "#dfe1e6"),
-    "soft": Pair("#6c6f76", "#8f949e"),
+    "soft": Pair("#66696f", "#969ba5"),
     "line": Pair("#e6e5e0", "#2b2f36"),
     "ground": Pair("#f0efea", "#262a31"),
     "hover": Pair("#f3f2ee", "#23272d"),
-    "accent": Pair("#0a7ea4", "#5cc8e6"),
+    "accent": Pair("#077295", "#5cc8e6"),
     "chosen": Pair("#e3f1f6", "#17323d"),
-    "good": Pair("#2c8a57", "#5cc48d"),
-    "warn": Pair("#b46a00", "#e2ab52"),
+    "good": Pair("#267a4d", "#5cc48d"),
+    "warn": Pair("#985900", "#e2ab52"),
     "bad": Pair("#c23b32", "#ef7d74"),
-    "more": Pair("#c8601a", "#ee9a5c"),
+    "more": Pair("#ad4f12", "#ee9a5c"),
 }
 """Colours of a page, by the names of its custom properties."""
 

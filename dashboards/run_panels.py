@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from curriculum.inspection import formats
-from dashboards import charts, frame, html
+from dashboards import charts, frame, html, plots
 from dashboards.overview_panels import in_order, title
 from dashboards.questions import Snapshot, question
 
@@ -145,9 +145,9 @@ def curves(snapshot: Snapshot, chosen: str) -> Markup:
     figures: dict[str, list[Learning]] = {}
     for each in snapshot.ask(asked, Learning):
         figures.setdefault(title(each.specialist, each.branch), []).append(each)
-    drawn = charts.curves(
+    drawn = plots.curves(
         [
-            charts.Curve(
+            plots.Curve(
                 name=name,
                 points=[(each.tokens, each.val_bpb) for each in learned],
                 chosen=name == chosen,

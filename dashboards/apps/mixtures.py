@@ -64,6 +64,7 @@ def _(all_mixed: list[mixture_panels.Mixed]) -> tuple[mo.ui.dropdown]:
     who = mo.ui.dropdown(
         list(dict.fromkeys(each.who for each in all_mixed)),
         value=mixture_panels.choose_mixture(all_mixed, parameter("specialist"), None).who,
+        label="Specialist",
         on_change=_go,
     )
     return (who,)
@@ -78,9 +79,10 @@ def _(all_mixed: list[mixture_panels.Mixed], who: mo.ui.dropdown) -> tuple[mo.ui
     phase = mo.ui.dropdown(
         [each.phase for each in all_mixed if each.who == who.value],
         value=mixture_panels.choose_mixture(all_mixed, who.value, parameter("phase")).phase,
+        label="Phase",
         on_change=_go,
     )
-    mo.Html(frame.shown(frame.choices(Specialist=who, Phase=phase)))
+    mo.Html(frame.shown(frame.choices(who, phase)))
     return (phase,)
 
 
@@ -103,14 +105,21 @@ def _(
 ) -> tuple[mo.ui.array, mo.ui.slider]:
     sliders = mo.ui.array(
         [
-            mo.ui.slider(0, 100, 0.5, value=round(2 * each) / 2, show_value=True, full_width=True)
-            for each in moved(found)
+            mo.ui.slider(
+                *(0, 100, 0.5),
+                value=round(2 * each) / 2,
+                label=frame.label(serving.title),
+                show_value=True,
+                full_width=True,
+            )
+            for serving, each in zip(found, moved(found), strict=True)
         ],
         on_change=lambda values: set_parameter(SHARES, ",".join(f"{each:g}" for each in values)),
     )
     budget = mo.ui.slider(
         steps=[0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4],
         value=times(),
+        label="Budget ×",
         show_value=True,
         on_change=lambda value: set_parameter(TIMES, None if value == 1 else f"{value:g}"),
     )

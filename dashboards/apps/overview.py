@@ -51,9 +51,10 @@ def _(
     who = mo.ui.dropdown(
         list(refs),
         value=_asked if _asked in refs else next(iter(refs)),
+        label="Artefacts of",
         on_change=set_parameter,
     )
-    mo.Html(frame.shown(*([frame.choices(Artefacts_of=who)] if len(refs) > 1 else [])))
+    mo.Html(frame.shown(*([frame.choices(who)] if len(refs) > 1 else [])))
     return refs, who
 
 

@@ -31,9 +31,10 @@ def _(won: list[run_panels.Gain]) -> tuple[mo.ui.dropdown]:
     who = mo.ui.dropdown(
         _names,
         value=_asked if _asked in _names else _names[0],
+        label="In colour",
         on_change=set_parameter,
     )
-    mo.Html(frame.shown(frame.choices(In_colour=who)))
+    mo.Html(frame.shown(frame.choices(who)))
     return (who,)
 
 

@@ -1,26 +1,20 @@
 """Curves of val_bpb over the whole curriculum, and what of it was learnt or forgotten."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
 from curriculum.inspection.formats import bits, integer
-from dashboards import charts
+from dashboards import charts, plots
 from dashboards.charts import element
 from dashboards.palette import phase_class
 from dashboards.report.facts import Facts, PhaseFacts, mean_of
 from schemas.job import Figure
 
-HEIGHT = 300
-"""Pixels of the plot; its width is the page's."""
 ANCHOR = "anchor"
-_SIDE = 1000
-"""Units of the plot's own square, which is drawn out to the page's width."""
-_ROOM = 0.994
-"""Share of the width, so that the last dots are whole."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +54,7 @@ class Plot:
 
     def x(self, step: float) -> float:
         """The place of a step, a share of the width."""
-        return _ROOM * step / self.steps
+        return plots.ROOM * step / self.steps
 
     def y(self, figure: float) -> float:
         """The place of a figure, a share of the height from the top."""
@@ -111,32 +105,39 @@ def _range(curves: Sequence[Curve], settled: float) -> tuple[float, float, float
 
 def chart(plot: Plot) -> Markup:
     """The curves with their axes, each named where it ends."""
-    ticks = [(HEIGHT * plot.y(tick), label) for tick, label in charts.ticks(plot.low, plot.high)]
-    labels = [element("text", label, x=38, y=f"{y + 4:.1f}") for y, label in ticks]
-    lines = [_line(x=(0, _SIDE), y=(_SIDE * y / HEIGHT,) * 2, look="tick") for y, _ in ticks]
     borders = [
-        _line(x=(_SIDE * plot.x(first),) * 2, y=(0, _SIDE), look="border")
+        _line(x=(plots.SIDE * plot.x(first),) * 2, y=(0, plots.SIDE), look="border")
         for _, first, _ in plot.bands[1:]
     ]
-    curves = [_curve(plot, each) for each in plot.curves]
-    cursor = element("line", id="cursor", y1=0, y2=_SIDE)
     bands = [
         charts.Band(number=each.number, name=each.name, start=plot.x(first), end=plot.x(last))
         for each, first, last in plot.bands
     ]
-    parts = (
-        element("svg", *labels, class_="left", width=44, height=HEIGHT, aria_hidden="true"),
-        element(
-            "svg", *lines, *borders, *curves, cursor, class_="curves", height=HEIGHT,
-            viewBox=f"0 0 {_SIDE} {_SIDE}", preserveAspectRatio="none", role="img",
-            aria_label=f"val_bpb over {integer(plot.steps)} steps",
-        ),
-        element("svg", *_names(plot), class_="right", width=190, height=HEIGHT),
-        element(
+    return plots.grid(
+        [
+            *borders,
+            *(_curve(plot, each) for each in plot.curves),
+            element("line", id="cursor", y1=0, y2=plots.SIDE),
+        ],
+        left=[
+            plots.Tick(place=plot.y(tick), label=label)
+            for tick, label in plots.ticks(plot.low, plot.high)
+        ],
+        below=element(
             "svg", *charts.band_numbers(bands, 14), class_="below", height=18, aria_hidden="true"
         ),
-    )  # fmt: skip
-    return element("div", *parts, class_="plot")
+        names=[
+            plots.Name(
+                name=each.name,
+                figure=bits(each.last),
+                y=plot.y(each.last),
+                look=each.look,
+                number=number,
+            )
+            for number, each in enumerate(plot.curves)
+        ],
+        label=f"val_bpb over {integer(plot.steps)} steps",
+    )
 
 
 def _line(*, x: tuple[float, float], y: tuple[float, float], look: str) -> Markup:
@@ -145,36 +146,23 @@ def _line(*, x: tuple[float, float], y: tuple[float, float], look: str) -> Marku
 
 
 def _curve(plot: Plot, curve: Curve) -> Markup:
-    def places(figures: Iterable[float]) -> list[charts.Point]:
+    def places(figures: Iterable[float]) -> list[plots.Point]:
         return [
-            (_SIDE * plot.x(point.step), _SIDE * plot.y(figure))
+            (plot.x(point.step), plot.y(figure))
             for point, figure in zip(curve.points, figures, strict=True)
         ]
 
     middle = places(point.figure.val_bpb for point in curve.points)
     upper = places(point.figure.high for point in curve.points)
     lower = places(point.figure.low for point in curve.points)
-    x, y = middle[-1]
+    area = plots.polyline((plots.SIDE * x, plots.SIDE * y) for x, y in [*upper, *reversed(lower)])
     return element(
         "g",
-        element("polygon", points=charts.polyline([*upper, *reversed(lower)])),
-        element("polyline", points=charts.polyline(middle)),
-        # A line of no length with round ends is a dot that stays round when the plot is stretched.
-        element("path", class_="end", d=f"M{x:.1f} {y:.1f}h0"),
+        element("polygon", points=area),
+        plots.line_of(middle),
+        plots.dots(middle[-1:]),
         class_=curve.look,
     )
-
-
-def _names(plot: Plot) -> Iterator[Markup]:
-    """The curves' names and last figures, pushed apart where they would overlap."""
-    heights = charts.apart(
-        [HEIGHT * plot.y(each.last) for each in plot.curves], charts.LABEL_HEIGHT, HEIGHT
-    )
-    for number, (curve, height) in enumerate(zip(plot.curves, heights, strict=True)):
-        figure = element("tspan", bits(curve.last), class_="figure")
-        name = element("tspan", curve.name)
-        label = element("text", figure, " ", name, x=10, y=f"{height + 4:.1f}")
-        yield element("g", label, class_=curve.look, data_curve=number)
 
 
 def data(plot: Plot | None) -> dict[str, Any]:
@@ -192,7 +180,7 @@ def data(plot: Plot | None) -> dict[str, Any]:
         for each in plot.curves
     ]
     return {
-        "of": round(plot.steps / _ROOM, 3),
+        "of": round(plot.steps / plots.ROOM, 3),
         "steps": steps,
         "names": [names[step] for step in steps],
         "curves": [[each.get(step) for step in steps] for each in figures],

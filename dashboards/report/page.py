@@ -34,7 +34,7 @@ from dashboards.rows import write as rows
 from dashboards.rows.write import Example, example
 from schemas.errors import CurriculumError
 
-STYLE, SCRIPT = "report.css", "report.js"
+STYLES, SCRIPT = ("scroll.css", "plot.css", "report.css"), "report.js"
 MAX_REASONS = 8
 """Reasons of a group of losses that have a line of their own."""
 
@@ -47,7 +47,7 @@ def page(facts: Facts) -> str:
     )
     return html.page(
         "report.html",
-        style=palette.properties() + colours + html.asset(STYLE),
+        style=palette.properties() + colours + "".join(map(html.asset, STYLES)),
         script=html.asset(SCRIPT),
         data=html.data(curves.data(plot)),
         title=spelled((facts.specialist, facts.branch)),

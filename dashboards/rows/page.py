@@ -23,7 +23,7 @@ from schemas.packed_row import HISTOGRAM_EDGES
 from schemas.structure import StructureEdge
 from schemas.visible import visible
 
-TEMPLATES = ("page.html", "rows.html", "row.html", "rows.css", "rows.js")
+TEMPLATES = ("page.html", "rows.html", "row.html", "scroll.css", "rows.css", "rows.js")
 """All that a page is made of, beside its rows."""
 MAX_BYTES = 1_000_000
 """Bytes of a page whose rows nobody asked for one by one."""
@@ -79,7 +79,7 @@ def _style() -> str:
         for code in range(len(palette.SHADES))
     )
     colours = palette.structure_style() + only + palette.document_style()
-    return palette.properties() + colours + html.asset("rows.css")
+    return palette.properties() + colours + html.asset("scroll.css") + html.asset("rows.css")
 
 
 def _article(shown: RowView, place: str, texts: Sequence[str]) -> dict[str, object]:

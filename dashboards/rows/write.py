@@ -22,7 +22,7 @@ from schemas.errors import StoreError
 FOLDER = "rows"
 MAX_ROWS = 6
 TOKENIZER_NAME = "tokenizer.json"
-REVISION = 4
+REVISION = 5
 """Revision of a page's content, beside its template and its colours."""
 
 

@@ -134,6 +134,14 @@ function restore() {
   choose(named ? +named.slice(1) : -1);
 }
 
+// A text that scrolls sideways can be reached by the keyboard.
+const fits = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    if (target.scrollWidth > target.clientWidth) target.tabIndex = 0; else target.removeAttribute("tabindex");
+  }
+});
+for (const pre of document.querySelectorAll("pre")) fits.observe(pre);
+
 document.documentElement.classList.add("live");
 document.getElementById("tree").setAttribute("role", "tree");
 lines.forEach((line, i) => {

@@ -25,7 +25,7 @@ function step(by) {
 }
 
 // Pointing at the plot says the figures at the nearest evaluation.
-const curves = document.querySelector(".curves");
+const curves = document.querySelector(".field");
 if (curves) {
   const plot = document.querySelector(".plot"), cursor = document.getElementById("cursor");
   const said = document.getElementById("at"), names = [...document.querySelectorAll(".right g")];

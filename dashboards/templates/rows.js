@@ -254,6 +254,14 @@ function restore() {
 
 const tools = document.getElementById("tools").content.firstElementChild;
 const usual = data.rows.some((row) => row.codes.length) ? "structure" : "loss";
+// A text that scrolls sideways can be reached by the keyboard.
+const fits = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    if (target.scrollWidth > target.clientWidth) target.tabIndex = 0; else target.removeAttribute("tabindex");
+  }
+});
+for (const pre of document.querySelectorAll("pre")) fits.observe(pre);
+
 document.documentElement.classList.add("live");
 
 const part = (target) => +(target.closest?.("[data-d]")?.dataset.d ?? -1);

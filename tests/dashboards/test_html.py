@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
 import dashboards
-from dashboards import charts, html
+from dashboards import charts, html, plots
 from tests.flows.html_text import Read
 
 FOLDER = Path(dashboards.__file__).parent
@@ -80,8 +80,8 @@ def test_pictures_escape_their_texts_and_their_labels() -> None:
     drawn = str(charts.stacked_bar([part], label=EVIL))
     assert "<img" not in drawn
     assert Read(drawn).tags == ["svg", "rect", "title"]
-    curve = charts.Curve(name=EVIL, points=[(0, 1.0), (1, 2.0)], chosen=True, marks=[(0.5, EVIL)])
-    assert "img" not in Read(charts.curves([curve], across=EVIL, label=EVIL)).tags
+    curve = plots.Curve(name=EVIL, points=[(0, 1.0), (1, 2.0)], chosen=True, marks=[(0.5, EVIL)])
+    assert "img" not in Read(plots.curves([curve], across=EVIL, label=EVIL)).tags
 
 
 @given(st.dictionaries(st.text(max_size=9), st.text(max_size=30), max_size=3))

@@ -58,7 +58,9 @@ def test_each_cell_says_what_a_phase_won_and_is_coloured_within_its_phase(page: 
 
 def test_curves_end_at_their_names_and_figures(page: Page) -> None:
     assert page.locator("#curves canvas").count() == 0
-    names = page.locator("#curves g.curve").evaluate_all("all => all.map((g) => g.dataset.name)")
+    names = page.locator("#curves .field g.curve").evaluate_all(
+        "all => all.map((g) => g.dataset.name)"
+    )
     assert sorted(names) == ["systems_c/wide", "templates", "testing"]
     for name, figure, evaluations in (
         ("systems_c/wide", "2.900", 3),
@@ -66,15 +68,13 @@ def test_curves_end_at_their_names_and_figures(page: Page) -> None:
         ("testing", "2.800", 7),
     ):
         curve = page.locator(f'#curves g[data-name="{name}"]')
-        expect(curve.locator(".figure")).to_have_text(figure)
+        ends = page.locator("#curves .right g", has_text=name)
+        expect(ends.locator(".figure")).to_have_text(figure)
         points = curve.locator("polyline").get_attribute("points")
         assert points
         assert len(points.split()) == evaluations
-    assert page.locator("#curves text.mark").all_text_contents() == [
-        "syntax",
-        "file_graph",
-        "structure",
-    ]
+    marks = page.locator("#curves text.mark").all_text_contents()
+    assert marks == ["1 syntax", "2 file_graph", "3 structure"]
 
 
 def test_costs_say_what_a_hundredth_of_a_bit_took(page: Page) -> None:
@@ -89,9 +89,9 @@ def test_costs_say_what_a_hundredth_of_a_bit_took(page: Page) -> None:
 
 
 def test_another_specialist_comes_into_colour(page: Page) -> None:
-    expect(page.locator("#curves g.chosen")).to_have_attribute("data-name", "templates")
+    expect(page.locator("#curves .field g.chosen")).to_have_attribute("data-name", "templates")
     page.locator("#choice select").select_option(label="testing")
-    expect(page.locator("#curves g.chosen")).to_have_attribute(
+    expect(page.locator("#curves .field g.chosen")).to_have_attribute(
         "data-name", "testing", timeout=PATIENCE_MS
     )
     expect(page.locator("#heatmap tr.on th")).to_have_text("testing")

@@ -16,9 +16,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from curriculum.inspection import formats
 from curriculum.inspection.formats import difference, duration
-from dashboards import charts
-from dashboards.charts import apart
+from dashboards import charts, frame, plots
 from dashboards.palette import family_colours, phase_style
+from dashboards.plots import apart
 from dashboards.report import costs, curves
 from dashboards.report.curves import plot_of
 from dashboards.report.facts import Facts, Losses, report_path
@@ -32,7 +32,7 @@ GATE = AdvanceWhen(
 )
 
 
-@pytest.mark.parametrize("module", [formats, charts, costs, curves])
+@pytest.mark.parametrize("module", [formats, charts, costs, curves, frame, plots])
 def test_examples_hold(module: ModuleType) -> None:
     done = doctest.testmod(module, extraglobs={"gate": GATE})
     assert (done.failed, done.attempted > 0) == (0, True)
@@ -265,7 +265,7 @@ def test_a_report_in_a_browser(
     wide = browser_page.evaluate("document.documentElement.scrollWidth")
     assert wide == 1280, "it is wider than the window"
 
-    plot = browser_page.locator(".curves")
+    plot = browser_page.locator(".field")
     plot.scroll_into_view_if_needed()
     box = plot.bounding_box()
     assert box
