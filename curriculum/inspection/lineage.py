@@ -156,14 +156,23 @@ class LineageCatalog:
 
     def commit(self, digits: str) -> str | None:
         """Return the commit with these first digits, if documents were made of one."""
+        return self._id("commit", "document_sources", digits)
+
+    def document(self, digits: str) -> str | None:
+        """Return the document whose id has these first digits, if there is one."""
+        return self._id("document_id", "documents", digits)
+
+    def _id(self, column: str, view: str, digits: str) -> str | None:
         found = self.ask(
-            'SELECT DISTINCT "commit" FROM document_sources WHERE starts_with("commit", ?) ORDER BY 1',
+            f'SELECT DISTINCT "{column}" AS id FROM {view} WHERE starts_with("{column}", ?) ORDER BY 1',
             digits,
         )
         if len(found) > 1:
-            listed = ", ".join(each["commit"] for each in found[:3])
-            raise LineageError(digits, listed, cause="several commits begin so", cure="Give more")
-        return found[0]["commit"] if found else None
+            listed = ", ".join(each["id"] for each in found[:3])
+            raise LineageError(
+                digits, listed, cause="several ids begin so", cure="Give more digits"
+            )
+        return str(found[0]["id"]) if found else None
 
     def readers(self, kind: Kind, name: str, sql: str) -> Readers:
         """Return what the macro in `sql` finds of something that exists."""

@@ -43,6 +43,8 @@ from schemas.visible import one_line
 MOST_LINES = 16
 """Lines of each table, unless all are asked for."""
 ABSENT = "–"
+LONGEST_HEAD = 24
+"""Characters of the name of a run at the head of a column; longer ones are told apart by their keys."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,13 +155,11 @@ def _shown(found: Sequence[Group], *, full: bool) -> Iterator[RenderableType]:
 
 
 def _titles(compared: Sequence[ComparedRun]) -> list[str]:
-    """Return the heads of their columns; with the first digits of the key where two have one name."""
+    """Return the heads of their columns: names, or keys where names are long or the same."""
     asked = [one_line(each.title) for each in compared]
-    keys = [each.job.run_key[:6] for each in compared]
-    return [
-        f"{title} {key}" if asked.count(title) > 1 else title
-        for title, key in zip(asked, keys, strict=True)
-    ]
+    if len({*asked}) == len(asked) and max(map(len, asked)) <= LONGEST_HEAD:
+        return asked
+    return [each.job.run_key[:KEY_DIGITS] for each in compared]
 
 
 def _run_line(side: ComparedRun) -> Line:
@@ -201,10 +201,10 @@ def _settings(
 ) -> Iterator[RenderableType]:
     yield ""
     if not found:
-        yield Text("Everything is set alike.", MUTED)
+        yield Text("No setting differs.", MUTED)
         return
     most = None if full else MOST_LINES
-    drawn = plain_table("set otherwise", *titles)
+    drawn = plain_table("setting", *titles)
     for each in found[:most]:
         cells = (Text(one_line(value)) if value else Text(ABSENT, MUTED) for value in each.values)
         drawn.add_row(Text(one_line(each.name)), *cells)
@@ -221,17 +221,20 @@ def _figures(
     listed = [*found] if full else worth[:MOST_LINES]
     if not listed:
         return
-    last = ("difference", "") if len(titles) == 2 else ("",)
+    last = ("difference", "verdict") if len(titles) == 2 else ("verdict",)
     where = () if brief else ("family", "domain")
-    drawn = plain_table("val_bpb", *where, *titles, *last)
-    for column in drawn.columns[1 + len(where) : 1 + len(where) + len(titles) + len(last) - 1]:
+    heads = [head for title in titles for head in (title, "interval")]
+    drawn = plain_table("val_bpb", *where, *heads, *last, dropped_first=("interval", *last))
+    for column in drawn.columns[1 + len(where) : -1]:
         column.justify = "right"
     for each in listed:
         _, phase, family, domain = each.place
         name = phase if family == "*" else f"  {phase}"
         rest = [] if brief else ["", ""] if family == "*" else [family, domain]
         best = min((figure.val_bpb for figure in each.figures if figure), default=0.0)
-        cells = (_figure(figure, best, is_mean=family == "*") for figure in each.figures)
+        cells = (
+            cell for figure in each.figures for cell in _figure(figure, best, is_mean=family == "*")
+        )
         drawn.add_row(
             Text(name, "bold" if family == "*" else ""),
             *map(Text, rest),
@@ -244,12 +247,12 @@ def _figures(
         yield Text(f"… {len(found) - len(listed):,} more (--full)", MUTED)
 
 
-def _figure(figure: Figure | None, best: float, *, is_mean: bool) -> Text:
+def _figure(figure: Figure | None, best: float, *, is_mean: bool) -> tuple[Text, Text]:
+    """A figure and its interval."""
     if figure is None:
-        return Text(ABSENT, MUTED)
+        return Text(ABSENT, MUTED), Text()
     style = "bold" if is_mean and figure.val_bpb == best else ""
-    width = interval(figure.low, figure.high)
-    return Text.assemble((bits(figure.val_bpb), style), (f"  {width}", MUTED))
+    return Text(bits(figure.val_bpb), style), Text(interval(figure.low, figure.high), MUTED)
 
 
 def _verdict(each: MeasuredPair, *, two: bool) -> Iterator[Text]:

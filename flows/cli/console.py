@@ -4,12 +4,13 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.highlighter import JSONHighlighter
 from rich.measure import Measurement
+from rich.padding import Padding
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -47,8 +48,14 @@ class _Shown(Console):
     Paths and names hold brackets and colons, which are no markup.
     """
 
-    def __init__(self, *, width: int | None = None, stderr: bool = False) -> None:
-        super().__init__(width=width, stderr=stderr, markup=False, emoji=False)
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False)
+
+    @property
+    def options(self) -> ConsoleOptions:
+        """The options to draw with: the terminal's width, or WIDTH where there is no terminal."""
+        options = super().options
+        return options if self.is_terminal else options.update(width=WIDTH)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -58,7 +65,7 @@ class _Shown(Console):
             yield Segment(text if control else visible(text), style, control)
 
 
-out = _Shown(width=None if sys.stdout.isatty() else WIDTH)
+out = _Shown()
 err = _Shown(stderr=True)
 
 
@@ -83,73 +90,140 @@ def colour(index: int) -> str:
     return DOCUMENT_COLOURS[index % len(DOCUMENT_COLOURS)]
 
 
-IDENTITIES = frozenset(("name", "specialist", "phase", "run", "stage", "key"))
+IDENTITIES = frozenset(
+    ("name", "specialist", "phase", "run", "stage", "key", "row", "document", "commit", "pack_id")
+)
 """Columns that stand whole on one line at every width: what they hold is copied into other commands."""
-EXPLANATIONS = frozenset(("state", "why"))
-"""Columns that are left out only after all others."""
-LEAST_TEXT = 12
+DETAILS = frozenset(("state", "why", "file", "path"))
+"""Columns that stand in a line below their row where the width doesn't hold them, and are never left out."""
+LEAST_TEXT, LEAST_DETAIL = 12, 32
 """Characters of a column of text below which folding it is no use."""
+LONGEST_WORD = 60
+"""Characters of a word, such as a path, that is broken only in a column of its own."""
 LEAST_FLEXIBLE = 4
 """Characters of a column that takes a share of what the others leave; its words are cut."""
 GAP = 2
+MOST_NAMED = 12
+"""Columns that a note names as not shown."""
 
 
 class FittedTable(Table):
-    """A table that leaves out columns where the width doesn't hold all of them, and names those below it."""
+    """A table that leaves out columns where the width doesn't hold all of them, and names those below it.
 
-    def __init__(self, *, dropped_first: Sequence[str] = ()) -> None:
+    Details stand in a line below their row then.
+    """
+
+    def __init__(
+        self, *, dropped_first: Sequence[str] = (), details: Collection[str] = DETAILS
+    ) -> None:
         super().__init__(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style=MUTED)
         self.dropped_first = dropped_first
+        self.details = details
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw what fits, then the names of what doesn't."""
-        dropped = self._dropped(console, options)
-        if not dropped:
-            yield from super().__rich_console__(console, options)
-            return
-        kept = FittedTable()
-        for index, column in enumerate(each for each in self.columns if each not in dropped):
-            kept.columns.append(replace(column, _index=index, _cells=column._cells))
-        kept.rows = self.rows
-        yield from Table.__rich_console__(kept, console, options)
-        names = ", ".join(str(each.header) for each in dropped)
-        yield Text(f"not shown at {options.max_width} columns: {names}", MUTED)
+        """Draw what fits, with details below each row, then the names of what doesn't."""
+        removed = self._removed(console, options)
+        kept = [each for each in self.columns if each not in removed]
+        if not any(each.flexible for each in kept):
+            kept = _with_widths(console, options, kept)
+        below = [each for each in removed if str(each.header) in {*IDENTITIES, *self.details}]
+        if not below:
+            yield self._part(kept, range(len(self.rows)), head=True)
+        for index in range(len(self.rows)) if below else ():
+            yield self._part(kept, [index], head=index == 0)
+            detail = _detail(below, index)
+            if detail:
+                yield Padding(Text(detail, MUTED), (0, 0, 0, 2))
+        dropped = [*dict.fromkeys(str(each.header) for each in removed if each not in below)]
+        if dropped:
+            more = len(dropped) - MOST_NAMED
+            names = ", ".join(dropped[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+            yield Text(f"not shown at {options.max_width} columns: {names}", MUTED)
 
-    def _dropped(self, console: Console, options: ConsoleOptions) -> list[Column]:
-        widths = [_least_width(console, options, each) for each in self.columns]
-        surplus = sum(widths) + GAP * (len(widths) - 1) - options.max_width
-        dropped = []
-        for column, width in sorted(
-            zip(self.columns, widths, strict=True), key=lambda each: self._priority(each[0])
-        ):
-            if surplus <= 0 or column.header in IDENTITIES:
+    def _part(self, columns: Sequence[Column], rows: Sequence[int], *, head: bool) -> Table:
+        """Some rows of some columns, as a plain table."""
+        part = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style=MUTED)
+        part.show_header = head
+        for index, column in enumerate(columns):
+            cells = [column._cells[row] for row in rows]
+            part.columns.append(replace(column, _index=index, _cells=cells))
+        part.rows = [self.rows[row] for row in rows]
+        return part
+
+    def _removed(self, console: Console, options: ConsoleOptions) -> list[Column]:
+        """The columns that the width doesn't hold; never the first."""
+        widths = {id(each): _least_width(console, options, each) for each in self.columns}
+        surplus = sum(widths.values()) + GAP * (len(widths) - 1) - options.max_width
+        removed: list[Column] = []
+        for column in sorted(self.columns[1:], key=lambda each: self._priority(console, each)):
+            if surplus <= 0:
                 break
-            surplus -= width + GAP
-            dropped.append(column)
-        return sorted(dropped, key=self.columns.index)
+            surplus -= widths[id(column)] + GAP
+            removed.append(column)
+        return sorted(removed, key=self.columns.index)
 
-    def _priority(self, column: Column) -> tuple[int, int]:
-        """Order of leaving out: as the caller says, then from the right, explanations last of all."""
-        name = str(column.header)
+    def _priority(self, console: Console, column: Column) -> tuple[int, int]:
+        """Order of removal: long details, then others (the caller's first), short details, names."""
+        name, place = str(column.header), self.columns.index(column)
+        if name in self.details:
+            is_long = _natural_width(console, console.options, column) > LEAST_DETAIL
+            return (0 if is_long else 3), -place
         if name in self.dropped_first:
-            return 0, self.dropped_first.index(name)
-        group = 3 if name in IDENTITIES else 2 if name in EXPLANATIONS else 1
-        return group, -self.columns.index(column)
+            return 1, self.dropped_first.index(name)
+        return (4 if name in IDENTITIES else 2), -place
+
+
+def _detail(columns: Sequence[Column], row: int) -> str:
+    """The cells of a row in one line; names and states with the names of their columns."""
+    cells = ((str(each.header), str(each._cells[row])) for each in columns)
+    words = (
+        f"{name} {cell}" if name in IDENTITIES or name == "state" else cell
+        for name, cell in cells
+        if cell
+    )
+    return "  ".join(words)
+
+
+def _with_widths(
+    console: Console, options: ConsoleOptions, columns: Sequence[Column]
+) -> list[Column]:
+    """Columns as wide as they need to be; those that need more than is left share it."""
+    widths = [_least_width(console, options, each) for each in columns]
+    needs = [_natural_width(console, options, each) for each in columns]
+    left = max(0, options.max_width - sum(widths) - GAP * (len(widths) - 1))
+    smallest_first = sorted(range(len(columns)), key=lambda at: needs[at] - widths[at])
+    for rank, at in enumerate(smallest_first):
+        given = min(max(0, needs[at] - widths[at]), left // (len(columns) - rank))
+        widths[at] += given
+        left -= given
+    return [replace(each, width=width) for each, width in zip(columns, widths, strict=True)]
+
+
+def _natural_width(console: Console, options: ConsoleOptions, column: Column) -> int:
+    """Characters that a column takes where nothing is folded."""
+    cells = (Measurement.get(console, options.update(width=1 << 16), each) for each in column.cells)
+    most = max((each.maximum for each in cells), default=0)
+    return max(len(str(column.header)), most)
 
 
 def _least_width(console: Console, options: ConsoleOptions, column: Column) -> int:
-    """Characters that a column needs at least: all of a number or a name, and some of a text."""
+    """Characters that a column needs at least: all of a number or a name, and the words of a text."""
     if column.flexible:
         return LEAST_FLEXIBLE
-    cells = (Measurement.get(console, options, each) for each in column.cells)
-    most = max((each.maximum for each in cells), default=0)
-    whole = column.no_wrap or column.justify == "right"
-    return max(len(str(column.header)), most if whole else min(most, LEAST_TEXT))
+    most = _natural_width(console, options, column)
+    if column.no_wrap or column.justify == "right":
+        return most
+    cells = (Measurement.get(console, options.update(width=1 << 16), each) for each in column.cells)
+    word = min(max((each.minimum for each in cells), default=0), LONGEST_WORD)
+    least = LEAST_DETAIL if str(column.header) in DETAILS else LEAST_TEXT
+    return max(len(str(column.header)), min(most, max(least, word)))
 
 
-def plain_table(*names: str, dropped_first: Sequence[str] = ()) -> Table:
+def plain_table(
+    *names: str, dropped_first: Sequence[str] = (), details: Collection[str] = DETAILS
+) -> Table:
     """A table without lines, as calm as text; numbers go right by `justify` of the caller."""
-    table = FittedTable(dropped_first=dropped_first)
+    table = FittedTable(dropped_first=dropped_first, details=details)
     for name in names:
         table.add_column(one_line(name), overflow="fold", no_wrap=name in IDENTITIES)
     return table
@@ -162,7 +236,8 @@ def table(lines: Iterable[Line], *, dropped_first: Sequence[str] = ()) -> Table:
     drawn = plain_table(*names, dropped_first=dropped_first)
     for column, name in zip(drawn.columns, names, strict=True):
         filled = [line[name] for line in lines if line[name] != ""]
-        column.justify = "right" if all(map(_numeric, filled)) else "left"
+        is_text = name in IDENTITIES | DETAILS or not all(map(_numeric, filled))
+        column.justify = "left" if is_text else "right"
     for line in lines:
         first, *rest = (
             f"{value:,}" if isinstance(value, int) else one_line(value) for value in line.values()

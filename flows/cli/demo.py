@@ -79,14 +79,13 @@ def demo(home: Path, repositories: tuple[str, ...]) -> None:
             f"Reads the newest {MOST_COMMITS} commits of each repository and at most "
             f"{MOST_VERSIONS} versions of a file; `curriculum run {DIET} --repo …` reads all."
         )
-    place = "" if home == settings.home() else f" --home {home}"
     began = datetime.now(UTC)
     runs = phases.flow(config, None)
     out.print()
     out.print(table(_summary(runs)))
     if all(each.made for each in runs):
         out.print(Text(_where_time_went(runs, began), MUTED))
-    _next_steps(home, place, _some_rows(Store(home)).key[:KEY_DIGITS])
+    _next_steps(home, _some_rows(Store(home)).key[:KEY_DIGITS])
 
 
 def _some_rows(store: Store) -> Artefact:
@@ -128,18 +127,22 @@ def _moment(written: str) -> datetime:
     return datetime.fromisoformat(written)
 
 
-def _next_steps(home: Path, place: str, rows: str) -> None:
-    _print("\nEverything lies in ", (str(home), "bold"))
+def _next_steps(home: Path, rows: str) -> None:
+    _print("\nEverything lies in")
+    _print((f"  {home}", "bold"))
+    if home != settings.home():
+        _print("Let the commands below find it:")
+        _print((f"  export CURRICULUM_HOME={shlex.quote(str(home))}", ACCENT))
     _print("\nThree questions to paste:")
     for question, sql in QUESTIONS:
         _print((f"  # {question}", MUTED))
-        _print((f'  curriculum query{place} "{sql}"\n', ACCENT))
+        _print((f'  curriculum query "{sql}"\n', ACCENT))
     _print("The same in Python, where every answer is a DuckDB relation:")
     _print(("  from curriculum.catalog import open_catalog", ACCENT))
-    _print((f'  open_catalog("{home}").sql("FROM runs").show()\n', ACCENT))
+    _print(('  open_catalog().sql("FROM runs").show()\n', ACCENT))
     _print("Next: look at a packed row, or start runs from a form and watch them:")
-    _print((f"  curriculum inspect{place} {rows}", ACCENT))
-    _print((f"  curriculum serve{place}", ACCENT))
+    _print((f"  curriculum inspect {rows}", ACCENT))
+    _print(("  curriculum serve", ACCENT))
 
 
 def _print(*parts: str | tuple[str, str]) -> None:

@@ -185,13 +185,12 @@ def tokens_of(home: Path, what: str) -> TokenCounts:
 
 
 def _shown(found: Difference, *, full: bool) -> Iterator[RenderableType]:
-    yield Text.assemble(
-        (found.before.title, "bold"), ("  →  ", MUTED), (found.after.title, f"bold {ACCENT}")
-    )
+    yield Text.assemble(("before  ", MUTED), (found.before.title, "bold"))
+    yield Text.assemble(("after   ", MUTED), (found.after.title, f"bold {ACCENT}"))
     yield ""
     yield table(_totals(found))
     if not any(each.tokens for each in _every(found)):
-        yield Text("\nThey hold the same documents, as often and as served.")
+        yield Text("\nNo difference: the same documents, as often, in the same servings.")
         return
     for kind in _worth_telling(found):
         yield from _table(kind, found.by[kind], full=full)
@@ -279,7 +278,7 @@ def _documents(found: Difference, *, full: bool) -> Iterator[RenderableType]:
             ["document_id", "repository", "commit", "path", "family"]
         ).to_pylist()
     }
-    for words, listed in (("come in", found.come), ("go", found.go)):
+    for words, listed in (("added", found.come), ("removed", found.go)):
         if not listed:
             continue
         tokens = sum(abs(each.tokens) for each in listed)
@@ -304,7 +303,7 @@ def _staying(found: Difference) -> Iterator[RenderableType]:
     less = sum(1 for each in stay if each.tokens < 0)
     yield ""
     yield Text.assemble(
-        (f"{number(len(stay), 'document')} stay", "bold"),
+        (f"{number(len(stay), 'document')} in both", "bold"),
         (f"  {more:,} with more tokens, {less:,} with fewer", MUTED),
     )
 
@@ -314,7 +313,7 @@ def _document_line(change: Change, where: Mapping[str, Any]) -> Line:
         "document": change.name[:12],
         "family": where["family"],
         "repository": one_line(where["repository"]),
-        "commit": where["commit"][:10],
+        "commit": where["commit"][:12],
         "path": one_line(where["path"]),
         "tokens": f"{abs(change.tokens):,}",
     }

@@ -28,7 +28,7 @@ from schemas.errors import JobError
 from schemas.visible import one_line
 
 SHORTEST = 6
-"""Digits of a commit's id that may stand for it."""
+"""Digits of a commit's or document's id that may stand for it."""
 _PACK = re.compile(r"[0-9a-f]{12}-\d{10}")
 _DOCUMENT = re.compile(r"[0-9a-f]{32}")
 _HEX = re.compile(rf"[0-9a-f]{{{SHORTEST},64}}")
@@ -90,6 +90,8 @@ def readers_or_read(home: Path, what: str) -> Readers | ReadUntil:
     if path.is_dir() or is_run(store, what):
         begun = run_of(store, what, name="the run")
         return _read_until(catalog, begun, catalog.steps_of(begun.path))
+    if _HEX.fullmatch(what) and (document := catalog.document(what)):
+        return catalog.readers("document", document, "FROM consumers_of_document(?)")
     return catalog.readers("file", what, "FROM consumers_of_file(?)")
 
 
@@ -115,10 +117,11 @@ def lineage(home: Path, what: str, *, step: int | None, as_json: bool) -> None:
 
 
 def _step(read: StepRead) -> None:
-    _title(f"{read.run}, step {read.step:,} of {read.steps:,}", read.run_key, read.attempt)
+    _title(read.run, read.run_key, read.attempt)
     licences = sorted({each.licence or NO_LICENCE for each in read.commits})
     documents = sum(len(row.documents) for row in read.rows)
     _print(
+        f"step {read.step:,} of {read.steps:,}",
         f"{number(len(read.rows), 'row')}, {number(documents, 'document')}, "
         f"{number(sum(row.tokens for row in read.rows), 'token')}",
         f"{number(len({each.commit for each in read.commits}), 'commit')} of "
@@ -153,16 +156,17 @@ def _document_lines(read: StepRead) -> Iterator[Line]:
             for commit in document.commits or unknown:
                 yield {
                     "position": row.position,
-                    "document": document.document_id,
+                    "document": document.document_id[:KEY_DIGITS],
                     "tokens": document.tokens,
-                    "commit": commit.commit,
+                    "commit": commit.commit[:KEY_DIGITS],
                     "file": one_line(commit.file),
                     "licence": one_line(commit.licence or NO_LICENCE),
                 }
 
 
 def _readers(found: Readers) -> None:
-    _title(f"{found.kind} {one_line(found.name)}")
+    is_id = found.kind in ("commit", "document")
+    _title(f"{found.kind} {one_line(found.name[:KEY_DIGITS] if is_id else found.name)}")
     if not found.visits:
         _print("no step of any run has read it")
         return
@@ -175,9 +179,8 @@ def _readers(found: Readers) -> None:
     listed = found.checkpoints[:MOST_CHECKPOINTS]
     if listed:
         out.print()
-        _print(f"{number(len(found.checkpoints), 'checkpoint')} went through it")
-        for path in listed:
-            out.print(Text(path), soft_wrap=True)
+        _print(f"{number(len(found.checkpoints), 'checkpoint')} trained on it")
+        out.print(table(map(_checkpoint_line, listed)))
     if len(found.checkpoints) > len(listed):
         _print(f"{len(found.checkpoints) - len(listed):,} more: --json shows all")
 
@@ -197,9 +200,23 @@ def _run_lines(visits: Sequence[Visit]) -> Iterator[Line]:
         }
 
 
+def _checkpoint_line(path: str) -> Line:
+    """Describe the checkpoint at runs/specialist=…/phase=…/KEY/attempt=1/checkpoints/step=N."""
+    parts = path.split("/")
+    labels = dict(part.split("=", 1) for part in parts if "=" in part)
+    names = [labels[name] for name in ("specialist", "branch", "phase") if name in labels]
+    return {
+        "run": one_line("/".join(names)),
+        "key": parts[-4],
+        "attempt": labels["attempt"],
+        "step": labels["step"],
+    }
+
+
 def _until(read: ReadUntil) -> None:
-    _title(f"{read.run}, all that was read until step {read.step:,}", read.run_key)
-    _print(f"{number(sum(each.tokens for each in read.phases), 'token')} in all phases")
+    _title(read.run, read.run_key)
+    tokens = number(sum(each.tokens for each in read.phases), "token")
+    _print(f"all that was read until step {read.step:,}: {tokens} in all phases")
     out.print()
     out.print(table(_share_lines(read.phases, ("phase",))))
     out.print()

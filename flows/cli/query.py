@@ -22,6 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from curriculum import catalog
+from curriculum.inspection.formats import number
+from curriculum.store.artefact import KEY_DIGITS
 from flows.cli.app import Form
 from flows.cli.console import MUTED, err, out, plain_table, warn
 from schemas.errors import CurriculumError
@@ -32,6 +34,8 @@ MOST_LINES = 40
 MOST_LETTERS = 200
 """Characters of a value in a table."""
 STDIN = "-"
+_DIGEST = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
+"""A key, a commit or the id of a document: tables show the digits that other commands take for it."""
 _STATUS = re.compile(r"\b(status|stale)\b", re.IGNORECASE)
 
 
@@ -121,20 +125,20 @@ def form_of(form: Form | None, file: Path | None, *, as_json: bool) -> Form:
 def _print(answer: catalog.Stream) -> None:
     """The first lines as a table, and how many more there are."""
     lines: list[list[Any]] = []
-    number = 0
+    total = 0
     for batch in answer.batches:
         if len(lines) < MOST_LINES:
             lines += _lines(batch.slice(0, MOST_LINES - len(lines)))
-        number += len(batch)
+        total += len(batch)
     out.print(_draw_table(answer.schema.names, lines))
-    rest = number - len(lines)
+    rest = total - len(lines)
     more = f"; {rest:,} more: --json shows all" if rest > 0 else ""
-    err.print(Text(f"{number:,} lines{more}", MUTED))
+    err.print(Text(f"{number(total, 'line')}{more}", MUTED))
 
 
 def _draw_table(names: list[str], lines: list[list[Any]]) -> Table:
     """A line a row; where the terminal isn't as wide, without the columns farthest right."""
-    drawn = plain_table(*names)
+    drawn = plain_table(*names, details=())
     for column, values in zip(drawn.columns, zip(*lines, strict=True), strict=False):
         numeric = all(isinstance(value, int | float) or value is None for value in values)
         column.justify = "right" if numeric else "left"
@@ -149,6 +153,8 @@ def _shown(value: object) -> Text:
     if isinstance(value, int) and not isinstance(value, bool):
         return Text(f"{value:,}")
     text = "" if value is None else visible(str(value))
+    if _DIGEST.fullmatch(text):
+        return Text(text[:KEY_DIGITS])
     return Text(text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…")
 
 
@@ -208,11 +214,11 @@ def _jsonl(answer: catalog.Stream, target: BinaryIO) -> None:
 
 def _json(answer: catalog.Stream, target: BinaryIO) -> None:
     before = itertools.chain(["[\n"], itertools.repeat(",\n"))
-    number = 0
+    objects = 0
     for start, line in zip(before, _objects(answer), strict=False):
         target.write(f"{start}{line}".encode())
-        number += 1
-    target.write(b"\n]\n" if number else b"[]\n")
+        objects += 1
+    target.write(b"\n]\n" if objects else b"[]\n")
 
 
 def _objects(answer: catalog.Stream) -> Iterator[str]:

@@ -1,11 +1,23 @@
-"""A command on a terminal, with all that it sends there."""
+"""A command on a terminal, with all that it sends there: as a process of its own, or in this one."""
 
+import contextlib
+import fcntl
 import os
 import re
+import struct
 import subprocess
 import sys
+import termios
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from flows import cli
+from tests.flows.every_command import GROUP
 
 PATIENCE_S = 480
 LIVE = re.compile(r"\r?\x1b\[(?:\?25[lh]|1A|2K)")
@@ -51,3 +63,62 @@ def on_terminal(
             pass
         code = process.wait(PATIENCE_S)
     return Ended(code=code, sent=sent.decode(errors="surrogateescape").replace("\r\n", "\n"))
+
+
+STYLE = re.compile(r"\x1b\[[\d;]*m")
+DESCRIPTORS = {0: "stdin", 1: "stdout", 2: "stderr"}
+
+
+def lines_on_terminal(*words: str, width: int, home: Path) -> list[str]:
+    """Call the entry point of `curriculum` in this process, on a terminal of so many columns.
+
+    What it is sent is returned line by line, without colours and what a live display draws over.
+
+    Raises:
+        AssertionError: where the command fails.
+    """
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+    sent = bytearray()
+    reader = threading.Thread(target=_read, args=(ours, sent))
+    kept = {number: os.dup(number) for number in DESCRIPTORS}
+    try:
+        with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
+            reader.start()
+            for number, name in DESCRIPTORS.items():
+                os.dup2(theirs, number)
+                mode = "w" if number else "r"
+                stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115 - on the stack
+                patch.setattr(sys, name, stack.enter_context(stream))
+            patch.setenv("CURRICULUM_HOME", str(home))
+            patch.setenv("TERM", "xterm-256color")
+            patch.delenv("NO_COLOR", raising=False)
+            patch.delenv("COLUMNS", raising=False)
+            patch.setattr(sys, "argv", ["curriculum", *words])
+            patch.setattr(typer.main, "get_command", lambda _: GROUP)
+            code = _code()
+    finally:
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)
+        os.close(theirs)
+        reader.join(PATIENCE_S)
+        os.close(ours)
+    text = STYLE.sub("", LIVE.sub("", sent.decode(errors="surrogateescape")))
+    assert code in (0, None), text
+    return text.replace("\r\n", "\n").splitlines()
+
+
+def _read(terminal: int, sent: bytearray) -> None:
+    """Read until all writers have closed the terminal."""
+    with contextlib.suppress(OSError):
+        while piece := os.read(terminal, 1 << 16):
+            sent += piece
+
+
+def _code() -> object:
+    try:
+        cli.main()
+    except SystemExit as end:
+        return end.code
+    return 0

@@ -85,8 +85,20 @@ def test_the_terminal_names_what_changed_and_hostile_names_stay_text(
     lines = [line.split() for line in said.splitlines()]
     assert ["tokens", "22", "11", "−11"] in lines
     assert ["MIT", "14", "63.6%", "5", "45.5%", "−9", "−18.2"] in lines
-    assert ["1", "document", "come", "in", "6", "tokens"] in lines
-    assert ["1", "document", "stay", "0", "with", "more", "tokens,", "1", "with", "fewer"] in lines
+    assert ["1", "document", "added", "6", "tokens"] in lines
+    assert [
+        "1",
+        "document",
+        "in",
+        "both",
+        "0",
+        "with",
+        "more",
+        "tokens,",
+        "1",
+        "with",
+        "fewer",
+    ] in lines
 
 
 def test_the_same_twice_is_no_change(larder: Larder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -202,11 +202,11 @@ def test_the_demo_ends_with_commands_that_can_be_pasted(
     monkeypatch.setattr(phases, "flow", lambda *_: ())
     demo.demo(home, ())
     said = printed.export_text()
-    pasted = re.findall(r"^  curriculum (\w+) --home (\S+)(?: (\S.*))?$", said, re.MULTILINE)
-    assert [command for command, _, _ in pasted] == ["query", "query", "query", "inspect", "serve"]
-    assert {place for _, place, _ in pasted} == {str(home)}
-    assert [shlex.split(rest)[0] for _, _, rest in pasted[:3]] == [sql for _, sql in demo.QUESTIONS]
-    found = find(Store(home, dry=True), pasted[3][2])
+    pasted = re.findall(r"^  curriculum (\w+)(?: (\S.*))?$", said, re.MULTILINE)
+    assert [command for command, _ in pasted] == ["query", "query", "query", "inspect", "serve"]
+    assert f"  export CURRICULUM_HOME={home}\n" in said
+    assert [shlex.split(rest)[0] for _, rest in pasted[:3]] == [sql for _, sql in demo.QUESTIONS]
+    found = find(Store(home, dry=True), pasted[3][1])
     assert {each.manifest.stage for each in found.artefacts} == {"rows"}
 
 

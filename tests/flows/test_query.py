@@ -54,7 +54,7 @@ def test_numbers_in_an_answer_stand_right_and_a_wide_answer_leaves_columns_out(
     lines = printed.export_text().splitlines()
     assert lines[0].split()[:2] == ["n", "text0"]
     assert "not shown at 140 columns" in "".join(lines)
-    assert "text19" in "".join(lines)
+    assert "text15 and 4 more" in "".join(lines)
 
 
 def test_a_long_answer_is_cut_and_says_so(home: Path, printed: Console) -> None:

@@ -265,7 +265,7 @@ def report(
 
 @app.command(rich_help_panel=LOOK)
 def check(
-    what: Annotated[
+    paths: Annotated[
         list[str],
         typer.Argument(
             help="Paths of artefacts or of folders with some; names (SPECIALIST, SPECIALIST/PHASE), whose "
@@ -278,7 +278,7 @@ def check(
     """Verify artefacts: files against their manifests, documents and packed rows against their contracts."""
     from flows.cli import workspace
 
-    workspace.check(settings.home(home), what)
+    workspace.check(settings.home(home), paths)
 
 
 @app.command(rich_help_panel=LOOK)

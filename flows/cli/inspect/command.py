@@ -199,7 +199,7 @@ def _artefacts(store: Store, found: Reference, options: InspectOptions) -> Itera
         mine = replace(options, rows=left) if stage in BY_LINE else options
         if stage in BY_LINE and len(found.artefacts) > 1 and _is_empty(artefact):
             continue
-        yield _header(store, artefact)
+        yield from _header(store, artefact)
         shown = 0
         for piece in _of_stage(store, artefact, mine):
             shown += isinstance(piece, Panel)
@@ -265,18 +265,18 @@ def _labels(artefact: Artefact) -> str:
     )
 
 
-def _header(store: Store, artefact: Artefact) -> Text:
+def _header(store: Store, artefact: Artefact) -> Iterator[Text]:
     manifest = artefact.manifest
-    where = artefact.path.relative_to(store.root).as_posix()
     size = sum(record.num_bytes for record in manifest.files)
-    return Text.assemble(
+    yield Text.assemble(
         (f"{manifest.stage} ", f"bold {ACCENT}"),
         (_labels(artefact), "bold"),
-        (
-            f"\n{where} · {number(len(manifest.files), 'file')} · {count(size)}B · {manifest.created[:19]}",
-            MUTED,
-        ),
+        (f"  {artefact.key[:KEY_DIGITS]}", MUTED),
     )
+    yield Text(
+        f"{number(len(manifest.files), 'file')} · {count(size)}B · {manifest.created[:19]}", MUTED
+    )
+    yield Text(artefact.path.relative_to(store.root).as_posix(), MUTED)
 
 
 def content(

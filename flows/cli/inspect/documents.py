@@ -27,7 +27,7 @@ from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.rows import Origin, Row, origins_of, row_of, row_pieces, tokenizer_of
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
-from flows.cli.console import ACCENT, MUTED, colour, plain_table
+from flows.cli.console import ACCENT, MUTED, colour, out, plain_table
 from flows.cli.inspect.text import legend, painted, plain
 from schemas.document import Document
 from schemas.families import CHAT_FAMILY
@@ -178,6 +178,8 @@ def cut_off(lines: Iterable[Text], most: int | None) -> Iterator[Text]:
 
 
 STRIP_WIDTH = 96
+PANEL_FRAME = 4
+"""Columns of the lines around a panel."""
 ROW_TEXT_LINES = 24
 
 
@@ -199,20 +201,22 @@ def row_facts(row: Row) -> str:
     )
 
 
-def strip(row: Row) -> Text:
+def strip(row: Row, width: int = STRIP_WIDTH) -> Text:
     """The row as a bar, a colour a document, padding dim; every document has at least one cell."""
     length = len(row.input_ids)
     drawn = Text()
     for index, (start, end) in enumerate(row.spans):
-        cells = round(end * STRIP_WIDTH / length) - round(start * STRIP_WIDTH / length)
+        cells = round(end * width / length) - round(start * width / length)
         drawn.append("█" * max(cells, 1), colour(index))
-    drawn.append("░" * max(STRIP_WIDTH - len(drawn), 0), MUTED)
+    drawn.append("░" * max(width - len(drawn), 0), MUTED)
     return drawn
 
 
 def _row_panel(row: Row, origins: dict[str, Origin], tokenizer: Tokenizer, *, full: bool) -> Panel:
     table = _row_documents(row, origins)
-    body = Group(Text(row_facts(row)), strip(row), table, "", *_row_text(row, tokenizer, full=full))
+    width = min(STRIP_WIDTH, out.options.max_width - PANEL_FRAME)
+    text = _row_text(row, tokenizer, full=full)
+    body = Group(Text(row_facts(row)), strip(row, width), table, "", *text)
     return Panel(
         body,
         title=Text(one_line(row.pack_id)),

@@ -15,7 +15,7 @@ from curriculum.inspection.lineage import inputs
 from curriculum.inspection.rows import Origin, origins_in
 from curriculum.mixing.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
-from flows.cli.console import MUTED, plain_table, table
+from flows.cli.console import MUTED, out, plain_table, table
 from flows.cli.inspect.text import bar, family_style, strip
 from schemas.errors import StoreError
 from schemas.mixture import MixtureReport
@@ -39,7 +39,7 @@ def plan(store: Store, mixture: Artefact, options: InspectOptions) -> Iterator[R
             (each.tokens / max(report.tokens, 1), _style(each.family, at))
             for at, each in enumerate(report.strata)
         ],
-        STRIP_CELLS,
+        min(STRIP_CELLS, out.options.max_width),
     )
     yield _strata(report)
     for warning in report.warnings:
