@@ -30,7 +30,11 @@ STYLES = ("scroll.css", "plot.css", "pages.css", "sql.css")
 STYLE_PATH = "/style.css"
 MANIFEST_PATH, REPORTS_PATH = "/manifest/", "/reports/"
 """Pages without controls, which are no notebooks."""
-HEAD = f'<link rel="stylesheet" href="{STYLE_PATH}"><meta name="color-scheme" content="light dark">'
+SCRIPT_PATH = "/pages.js"
+HEAD = (
+    f'<link rel="stylesheet" href="{STYLE_PATH}"><meta name="color-scheme" content="light dark">'
+    f'<script src="{SCRIPT_PATH}" defer></script>'
+)
 """Tags in the head of every page."""
 
 
@@ -38,6 +42,11 @@ def style() -> str:
     """The stylesheet of all pages."""
     colours = palette.properties() + palette.family_style()
     return colours + "".join(map(html.asset, STYLES))
+
+
+def script() -> str:
+    """The script of all pages."""
+    return html.asset("pages.js")
 
 
 def header(page: str) -> Markup:

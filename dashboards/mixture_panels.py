@@ -12,6 +12,7 @@ from dashboards.charts import ServingShares, ShareLine, scale
 from dashboards.overview_panels import title
 from dashboards.palette import family_class
 from dashboards.questions import Question, Snapshot, narrowed, question
+from dashboards.serving_lines import ServingLine, as_yaml
 from schemas.mixture import cut_to
 
 TEMPLATE = "mixtures.html"
@@ -395,9 +396,15 @@ class WhatIfLine:
     is_short: bool
 
 
+def lines(snapshot: Snapshot, which: Mixed) -> list[ServingLine]:
+    """The servings of a mixture as its diet says them."""
+    return snapshot.ask(about("lines", which), ServingLine)
+
+
 def what_if(
     which: Mixed,
     found: Sequence[Serving],
+    of_diet: Sequence[ServingLine],
     sliders: Sequence[Markup],
     asked: Sequence[float],
     budget_slider: Markup,
@@ -409,7 +416,7 @@ def what_if(
     wanted = {each.number: share for each, share in zip(found, asked, strict=True)}
     parts = at_shares(supplies(found), wanted)
     result = outcome(parts, then)
-    lines = []
+    shown = []
     for serving in found:
         places = [at for at, part in enumerate(parts) if part.serving == serving.number]
         line = WhatIfLine(
@@ -423,21 +430,22 @@ def what_if(
             ),
             is_short=any(at in result.short for at in places),
         )
-        lines.append(line)
+        shown.append(line)
     return html.part(
         TEMPLATE,
         "what_if",
         charts,
         family_class,
-        lines,
+        shown,
         budget=then.budget,
         budget_control=budget_slider,
         planned_budget=now.budget,
         limit=then.max_repetition,
-        most=max([then.max_repetition, *(line.repetition for line in lines)]),
+        most=max([then.max_repetition, *(line.repetition for line in shown)]),
         verdict=_verdict(result),
         is_refused=bool(result.refusal),
-        question=about("servings", which),
+        yaml=as_yaml(of_diet, wanted, f"phase {which.phase} of {which.who}"),
+        asked=[about("servings", which), about("lines", which)],
     )
 
 

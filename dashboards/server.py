@@ -87,6 +87,8 @@ class Pages:
             await answer(send, HTTPStatus.SEE_OTHER, {"location": f"/{frame.PAGES[0].name}/"})
         elif scope["type"] == "http" and scope["path"] == frame.STYLE_PATH:
             await answer(send, HTTPStatus.OK, {"content-type": "text/css"}, frame.style())
+        elif scope["type"] == "http" and scope["path"] == frame.SCRIPT_PATH:
+            await answer(send, HTTPStatus.OK, {"content-type": "text/javascript"}, frame.script())
         elif scope["type"] == "http" and scope["path"].startswith(PLAIN_PATHS):
             await self._plain(scope, send)
         else:

@@ -131,6 +131,7 @@ def _(
     budget: mo.ui.slider,
     found: list[mixture_panels.Serving],
     sliders: mo.ui.array,
+    snapshot: Snapshot,
     which: mixture_panels.Mixed,
 ) -> None:
     mo.Html(
@@ -138,6 +139,7 @@ def _(
             mixture_panels.what_if(
                 which,
                 found,
+                mixture_panels.lines(snapshot, which),
                 [frame.control(each) for each in sliders.elements],
                 [float(str(each)) / 100 for each in sliders.value],
                 frame.control(budget),

@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from playwright.sync_api import Page, expect
 
+from schemas.diet import DietPhase
 from tests.dashboards.conftest import EVIL, Watched
 from tests.dashboards.looking import PATIENCE_MS, expect_sql, open_page, panels, shoot, words
 
@@ -81,6 +83,28 @@ def test_other_shares_are_reckoned_at_once_and_kept_in_the_address(page: Page) -
     expect(share).to_have_text("34.3%", timeout=PATIENCE_MS)
     expect(panel.locator('tr[data-serving="1"] td.n b').first).to_have_text("57.1%")
     assert "shares=60%2C100%2C15" in page.url
+
+
+def test_sliders_are_named_by_what_they_move(page: Page) -> None:
+    panel = page.locator("#what_if")
+    for name in ("v3_simple causal at 512", "v3_doxygen causal at 512", "Budget ×"):
+        expect(panel.get_by_role("slider", name=name, exact=True)).to_have_count(1)
+    expect(panel.get_by_role("slider")).to_have_count(4)
+    for name in ("Specialist", "Phase"):
+        expect(page.get_by_role("combobox", name=name, exact=True)).to_have_count(1)
+
+
+def test_other_shares_are_copied_as_lines_of_a_diet(page: Page) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy as YAML").click()
+    expect(page.locator(".copied output")).to_have_text("Copied")
+    text = page.evaluate("navigator.clipboard.readText()")
+    assert text == page.locator("#yaml").text_content()
+    served = DietPhase.model_validate({"phase": "file_graph", "portion": 1, **yaml.safe_load(text)})
+    shown = page.locator("#what_if td.n:nth-child(3) b").all_inner_texts()
+    assert [f"{100 * each.share:.1f}%" for each in served.servings] == shown
+    assert [each.family for each in served.servings] == SERVINGS
+    assert text.startswith("    # phase file_graph of templates, at other shares\n    servings:\n")
 
 
 def test_the_address_alone_brings_the_shares_back(page: Page, address: str) -> None:

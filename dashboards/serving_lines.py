@@ -1,0 +1,92 @@
+"""Servings of a mixture as lines of a diet, at other shares: YAML to paste in place of those of its phase."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from schemas.families import ENRICHED_FAMILY
+from schemas.objectives import OBJECTIVES, USUAL_OBJECTIVE
+
+INDENT = " " * 4
+"""Indent of `servings:` below a phase, as in the diets that come with this."""
+DIGITS = 4
+"""Decimals of a share."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServingLine:
+    """A line of lines.sql: what a serving of a mixture reads; domains and repositories are JSON."""
+
+    specialist: str
+    branch: str | None
+    phase: str
+    serving: int
+    family: str
+    objective: str
+    row_length: int
+    domains: str | None
+    base: str | None
+    repositories: str | None
+    variants: int
+    imported: str
+
+
+def rounded(shares: Sequence[float]) -> list[float]:
+    """Shares in few decimals that sum to 1; one of nothing is 0, and no other is.
+
+    >>> rounded([1, 1, 1]), rounded([0.2, 0.0, 0.6]), rounded([1e-9, 1])
+    ([0.3334, 0.3333, 0.3333], [0.25, 0.0, 0.75], [0.0001, 0.9999])
+    """
+    whole = math.fsum(shares)
+    units = 10**DIGITS
+    exact = [units * each / whole for each in shares]
+    floors = [max(math.floor(each), 1 if each > 0 else 0) for each in exact]
+    # What is left goes to those that lost most by rounding down; what is too much comes from the largest.
+    by_loss = sorted(range(len(exact)), key=lambda at: floors[at] - exact[at])
+    left = units - sum(floors)
+    for at in by_loss[: max(0, left)]:
+        floors[at] += 1
+    if left < 0:
+        floors[max(range(len(floors)), key=floors.__getitem__)] += left
+    return [each / units for each in floors]
+
+
+def as_yaml(lines: Sequence[ServingLine], asked: Mapping[int, float], title: str) -> str:
+    """The servings at the shares that are asked of them; empty where nothing is asked."""
+    wanted = [(each, asked[each.serving]) for each in lines if asked[each.serving] > 0]
+    if not wanted:
+        return ""
+    shares = rounded([share for _, share in wanted])
+    written = [f"# {title}, at other shares", "servings:"]
+    for (line, _), share in zip(wanted, shares, strict=True):
+        fields = dict(_fields(line, share))
+        text = yaml.safe_dump(
+            fields, default_flow_style=True, sort_keys=False, width=math.inf, allow_unicode=True
+        )
+        written.append(f"  - {text.strip()}")
+    return "".join(f"{INDENT}{each}\n" for each in written)
+
+
+def _fields(line: ServingLine, share: float) -> Iterator[tuple[str, Any]]:
+    """The fields of a serving that a diet has to say."""
+    if line.imported:
+        yield "imported", line.imported
+    else:
+        yield "family", line.family
+        if line.family == ENRICHED_FAMILY and line.base:
+            yield "base", line.base
+        if line.objective != USUAL_OBJECTIVE:
+            yield "objective", line.objective
+        yield "row_length", line.row_length
+    yield "share", share
+    if domains := json.loads(line.domains or "{}"):
+        yield "domains", domains
+    if not line.imported:
+        if repositories := json.loads(line.repositories or "[]"):
+            yield "repositories", repositories
+        if line.objective in OBJECTIVES and OBJECTIVES[line.objective].variants:
+            yield "variants", line.variants
