@@ -289,6 +289,8 @@ class Heartbeat(Sealed):
     tokens_per_second: float
     val_bpb: float | None = None
     """Figure of the last evaluation of the phase's own mixture."""
+    figures: tuple[Figure, ...] = ()
+    """The weighted means of all evaluations so far."""
     at: str
     """The moment at which it was written, in UTC."""
 

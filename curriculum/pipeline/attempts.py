@@ -178,6 +178,13 @@ def attempts_in(store: Store) -> list[Attempt]:
     return [Attempt.at(file.parent) for file in sorted((store.root / "runs").rglob(JOB))]
 
 
+def open_attempts(store: Store) -> Iterator[Attempt]:
+    """The attempts of a workspace that aren't closed, by path."""
+    for file in sorted((store.root / "runs").rglob(JOB)):
+        if not (file.parent / MANIFEST_NAME).is_file():
+            yield Attempt.at(file.parent)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttemptState:
     """State of an open attempt, and the reason."""

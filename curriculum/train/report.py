@@ -99,7 +99,7 @@ LEAST_SECONDS = 1.0
 
 
 class HeartbeatWriter:
-    """Beats after a step, unless it did a moment ago; a beat costs a file of a hundred bytes."""
+    """Beats after a step, unless it did a moment ago; a beat costs a file of some kilobytes."""
 
     def __init__(self, job: Job, directory: Path) -> None:
         self.job, self.directory = job, directory
@@ -120,6 +120,7 @@ class HeartbeatWriter:
             valid_tokens=state.tokens.valid,
             tokens_per_second=self._positions / max(self._seconds, 1e-9),
             val_bpb=bits[-1] if bits else None,
+            figures=tuple(each for each in state.figures if each.family == "*"),
             at=present(),
         )
         # Nothing rests on it: it isn't flushed to the disk, and one that is full is told by a checkpoint.

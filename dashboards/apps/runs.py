@@ -1,4 +1,4 @@
-"""Runs compared: what each phase won for each specialist, how val_bpb fell, and what it cost."""
+"""Runs compared: what trains now, what each phase won, how val_bpb fell, and what it cost."""
 
 import marimo
 
@@ -7,7 +7,7 @@ app = marimo.App(width="full", app_title="Runs compared")
 with app.setup:
     import marimo as mo
 
-    from dashboards import frame, run_panels, workspace
+    from dashboards import frame, run_panels, training_panel, workspace
     from dashboards.questions import Snapshot
 
     def set_parameter(name: str) -> None:
@@ -21,6 +21,21 @@ def _() -> tuple[Snapshot, list[run_panels.Gain]]:
     won = run_panels.gains(snapshot)
     mo.Html(frame.shown(frame.header("runs")))
     return snapshot, won
+
+
+@app.cell
+def _() -> tuple[mo.ui.refresh]:
+    again = mo.ui.refresh(
+        options=[f"{training_panel.SECONDS}s", "1m"], default_interval=f"{training_panel.SECONDS}s"
+    )
+    mo.Html(frame.shown(training_panel.interval(frame.control(again))))
+    return (again,)
+
+
+@app.cell
+def _(again: mo.ui.refresh, snapshot: Snapshot) -> None:
+    _ = again.value
+    mo.Html(frame.shown(training_panel.panel(snapshot.home, workspace.resources())))
 
 
 @app.cell

@@ -19,7 +19,7 @@ def page(watched: Watched, address: str) -> Page:
 
 
 def test_every_panel_is_there(page: Page) -> None:
-    assert panels(page) == ["heatmap", "curves", "costs"]
+    assert panels(page) == ["training", "heatmap", "curves", "costs"]
 
 
 def test_each_cell_says_what_a_phase_won_and_is_coloured_within_its_phase(page: Page) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from curriculum.pipeline.attempts import SpecialistRef
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.status import PhaseStatus, State, StatusInputs, write_status
 from curriculum.store import Store
@@ -37,10 +38,10 @@ def test_a_report_tells_its_own_date_and_one_without_has_none(home: Path) -> Non
 def _write(home: Path, monkeypatch: pytest.MonkeyPatch, *states: tuple[str, State]) -> None:
     """Write a status by hand, and let it pass for the one of now."""
     inputs = StatusInputs.read(Store(home, dry=True), Resources())
-    ref = ("fmt", "ux")
+    ref = SpecialistRef("fmt", "ux")
     write_status(
         inputs,
-        (PhaseStatus(ref=index.SpecialistRef(*ref), phase=p, state=s, why="") for p, s in states),
+        (PhaseStatus(ref=ref, phase=p, state=s, why="") for p, s in states),
     )
     monkeypatch.setattr(index, "current_status", lambda *_: None)
 

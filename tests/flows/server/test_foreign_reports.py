@@ -237,7 +237,7 @@ def test_a_planted_page_runs_nothing_loads_nothing_and_leads_nowhere(
         page.goto(f"{server.address}/ours.html")
         assert page.evaluate("self.origin") == "null"
         # Without the policy the planted page does all of that.
-        monkeypatch.setattr(serving, "policy", lambda page: "default-src * 'unsafe-inline'")
+        monkeypatch.setattr(files, "policy", lambda page: "default-src * 'unsafe-inline'")
         page.goto(f"{server.address}/planted.html")
         page.wait_for_url("**/other.html")
         browser.close()

@@ -1,0 +1,98 @@
+"""Loss and val_bpb of a run that trains now, from the parts of its metrics and its heartbeat."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from curriculum import parquet
+from curriculum.store import inside
+from curriculum.train.run_directory import HEARTBEAT, METRICS
+from schemas import regular_files
+from schemas.job import Figure, Heartbeat
+
+MOST_POINTS = 400
+"""Points of a curve of losses; each is the mean over equally many steps."""
+KEPT_PARTS = 1 << 14
+"""Parts of metrics that are kept in memory: a run writes one every ten seconds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loss:
+    """Mean of the training loss over some steps, in nats a scored token."""
+
+    step: int
+    """The last of them."""
+    loss: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingCurves:
+    """Curves of an open run, as far as it has written them."""
+
+    losses: tuple[Loss, ...]
+    phase: tuple[Figure, ...]
+    """Evaluations of the phase's own validation rows, by step."""
+    anchor: tuple[Figure, ...]
+    heartbeat: Heartbeat | None
+    """None before its first step."""
+
+
+def training_curves(run: Path, *, points: int = MOST_POINTS) -> TrainingCurves:
+    """Read the curves of the run in a directory; a part that is replaced meanwhile is left out.
+
+    Raises:
+        StoreError: for a link or what is no plain file in the directory.
+    """
+    inside.require_tree(run / METRICS)
+    steps, losses = _metrics(run / METRICS)
+    heartbeat = inside.read(Heartbeat, run / HEARTBEAT)
+    figures = heartbeat.figures if heartbeat else ()
+    return TrainingCurves(
+        losses=_thinned(steps, losses, points),
+        phase=tuple(each for each in figures if each.kind == "phase"),
+        anchor=tuple(each for each in figures if each.kind == "anchor"),
+        heartbeat=heartbeat,
+    )
+
+
+def _metrics(folder: Path) -> tuple[Sequence[int], Sequence[float]]:
+    """Steps and losses of all parts, in step order."""
+    steps: list[int] = []
+    losses: list[float] = []
+    for file in sorted(folder.glob("[0-9]*.parquet")):
+        try:
+            there = regular_files.status(file)
+            if there is None:
+                continue
+            part = _part(file, there.st_ino, there.st_size)
+        except OSError:
+            continue  # The trainer starts again before it.
+        steps += part[0]
+        losses += part[1]
+    return steps, losses
+
+
+@functools.lru_cache(maxsize=KEPT_PARTS)
+def _part(file: Path, inode: int, size: int) -> tuple[list[int], list[float]]:
+    """Steps and losses of one part, which is never changed: another one has another inode."""
+    table = parquet.read_table(file, columns=["step", "loss"])
+    steps, losses = (table[name].to_numpy() for name in ("step", "loss"))
+    return list(map(int, steps)), list(map(float, losses))
+
+
+def _thinned(steps: Sequence[int], losses: Sequence[float], points: int) -> tuple[Loss, ...]:
+    """The losses, or means of equally many of them where there are more than `points`.
+
+    >>> [(each.step, each.loss) for each in _thinned([1, 2, 3, 4, 5], [4.0, 2.0, 3.0, 1.0, 5.0], 3)]
+    [(2, 3.0), (4, 2.0), (5, 5.0)]
+    """
+    size = max(1, -(-len(steps) // points))
+    return tuple(
+        Loss(
+            step=steps[min(at + size, len(steps)) - 1], loss=float(np.mean(losses[at : at + size]))
+        )
+        for at in range(0, len(steps), size)
+    )

@@ -1,0 +1,208 @@
+"""Panel of runs that train now: loss and val_bpb as far as they are, drawn anew every few seconds.
+
+Widths are shares and heights pixels, so that text has one size on every screen.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from curriculum.inspection.formats import bits, count, duration, integer
+from curriculum.inspection.open_runs import TrainingCurves, training_curves
+from curriculum.pipeline.attempts import AttemptState, SlotQueue, attempt_state, open_attempts
+from curriculum.pipeline.context import Resources
+from curriculum.store import Store
+from dashboards import charts, html
+from dashboards.charts import Point, element
+from schemas.errors import CurriculumError
+from schemas.job import Job
+
+TEMPLATE = "training.html"
+SECONDS = 5
+"""Seconds from one drawing to the next."""
+HEIGHT = 170.0
+SIDE = 1000.0
+"""Units of a plot's own square, which is drawn out to the width of the page."""
+EDGE = 8.0
+"""Units left free at both ends."""
+SETTLED = 0.1
+"""Share of the points that may lie above a plot: the fall from nothing would flatten all that follows."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """A curve with its name, and the figure at its end."""
+
+    name: str
+    """Empty where it isn't named at its end."""
+    look: str
+    points: tuple[Point, ...]
+    dots: bool = False
+    """True to mark each point: evaluations are far apart."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Training:
+    """A run that trains or waits, in words and curves."""
+
+    title: str
+    state: str
+    progress: str
+    share: float
+    """Share of its steps that are done."""
+    loss: Markup | None
+    val_bpb: Markup | None
+
+
+def interval(control: Markup) -> Markup:
+    """The control of the time from one drawing to the next."""
+    return html.part(TEMPLATE, "interval", control)
+
+
+def panel(home: Path, resources: Resources) -> Markup:
+    """All runs that train or wait for a slot, with their curves."""
+    store = Store(home, dry=True)
+    try:
+        running = list(_running(store, resources))
+        problem = ""
+    except CurriculumError as refused:
+        running, problem = [], str(refused)
+    return html.part(TEMPLATE, "training", charts, running, problem)
+
+
+def _running(store: Store, resources: Resources) -> Iterator[Training]:
+    queue = SlotQueue.read(resources.slots_of(store.root))
+    for attempt in open_attempts(store):
+        found = attempt_state(store, attempt, queue)
+        if found.state in ("running", "waiting"):
+            curves = training_curves(attempt.path)
+            yield training(attempt.title, attempt.job, found, curves)
+
+
+def training(title: str, job: Job, found: AttemptState, curves: TrainingCurves) -> Training:
+    """A run in words and curves; before its first step there are none."""
+    beat = curves.heartbeat
+    step = max(beat.step if beat else 0, curves.losses[-1].step if curves.losses else 0)
+    losses = tuple((float(each.step), each.loss) for each in curves.losses)
+    lines = [
+        Line(
+            name=name,
+            look=look,
+            points=tuple((float(each.step), each.val_bpb) for each in figures),
+            dots=True,
+        )
+        for name, look, figures in (
+            (job.phase, "own", curves.phase),
+            ("anchor", "anchor", curves.anchor),
+        )
+        if figures
+    ]
+    loss = [
+        Line(name="", look="raw", points=losses),
+        Line(name="mean", look="own", points=_smooth(losses)),
+    ]
+    return Training(
+        title=title,
+        state=found.state,
+        progress=_progress(job, step, curves) if found.state == "running" else found.why,
+        share=step / job.steps,
+        loss=plot(loss, steps=job.steps, what="loss, nats a token") if losses else None,
+        val_bpb=plot(lines, steps=job.steps, what="val_bpb") if lines else None,
+    )
+
+
+def _progress(job: Job, step: int, curves: TrainingCurves) -> str:
+    """The step, the speed, and how long the rest takes at that speed."""
+    beat = curves.heartbeat
+    said = [f"step {integer(step)} of {integer(job.steps)}"]
+    if beat is not None and beat.tokens_per_second > 0:
+        said.append(f"{count(beat.tokens_per_second)} tokens/s")
+        left = (job.steps - step) * job.tokens_per_step / beat.tokens_per_second
+        said.append(f"about {duration(left)} left")
+    return " · ".join(said)
+
+
+def _smooth(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Means over each point and those before it, a twentieth of all.
+
+    >>> _smooth([(1, 4.0), (2, 2.0)]), [y for _, y in _smooth([(x, float(x % 2)) for x in range(40)])][-1]
+    (((1, 4.0), (2, 2.0)), 0.5)
+    """
+    size = max(1, len(points) // 20)
+    sums = [0.0, *itertools.accumulate(value for _, value in points)]
+    return tuple(
+        (step, (sums[at + 1] - sums[max(0, at + 1 - size)]) / min(at + 1, size))
+        for at, (step, _) in enumerate(points)
+    )
+
+
+def plot(lines: Sequence[Line], *, steps: int, what: str) -> Markup:
+    """Curves over the steps of a run from 0 to its last, each named where it ends."""
+    low, high = _range(lines)
+
+    def place(point: Point) -> Point:
+        step, value = point
+        # The first and the last dot are whole.
+        return EDGE + (SIDE - 2 * EDGE) * step / steps, SIDE * (high - value) / (high - low)
+
+    named = [each for each in lines if each.name]
+    ends = [place(each.points[-1])[1] * HEIGHT / SIDE for each in named]
+    ends = [min(max(end, 0.0), HEIGHT) for end in ends]
+    heights = charts.apart(ends, charts.LABEL_HEIGHT, HEIGHT)
+    ticks = [(HEIGHT * (high - at) / (high - low), label) for at, label in charts.ticks(low, high)]
+    left = [element("text", label, x=34, y=f"{y + 4:.1f}") for y, label in ticks]
+    inner = [
+        element("line", class_="tick", x1=0, x2=SIDE, y1=f"{y * SIDE / HEIGHT:.1f}",
+                y2=f"{y * SIDE / HEIGHT:.1f}")
+        for y, _ in ticks
+    ]  # fmt: skip
+    inner += [_leader(*place(each.points[-1])) for each in named]
+    inner += [_curve(each, [place(point) for point in each.points]) for each in lines]
+    names = [
+        element(
+            "text", element("tspan", bits(each.points[-1][1]), class_="figure"), f" {each.name}",
+            class_=each.look, x=8, y=f"{height + 4:.1f}",
+        )
+        for each, height in zip(named, heights, strict=True)
+    ]  # fmt: skip
+    last = "; ".join(
+        f"{each.name} {bits(each.points[-1][1])} at step {integer(each.points[-1][0])}"
+        for each in named
+    )
+    square = {"viewBox": f"0 0 {SIDE:g} {SIDE:g}", "preserveAspectRatio": "none"}
+    return element(
+        "div",
+        element("svg", *left, class_="left", width=40, height=HEIGHT, aria_hidden="true"),
+        element(
+            "svg", element("title", f"{what} over steps"), *inner, class_="lines", height=HEIGHT,
+            role="img", aria_label=f"{what} over {integer(steps)} steps: {last}", **square,
+        ),
+        element("svg", *names, class_="right", width=118, height=HEIGHT, aria_hidden="true"),
+        charts.axis(["0", integer(steps / 2), f"{integer(steps)} steps"], "below"),
+        class_="live-plot",
+    )  # fmt: skip
+
+
+def _range(lines: Sequence[Line]) -> tuple[float, float]:
+    """The ends of the axis: all values but the highest few that come first."""
+    values = [value for each in lines for _, value in each.points]
+    later = [value for each in lines for _, value in each.points[int(SETTLED * len(each.points)) :]]
+    low, high = min(values), max(later)
+    room = 0.06 * (high - low) or 0.05
+    return low - room, high + room
+
+
+def _leader(x: float, y: float) -> Markup:
+    """A fine line from the end of a curve to its name."""
+    return element("line", class_="leader", x1=f"{x:.1f}", x2=SIDE, y1=f"{y:.1f}", y2=f"{y:.1f}")
+
+
+def _curve(line: Line, places: Sequence[Point]) -> Markup:
+    drawn = [element("polyline", points=charts.polyline(places))]
+    # A line of no length with round ends is a dot that stays round when the plot is stretched.
+    dots = places if line.dots else places[-1:] if line.name else ()
+    path = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in dots)
+    return element("g", *drawn, element("path", class_="dots", d=path), class_=line.look)

@@ -1,0 +1,218 @@
+"""Curves of a run that trains: from metrics and heartbeat as they are written, and redrawn by themselves."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from curriculum.inspection import open_runs
+from curriculum.inspection.open_runs import training_curves
+from curriculum.pipeline.context import Resources
+from curriculum.store.leases import this_process
+from curriculum.train.checkpoint import CheckpointState
+from curriculum.train.report import HeartbeatWriter
+from curriculum.train.run_directory import read_job, replace_whole
+from dashboards import training_panel
+from schemas.job import METRICS_SCHEMA, Figure, Heartbeat
+from schemas.json_text import now
+from tests.dashboards.conftest import Watched, dashboard_of
+from tests.dashboards.looking import PATIENCE_MS, open_page, words
+from tests.dashboards.test_pipeline import CONTRAST, SCHEMES, SIZES
+from tests.factories import figure
+from tests.flows.tiny_workspace import Larder, job, run
+
+STEPS = 400
+
+
+def _figures(*steps: int) -> tuple[Figure, ...]:
+    return tuple(
+        figure(4.0 - step / STEPS + (phase == "anchor") / 10, phase=phase, step=step)
+        for step in steps
+        for phase in ("syntax", "anchor")
+    )
+
+
+def _beat(folder: Path, step: int, *figures: Figure) -> None:
+    beat = Heartbeat(
+        step=step, steps=STEPS, valid_tokens=step, tokens_per_second=160.0, figures=figures, at=now()
+    )  # fmt: skip
+    replace_whole(folder / "heartbeat.json", lambda draft: draft.write_text(beat.model_dump_json()))
+
+
+def _part(folder: Path, first: int, last: int, *, loss: float | None = None) -> None:
+    lines = [
+        {
+            **{field.name: 1 for field in METRICS_SCHEMA},
+            "step": step,
+            "loss": 5.0 - step / 100 if loss is None else loss,
+        }
+        for step in range(first, last + 1)
+    ]
+    table = pa.Table.from_pylist(lines, schema=METRICS_SCHEMA)
+    file = folder / "metrics" / f"{first:010d}.parquet"
+    replace_whole(file, lambda draft: pq.write_table(table, draft))
+
+
+def _begin(home: Path) -> Path:
+    """The directory of a run that this process owns, without a step."""
+    larder = Larder(home)
+    folder = run(home, job(larder.syntax, home, run_key="1", steps=STEPS), [], closed=False)
+    for part in (folder / "metrics").iterdir():
+        part.unlink()
+    (folder / "state.json").write_text(this_process().model_dump_json())
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return _begin(tmp_path / "workspace")
+
+
+def _said(folder: Path) -> str:
+    home = next(each for each in folder.parents if (each / "workspace.json").is_file())
+    return " ".join(training_panel.panel(home, Resources()).split())
+
+
+def test_before_its_first_step_a_run_has_no_curves(folder: Path) -> None:
+    found = training_curves(folder)
+    assert (found.losses, found.phase, found.anchor, found.heartbeat) == ((), (), (), None)
+    assert "Its first steps are written within ten seconds" in _said(folder)
+
+
+def test_curves_grow_with_the_parts_and_the_heartbeat(folder: Path) -> None:
+    _part(folder, 1, 40)
+    _beat(folder, 44, *_figures(0, 40))
+    assert len(training_curves(folder).losses) == 40
+    _part(folder, 41, 90)
+    _beat(folder, 91, *_figures(0, 40, 80))
+    found = training_curves(folder)
+    assert [found.losses[0].step, found.losses[-1].step] == [1, 90]
+    assert [each.step for each in found.anchor] == [0, 40, 80]
+    said = _said(folder)
+    assert "step 91 of 400" in said
+    assert f"about {round(309 * 16 / 160)} s left" in said, "16 positions a step, 160 a second"
+    assert "syntax 3.800 at step 80; anchor 3.900 at step 80" in said
+
+
+def test_a_part_that_a_resumed_run_writes_again_replaces_the_first(folder: Path) -> None:
+    _part(folder, 1, 10, loss=3.0)
+    assert {each.loss for each in training_curves(folder).losses} == {3.0}
+    _part(folder, 1, 10, loss=2.0)
+    assert {each.loss for each in training_curves(folder).losses} == {2.0}
+    kept = training_curves(folder)
+    open_runs._part.cache_clear()
+    assert training_curves(folder) == kept, "as without what was kept"
+
+
+def test_a_long_run_has_means_at_so_many_points_at_most(folder: Path) -> None:
+    for first in range(1, 1001, 100):
+        _part(folder, first, first + 99)
+    losses = training_curves(folder, points=90).losses
+    assert len(losses) == 84
+    assert losses[0].step == 12
+    assert losses[0].loss == pytest.approx(sum(5.0 - step / 100 for step in range(1, 13)) / 12)
+    assert losses[-1].step == 1000
+
+
+def test_a_link_among_the_metrics_is_refused_and_said(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.parquet").write_bytes(b"PAR1")
+    (folder / "metrics" / "0000000001.parquet").symlink_to(tmp_path / "other.parquet")
+    assert "0000000001.parquet" in _said(folder)
+    assert "<svg" not in _said(folder)
+
+
+def test_a_run_that_no_process_owns_isnt_training(folder: Path) -> None:
+    (folder / "state.json").unlink()
+    _part(folder, 1, 10)
+    assert "No run trains." in _said(folder)
+
+
+def test_the_trainers_heartbeat_has_the_means_of_all_evaluations(folder: Path) -> None:
+    means = _figures(0, 100)
+    stratum = figure(3.0, step=100, family="v2_simple", domain="general")
+    writer = HeartbeatWriter(read_job(folder / "job.json"), folder)
+    state = CheckpointState(step=101, figures=(*means, stratum))
+    writer.step(state, positions=16, seconds=1.0)
+    found = training_curves(folder)
+    assert [*found.phase, *found.anchor] == sorted(means, key=lambda each: each.kind, reverse=True)
+    assert found.heartbeat is not None
+    assert found.heartbeat.step == 101
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def open_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = _begin(tmp_path_factory.mktemp("training") / "lab")
+    _part(folder, 1, 120)
+    _beat(folder, 120, *_figures(0, 100))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def looked(
+    browser: Browser, open_run: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Watched]:
+    """A window on the page of runs, and the server behind it."""
+    home = next(each for each in open_run.parents if (each / "workspace.json").is_file())
+    with dashboard_of(home, tmp_path_factory.mktemp("said") / "said.txt") as address:
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        context.set_default_timeout(PATIENCE_MS)
+        looked = Watched(context)
+        open_page(looked.page, address, "runs")
+        expect(looked.page.locator("#training .live")).to_be_visible(timeout=PATIENCE_MS)
+        yield looked
+        looked.expect_calm(address)
+        context.close()
+
+
+@pytest.fixture
+def page(looked: Watched) -> Page:
+    return looked.page
+
+
+pytestmark = [pytest.mark.timeout(600)]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", SIZES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_curves_are_legible(page: Page, shots: Path, width: int, scheme: str) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    texts = page.locator("#training .live-plot text")
+    sizes = texts.evaluate_all(
+        "all => all.map(each => parseFloat(getComputedStyle(each).fontSize)"
+        " * each.getScreenCTM().a)"
+    )
+    assert min(sizes) >= 11
+    for side in ("left", "right"):
+        assert page.locator(f"#training svg.{side}").first.evaluate(CONTRAST) >= 4.5
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    names = page.locator("#training svg[role=img]").evaluate_all(
+        "all => all.map(each => each.getAttribute('aria-label'))"
+    )
+    assert names[0].startswith("loss, nats a token over 400 steps: mean ")
+    assert names[1].startswith("val_bpb over 400 steps: syntax ")
+    page.locator("#training").screenshot(path=shots / f"training-{width}-{scheme}.png")
+
+
+@pytest.mark.browser
+def test_the_curves_are_drawn_anew_by_themselves(page: Page, open_run: Path) -> None:
+    assert "step 120 of 400" in words(page, "#training")
+    _part(open_run, 121, 200)
+    _beat(open_run, 200, *_figures(0, 100, 200))
+    expect(page.locator("#training")).to_contain_text("step 200 of 400", timeout=PATIENCE_MS)
+    points = page.locator("#training .raw polyline").get_attribute("points")
+    assert points
+    assert len(points.split()) == 200
+    evaluations = page.locator("#training .anchor polyline").get_attribute("points")
+    assert evaluations
+    assert len(evaluations.split()) == 3
+    # The end of the run closes the panel.
+    (open_run / "state.json").unlink()
+    expect(page.locator("#training")).to_contain_text("No run trains", timeout=PATIENCE_MS)
