@@ -1,7 +1,4 @@
-"""Panel of runs that train now: loss and val_bpb as far as they are, drawn anew every few seconds.
-
-Widths are shares and heights pixels, so that text has one size on every screen.
-"""
+"""Panel of runs that train now: loss and val_bpb as far as they are, drawn anew every few seconds."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -15,21 +12,17 @@ from curriculum.inspection.open_runs import TrainingCurves, training_curves
 from curriculum.pipeline.attempts import AttemptState, SlotQueue, attempt_state, open_attempts
 from curriculum.pipeline.context import Resources
 from curriculum.store import Store
-from dashboards import charts, html
-from dashboards.charts import Point, element
+from dashboards import charts, html, plots
+from dashboards.charts import element
+from dashboards.plots import Name, Point, Tick
 from schemas.errors import CurriculumError
 from schemas.job import Job
 
 TEMPLATE = "training.html"
 SECONDS = 5
 """Seconds from one drawing to the next."""
-HEIGHT = 170.0
-SIDE = 1000.0
-"""Units of a plot's own square, which is drawn out to the width of the page."""
-EDGE = 8.0
-"""Units left free at both ends."""
-SETTLED = 0.1
-"""Share of the points that may lie above a plot: the fall from nothing would flatten all that follows."""
+SETTLED = 10
+"""A tenth of the points may lie above a plot: the fall from nothing would flatten all that follows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,68 +134,51 @@ def _smooth(points: Sequence[Point]) -> tuple[Point, ...]:
 
 def plot(lines: Sequence[Line], *, steps: int, what: str) -> Markup:
     """Curves over the steps of a run from 0 to its last, each named where it ends."""
-    low, high = _range(lines)
+    low, high, step = plots.axis_of(_settled(lines))
 
     def place(point: Point) -> Point:
-        step, value = point
+        at, value = point
         # The first and the last dot are whole.
-        return EDGE + (SIDE - 2 * EDGE) * step / steps, SIDE * (high - value) / (high - low)
+        return 0.01 + 0.98 * at / steps, (high - value) / (high - low)
 
     named = [each for each in lines if each.name]
-    ends = [place(each.points[-1])[1] * HEIGHT / SIDE for each in named]
-    ends = [min(max(end, 0.0), HEIGHT) for end in ends]
-    heights = charts.apart(ends, charts.LABEL_HEIGHT, HEIGHT)
-    ticks = [(HEIGHT * (high - at) / (high - low), label) for at, label in charts.ticks(low, high)]
-    left = [element("text", label, x=34, y=f"{y + 4:.1f}") for y, label in ticks]
-    inner = [
-        element("line", class_="tick", x1=0, x2=SIDE, y1=f"{y * SIDE / HEIGHT:.1f}",
-                y2=f"{y * SIDE / HEIGHT:.1f}")
-        for y, _ in ticks
-    ]  # fmt: skip
-    inner += [_leader(*place(each.points[-1])) for each in named]
-    inner += [_curve(each, [place(point) for point in each.points]) for each in lines]
-    names = [
-        element(
-            "text", element("tspan", bits(each.points[-1][1]), class_="figure"), f" {each.name}",
-            class_=each.look, x=8, y=f"{height + 4:.1f}",
-        )
-        for each, height in zip(named, heights, strict=True)
-    ]  # fmt: skip
-    last = "; ".join(
+    ends = "; ".join(
         f"{each.name} {bits(each.points[-1][1])} at step {integer(each.points[-1][0])}"
         for each in named
     )
-    square = {"viewBox": f"0 0 {SIDE:g} {SIDE:g}", "preserveAspectRatio": "none"}
-    return element(
-        "div",
-        element("svg", *left, class_="left", width=40, height=HEIGHT, aria_hidden="true"),
-        element(
-            "svg", element("title", f"{what} over steps"), *inner, class_="lines", height=HEIGHT,
-            role="img", aria_label=f"{what} over {integer(steps)} steps: {last}", **square,
+    return plots.grid(
+        [_curve(each, [place(point) for point in each.points]) for each in lines],
+        left=[
+            Tick(place=place((0.0, value))[1], label=label)
+            for value, label in plots.steps(low, high, step)
+        ],
+        below=plots.labels_below(
+            [
+                Tick(place=0.0, label="0"),
+                Tick(place=0.5, label=integer(steps / 2)),
+                Tick(place=1.0, label=f"{integer(steps)} steps"),
+            ]
         ),
-        element("svg", *names, class_="right", width=118, height=HEIGHT, aria_hidden="true"),
-        charts.axis(["0", integer(steps / 2), f"{integer(steps)} steps"], "below"),
-        class_="live-plot",
-    )  # fmt: skip
+        names=[
+            Name(
+                name=each.name,
+                figure=bits(each.points[-1][1]),
+                y=min(max(place(each.points[-1])[1], 0.0), 1.0),
+                look=each.look,
+            )
+            for each in named
+        ],
+        label=f"{what} over {integer(steps)} steps: {ends}",
+    )
 
 
-def _range(lines: Sequence[Line]) -> tuple[float, float]:
-    """The ends of the axis: all values but the highest few that come first."""
+def _settled(lines: Sequence[Line]) -> list[float]:
+    """The values that an axis reaches around: all but those that come first and lie above the rest."""
     values = [value for each in lines for _, value in each.points]
-    later = [value for each in lines for _, value in each.points[int(SETTLED * len(each.points)) :]]
-    low, high = min(values), max(later)
-    room = 0.06 * (high - low) or 0.05
-    return low - room, high + room
-
-
-def _leader(x: float, y: float) -> Markup:
-    """A fine line from the end of a curve to its name."""
-    return element("line", class_="leader", x1=f"{x:.1f}", x2=SIDE, y1=f"{y:.1f}", y2=f"{y:.1f}")
+    later = [value for each in lines for _, value in each.points[len(each.points) // SETTLED :]]
+    return [value for value in values if value <= max(later)]
 
 
 def _curve(line: Line, places: Sequence[Point]) -> Markup:
-    drawn = [element("polyline", points=charts.polyline(places))]
-    # A line of no length with round ends is a dot that stays round when the plot is stretched.
-    dots = places if line.dots else places[-1:] if line.name else ()
-    path = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in dots)
-    return element("g", *drawn, element("path", class_="dots", d=path), class_=line.look)
+    marked = places if line.dots else places[-1:] if line.name else ()
+    return element("g", plots.line_of(places), plots.dots(marked), class_=line.look)

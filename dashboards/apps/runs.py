@@ -26,7 +26,9 @@ def _() -> tuple[Snapshot, list[run_panels.Gain]]:
 @app.cell
 def _() -> tuple[mo.ui.refresh]:
     again = mo.ui.refresh(
-        options=[f"{training_panel.SECONDS}s", "1m"], default_interval=f"{training_panel.SECONDS}s"
+        options=[f"{training_panel.SECONDS}s", "1m"],
+        default_interval=f"{training_panel.SECONDS}s",
+        label="Drawn anew every",
     )
     mo.Html(frame.shown(training_panel.interval(frame.control(again))))
     return (again,)

@@ -20,7 +20,12 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 SIZES = (1280, 390)
 SCHEMES = ("light", "dark")
 CONTRAST = """(svg) => {
-  const colour = (text) => text.match(/[\\d.]+/g).slice(0, 3).map(Number);
+  const pixel = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const colour = (text) => {
+    pixel.fillStyle = text;
+    pixel.fillRect(0, 0, 1, 1);
+    return [...pixel.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
   const light = (rgb) => rgb.map((each) => each / 255)
     .map((each) => each <= .03928 ? each / 12.92 : ((each + .055) / 1.055) ** 2.4)
     .reduce((sum, each, at) => sum + each * [.2126, .7152, .0722][at], 0);
