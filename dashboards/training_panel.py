@@ -26,7 +26,7 @@ SETTLED = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
+class DrawnCurve:
     """A curve with its name, and the figure at its end."""
 
     name: str
@@ -81,7 +81,7 @@ def training(title: str, job: Job, found: AttemptState, curves: TrainingCurves) 
     step = max(beat.step if beat else 0, curves.losses[-1].step if curves.losses else 0)
     losses = tuple((float(each.step), each.loss) for each in curves.losses)
     lines = [
-        Line(
+        DrawnCurve(
             name=name,
             look=look,
             points=tuple((float(each.step), each.val_bpb) for each in figures),
@@ -94,8 +94,8 @@ def training(title: str, job: Job, found: AttemptState, curves: TrainingCurves) 
         if figures
     ]
     loss = [
-        Line(name="", look="raw", points=losses),
-        Line(name="mean", look="own", points=_smooth(losses)),
+        DrawnCurve(name="", look="raw", points=losses),
+        DrawnCurve(name="mean", look="own", points=_smooth(losses)),
     ]
     return Training(
         title=title,
@@ -132,7 +132,7 @@ def _smooth(points: Sequence[Point]) -> tuple[Point, ...]:
     )
 
 
-def plot(lines: Sequence[Line], *, steps: int, what: str) -> Markup:
+def plot(lines: Sequence[DrawnCurve], *, steps: int, what: str) -> Markup:
     """Curves over the steps of a run from 0 to its last, each named where it ends."""
     low, high, step = plots.axis_of(_settled(lines))
 
@@ -172,13 +172,13 @@ def plot(lines: Sequence[Line], *, steps: int, what: str) -> Markup:
     )
 
 
-def _settled(lines: Sequence[Line]) -> list[float]:
+def _settled(lines: Sequence[DrawnCurve]) -> list[float]:
     """The values that an axis reaches around: all but those that come first and lie above the rest."""
     values = [value for each in lines for _, value in each.points]
     later = [value for each in lines for _, value in each.points[len(each.points) // SETTLED :]]
     return [value for value in values if value <= max(later)]
 
 
-def _curve(line: Line, places: Sequence[Point]) -> Markup:
+def _curve(line: DrawnCurve, places: Sequence[Point]) -> Markup:
     marked = places if line.dots else places[-1:] if line.name else ()
     return element("g", plots.line_of(places), plots.dots(marked), class_=line.look)

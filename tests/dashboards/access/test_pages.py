@@ -33,6 +33,9 @@ FILES = ("report", "rows", "rows#r2", "document", "sentence")
 OTHERS = [
     # CodeMirror's editor, in the shadow of marimo's form: it has no name, and scrolls by itself.
     {"fromShadowDom": ["marimo-form", "marimo-code-editor"]},
+    # A button and a list of intervals without names.
+    {"fromShadowDom": ["marimo-refresh", "button"]},
+    {"fromShadowDom": ["marimo-refresh", "select"]},
 ]
 """Controls of others that can't be mended from outside; all that is around them is ours."""
 LEAST_PX = 10.0
