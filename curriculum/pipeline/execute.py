@@ -23,6 +23,8 @@ from curriculum.stages import Built
 from curriculum.store import Artefact
 from schemas.errors import DietError
 
+NOTHING_TO_DO = "Nothing to do: everything is up to date."
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseSampled:
@@ -256,7 +258,7 @@ def _listed(plan: RunPlan, scope: Scope) -> Sequence[ResolvedPhase]:
 def outcome(plan: RunPlan, phase: str, runs: Sequence[Artefact]) -> str:
     """Sum up the runs of a plan in a line."""
     if not any(run.made for run in runs):
-        return "Nothing to do: everything is there."
+        return NOTHING_TO_DO
     names = [each.name for each in plan.phases]
     last = report_of(runs[-1]).phase
     if phase in names and (later := names[names.index(last) + 1 :]):

@@ -121,7 +121,8 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
         documents=None if plan.store.dry else lambda: _lineages(plan.store, built),
     )
     plan.keep("mixtures", resolved, mixture)
-    context.watch(Progress(stage="mix", item=phase, done=1, total=1, unit="tasks"))
+    if mixture.made:
+        context.watch(Progress(stage="mix", item=phase, done=1, total=1, unit="tasks"))
     return mixture
 
 
@@ -212,7 +213,8 @@ def _train(
         trainer=context.permit(plan),
     )
     progress = Progress(stage="train", item=resolved.name, done=0, total=job.steps, unit="steps")
-    context.watch(progress)
+    if retrain or goes_on(store, job) or finished(store, job) is None:
+        context.watch(progress)
     run = train(store, job, again=retrain, launch=launch)
     if run.artefact is None:
         raise JobError(
@@ -221,7 +223,8 @@ def _train(
             cause=run.report.reason,
             cure="The same command goes on from its last checkpoint",
         )
-    context.watch(replace(progress, done=run.report.steps))
+    if run.artefact.made:
+        context.watch(replace(progress, done=run.report.steps))
     return run.artefact
 
 

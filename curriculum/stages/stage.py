@@ -170,11 +170,23 @@ class Coordinator:
     def _by_coordinator(
         self, stage: Stage[Inputs, Task], assignments: Sequence[Assignment[Task]]
     ) -> Iterator[tuple[Artefact, ...]]:
-        """Run tasks one after another in this process."""
+        """Run the tasks of which something is missing one after another in this process."""
+        found = self._look_up(assignments)
+        missing = [
+            at
+            for at, made in enumerate(found)
+            if any(each.planned for each in made)
+            and (stage.placement == "each shard" or self.workers.owns(at))
+        ]
         for at, each in enumerate(assignments):
-            ours = stage.placement == "each shard" or self.workers.owns(at)
-            yield _run(stage, self.store, each) if ours else self._look_up([each])[0]
-            self._report(stage.name, stage.title(each.task), at + 1, len(assignments))
+            if at not in missing:
+                yield found[at]
+                continue
+            title, done = stage.title(each.task), missing.index(at)
+            self._report(stage.name, title, done, len(missing))
+            made = _run(stage, self.store, each)
+            self._report(stage.name, title, done + 1, len(missing))
+            yield made
 
     def _by_workers(
         self, stage: Stage[Inputs, Task], assignments: Sequence[Assignment[Task]]
@@ -183,9 +195,8 @@ class Coordinator:
         found = self._look_up(assignments)
         missing = [at for at, made in enumerate(found) if any(each.planned for each in made)]
         ours = [at for at in missing if self.workers.owns(at) and _can_be_made(found[at])]
-        total, there = len(assignments), len(assignments) - len(missing)
-        self._report(stage.name, "", there, total)
         if ours:
+            self._report(stage.name, "", 0, len(ours))
             lacking = [
                 recipe
                 for at in ours
@@ -194,10 +205,10 @@ class Coordinator:
             ]
             results = self._results(stage, [assignments[at] for at in ours], lacking)
             with closing(results):
-                for done, (number, made) in enumerate(results, start=there + 1):
+                for done, (number, made) in enumerate(results, start=1):
                     at = ours[number]
                     found[at] = made
-                    self._report(stage.name, stage.title(assignments[at].task), done, total)
+                    self._report(stage.name, stage.title(assignments[at].task), done, len(ours))
         theirs = sorted({*missing} - {*ours})
         # Others may have made them meanwhile: then this shard goes on further.
         now = self._look_up([assignments[at] for at in theirs])

@@ -6,37 +6,35 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.highlighter import JSONHighlighter
 from rich.measure import Measurement
 from rich.padding import Padding
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.progress import (
-    Progress as Bars,
-)
 from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
-from curriculum.inspection.formats import Line
+from curriculum.inspection.formats import Line, duration
 from dashboards.palette import DOCUMENT_COLOURS
 from schemas.progress import Progress, ProgressCallback
 from schemas.visible import in_json, one_line, visible
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
 
 ACCENT = "cyan"
 MUTED = "bright_black"
 LINE_EVERY_S = 10.0
 """Seconds between the lines of a stage where there is no terminal."""
 MOST_BARS = 12
+BAR_WIDTH = 20
+FRAME = 30
+"""Columns of a bar's line for its spinner, its times and the gaps between."""
+TASKS = "tasks"
+"""Unit of a build's stages: their items share one line; a training or an index has its own."""
 
 WIDTH = 160
 """Columns where there is no terminal that has some."""
@@ -257,40 +255,62 @@ def watching() -> Iterator[ProgressCallback]:
     if not err.is_terminal:
         yield _Lines().watch
         return
-    with Bars(
-        SpinnerColumn(style=ACCENT),
-        TextColumn("{task.description}", style="bold", markup=False),
-        BarColumn(bar_width=32, complete_style=ACCENT),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[unit]}", markup=False),
-        TextColumn("{task.fields[note]}", style=MUTED, markup=False),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+    from rich import progress  # It takes as long as all else of a short command's terminal.
+
+    with progress.Progress(
+        progress.SpinnerColumn(style=ACCENT),
+        progress.TextColumn("{task.description}", style="bold", markup=False),
+        progress.BarColumn(bar_width=BAR_WIDTH, complete_style=ACCENT),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[unit]}", markup=False),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.fields[note]}", style=MUTED, markup=False),
         console=err,
     ) as bars:
         yield _Drawn(bars).watch
 
 
-class _Drawn:
-    """A bar a stage and item; the oldest finished ones make room."""
+def _line_of(progress: Progress) -> tuple[str, str]:
+    """The title of the line that a stage has, and its note: what of the stage has been done last."""
+    if progress.unit == TASKS:
+        return progress.stage, " ".join(filter(None, (progress.item, progress.note)))
+    return f"{progress.stage} {progress.item}".strip(), progress.note
 
-    def __init__(self, bars: Bars) -> None:
+
+class _Drawn:
+    """A bar a stage, which begins again where the stage does; the oldest finished ones make room."""
+
+    def __init__(self, bars: "Bars") -> None:
         self.bars = bars
-        self.tasks: dict[tuple[str, str], TaskID] = {}
+        self.tasks: dict[str, TaskID] = {}
 
     def watch(self, progress: Progress) -> None:
-        name = progress.stage, progress.item
-        if name not in self.tasks:
+        title, note = _line_of(progress)
+        if title not in self.tasks:
             self._make_room()
-            title = f"{progress.stage} {progress.item}".strip()
-            self.tasks[name] = self.bars.add_task(title, total=progress.total, unit="", note="")
+            self.tasks[title] = self.bars.add_task(title, total=progress.total, unit="", note="")
+        task = self.bars.tasks[self.bars.task_ids.index(self.tasks[title])]
+        if progress.done < task.completed:
+            self.bars.reset(task.id, total=progress.total)
         self.bars.update(
-            self.tasks[name],
+            task.id,
             completed=progress.done,
             total=progress.total,
             unit=progress.unit,
-            note=progress.note,
+            note=self._cut(note),
         )
+
+    def _cut(self, note: str) -> str:
+        """Cut a note to what the other columns leave of a line."""
+        drawn = (
+            len(task.description)
+            + len(f"{task.completed:.0f}/{task.total}")
+            + len(task.fields["unit"])
+            for task in self.bars.tasks
+        )
+        left = self.bars.console.width - BAR_WIDTH - FRAME - max(drawn)
+        return note if len(note) <= left else note[: max(0, left - 1)] + "…" * (left > 0)
 
     def _make_room(self) -> None:
         shown = [task for task in self.bars.tasks if task.visible]
@@ -300,23 +320,46 @@ class _Drawn:
 
 
 class _Lines:
-    """A line when something begins, waits, ends, and every so many seconds between."""
+    """A line when a stage begins, waits, ends, and every so many seconds between."""
 
     def __init__(self) -> None:
-        self.told: dict[tuple[str, str], float] = {}
-        self.still: dict[tuple[str, str], Progress] = {}
+        self.told: dict[str, float] = {}
+        self.began: dict[str, float] = {}
+        self.still: dict[str, Progress] = {}
 
     def watch(self, progress: Progress) -> None:
-        name = progress.stage, progress.item
+        title, note = _line_of(progress)
         ended = progress.total is not None and progress.done >= progress.total
-        now, before = time.monotonic(), self.still.get(name)
+        now, before = time.monotonic(), self.still.get(title)
+        begins = before is None or progress.done < before.done
+        if begins:
+            self.began[title] = now
         # What doesn't move and has something else to say waits for something.
         waits = before is not None and before.done == progress.done and before.note != progress.note
-        self.still[name] = progress
-        if ended or waits or now - self.told.get(name, float("-inf")) >= LINE_EVERY_S:
-            self.told[name] = now
+        self.still[title] = progress
+        if begins:
+            # The end of a single task says enough, unless it is slow.
+            self.told[title] = now
+            begins = progress.unit != TASKS or progress.total != 1
+        if begins or ended or waits or now - self.told[title] >= LINE_EVERY_S:
+            self.told[title] = now
+            times = _times(progress, now - self.began[title])
             of = f"/{progress.total:,}" if progress.total is not None else ""
-            note = f"  {progress.note}" if progress.note else ""
-            title = f"{progress.stage} {progress.item}".strip()
-            line = f"{title}: {progress.done:,}{of} {progress.unit}{note}"
-            print(one_line(line), file=sys.stderr, flush=True)  # noqa: T201 - a terminal's width must not cut it
+            words = (f"{title}: {progress.done:,}{of} {progress.unit}", times, note)
+            line = one_line("  ".join(filter(None, words)))
+            print(line, file=sys.stderr, flush=True)  # noqa: T201 - a terminal's width must not cut it
+
+
+def _times(progress: Progress, elapsed: float) -> str:
+    """Elapsed and remaining time; empty at the beginning.
+
+    >>> done = Progress(stage="rows", item="", done=2, total=8, unit="tasks")
+    >>> _times(done, 10.0), _times(replace(done, done=8), 40.0), _times(replace(done, done=0), 0.0)
+    ('10 s, about 30 s left', '40 s', '')
+    """
+    if not progress.done:
+        return ""
+    if progress.total is None or progress.done >= progress.total:
+        return duration(elapsed)
+    left = elapsed * (progress.total - progress.done) / progress.done
+    return f"{duration(elapsed)}, about {duration(left)} left"

@@ -37,6 +37,7 @@ from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import (
+    NOTHING_TO_DO,
     Event,
     PhaseBuilt,
     PhaseMixed,
@@ -90,7 +91,9 @@ def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     made = [artefact for each in built.values() for artefact in each.artefacts()]
     lacking = [] if dry else [each for each in made if each.planned]
     there = made if dry else [each for each in made if not each.planned]
-    _print_counts(plan.store, there, lacking=bool(lacking))
+    if not lacking and _is_done(plan, there):
+        return
+    _print_counts(plan.store, there)
     for line in shard_lines(config, lacking) if lacking else ():
         out.print(line, soft_wrap=True)
     _warn_unmeasured(plan, built)
@@ -166,6 +169,8 @@ def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
             for event in execute(plan, here(context), scope, context)
             for each in _artefacts_of(event)
         ]
+    if not dry and _is_done(plan, made):
+        return
     if dry:
         out.print(table(branch_lines(explain_diet(plan.diet, plan.phases))))
     for mixture in made:
@@ -180,7 +185,8 @@ def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
         _update_report(plan)
     _warn_unmeasured(plan, phases)
     _print_origin(plan, made)
-    _print_counts(plan.store, made)
+    if not (dry and _is_done(plan, made)):
+        _print_counts(plan.store, made)
 
 
 def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
@@ -202,6 +208,8 @@ def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
                 gate = event.gate
                 if not (dry or shows(plan, event.run)):
                     rewritten(plan, resources(), warn)
+    if _is_done(plan, made):
+        return _is_open(gate)
     _warn_unmeasured(plan, phases)
     _print_origin(plan, made)
     _print_counts(plan.store, made)
@@ -210,6 +218,16 @@ def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
     runs = [each for each in made if each.manifest.stage == "runs" and not each.planned]
     out.print(table(run_line(report_of(run)) for run in runs))
     return _is_open(gate)
+
+
+def _is_done(plan: RunPlan, made: Sequence[Artefact]) -> bool:
+    """Return True where nothing was made, after a line that says so; reports are written all the same."""
+    if any(each.made for each in made):
+        return False
+    if not plan.store.dry:
+        _update_report(plan)
+    out.print(NOTHING_TO_DO)
+    return True
 
 
 def _artefacts_of(event: Event) -> Sequence[Artefact]:
@@ -255,8 +273,9 @@ def run(config: RunConfig, phase: str | None, *, onwards: bool = False) -> bool:
     """Run the flow in this process, print its runs, and return whether all gates are open."""
     plan = resolve_plan(config, dry=True)
     runs = flow(config, phase, onwards=onwards)
-    out.print(table(run_line(report_of(run)) for run in runs))
-    _warn_unmeasured(plan, selected(plan, Scope(phase=phase, onwards=onwards)))
+    if any(each.made for each in runs):
+        out.print(table(run_line(report_of(run)) for run in runs))
+        _warn_unmeasured(plan, selected(plan, Scope(phase=phase, onwards=onwards)))
     gate = verdict(plan, report_of(runs[-1]).phase, runs[-1]) if runs else None
     return _is_open(gate)
 
@@ -279,7 +298,7 @@ def flow(config: RunConfig, phase: str | None, *, onwards: bool = False) -> tupl
         with watching() as watch:
             runs = run_in_process(config, phase, watch, onwards=onwards)
     if not any(each.made for each in runs):
-        out.print("Nothing to do: everything is there.")
+        out.print(NOTHING_TO_DO)
     return runs
 
 
@@ -293,8 +312,9 @@ def explain_run(config: RunConfig, phase: str | None, *, onwards: bool) -> None:
             for event in execute(plan, here(context), scope, context)
             for each in _artefacts_of(event)
         ]
-    _print_origin(plan, made)
-    _print_counts(plan.store, made)
+    if not _is_done(plan, made):
+        _print_origin(plan, made)
+        _print_counts(plan.store, made)
 
 
 def print_forecast(
@@ -415,7 +435,7 @@ def _warn_unmeasured(plan: RunPlan, names: Iterable[str]) -> None:
         warn(line)
 
 
-def _print_counts(store: Store, made: Sequence[Artefact], *, lacking: bool = False) -> None:
+def _print_counts(store: Store, made: Sequence[Artefact]) -> None:
     """Print how many artefacts were there and were made, stage by stage; of a dry plan also why."""
     distinct: dict[tuple[str, Path], Artefact] = {}
     for each in made:
@@ -428,8 +448,6 @@ def _print_counts(store: Store, made: Sequence[Artefact], *, lacking: bool = Fal
             Text(f"{fresh[stage]:>4} {'to make' if store.dry else 'made'}", ACCENT),
             Text(f"{there[stage]:>4} there", MUTED),
         )
-    if not (fresh or lacking):
-        out.print("Nothing to do: everything is there.")
     if store.dry:
         planned = [each for each in store.steps if each.outcome == "planned"]
         for reason in explain_steps(store, planned):

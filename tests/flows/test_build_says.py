@@ -23,11 +23,20 @@ pytestmark = pytest.mark.system
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace with the rows of one phase, from a few commits."""
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A workspace with the rows of one phase, from a few commits, and what building it printed."""
     home = tmp_path_factory.mktemp("home")
-    phases.build(order(home), "syntax", dry=False)
-    return home
+    console = Console(record=True, width=200, color_system=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(phases, "out", console)
+        phases.build(order(home), "syntax", dry=False)
+    return home, console.export_text()
+
+
+@pytest.fixture
+def home(first: tuple[Path, str]) -> Path:
+    """The workspace of the first build."""
+    return first[0]
 
 
 def order(home: Path) -> RunConfig:
@@ -36,20 +45,19 @@ def order(home: Path) -> RunConfig:
     )
 
 
-@pytest.fixture
-def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
-    """What is printed, without colours, 200 columns wide."""
-    console = Console(record=True, width=200, color_system=None)
-    for module in (console, phases):
-        monkeypatch.setattr(module, "out", console)
-    return console
-
-
-def test_the_table_says_what_domains_cost_and_what_packing_saves(
-    home: Path, printed: Console
+def test_building_again_says_in_one_line_that_there_is_nothing_to_do(
+    home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    phases.build(order(home), "syntax", dry=False)
-    said = printed.export_text().splitlines()
+    for _ in range(2):
+        phases.build(order(home), "syntax", dry=False)
+        printed = capsys.readouterr()
+        assert printed.out == "Nothing to do: everything is up to date.\n"
+        assert not printed.err
+
+
+def test_the_table_says_what_domains_cost_and_what_packing_saves(first: tuple[Path, str]) -> None:
+    home, printed = first
+    said = printed.splitlines()
     at = next(n for n, line in enumerate(said) if line.startswith("rows ") and "yield" in line)
     rows = next(
         each

@@ -113,7 +113,7 @@ class TestOutcome:
 
     def test_nothing_to_do_is_said(self, tmp_path: Path) -> None:
         said = outcome(_plan(tmp_path), ALL_PHASES, self._runs(tmp_path, made=False))
-        assert said == "Nothing to do: everything is there."
+        assert said == "Nothing to do: everything is up to date."
 
     def test_what_lies_downstream_of_a_rerun_is_named(self, tmp_path: Path) -> None:
         said = outcome(_plan(tmp_path), "syntax", self._runs(tmp_path, made=True))

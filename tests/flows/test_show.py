@@ -1,9 +1,13 @@
-"""What a stage tells where there is no terminal."""
+"""Progress of stages, on a terminal and elsewhere."""
+
+import re
+import sys
 
 import pytest
 
 from flows.cli.console import watching
 from schemas.progress import Progress
+from tests.flows.terminal import STYLE, on_terminal
 
 
 def test_without_a_terminal_a_line_says_what_is_waited_for_but_not_each_step(
@@ -17,8 +21,44 @@ def test_without_a_terminal_a_line_says_what_is_waited_for_but_not_each_step(
             watch(progress)
         for progress in (at(1, "fast"), at(2, "faster"), at(9, "done")):
             watch(progress)
-    assert capsys.readouterr().err.splitlines() == [
-        "train syntax: 0/9 steps",
-        "train syntax: 0/9 steps  waits for a slot",
-        "train syntax: 9/9 steps  done",
-    ]
+    *waiting, last = capsys.readouterr().err.splitlines()
+    assert waiting == ["train syntax: 0/9 steps", "train syntax: 0/9 steps  waits for a slot"]
+    assert re.fullmatch(r"train syntax: 9/9 steps  \d+ m?s  done", last), last
+
+
+def test_the_tasks_of_a_stage_share_one_line_which_begins_again_with_the_stage(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with watching() as watch:
+        for phase in ("syntax", "file_graph"):
+            for done in range(3):
+                item = f"{phase} {done}"
+                watch(Progress(stage="rows", item=item, done=done, total=2, unit="tasks"))
+    lines = capsys.readouterr().err.splitlines()
+    expected = ["rows: 0/2 tasks", "rows: 2/2 tasks"] * 2
+    assert [line.split("  ")[0] for line in lines] == expected
+    assert lines[1].endswith("syntax 2")
+
+
+def test_a_terminal_has_a_bar_a_stage_with_elapsed_and_remaining_time() -> None:
+    drawn = on_terminal((), {"COLUMNS": "80"}, (sys.executable, "-c", TWO_PHASES)).sent
+    last = drawn.rpartition("\x1b[2K")[2].splitlines()
+    shown = [STYLE.sub("", line) for line in last if "━" in line]
+    assert [line.split()[0] for line in shown] == ["documents", "rows", "train"]
+    assert all(len(re.findall(r"\d:\d\d:\d\d", line)) == 2 for line in shown), shown
+    assert all(len(line) <= 80 for line in shown)
+
+
+TWO_PHASES = """
+from flows.cli.console import watching
+from schemas.progress import Progress
+from tests.flows.terminal import STYLE, on_terminal
+with watching() as watch:
+    for phase in ("syntax", "file_graph"):
+        for stage in ("documents", "rows"):
+            for done in (0, 1, 2):
+                item = f"{phase} of a repository with a long name and a long path in it {done}"
+                watch(Progress(stage=stage, item=item, done=done, total=2, unit="tasks"))
+    for done in (0, 5):
+        watch(Progress(stage="train", item="syntax", done=done, total=5, unit="steps"))
+"""

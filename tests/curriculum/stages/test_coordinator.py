@@ -102,13 +102,17 @@ def test_a_shard_runs_its_own_tasks_and_all_that_each_shard_runs(
 
 
 @pytest.mark.parametrize("placement", ["workers", "coordinator", "each shard"])
-def test_progress_ends_with_all_tasks(tmp_path: Path, placement: Placement) -> None:
+def test_progress_counts_the_tasks_that_are_run_and_no_others(
+    tmp_path: Path, placement: Placement
+) -> None:
     stages = {"workers": Letters(), "coordinator": InCoordinator(), "each shard": InEachShard()}
     seen: list[Progress] = []
     coordinator = Coordinator(store=Store(tmp_path), watch=seen.append)
     coordinator.make(stages[placement], "ab")
-    assert [each.item for each in seen if each.item] == ["a", "b"]
-    assert (seen[-1].done, seen[-1].total) == (2, 2)
+    assert {each.item for each in seen if each.done} == {"a", "b"}
+    assert (seen[0].done, seen[-1].done, seen[-1].total) == (0, 2, 2)
     seen.clear()
     coordinator.make(stages[placement], "ab")
-    assert (seen[-1].done, seen[-1].total) == (2, 2)
+    assert not seen, "all of it is there"
+    coordinator.make(stages[placement], "abc")
+    assert [(each.done, each.total) for each in seen if each.done] == [(1, 1)]
