@@ -172,21 +172,15 @@ class Coordinator:
     ) -> Iterator[tuple[Artefact, ...]]:
         """Run the tasks of which something is missing one after another in this process."""
         found = self._look_up(assignments)
-        missing = [
-            at
-            for at, made in enumerate(found)
-            if any(each.planned for each in made)
-            and (stage.placement == "each shard" or self.workers.owns(at))
-        ]
+        missing = [at for at, made in enumerate(found) if any(each.planned for each in made)]
+        ours = [at for at in missing if stage.placement == "each shard" or self.workers.owns(at)]
         for at, each in enumerate(assignments):
-            if at not in missing:
-                yield found[at]
-                continue
-            title, done = stage.title(each.task), missing.index(at)
-            self._report(stage.name, title, done, len(missing))
-            made = _run(stage, self.store, each)
-            self._report(stage.name, title, done + 1, len(missing))
-            yield made
+            if at in ours:
+                title, done = stage.title(each.task), ours.index(at)
+                self._report(stage.name, title, done, len(ours))
+                found[at] = _run(stage, self.store, each)
+                self._report(stage.name, title, done + 1, len(ours))
+            yield found[at]
 
     def _by_workers(
         self, stage: Stage[Inputs, Task], assignments: Sequence[Assignment[Task]]
