@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from curriculum.pipeline.next_steps import NextStep
 from dashboards import charts, html, palette, workspace
 from schemas.visible import visible
 
@@ -55,9 +56,9 @@ def header(page: str) -> Markup:
     return html.part(TEMPLATE, "header", str(home), home.name, PAGES, page, REPORTS_PATH)
 
 
-def first_steps(title: str, why: str, commands: Iterable[tuple[str, str]]) -> Markup:
+def first_steps(title: str, why: str, steps: Iterable[NextStep]) -> Markup:
     """A panel of commands with their effects, where there is nothing to show yet."""
-    return html.part(TEMPLATE, "first_steps", title, why, commands)
+    return html.part(TEMPLATE, "first_steps", title, why, steps)
 
 
 def choices(*controls: object) -> Markup:

@@ -3,10 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from markupsafe import Markup
 
 from curriculum.inspection.formats import count, integer, percent
+from curriculum.pipeline.next_steps import next_steps
 from dashboards import charts, frame, html
 from dashboards.charts import ServingShares, ShareLine, scale
 from dashboards.overview_panels import title
@@ -137,13 +139,12 @@ def mixed(snapshot: Snapshot) -> list[Mixed]:
     return snapshot.ask(question("panels/mixed"), Mixed)
 
 
-def none_yet() -> Markup:
-    """The command that makes a first mixture."""
-    effect = "the rows that a diet selects, in training order; what isn’t built yet is built"
+def none_yet(home: Path) -> Markup:
+    """The commands that make a first mixture."""
     return frame.first_steps(
         "No mixture yet",
         "A mixture is made of a diet and of packed rows.",
-        [("curriculum mix templates.demo", effect)],
+        next_steps(home, "mix"),
     )
 
 

@@ -10,6 +10,7 @@ from curriculum.inspection.formats import count, duration, gpu_hours, integer, m
 from curriculum.pipeline.artefact_graph import Node, artefact_graph
 from curriculum.pipeline.attempts import SpecialistRef, spelled
 from curriculum.pipeline.context import Resources
+from curriculum.pipeline.next_steps import next_steps
 from curriculum.pipeline.status import current_status
 from dashboards import charts, frame, html, pipeline_chart
 from dashboards.palette import family_class
@@ -33,15 +34,6 @@ STATE_WORDS = {
 }
 REACHED = ("next", "interrupted")
 """Phases that an active run reaches by itself."""
-FIRST = (
-    (
-        "curriculum demo",
-        "a small specialist in five phases, from its repositories to a model that is trained",
-    ),
-    ("curriculum init", "diets, phases and a corpus of your own to begin with"),
-    ("curriculum run templates.demo", "build, mix and train a specialist, phase by phase"),
-)
-"""First command in a workspace that holds nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,9 +109,10 @@ def snapshot(home: Path, resources: Resources) -> tuple[Snapshot, Markup]:
         return Snapshot(home), html.part(TEMPLATE, "old_status", str(refused))
 
 
-def first() -> Markup:
+def first(home: Path) -> Markup:
     """Commands to begin with where nothing is made yet."""
-    return frame.first_steps("Nothing here yet", "Begin with one of these.", FIRST)
+    steps = next_steps(home, "run")
+    return frame.first_steps("Nothing here yet", "Begin with one of these.", steps)
 
 
 def totals(snapshot: Snapshot) -> Totals:
@@ -192,7 +185,8 @@ def specialists(snapshot: Snapshot) -> Markup:
     for each in snapshot.ask(asked, PhaseLine):
         lines.setdefault(title(each.specialist, each.branch), {})[each.phase] = each
     phases = in_order([list(by_phase) for by_phase in lines.values()])
-    return html.part(TEMPLATE, "specialists", charts, phases, lines, asked)
+    steps = () if lines else next_steps(snapshot.home, "run")
+    return html.part(TEMPLATE, "specialists", charts, phases, lines, asked, steps)
 
 
 def specialist_refs(snapshot: Snapshot) -> dict[str, SpecialistRef]:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from markupsafe import Markup
 
 from curriculum.inspection import formats
+from curriculum.pipeline.next_steps import next_steps
 from dashboards import charts, frame, html, plots
 from dashboards.overview_panels import in_order, title
 from dashboards.questions import Snapshot, question
@@ -76,13 +78,12 @@ def specialists(found: Sequence[Gain]) -> list[str]:
     return list(dict.fromkeys(title(each.specialist, each.branch) for each in found))
 
 
-def none_yet() -> Markup:
-    """The command that finishes a first run."""
-    effect = "builds, mixes and trains a specialist, phase by phase"
+def none_yet(home: Path) -> Markup:
+    """The commands that finish a first run."""
     return frame.first_steps(
         "No finished run yet",
         "Runs are compared when their first phase is done.",
-        [("curriculum run templates.demo", effect)],
+        next_steps(home, "run"),
     )
 
 

@@ -54,8 +54,8 @@ def _() -> tuple[Snapshot, list[mixture_panels.Mixed]]:
 
 
 @app.cell
-def _(all_mixed: list[mixture_panels.Mixed]) -> tuple[mo.ui.dropdown]:
-    mo.stop(not all_mixed, mo.Html(frame.shown(mixture_panels.none_yet())))
+def _(all_mixed: list[mixture_panels.Mixed], snapshot: Snapshot) -> tuple[mo.ui.dropdown]:
+    mo.stop(not all_mixed, mo.Html(frame.shown(mixture_panels.none_yet(snapshot.home))))
 
     def _go(name: str) -> None:
         set_parameter(SHARES, None)

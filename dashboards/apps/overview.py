@@ -26,7 +26,7 @@ def _() -> tuple[Snapshot]:
 @app.cell
 def _(snapshot: Snapshot) -> tuple[overview_panels.Totals]:
     totals = overview_panels.totals(snapshot)
-    mo.stop(not totals.artefacts, mo.Html(frame.shown(overview_panels.first())))
+    mo.stop(not totals.artefacts, mo.Html(frame.shown(overview_panels.first(snapshot.home))))
     mo.Html(frame.shown(overview_panels.totals_card(totals)))
     return (totals,)
 

@@ -41,8 +41,8 @@ def _(again: mo.ui.refresh, snapshot: Snapshot) -> None:
 
 
 @app.cell
-def _(won: list[run_panels.Gain]) -> tuple[mo.ui.dropdown]:
-    mo.stop(not won, mo.Html(frame.shown(run_panels.none_yet())))
+def _(snapshot: Snapshot, won: list[run_panels.Gain]) -> tuple[mo.ui.dropdown]:
+    mo.stop(not won, mo.Html(frame.shown(run_panels.none_yet(snapshot.home))))
     _names = run_panels.specialists(won)
     _asked = mo.query_params().get("specialist")
     who = mo.ui.dropdown(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
 import dashboards
+from curriculum.pipeline.next_steps import NextStep
 from dashboards import charts, html, plots
 from tests.flows.html_text import Read
 
@@ -61,8 +62,12 @@ def test_any_text_is_text(template: str, text: str) -> None:
 
 
 def test_a_value_is_escaped_wherever_a_macro_puts_it() -> None:
-    calm = Read(html.part("panels.html", "first_steps", "x", "x", [("x", "x")]))
-    read = Read(html.part("panels.html", "first_steps", EVIL, EVIL, [(EVIL, EVIL)]))
+    calm = Read(
+        html.part("panels.html", "first_steps", "x", "x", [NextStep(command="x", effect="x")])
+    )
+    read = Read(
+        html.part("panels.html", "first_steps", EVIL, EVIL, [NextStep(command=EVIL, effect=EVIL)])
+    )
     assert read.tags == calm.tags
     assert read.attributes == calm.attributes
     assert "\u202e" not in read.said

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from curriculum.pipeline.next_steps import NextStep
 from dashboards import charts, frame, mixture_panels, overview_panels, questions
 from dashboards.guard import Guard, Message, Receive, Scope, Send
 from dashboards.server import Pages, policy
@@ -200,6 +201,6 @@ def test_each_page_says_where_it_is_and_whose() -> None:
 
 @given(st.text(max_size=30))
 def test_text_that_people_wrote_never_becomes_markup(said: str) -> None:
-    shown = frame.first_steps(said, f"a{said}", [(said, said)])
+    shown = frame.first_steps(said, f"a{said}", [NextStep(command=said, effect=said)])
     assert shown.count("<") == 14
     assert "\0" not in shown

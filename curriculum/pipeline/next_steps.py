@@ -1,0 +1,91 @@
+"""Commands that go on from where a workspace stands, while nothing in it is mixed or trained."""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from curriculum.mixing.load import diet_names, load_diet
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import resolve_plan
+from schemas.diet import Diet
+from schemas.errors import CurriculumError
+
+SAMPLE = "templates.demo"
+"""The diet whose corpus comes with the package."""
+MOST = 3
+"""Diets that are named."""
+EFFECTS: dict[str, str] = {
+    "run": "builds, mixes and trains, phase by phase",
+    "mix": "lays down which rows are trained on, in which order; what isn’t built yet is built",
+}
+Verb = Literal["run", "mix"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NextStep:
+    """A command that works in a workspace as it is, and its effect."""
+
+    command: str
+    effect: str
+
+
+def next_steps(home: Path, verb: Verb) -> tuple[NextStep, ...]:
+    """The commands by which a workspace without a mixture or a run gets one, the best first.
+
+    Diets that something is built for come first, then the workspace's own, then the sample. A diet that
+    can't be read is left out: `curriculum diet check` names its mistake.
+    """
+    built = [name for name, diet in _diets(home) if _is_built(home, diet)]
+    if works := [name for name in built if _is_whole(home, name)]:
+        effect = f"goes on from what is built: {EFFECTS[verb]}"
+        return tuple(_step(verb, name, home, effect) for name in works[:MOST])
+    own = sorted(file.stem for file in (home / "diets").glob("*.yaml"))
+    if works := [name for name in own if _is_whole(home, name)]:
+        return tuple(_step(verb, name, home, EFFECTS[verb]) for name in works[:MOST])
+    sample = _step(verb, SAMPLE, home, EFFECTS[verb])
+    if verb == "mix":
+        return (sample,)
+    return (
+        NextStep(
+            command=_command("demo", "--home", str(home)),
+            effect="the same on the sample corpus in five phases, with questions to ask of it",
+        ),
+        sample,
+        NextStep(command="curriculum init", effect="a diet and a corpus of your own to edit"),
+    )
+
+
+def _step(verb: Verb, diet: str, home: Path, effect: str) -> NextStep:
+    return NextStep(command=_command(verb, diet, "--home", str(home)), effect=effect)
+
+
+def _command(*words: str) -> str:
+    return shlex.join(["curriculum", *words])
+
+
+def _diets(home: Path) -> Iterator[tuple[str, Diet]]:
+    """Yield the diets that can be read, by name."""
+    for name in diet_names(home):
+        try:
+            yield name, load_diet(name, home=home)
+        except CurriculumError:
+            continue
+
+
+def _is_whole(home: Path, name: str) -> bool:
+    """Return True for a diet whose phases, corpus and model can be read too; nothing is made for it."""
+    try:
+        resolve_plan(RunConfig.of(specialist=name, workspace=home), dry=True)
+    except CurriculumError:
+        return False
+    return True
+
+
+def _is_built(home: Path, diet: Diet) -> bool:
+    """Return True where a build of one of its phases is marked as current."""
+    name = "-".join(filter(None, (diet.specialist, diet.branch)))
+    return any(
+        any((home / "current").glob(f"build-{name}-{each.phase}-*.txt")) for each in diet.phases
+    )
