@@ -27,7 +27,7 @@ PAGES = (
     Page(name="runs", title="Runs compared"),
     Page(name="sql", title="SQL"),
 )
-STYLES = ("scroll.css", "plot.css", "pages.css", "sql.css")
+STYLES = ("scroll.css", "plot.css", "pages.css", "pipeline.css", "sql.css")
 STYLE_PATH = "/style.css"
 MANIFEST_PATH, REPORTS_PATH = "/manifest/", "/reports/"
 """Pages without controls, which are no notebooks."""

@@ -6,7 +6,7 @@ or is chosen, and nothing else is coloured.
 
 from dataclasses import dataclass
 from itertools import cycle
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from schemas.families import FAMILIES
 from schemas.structure import STRUCTURE_CODES
@@ -74,6 +74,12 @@ def properties() -> str:
     light = "".join(f"--{name}:{pair.light};" for name, pair in GROUND.items())
     dark = "".join(f"--{name}:{pair.dark};" for name, pair in GROUND.items())
     return _themed(f"{light}--sans:{SANS};--mono:{MONO};", dark)
+
+
+def properties_of(scheme: Literal["light", "dark"]) -> str:
+    """The same of one colour scheme alone, for a picture that is a file of its own."""
+    colours = "".join(f"--{name}:{getattr(pair, scheme)};" for name, pair in GROUND.items())
+    return f":root{{{colours}--sans:{SANS};--mono:{MONO};}}"
 
 
 def family_class(name: str) -> str:

@@ -5,12 +5,14 @@ Its lengths are pixels, so that its text has one size on every screen; a narrow 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from markupsafe import Markup
 
 from curriculum.inspection.formats import bits, count
 from curriculum.pipeline.artefact_graph import KINDS, ArtefactGraph, Node
 from curriculum.pipeline.attempts import spelled
+from dashboards import html, palette
 from dashboards.charts import element
 
 NODE_WIDTH, NODE_HEIGHT = 190, 60
@@ -23,6 +25,8 @@ INDENT = 14
 LONGEST = 27
 """Characters of a line of a node; longer lines are whole in its title."""
 CORNER = 7
+MARGIN = 16
+"""Around a picture that is a file of its own."""
 NAMES = ("corpus", "documents", "rows", "mixture", "run")
 """Headings of the columns, in the order of `KINDS`."""
 
@@ -96,6 +100,24 @@ def picture(graph: ArtefactGraph, link_of: LinkOf) -> Markup:
     return element(
         "svg", *drawn, class_="pipeline", width=f"{width:g}", height=f"{height:g}",
         viewBox=f"-1 0 {width:g} {height:g}", role="group", aria_label=f"Artefacts of {spelled(graph.ref)}",
+    )  # fmt: skip
+
+
+def standalone(graph: ArtefactGraph, scheme: Literal["light", "dark"]) -> str:
+    """The picture as a file of its own, on a card of one colour scheme."""
+    placed = layout(graph)
+    drawn = [*_heads(placed), *_edges(graph, placed)]
+    drawn += [_node(each, placed.places[each.name], "") for each in graph.nodes]
+    width, height = placed.width + 2 * MARGIN, placed.height + 2 * MARGIN
+    style = palette.properties_of(scheme) + html.asset("pipeline.css")
+    return element(
+        "svg",
+        element("title", f"Artefacts of {spelled(graph.ref)} from the corpus to the runs"),
+        element("style", style),
+        element("rect", fill="var(--card)", width=f"{width:g}", height=f"{height:g}", rx=8),
+        element("g", *drawn, class_="pipeline", transform=f"translate({MARGIN} {MARGIN})"),
+        xmlns="http://www.w3.org/2000/svg", width=f"{width:g}", height=f"{height:g}",
+        viewBox=f"0 0 {width:g} {height:g}", role="img",
     )  # fmt: skip
 
 

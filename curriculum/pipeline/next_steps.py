@@ -50,7 +50,7 @@ def next_steps(home: Path, verb: Verb) -> tuple[NextStep, ...]:
     return (
         NextStep(
             command=_command("demo", "--home", str(home)),
-            effect="the same on the sample corpus in five phases, with questions to ask of it",
+            effect="a small specialist on a sample corpus, from its repositories to a trained model",
         ),
         sample,
         NextStep(command="curriculum init", effect="a diet and a corpus of your own to edit"),

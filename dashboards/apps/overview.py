@@ -33,11 +33,13 @@ def _(snapshot: Snapshot) -> tuple[overview_panels.Totals]:
 
 @app.cell
 def _(snapshot: Snapshot, totals: overview_panels.Totals) -> None:
+    mo.stop(not totals.artefacts)
     mo.Html(frame.shown(overview_panels.attention(snapshot)))
 
 
 @app.cell
 def _(snapshot: Snapshot, totals: overview_panels.Totals) -> None:
+    mo.stop(not totals.artefacts)
     mo.Html(frame.shown(overview_panels.specialists(snapshot)))
 
 
@@ -69,6 +71,7 @@ def _(refs: dict[str, SpecialistRef], snapshot: Snapshot, who: mo.ui.dropdown) -
 
 @app.cell
 def _(snapshot: Snapshot, totals: overview_panels.Totals) -> None:
+    mo.stop(not totals.artefacts)
     mo.Html(frame.shown(overview_panels.data_sets(snapshot)))
 
 

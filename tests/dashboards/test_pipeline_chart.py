@@ -2,6 +2,9 @@
 
 import itertools
 import re
+from pathlib import Path
+from typing import Literal
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -9,9 +12,17 @@ from hypothesis import strategies as st
 
 from curriculum.pipeline.artefact_graph import ArtefactGraph, Node, NodeState
 from curriculum.pipeline.attempts import SpecialistRef
-from dashboards.pipeline_chart import GAP, NODE_HEIGHT, NODE_WIDTH, layout, picture
-from tests.dashboards.drawn_graph import graph_of
+from dashboards.pipeline_chart import (
+    GAP,
+    NODE_HEIGHT,
+    NODE_WIDTH,
+    layout,
+    picture,
+    standalone,
+)
+from tests.dashboards.drawn_graph import example_graph, graph_of
 
+PICTURES = Path(__file__).parents[2] / "dashboards" / "pictures"
 EVIL = '"><script>alert(1)</script>'
 
 
@@ -56,3 +67,19 @@ def test_names_are_text() -> None:
     drawn = str(picture(graph, lambda each: EVIL))
     assert "<script" not in drawn
     assert "&lt;script&gt;" in drawn
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_picture_in_the_documents_is_current(
+    scheme: Literal["light", "dark"], request: pytest.FixtureRequest
+) -> None:
+    drawn = standalone(example_graph(), scheme) + "\n"
+    file = PICTURES / f"artefacts-{scheme}.svg"
+    if request.config.getoption("--rewrite"):
+        file.write_text(drawn)
+    assert file.read_text() == drawn, (
+        "run: pytest tests/dashboards/test_pipeline_chart.py --rewrite"
+    )
+    ElementTree.fromstring(drawn)
+    assert "<a " not in drawn
+    assert "http" not in drawn.replace('xmlns="http://www.w3.org/2000/svg"', "")

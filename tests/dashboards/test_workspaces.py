@@ -31,6 +31,10 @@ def said(app: marimo.App) -> str:
 def test_an_empty_workspace_says_what_to_do_first(shown: Path) -> None:
     assert "Nothing here yet" in said(overview.app)
     assert "curriculum demo" in said(overview.app)
+    assert "<section" in said(overview.app)
+    assert said(overview.app).count("<section") == 1, (
+        "panels that have nothing to show aren't there"
+    )
     assert "curriculum mix templates" in said(mixtures.app)
     assert "curriculum run templates" in said(runs.app)
     assert not shown.exists(), "looking made something"
