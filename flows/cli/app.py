@@ -140,7 +140,7 @@ app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Curriculum training for code models: build packed rows, mix them by a diet, train, look.",
+    help="Curriculum training for code models: build packed rows, mix them by a diet, train, inspect.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -165,14 +165,14 @@ def _options(
 
 tokenizer_app = typer.Typer(no_args_is_help=True, help="Train a tokenizer.")
 app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=WORK)
-diet_app = typer.Typer(no_args_is_help=True, help="Check a diet before building.")
+diet_app = typer.Typer(no_args_is_help=True, help="Check a diet before anything is built.")
 app.add_typer(diet_app, name="diet", rich_help_panel=LOOK)
 
 
 Home = Annotated[
     Path | None,
     typer.Option(
-        help="The workspace; by default $CURRICULUM_HOME, else ./workspace.", show_default=False
+        help="Workspace folder; default: $CURRICULUM_HOME, else ./workspace.", show_default=False
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -199,29 +199,34 @@ class Kind(StrEnum):
 
 
 Explain = Annotated[
-    bool, typer.Option("--explain", help="Make nothing; print what would be made, and why.")
+    bool, typer.Option("--explain", help="Print what would be made and why; make nothing.")
 ]
 DryRun = Annotated[
     bool,
     typer.Option(
-        "--dry-run", help="Make nothing; print what would run, on how many tokens, how long."
+        "--dry-run",
+        help="Print what would run, on how many tokens, and how long it would take; make nothing.",
     ),
 ]
 FromPhase = Annotated[
     str | None,
     typer.Option(
-        "--from-phase", help="Train this phase anew, then those after it.", show_default=False
+        "--from-phase",
+        help="Retrain this phase and continue with the phases after it.",
+        show_default=False,
     ),
 ]
 OnlyPhase = Annotated[
     str | None,
-    typer.Option("--phase", help="Only this phase; by default each in order.", show_default=False),
+    typer.Option(
+        "--phase", help="Run only this phase; default: all phases in order.", show_default=False
+    ),
 ]
 Sample = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Only make so many documents (at most 8 MB) of each family and repository, of the newest "
+        help="Build only this many documents (at most 8 MB) of each family and repository, from the newest "
         "commits, to look at.",
         show_default=False,
     ),
@@ -230,8 +235,8 @@ Shard = Annotated[
     str | None,
     typer.Option(
         metavar="I/N",
-        help="Make only the I-th of N parts of what is missing in each stage, 1/4 to 4/4; others make "
-        "theirs at the same time or later, in this workspace or in ones to merge.",
+        help="Build only part I of N of what is missing, such as 1/4. Other parts can be built at the same "
+        "time or later, in this workspace or in workspaces to merge.",
         show_default=False,
     ),
 ]
@@ -240,7 +245,7 @@ Share = Annotated[
     typer.Option(
         min=0.0001,
         max=1.0,
-        help="Of each repository's commits that are read, some dozens at least.",
+        help="Fraction of each repository's commits to read; a few dozen are read at least.",
     ),
 ]
 PhasesFile = Annotated[
@@ -255,14 +260,14 @@ Repositories = Annotated[
     list[str] | None,
     typer.Option(
         "--repo",
-        help="Read this repository instead of the corpus: a path or a URL. Repeatable.",
+        help="Read this repository (path or URL) instead of the corpus. Repeatable.",
         show_default=False,
     ),
 ]
 Specialist = Annotated[
     str,
     typer.Argument(
-        help="Whose diet is served: a name, or the path of a diet's YAML.", show_default=False
+        help="Diet of the specialist: a name, or the path of a YAML file.", show_default=False
     ),
 ]
 P = ParamSpec("P")

@@ -14,23 +14,23 @@ def export(
     what: Annotated[
         str,
         typer.Argument(
-            help="A specialist, specialist/phase, a run or a checkpoint: by name, path or key; for data "
-            "specialist/phase, rows, a mixture or tokens.",
+            help="Model: SPECIALIST, SPECIALIST/PHASE, or the path or key of a run or checkpoint. Data: "
+            "SPECIALIST/PHASE, or the path or key of rows, a mixture or tokens.",
             metavar="WHAT",
         ),
     ],
-    to: Annotated[Path, typer.Option(help="A folder that isn't there yet.", show_default=False)],
+    to: Annotated[Path, typer.Option(help="New folder to write to.", show_default=False)],
     form: Annotated[
         str,
         typer.Option(
             "--format",
-            help="Of a model curriculum, or hf: a Qwen3 of transformers, for models of attention only. Of "
-            "data megatron, flat or huggingface; a mixture goes in training order.",
+            help="Model: curriculum, or hf (a transformers Qwen3; for models of attention layers). Data: "
+            "megatron, flat or huggingface; mixtures are written in training order.",
         ),
     ] = "curriculum",
     home: Home = None,
 ) -> None:
-    """Write a trained model, or rows in training order, to a folder for other tools."""
+    """Export a trained model, or rows in training order, for other tools."""
     from flows.cli import exchange
 
     if form in exchange.FORMATS:
@@ -42,58 +42,69 @@ def export(
 @app.command("import", rich_help_panel=KEEP)
 def import_rows(  # noqa: PLR0913 - each is an option
     path: Annotated[
-        Path, typer.Argument(help="A file, or the folder of an export.", show_default=False)
+        Path, typer.Argument(help="File to import, or the folder of an export.", show_default=False)
     ],
     form: Annotated[
         str,
         typer.Option(
             "--format",
-            help="parquet: packed rows; megatron, flat: documents as .bin with boundaries.",
+            help="parquet: packed rows; megatron or flat: tokenized documents in a .bin file.",
         ),
     ] = "parquet",
     family: Annotated[
         str | None,
         typer.Option(
-            help="What the documents are made of, where the data doesn't say.", show_default=False
+            help="Family of the documents, if the data doesn't name it.", show_default=False
         ),
     ] = None,
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="A tokenizer.json, or a key of the workspace; by default what lies beside the data.",
+            help="Path of a tokenizer.json, or the key of one in the workspace; default: the one beside the "
+            "data.",
             show_default=False,
         ),
     ] = None,
     document_tokens: Annotated[
-        str, typer.Option(help="What stands around each document: bos_eos, bos, eos, none.")
+        str, typer.Option(help="Special tokens around each document: bos_eos, bos, eos or none.")
     ] = "bos_eos",
     row_length: Annotated[
         int | None,
-        typer.Option(min=128, help="Of documents that aren't packed yet.", show_default=False),
+        typer.Option(
+            min=128,
+            help="Row length to pack to, for documents that aren't packed yet.",
+            show_default=False,
+        ),
     ] = None,
     objective: Annotated[
         str | None,
-        typer.Option(help="Where the data doesn't say; causal then.", show_default=False),
+        typer.Option(
+            help="Objective, if the data doesn't name it; default: causal.", show_default=False
+        ),
     ] = None,
     domain: Annotated[
         str | None,
-        typer.Option(help="Where the data doesn't say; general then.", show_default=False),
+        typer.Option(
+            help="Domain, if the data doesn't name it; default: general.", show_default=False
+        ),
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option(help="Where the data doesn't say; train then.", show_default=False),
+        typer.Option(
+            help="Split, if the data doesn't name it; default: train.", show_default=False
+        ),
     ] = None,
     name: Annotated[
         str | None,
         typer.Option(
-            help="What diets call them: {imported: NAME, share: 0.3}. Rows of split val measure those "
-            "of its name.",
+            help="Name for diets to use: {imported: NAME, share: 0.3}. Rows of split val are the validation "
+            "rows of the train rows with the same name.",
             show_default=False,
         ),
     ] = None,
     home: Home = None,
 ) -> None:
-    """Check packed rows, or pack documents, that others made, and publish them as rows."""
+    """Import packed rows or tokenized documents: check or pack them, and publish them as rows."""
     from curriculum.interop.publish import RowFacts
     from flows.cli import exchange
 
@@ -112,10 +123,10 @@ def import_rows(  # noqa: PLR0913 - each is an option
 
 @app.command(rich_help_panel=KEEP)
 def serve(
-    port: Annotated[int, typer.Option(min=1, max=65535, help="On 127.0.0.1.")] = settings.PORT,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = settings.PORT,
     home: Home = None,
 ) -> None:
-    """Serve the Prefect UI: start runs from a form, watch them, rerun a phase. Ctrl-C ends all of it."""
+    """Serve the Prefect UI: start runs from a form, watch them, rerun phases. Ctrl-C stops everything."""
     from flows.cli.console import print_line
     from flows.server import supervisor as server
     from flows.settings.trust import make_trusted
@@ -129,20 +140,18 @@ def trust(
     workspace: Annotated[
         Path | None,
         typer.Argument(
-            help="By default $CURRICULUM_HOME, else ./workspace.",
+            help="Default: $CURRICULUM_HOME, else ./workspace.",
             metavar="[WORKSPACE]",
             show_default=False,
         ),
     ] = None,
-    listed: Annotated[
-        bool, typer.Option("--list", help="List the workspaces that you trust.")
-    ] = False,
-    forget: Annotated[bool, typer.Option("--forget", help="Trust it no more.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List trusted workspaces.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Remove the trust.")] = False,
 ) -> None:
-    """Let the trainers' commands that the diets of a workspace name run as you; prints them first.
+    """Trust a workspace: print the trainer commands that its diets name, and allow them to run as you.
 
-    What your own commands made from nothing is trusted already. A workspace that was copied, moved or
-    received isn't, until you say so; nor is one whose folder was replaced.
+    A workspace that your own commands created is trusted already. One that was copied, moved, received or
+    replaced isn't until you trust it.
     """
     from flows.cli.workspace import forget_workspace, list_trusted, trust_workspace
 
@@ -157,11 +166,11 @@ def trust(
 @app.command(rich_help_panel=KEEP)
 def merge(
     sources: Annotated[
-        list[Path], typer.Argument(help="Workspaces that builds left elsewhere.", metavar="FROM…")
+        list[Path], typer.Argument(help="Workspaces to merge from.", metavar="FROM…")
     ],
     home: Home = None,
 ) -> None:
-    """Publish here what was built in other workspaces, each file held against its digest."""
+    """Copy what was built in other workspaces into this one, verifying every file."""
     from flows.cli import workspace
     from flows.settings.trust import trusting_new_workspace
 
@@ -171,9 +180,10 @@ def merge(
 
 @app.command(rich_help_panel=KEEP)
 def gc(
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False, home: Home = None
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")] = False,
+    home: Home = None,
 ) -> None:
-    """Remove what nothing refers to any more; asks first."""
+    """Remove artefacts that nothing refers to any more; asks first."""
     from flows.cli import workspace
 
     workspace.gc(settings.home(home), sure=yes)

@@ -28,26 +28,30 @@ def query(
     sql: Annotated[
         str | None,
         typer.Argument(
-            help="One SELECT, or SHOW TABLES, or DESCRIBE rows; - reads it from standard input.",
+            help="One SELECT, SHOW TABLES or DESCRIBE statement; - reads it from standard input.",
             show_default=False,
         ),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", help="Read the question from a file.", show_default=False),
+        typer.Option("--file", "-f", help="Read the SQL from a file.", show_default=False),
     ] = None,
     form: Annotated[
         Form | None,
-        typer.Option("--format", help="table, unless --out tells another.", show_default=False),
+        typer.Option(
+            "--format",
+            help="Output format; default: table, or the format of --out's file name.",
+            show_default=False,
+        ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write the answer to a file, all of it.", show_default=False),
+        typer.Option(help="Write the whole result to this file.", show_default=False),
     ] = None,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """Ask the workspace in SQL; SHOW TABLES lists documents, rows, pieces, mixtures, runs, metrics."""
+    """Query the workspace in SQL. SHOW TABLES lists documents, rows, mixtures, runs, metrics and more."""
     settings.apply(settings.NO_MATRICES)
     from flows.cli import query as asking
 
@@ -58,12 +62,12 @@ def query(
 @app.command("ls", rich_help_panel=LOOK)
 def list_names(
     kind: Annotated[
-        Kind | None, typer.Argument(help="Only these; by default all.", show_default=False)
+        Kind | None, typer.Argument(help="List only these; default: all.", show_default=False)
     ] = None,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """List diets, corpora, models, phases and runs by the names that other commands take."""
+    """List the names of diets, corpora, models, phases files and runs, for use in other commands."""
     settings.apply(settings.NO_MATRICES)
     from flows.cli import names
 
@@ -75,7 +79,7 @@ def list_names(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )
 def shell(context: typer.Context, home: Home = None) -> None:
-    """DuckDB's own command line over the same views; words behind -- go to it: -- -c "FROM runs"."""
+    """Open DuckDB's shell on the workspace's tables. Options after -- go to DuckDB: -- -c "FROM runs"."""
     from flows.cli import query as duckdb
 
     duckdb.shell(settings.home(home), context.args)
@@ -88,16 +92,16 @@ def dashboard(
         typer.Option(
             min=1,
             max=65535,
-            help=f"On 127.0.0.1; by default {settings.DASHBOARD_PORT}, or any that is free.",
+            help=f"Port on 127.0.0.1; default: {settings.DASHBOARD_PORT}, or any free port.",
             show_default=False,
         ),
     ] = None,
     open_it: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open a browser, where there is one.")
+        bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
     ] = True,
     home: Home = None,
 ) -> None:
-    """Play with what the workspace holds: overview, mixtures with what-if shares, runs compared, SQL."""
+    """Explore the workspace in a browser: overview, mixtures with what-if shares, comparison of runs, SQL."""
     from flows.cli.console import print_line
     from flows.server import dashboard as pages
 
@@ -109,18 +113,18 @@ def lineage(
     what: Annotated[
         str,
         typer.Argument(
-            help="A run (path, name or first digits of its key) or a checkpoint; or what was read: a commit, "
-            "a document's id, a pack_id, a path in a repository."
+            help="A run or checkpoint (name, path or key), to list what it read; or a commit, document id, "
+            "pack_id or path in a repository, to list the steps that read it."
         ),
     ],
     step: Annotated[
         int | None,
-        typer.Option(help="Of the run: what this step read, row by row.", show_default=False),
+        typer.Option(help="With a run: list the rows of this step.", show_default=False),
     ] = None,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """Show the rows of a training step, down to commits and licences; or every step that read a commit."""
+    """Trace a training step to its rows, commits and licences, or a commit to the steps that read it."""
     from flows.cli import lineage
 
     lineage.lineage(settings.home(home), what, step=step, as_json=as_json)
@@ -131,7 +135,7 @@ def supply(
     what: Annotated[
         str,
         typer.Argument(
-            help="A corpus or a diet, by name or path, or a repository's path.",
+            help="Name or path of a corpus or diet, or path of a repository.",
             metavar="CORPUS_OR_DIET",
         ),
     ],
@@ -140,7 +144,7 @@ def supply(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="The path of a tokenizer.json; by default the diet's, or one trained on the sample.",
+            help="Path of a tokenizer.json; default: the diet's, or one trained on the sample.",
             show_default=False,
         ),
     ] = None,
@@ -148,7 +152,7 @@ def supply(
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """Estimate from some commits what there is to train on: tokens by family, row length and domain."""
+    """Estimate the available tokens by family, row length and domain, from a sample of commits."""
     from flows.cli import supply as estimates
 
     estimates.supply(
@@ -165,9 +169,9 @@ def supply(
 @diet_app.command("check")
 @configured("diet check")
 def diet_check(config: RunConfig, share: Share = 0.01, as_json: Json = False) -> None:
-    """Hold what a diet asks against what there is: rows that are built, else an estimate.
+    """Check that there are enough tokens for a diet: in the rows that are built, else by an estimate.
 
-    Ends with 2 if it can't be served.
+    Exit code 2: some phase has too few.
     """
     from flows.cli import diet
 
@@ -176,13 +180,11 @@ def diet_check(config: RunConfig, share: Share = 0.01, as_json: Json = False) ->
 
 @app.command(rich_help_panel=LOOK)
 def status(
-    everything: Annotated[
-        bool, typer.Option("--all", help="Also runs that others have taken the place of.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List replaced runs too.")] = False,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """Show the content of the workspace and the state of each phase of each specialist, with its reason."""
+    """Show the artefacts of the workspace, and the state of each specialist's phases with the reason."""
     settings.apply(settings.NO_MATRICES)
     from flows.cli import status as state
 
@@ -194,43 +196,47 @@ def inspect(  # noqa: PLR0913 - each is an option
     what: Annotated[
         str,
         typer.Argument(
-            help="A path, a stage (rows), the first digits of a key or a document's id, a pack_id, or a "
-            "run by name (specialist/phase)."
+            help="A path, a stage such as rows, a run (SPECIALIST/PHASE), the first digits of a key or of a "
+            "document's id, or a pack_id."
         ),
     ],
-    rows: Annotated[int, typer.Option(min=1, help="How many rows or documents.")] = 1,
-    pack_id: Annotated[str | None, typer.Option(help="The row with this pack_id.")] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Number of rows or documents to show.")] = 1,
+    pack_id: Annotated[str | None, typer.Option(help="Show the row with this pack_id.")] = None,
     document: Annotated[
-        str | None, typer.Option(help="The document of that artefact whose id begins so.")
+        str | None, typer.Option(help="Show the document whose id starts with these digits.")
     ] = None,
-    family: Annotated[str | None, typer.Option(help="Only of this family.")] = None,
-    domain: Annotated[str | None, typer.Option(help="Only of this domain.")] = None,
-    repository: Annotated[str | None, typer.Option(help="Only with text of it.")] = None,
+    family: Annotated[str | None, typer.Option(help="Filter by family.")] = None,
+    domain: Annotated[str | None, typer.Option(help="Filter by domain.")] = None,
+    repository: Annotated[str | None, typer.Option(help="Filter by repository.")] = None,
     path: Annotated[
-        str | None, typer.Option(help="Only with text of this file or folder, or src/*.h.")
+        str | None, typer.Option(help="Filter by file, folder or pattern such as src/*.h.")
     ] = None,
     commit: Annotated[
-        str | None, typer.Option(help="Only with text of the commit that begins so.")
+        str | None, typer.Option(help="Filter by commit; its first digits are enough.")
     ] = None,
-    licence: Annotated[str | None, typer.Option(help="Only under it, or none.")] = None,
+    licence: Annotated[
+        str | None, typer.Option(help="Filter by licence; none: documents without one.")
+    ] = None,
     step: Annotated[
-        str | None, typer.Option(help="Of a mixture or a run only this step, or 10-20.")
+        str | None, typer.Option(help="Steps of a mixture or run to show: 10 or 10-20.")
     ] = None,
     where: Annotated[
         str | None,
-        typer.Option(help="Only lines that an SQL condition holds for, as num_docs > 3."),
+        typer.Option(help="Filter by an SQL condition such as num_docs > 3."),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Whole texts, trees and tables.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Print whole texts, trees and tables.")
+    ] = False,
     listed: Annotated[
-        bool, typer.Option("--list", help="Only name the artefacts that are meant.")
+        bool, typer.Option("--list", help="Only list the matching artefacts.")
     ] = False,
     html: Annotated[
-        Path | None, typer.Option(help="Write rows or documents as a page to this file.")
+        Path | None, typer.Option(help="Write the rows or documents as a web page to this file.")
     ] = None,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """Show rows and documents down to the commit, tokens, plans, runs, checkpoints, selections."""
+    """Show rows, documents, tokens, mixtures, runs, checkpoints or selections, with their sources."""
     from curriculum.inspection.line_selection import InspectOptions, LineFilter, steps
     from flows.cli.inspect import command
 
@@ -252,12 +258,12 @@ def inspect(  # noqa: PLR0913 - each is an option
 def report(
     specialist: Annotated[
         str | None,
-        typer.Argument(help="By name; by default all that have begun.", show_default=False),
+        typer.Argument(help="Name of a specialist; default: all.", show_default=False),
     ] = None,
-    show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    show: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
     home: Home = None,
 ) -> None:
-    """Write a specialist's report anew, one page that needs nothing else, and say where it is."""
+    """Write a specialist's report, a self-contained web page, and print its path."""
     from flows.cli import status
 
     status.report(settings.home(home), specialist, show=show)
@@ -268,8 +274,8 @@ def check(
     paths: Annotated[
         list[str],
         typer.Argument(
-            help="Paths of artefacts or of folders with some; names (SPECIALIST, SPECIALIST/PHASE), whose "
-            "current mixtures and runs are checked; or keys.",
+            help="Artefacts: paths (also of folders that hold some), keys, or SPECIALIST or SPECIALIST/PHASE "
+            "for its current mixtures and runs.",
             metavar="WHAT…",
         ),
     ],
@@ -317,15 +323,17 @@ def compare(
     runs: Annotated[
         list[str],
         typer.Argument(
-            help="Runs by name (specialist/phase), path or key; or specialists, phase by phase.",
+            help="Two or more runs (SPECIALIST/PHASE, path or key); or specialists, compared phase by phase.",
             metavar="RUN RUN…",
         ),
     ],
-    full: Annotated[bool, typer.Option("--full", help="Every setting, figure and share.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Print all settings, figures and shares.")
+    ] = False,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """Runs side by side: settings that differ, val_bpb with intervals, tokens, time, cost, shares."""
+    """Compare runs side by side: differing settings, val_bpb with intervals, tokens, time, cost, shares."""
     from flows.cli import compare as comparison
 
     comparison.compare(settings.home(home), runs, full=full, as_json=as_json)
@@ -336,42 +344,47 @@ def sample(  # noqa: PLR0913 - each is an option
     what: Annotated[
         str,
         typer.Argument(
-            help="A specialist, specialist/phase, a run or a checkpoint: by name, path or key.",
+            help="SPECIALIST, SPECIALIST/PHASE, or the path or key of a run or checkpoint.",
             metavar="RUN_OR_CHECKPOINT",
         ),
     ],
     prompt: Annotated[
-        str | None, typer.Option(help="How the document begins.", show_default=False)
+        str | None, typer.Option(help="Text to continue.", show_default=False)
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(help="A file that it begins with; - is stdin.", show_default=False),
+        typer.Option(
+            help="File with the text to continue; - reads standard input.", show_default=False
+        ),
     ] = None,
     fim_suffix: Annotated[
         Path | None,
         typer.Option(
-            help="A file with what follows: the model fills the gap before it.", show_default=False
+            help="File with the text after the gap (fill-in-the-middle); the prompt is the text before it.",
+            show_default=False,
         ),
     ] = None,
-    tokens: Annotated[int, typer.Option(min=1, help="At most so many.")] = 128,
-    temperature: Annotated[
-        float, typer.Option(min=0.0, help="Below 1 the likely are likelier still.")
-    ] = 0.8,
+    tokens: Annotated[int, typer.Option(min=1, help="Maximum number of tokens to generate.")] = 128,
+    temperature: Annotated[float, typer.Option(min=0.0, help="Sampling temperature.")] = 0.8,
     top_k: Annotated[
         int | None,
-        typer.Option(min=1, help="Only the so many likeliest tokens.", show_default=False),
+        typer.Option(min=1, help="Sample from this many most likely tokens.", show_default=False),
     ] = None,
     top_p: Annotated[
         float,
-        typer.Option(min=0.0001, max=1.0, help="Only the likeliest with this share together."),
+        typer.Option(
+            min=0.0001,
+            max=1.0,
+            help="Sample from the most likely tokens with this total probability (nucleus sampling).",
+        ),
     ] = 1.0,
     greedy: Annotated[
-        bool, typer.Option("--greedy", help="Always the likeliest; no chance is left.")
+        bool, typer.Option("--greedy", help="Greedy decoding: always take the most likely token.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="The same seed writes the same.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same text.")] = 0,
     home: Home = None,
 ) -> None:
-    """Let a trained model go on with a text, token by token, until it ends the document."""
+    """Generate text with a trained model: continue a prompt, or fill the gap before a suffix."""
     from curriculum.model.sampling import Sampling
     from flows.cli import sample as writing
 
@@ -387,10 +400,10 @@ def leakcheck(  # noqa: PLR0913 - each is an option
     what: Annotated[
         str | None,
         typer.Argument(
-            help="A job.json, a run's folder or specialist/phase: its steps as it will train; or "
-            "package.module:builder of your own model: any torch module that takes ids and boundaries, "
-            "doc_ids, position_ids or cu_seqlens, or a Hugging Face model. By default ours is examined, "
-            "and a step over rows of 4,096 and of 16,384 tokens.",
+            help="A job.json, a run's folder or SPECIALIST/PHASE: its training steps are examined. Or "
+            "package.module:builder of your own model: a torch module that takes ids and one of boundaries, "
+            "doc_ids, position_ids or cu_seqlens, or a Hugging Face model. Default: our models, and training "
+            "steps over rows of 4,096 and 16,384 tokens.",
             metavar="[JOB|RUN|BUILDER]",
             show_default=False,
         ),
@@ -398,17 +411,18 @@ def leakcheck(  # noqa: PLR0913 - each is an option
     model: Annotated[
         str | None,
         typer.Option(
-            help="A preset or a pattern such as AMF; by default all families.", show_default=False
+            help="Model preset, or a pattern of layers such as AMF; default: all layer types.",
+            show_default=False,
         ),
     ] = None,
     backend: Annotated[
         list[str] | None,
-        typer.Option(help="Attention by this one. Repeatable; by default all.", show_default=False),
+        typer.Option(help="Attention backend. Repeatable; default: all.", show_default=False),
     ] = None,
     dtype: Annotated[
         list[str] | None,
         typer.Option(
-            help="float64, float32, bfloat16. Repeatable; by default all, of your model float32.",
+            help="float64, float32 or bfloat16. Repeatable; default: all, for your own model float32.",
             show_default=False,
         ),
     ] = None,
@@ -416,15 +430,17 @@ def leakcheck(  # noqa: PLR0913 - each is an option
         list[int] | None,
         typer.Option(
             min=8,
-            help="Rows of so many tokens, those of steps included. Repeatable.",
+            help="Row length in tokens, also of the training steps. Repeatable.",
             show_default=False,
         ),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="All row lengths; takes long.")] = False,
-    mutations: Annotated[bool, typer.Option(help="Plant leaks and see that each is found.")] = True,
+    full: Annotated[bool, typer.Option("--full", help="Try all row lengths; takes long.")] = False,
+    mutations: Annotated[
+        bool, typer.Option(help="Inject leaks and check that each is found.")
+    ] = True,
     device: Annotated[
         str | None,
-        typer.Option(help="cpu or cuda; by default a GPU if there is one.", show_default=False),
+        typer.Option(help="cpu or cuda; default: a GPU if there is one.", show_default=False),
     ] = None,
     json_file: Annotated[
         Path | None,
@@ -432,10 +448,10 @@ def leakcheck(  # noqa: PLR0913 - each is an option
     ] = None,
     home: Home = None,
 ) -> None:
-    """Prove that documents don't influence one another, in a model and in the step that trains.
+    """Prove that documents in a row don't influence one another, in a model and in its training step.
 
-    Then plant leaks, each of which must turn exactly its claims red. Ends with 1 if anything leaks; with 0 in
-    yellow where nothing was seen and not all was covered, in green where all was.
+    Then inject known leaks, each of which must fail exactly the claims that it breaks. Exit code 1: something
+    leaks. Exit code 0: nothing leaks (green), or nothing leaks in the part that was covered (yellow).
     """
     from flows.cli import leakcheck as proof
 

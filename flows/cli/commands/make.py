@@ -28,9 +28,11 @@ from schemas.errors import DietError
 
 @app.command(rich_help_panel=WORK)
 def init(
-    folder: Annotated[Path, typer.Argument(help="Where to; made if it isn't there.")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(help="Folder to write to; it is created if needed.")
+    ] = Path(),
 ) -> None:
-    """Write a commented diet and corpus to begin with; nothing is overwritten."""
+    """Write a commented diet and corpus file to start from; existing files aren't overwritten."""
     from flows.cli import demo as beginning
 
     beginning.init(folder)
@@ -46,7 +48,7 @@ def build(
     sample: Sample = None,
     shard: Shard = None,
 ) -> None:
-    """Read the corpus and build the packed rows that a diet asks for."""
+    """Read the corpus and build the packed rows that a diet needs."""
     from flows.cli import phases
 
     config = config.model_copy(update={"shard": shard})
@@ -65,7 +67,7 @@ def build(
 def mix(
     config: RunConfig, phase: OnlyPhase = None, dry_run: DryRun = False, explain: Explain = False
 ) -> None:
-    """Build, then lay down which rows a specialist is trained on, in which order."""
+    """Build, then plan which rows to train on, in which order."""
     from flows.cli import phases
 
     if dry_run:
@@ -79,9 +81,9 @@ def mix(
 def train(
     config: RunConfig, phase: OnlyPhase = None, dry_run: DryRun = False, explain: Explain = False
 ) -> None:
-    """Build, mix and train what isn't trained yet, without Prefect.
+    """Build, mix and train the phases that aren't trained yet, without Prefect.
 
-    Ends with 3 at a gate that isn't open, or where somebody's approval is asked for.
+    Exit code 3: a gate between phases is closed, or a run waits for approval.
     """
     from flows.cli import phases
 
@@ -102,12 +104,12 @@ def run(
     dry_run: DryRun = False,
     explain: Explain = False,
 ) -> None:
-    """Take a specialist through its curriculum, as a Prefect flow in this process.
+    """Build, mix and train all phases, as a Prefect flow in this process.
 
-    Without --phase what is done is kept. With it that phase is trained anew, from where the phase before
-    it ended; with --from-phase those after it follow, each anew where what it goes on from has other
-    weights. A server of `curriculum serve` on the same workspace shows the run. Ends with 3 at a gate that
-    isn't open, or where somebody's approval is asked for.
+    Finished phases are skipped. --phase retrains one phase, starting from the checkpoint of the phase before
+    it; --from-phase also retrains the phases after it whose starting weights changed. A running
+    `curriculum serve` on the same workspace shows the run. Exit code 3: a gate between phases is closed, or a
+    run waits for approval.
     """
     from flows.cli import phases
 
@@ -129,15 +131,16 @@ def run(
 @app.command(rich_help_panel=WORK)
 def approve(
     specialist: Specialist,
-    phase: Annotated[str, typer.Argument(help="A phase that is trained.", show_default=False)],
+    phase: Annotated[str, typer.Argument(help="Phase with a finished run.", show_default=False)],
     comment: Annotated[
-        str, typer.Option(help="What is to be remembered of it.", show_default=False)
+        str, typer.Option(help="Comment to record with the approval.", show_default=False)
     ] = "",
     home: Home = None,
 ) -> None:
-    """Approve the run of a phase whose diet asks for it: the next phase may begin.
+    """Approve the finished run of a phase, so that the next phase may start.
 
-    It holds for these weights, not for another attempt. A run on a server that waits for it goes on.
+    For phases with `require: approval` in the diet. The approval is for these weights only; a later attempt
+    needs its own. A flow run that waits for the approval resumes.
     """
     from flows.cli import status
 
@@ -146,7 +149,7 @@ def approve(
 
 @app.command(rich_help_panel=WORK)
 def demo(repo: Repositories = None, home: Home = None) -> None:
-    """Train a small specialist on a sample corpus, or on your repositories, in five minutes."""
+    """Train a small specialist on the sample corpus, or on your own repositories, in five minutes."""
     from flows.cli import demo as demonstration
     from flows.settings import trust
 
@@ -157,7 +160,7 @@ def demo(repo: Repositories = None, home: Home = None) -> None:
 @tokenizer_app.command("train")
 @configured("tokenizer train")
 def tokenizer_train(config: RunConfig) -> None:
-    """Train a byte-level BPE on the corpus of a diet and say where it lies."""
+    """Train a byte-level BPE tokenizer on the corpus of a diet and print its path."""
     from flows.cli import phases
 
     phases.tokenizer(config)
