@@ -24,81 +24,133 @@ def _title(name: str, _: object) -> str:
 
 
 class Group(Strict):
-    """Settings of one stage; all have a default."""
+    """Settings of one stage; all have a default.
 
-    model_config = ConfigDict(field_title_generator=_title, use_attribute_docstrings=True)
+    Help texts are descriptions of fields: pydantic would read docstrings from the source at each import.
+    """
+
+    model_config = ConfigDict(field_title_generator=_title)
 
 
 class CorpusConfig(Group):
     """The repositories that are read, and by how many processes."""
 
-    corpus: str | None = None
-    """Another corpus: one of the workspace's corpora/ or of the package's. The command line also takes the
-    path of a YAML."""
-    repositories: tuple[str, ...] = ()
-    """Read these repositories instead of the corpus: paths on the machine that builds."""
-    max_commits: int | None = Field(default=None, ge=1, title="Newest commits")
-    """Read only the newest so many commits of each repository."""
-    versions_per_path: int | None = Field(default=None, ge=1)
-    """Read at most so many versions of a file."""
-    workers: int | None = Field(default=None, ge=1, title="Processes that build")
-    """Processes that build; by default one a core. Their number changes no byte."""
+    corpus: str | None = Field(
+        default=None,
+        description="Another corpus: one in the workspace's corpora/ or of the package. The command line "
+        "also takes the path of a YAML file.",
+    )
+    repositories: tuple[str, ...] = Field(
+        default=(),
+        description="Read these repositories instead of the corpus: paths on the machine that builds.",
+    )
+    max_commits: int | None = Field(
+        default=None,
+        ge=1,
+        title="Newest commits",
+        description="Read only this many of the newest commits of each repository.",
+    )
+    versions_per_path: int | None = Field(
+        default=None, ge=1, description="Read at most this many versions of each file."
+    )
+    workers: int | None = Field(
+        default=None,
+        ge=1,
+        title="Processes that build",
+        description="Number of build processes; default: one per core. The bytes don't depend on it.",
+    )
 
 
 class BuildConfig(Group):
     """Packed rows: their lengths, their tokenizer, and the branch under which they are current."""
 
-    phases_file: str | None = None
-    """Phases file in place of the diet's: phases has the real row lengths, phases.demo short ones for CPUs;
-    the workspace's own are in phases/. The command line also takes the path of a YAML."""
-    branch: str | None = None
-    """Keep this run's mixture and training apart from the specialist's others, under a branch's name."""
-    row_length: int | None = Field(default=None, ge=1)
-    """Tokens of a row in every serving, a multiple of 128; otherwise as diet and phases say."""
-    tokenizer: str | None = None
-    """The path of a tokenizer.json; or corpus, to train one."""
-    configure: bool = Field(default=False, title="Configure with cmake")
-    """Let cmake make the compilation databases that lack, in a throw-away copy. It runs the repositories'
-    own code."""
+    phases_file: str | None = Field(
+        default=None,
+        description="Phases file in place of the diet's: phases has the real row lengths, phases.demo short "
+        "ones for CPUs; the workspace's own are in phases/. The command line also takes the path of a YAML "
+        "file.",
+    )
+    branch: str | None = Field(
+        default=None,
+        description="Keep this run's mixtures and runs apart from the specialist's others, under this name.",
+    )
+    row_length: int | None = Field(
+        default=None,
+        ge=1,
+        description="Row length of all servings, a multiple of 128; default: that of diet and phases file.",
+    )
+    tokenizer: str | None = Field(
+        default=None,
+        description="Path of a tokenizer.json, or corpus to train a tokenizer on the corpus.",
+    )
+    configure: bool = Field(
+        default=False,
+        title="Configure with cmake",
+        description="Let cmake create missing compilation databases, in a temporary copy. This runs the "
+        "repositories' own code.",
+    )
 
 
 class MixConfig(Group):
     """The rows of a plan: how many, for which model, how often, in which order."""
 
-    token_budget: str | None = None
-    """Tokens of all phases together: 500K, 20M, 10B."""
-    model: str | None = None
-    """Another size of the model; tiny trains on a CPU."""
-    max_repetition: float | None = Field(default=None, gt=0)
-    """Times a row may be seen, in every phase."""
-    seed: int | None = None
-    """Seed of order, shuffling and initial weights."""
+    token_budget: str | None = Field(
+        default=None, description="Training tokens of all phases together: 500K, 20M, 10B."
+    )
+    model: str | None = Field(
+        default=None, description="Another model size; tiny can be trained on a CPU."
+    )
+    max_repetition: float | None = Field(
+        default=None, gt=0, description="How often a row may be repeated, in every phase."
+    )
+    seed: int | None = Field(
+        default=None, ge=0, description="Random seed of row order, shuffling and initial weights."
+    )
 
 
 class ResumeConfig(Group):
     """The step of a run to go on from, and rows that are seen no more."""
 
-    continue_run: str | None = Field(default=None, title="Continue a run")
-    """RUN or RUN@STEP: continue this run from its last checkpoint, or from the one at a step, with today's
-    diet. RUN is a name, a path or the first digits of a key. The phase is mixed again from there on, rows
-    that were seen count as seen, and later phases follow."""
-    from_step: int | None = Field(default=None, ge=0)
-    """Go back, in the newest run or the one to continue, to the last checkpoint at or before this step, and
-    mix the phase again from there on."""
-    without_rows: str | None = None
-    """Rows that must not be seen from there on: pack_ids, documents' ids or repositories, with commas, or a
-    file of them. Whole rows that hold one are left out."""
+    continue_run: str | None = Field(
+        default=None,
+        title="Continue a run",
+        description="RUN or RUN@STEP: continue this run from its last checkpoint, or from that of a step, "
+        "with the diet as it is now. RUN is a name, a path or the first digits of a key. The rest of the "
+        "phase is mixed again, rows that were seen count as seen, and later phases follow.",
+    )
+    from_step: int | None = Field(
+        default=None,
+        ge=0,
+        description="Go back, in the newest run or the one to continue, to the last checkpoint at or before "
+        "this step, and mix the phase again from there.",
+    )
+    without_rows: str | None = Field(
+        default=None,
+        description="Leave out rows from there on: pack_ids, document ids or repositories, separated by "
+        "commas, or a file with one a line. A row that holds one of them is left out as a whole.",
+    )
 
 
 class TrainConfig(Group):
     """Training on this machine; nothing of it changes what a run is."""
 
-    processes: int | None = Field(default=None, ge=1, title="Processes that train")
-    """Processes that train together, each with its part of the model; by default one a GPU, one on a CPU."""
-    recompute: bool = Field(default=False, title="Recompute for backward")
-    """Keep less in memory for backward and compute it again: the same losses, more slowly."""
-    log: str | None = Field(default=None, title="Metrics also to")
-    """Other writers of training's metrics: tensorboard, wandb (offline), or both with a comma."""
+    processes: int | None = Field(
+        default=None,
+        ge=1,
+        title="Processes that train",
+        description="Number of training processes, each with its part of the model; default: one per GPU, "
+        "or one on a CPU.",
+    )
+    recompute: bool = Field(
+        default=False,
+        title="Recompute for backward",
+        description="Recompute activations in the backward pass: less memory, slower, the same losses.",
+    )
+    log: str | None = Field(
+        default=None,
+        title="Metrics also to",
+        description="Also write metrics to tensorboard, wandb (offline), or both, separated by a comma.",
+    )
 
 
 GROUPS: tuple[tuple[str, type[Group]], ...] = (
@@ -134,11 +186,11 @@ class RunConfig(Strict):
     specialist: str
     """A diet's name or the path of its YAML."""
     workspace: Path
-    corpus: CorpusConfig = CorpusConfig()
-    build: BuildConfig = BuildConfig()
-    mix: MixConfig = MixConfig()
-    resume: ResumeConfig = ResumeConfig()
-    train: TrainConfig = TrainConfig()
+    corpus: CorpusConfig = Field(default_factory=CorpusConfig)
+    build: BuildConfig = Field(default_factory=BuildConfig)
+    mix: MixConfig = Field(default_factory=MixConfig)
+    resume: ResumeConfig = Field(default_factory=ResumeConfig)
+    train: TrainConfig = Field(default_factory=TrainConfig)
     shard: str | None = None
     """i/n: the part of a build that is made here."""
 
