@@ -41,7 +41,7 @@ HEAD = (
 
 def style() -> str:
     """The stylesheet of all pages."""
-    colours = palette.properties() + palette.family_style()
+    colours = palette.properties() + palette.family_style() + palette.series_style()
     return colours + "".join(map(html.asset, STYLES))
 
 

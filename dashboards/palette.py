@@ -87,6 +87,23 @@ def family_class(name: str) -> str:
     return name if name in FAMILIES else ""
 
 
+MOST_SERIES = len(_FAMILY_HUES)
+
+
+def series_class(number: int | None) -> str:
+    """The class of a series by its number; that of the only one is in the accent."""
+    return "only" if number is None else f"s{number % MOST_SERIES}"
+
+
+def series_style() -> str:
+    """The style of the classes of series: the families' hues, the furthest apart first."""
+    order = (0, 6, 4, 2, 5, 1, 3, 7)
+    light = "".join(f"--s{at}:{_FAMILY_HUES[hue].light};" for at, hue in enumerate(order))
+    dark = "".join(f"--s{at}:{_FAMILY_HUES[hue].dark};" for at, hue in enumerate(order))
+    classes = "".join(f".s{at}{{--c:var(--s{at})}}" for at in range(len(order)))
+    return _themed(light, dark) + classes + ".only{--c:var(--accent)}"
+
+
 def family_style() -> str:
     """The style of the families' classes."""
     light = "".join(f"--{name}:{pair.light};" for name, pair in family_colours().items())

@@ -239,12 +239,21 @@ def _marks(marks: Sequence[tuple[float, str]]) -> Markup:
 
 def axis_of(values: Sequence[float]) -> tuple[float, float, float]:
     """The ends of an axis around values, and a round step between its lines."""
-    low, high = min(values), max(values)
-    if high - low < 1e-9 * max(1.0, abs(high)):
-        room = 0.5 * max(1.0, abs(high))
-        low, high = low - room, high + room
+    low, high = widened(min(values), max(values))
     step = round_up((high - low) / 4)
     return math.floor(low / step) * step, math.ceil(high / step) * step, step
+
+
+def widened(low: float, high: float) -> tuple[float, float]:
+    """The ends of an axis, apart where all values are as good as one.
+
+    >>> widened(1.0, 3.0), widened(2.0, 2.0), widened(0.0, 0.0)
+    ((1.0, 3.0), (1.0, 3.0), (-0.5, 0.5))
+    """
+    if high - low >= 1e-9 * max(1.0, abs(low), abs(high)):
+        return low, high
+    room = 0.5 * max(1.0, abs(low), abs(high))
+    return low - room, high + room
 
 
 def round_up(rough: float) -> float:
@@ -257,18 +266,39 @@ def round_up(rough: float) -> float:
     return next(size * by for by in (1, 2, 5, 10) if size * by >= rough * (1 - 1e-9))
 
 
+def legend(series: Iterable[tuple[str, str]]) -> Markup:
+    """Names of series with their classes, where dots have no end to write them at."""
+    lines = [element("li", name, class_=look) for name, look in series]
+    return element("ul", *lines, class_="names legend")
+
+
+def _label(value: float, step: float, largest: float) -> str:
+    if step >= 1 and largest >= 10_000:
+        return ("−" if value < 0 else "") + count(abs(value))
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
 def steps(low: float, high: float, step: float) -> Iterator[tuple[float, str]]:
     """Values from one end of an axis to the other, with their labels.
 
     >>> list(steps(0.0, 1.0, 0.5)), [label for _, label in steps(0, 40_000, 20_000)]
     ([(0.0, '0.0'), (0.5, '0.5'), (1.0, '1.0')], ['0', '20k', '40k'])
     """
-    digits = max(0, -math.floor(math.log10(step) + 1e-9))
     for index in range(round((high - low) / step) + 1):
         value = low + index * step
-        large = step >= 1 and max(abs(low), abs(high)) >= 10_000
-        label = ("−" if value < 0 else "") + count(abs(value)) if large else f"{value:.{digits}f}"
-        yield value, label
+        yield value, _label(value, step, max(abs(low), abs(high)))
+
+
+def ticks_within(low: float, high: float) -> Iterator[tuple[float, str]]:
+    """Round values between two, about five of them, with their labels.
+
+    >>> [label for _, label in ticks_within(3, 17)], [label for _, label in ticks_within(-0.2, 0.9)]
+    (['5', '10', '15'], ['0.0', '0.5'])
+    """
+    step = round_up((high - low) / 5)
+    for index in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1):
+        yield index * step, _label(index * step, step, max(abs(low), abs(high)))
 
 
 def counted(most: float) -> Iterator[float]:

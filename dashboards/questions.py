@@ -11,6 +11,7 @@ given up when its page is closed, asks another question, or has waited too long.
 """
 
 import contextlib
+import hashlib
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
@@ -72,6 +73,34 @@ def _quoted(value: str | None) -> str:
     return "NULL" if value is None else "'" + value.replace("'", "''") + "'"
 
 
+@dataclass(kw_only=True, slots=True)
+class KnownQuestions:
+    """Questions that this server offers or has answered: their links need no second look.
+
+    It holds the last ones, by digest; whitespace at their ends counts for nothing.
+    """
+
+    most: int = 10_000
+    _digests: dict[bytes, None] = field(default_factory=dict)
+
+    def add(self, sql: str) -> None:
+        """Remember a question; the oldest is forgotten where there are too many."""
+        self._digests[_digest(sql)] = None
+        while len(self._digests) > self.most:
+            self._digests.pop(next(iter(self._digests)), None)
+
+    def __contains__(self, sql: str) -> bool:
+        return _digest(sql) in self._digests
+
+
+def _digest(sql: str) -> bytes:
+    return hashlib.sha256(sql.strip().encode("utf-8", "surrogatepass")).digest()
+
+
+KNOWN = KnownQuestions()
+"""Questions of this server."""
+
+
 class Snapshot:
     """A workspace as it stood when a page was opened; all panels of a page look at the same.
 
@@ -86,6 +115,7 @@ class Snapshot:
 
     def ask(self, asked: Question, line: type[Line]) -> list[Line]:
         """The answer to a question; the fields of a line are its columns."""
+        KNOWN.add(asked.sql)
         answer = self._catalog.execute(asked.sql)
         columns = [column[0] for column in answer.description or ()]
         wanted = list(getattr(line, "__dataclass_fields__", ()))

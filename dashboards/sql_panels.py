@@ -10,8 +10,8 @@ from markupsafe import Markup
 from curriculum.catalog import CatalogError, macros, open_catalog, relations
 from curriculum.catalog.sandbox import Limits, Reply, ask
 from curriculum.inspection.formats import integer, number
-from dashboards import charts, html
-from dashboards.questions import PAGES, TURNS, recipes
+from dashboards import answer_charts, charts, html
+from dashboards.questions import KNOWN, PAGES, TURNS, recipes
 
 TEMPLATE = "sql.html"
 FIRST = """\
@@ -25,7 +25,14 @@ MAX_ROWS = 500
 MAX_LINE, MAX_TEXT = 60, 400
 """Characters of a value that stand on one line, and those that are drawn at all."""
 LIMITS = Limits()
-_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
+KIND_NAMES = {
+    "Bars": "bars",
+    "Line": "line",
+    "Scatter": "scatter",
+    "No chart": answer_charts.NO_CHART,
+}
+"""Kinds of charts by the names that a page has for them."""
+ONE_COLOUR = "one colour"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +53,7 @@ def outcome(
     Until there is an answer `show` gets how many questions come before this one.
     """
     given_up = PAGES.given_up(session)
+    KNOWN.add(sql)
     try:
         with TURNS.turn(lambda before: show(waiting(before)), given_up):
             show(html.part(TEMPLATE, "progress", "Asking …"))
@@ -53,6 +61,20 @@ def outcome(
     except CatalogError as refused:
         return Outcome(sql=sql, reply=None, shown=refusal(refused))
     return Outcome(sql=sql, reply=reply, shown=answer(reply))
+
+
+def first_question(given: str) -> tuple[str, bool]:
+    """Return the question of an address, or the usual one, and whether the page asks it by itself.
+
+    Anybody can write a link: a question that it brings is shown, and asked when its reader asks.
+    """
+    sql = given.strip() or FIRST
+    return sql, sql == FIRST or sql in KNOWN
+
+
+def not_asked() -> Markup:
+    """The place of the answer to a question that came with a link."""
+    return html.part(TEMPLATE, "not_asked")
 
 
 def waiting(before: int) -> Markup:
@@ -63,15 +85,13 @@ def waiting(before: int) -> Markup:
 
 def answer(reply: Reply) -> Markup:
     """The rows as a table, with how many there are and what was left out."""
-    is_number = [
-        kind.removeprefix("U").startswith(_NUMBERS) and "[" not in kind for kind in reply.types
-    ]
+    are_numbers = [answer_charts.is_number(kind) for kind in reply.types]
     rows = reply.rows
     return html.part(
         TEMPLATE,
         "answer",
         reply,
-        is_number,
+        are_numbers,
         rows[:MAX_ROWS],
         _summary(reply, len(rows)),
         bool(reply.truncated),
@@ -125,7 +145,23 @@ def sidebar(home: Path) -> Markup:
     for recipe in recipes():
         asked, _, meaning = recipe.words.partition("? ")
         questions.append((asked.removesuffix("?"), meaning, recipe.sql))
-    return html.part(TEMPLATE, "sidebar", questions, views, calls)
+        KNOWN.add(recipe.sql)
+    for view in views:
+        KNOWN.add(lines_of(view.name))
+    return html.part(TEMPLATE, "sidebar", questions, views, calls, lines_of)
+
+
+def lines_of(view: str) -> str:
+    """The question for the first lines of a view."""
+    return f"SELECT *\nFROM {view}\nLIMIT 20"
+
+
+def chart(reply: Reply, choice: answer_charts.Choice, controls: Markup) -> Markup:
+    """The panel of an answer's chart, with the controls of its kind and its columns."""
+    if choice.kind == answer_charts.NO_CHART:
+        return html.part(TEMPLATE, "chart", controls, "", ())
+    made = answer_charts.draw(reply, choice)
+    return html.part(TEMPLATE, "chart", controls, made.picture, made.notes)
 
 
 def editor(control: Markup) -> Markup:

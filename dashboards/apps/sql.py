@@ -5,13 +5,26 @@ import marimo
 app = marimo.App(width="full", app_title="SQL")
 
 with app.setup:
+    from collections.abc import Callable
+
     import marimo as mo
     from markupsafe import Markup
 
-    from dashboards import frame, questions, sql_panels, workspace
+    from curriculum.catalog.sandbox import Reply
+    from dashboards import answer_charts, frame, questions, sql_panels, workspace
 
-    def set_parameter(sql: str | None) -> None:
-        """Keep the question in the address."""
+    CHART = ("chart", "across", "up", "by")
+
+    def parameter(name: str) -> str | None:
+        """Return the value of a setting in the address; None where it has none."""
+        found = mo.query_params().get(name)
+        return found if isinstance(found, str) else None
+
+    def ask(sql: str | None) -> None:
+        """Keep the question in the address, and no chart of the one before."""
+        for name in CHART:
+            if name in mo.query_params():
+                mo.query_params().remove(name)
         mo.query_params().set("q", sql or "")
 
 
@@ -21,28 +34,35 @@ def _() -> None:
 
 
 @app.cell
-def _() -> None:
+def _() -> tuple[bool]:
+    offered = True
     mo.Html(frame.shown(sql_panels.sidebar(workspace.home())))
+    return (offered,)
 
 
 @app.cell
-def _() -> tuple[mo.ui.form[str, str], str]:
-    _given = mo.query_params().get("q")
-    first = _given.strip() if isinstance(_given, str) and _given.strip() else sql_panels.FIRST
+def _(offered: bool) -> tuple[mo.ui.form[str, str], str, bool]:
+    # The sidebar says which questions are this server's own.
+    assert offered
+    first, is_known = sql_panels.first_question(parameter("q") or "")
     asked = mo.ui.code_editor(
         value=first, language="sql", min_height=120, max_height=420, show_copy_button=False
     ).form(
         submit_button_label="Ask",
         submit_button_tooltip="Ctrl+Enter asks too",
         bordered=False,
-        on_change=set_parameter,
+        on_change=ask,
     )
     mo.Html(frame.shown(sql_panels.editor(frame.control(asked))))
-    return asked, first
+    return asked, first, is_known
 
 
 @app.cell
-def _(asked: mo.ui.form[str, str], first: str) -> tuple[sql_panels.Outcome]:
+def _(
+    asked: mo.ui.form[str, str], first: str, is_known: bool
+) -> tuple[sql_panels.Outcome, Reply | None]:
+    mo.stop(asked.value is None and not is_known, mo.Html(frame.shown(sql_panels.not_asked())))
+
     def _show(progress: Markup) -> None:
         mo.output.replace(mo.Html(frame.shown(progress)))
 
@@ -52,8 +72,9 @@ def _(asked: mo.ui.form[str, str], first: str) -> tuple[sql_panels.Outcome]:
         session=questions.session_of(mo.app_meta().request),
         show=_show,
     )
+    reply = found.reply
     mo.output.clear()
-    return (found,)
+    return found, reply
 
 
 @app.cell
@@ -70,6 +91,57 @@ def _(found: sql_panels.Outcome) -> None:
         )
         _downloads = [frame.control(_csv), frame.control(_parquet)]
     mo.Html(frame.shown(sql_panels.card(found.shown, _downloads)))
+
+
+@app.cell
+def _(
+    reply: Reply | None,
+) -> tuple[mo.ui.dropdown, mo.ui.dropdown, mo.ui.dropdown, mo.ui.dropdown]:
+    mo.stop(reply is None)
+    assert reply is not None
+    _kind, _across, _up, _by = map(parameter, CHART)
+    _choice = answer_charts.resolve_choice(reply, _kind or "", _across or "", _up or "", _by)
+    mo.stop(_choice is None)
+    assert _choice is not None
+    _known = answer_charts.columns(reply)
+    _numbers = [name for name, each in _known.items() if each.kind == "number"]
+
+    def _keep(name: str) -> Callable[[object], None]:
+        return lambda value: mo.query_params().set(name, str(value))
+
+    kind = mo.ui.dropdown(
+        sql_panels.KIND_NAMES,
+        value=next(name for name, each in sql_panels.KIND_NAMES.items() if each == _choice.kind),
+        label="Chart",
+        on_change=_keep("chart"),
+    )
+    across = mo.ui.dropdown(
+        list(_known), value=_choice.across, label="across", on_change=_keep("across")
+    )
+    up = mo.ui.dropdown(_numbers, value=_choice.up, label="up", on_change=_keep("up"))
+    by = mo.ui.dropdown(
+        {sql_panels.ONE_COLOUR: "", **{name: name for name in _known}},
+        value=_choice.by or sql_panels.ONE_COLOUR,
+        label="in the colours of",
+        on_change=_keep("by"),
+    )
+    return kind, across, up, by
+
+
+@app.cell
+def _(
+    across: mo.ui.dropdown,
+    by: mo.ui.dropdown,
+    kind: mo.ui.dropdown,
+    reply: Reply | None,
+    up: mo.ui.dropdown,
+) -> None:
+    assert reply is not None
+    _choice = answer_charts.Choice(
+        kind=str(kind.value), across=str(across.value), up=str(up.value), by=str(by.value)
+    )
+    _controls = frame.choices(kind, across, up, by)
+    mo.Html(frame.shown(sql_panels.chart(reply, _choice, _controls)))
 
 
 if __name__ == "__main__":

@@ -37,8 +37,16 @@ def _answered(page: Page, rows: int) -> None:
     expect(page.locator("#answer tbody tr")).to_have_count(rows, timeout=PATIENT_MS)
 
 
+def _opened(page: Page, address: str, sql: str, more: str = "") -> None:
+    # Panels of the page before may be on their way still: asyncio complains of each that finds it gone.
+    page.wait_for_timeout(500)
+    page.goto(f"{address.partition('?')[0]}sql/?q={quote(sql)}{more}")
+    expect(page.locator("#ask .cm-content")).to_have_text(sql.replace("\n", ""))
+
+
 def _asked(page: Page, address: str, sql: str) -> None:
-    page.goto(f"{address.partition('?')[0]}sql/?q={quote(sql)}")
+    _opened(page, address, sql)
+    page.get_by_role("button", name="Ask").click()
 
 
 def _typed(page: Page, sql: str) -> None:
@@ -103,6 +111,66 @@ def test_what_is_typed_is_asked_by_the_keyboard_and_by_the_button(page: Page) ->
     page.reload()
     expect(page.locator("#answer tbody")).to_have_text("43", timeout=PATIENT_MS)
     expect(page.locator("#ask .cm-content")).to_have_text("SELECT 40 + 3 AS it")
+
+
+def test_the_keys_that_ask_are_said(page: Page) -> None:
+    expect(page.locator("#ask h2")).to_have_text("Ask in SQL Ctrl + Enter asks")
+
+
+def test_a_link_of_others_fills_the_box_and_asks_nothing(page: Page, address: str) -> None:
+    sql = "SELECT 40 + 4 AS it, 'never asked here' AS why"
+    _opened(page, address, sql)
+    expect(page.locator("#not_asked")).to_contain_text("isn’t asked yet")
+    # A question that was asked would have an answer by now: that of the sidebar's does.
+    page.wait_for_timeout(3000)
+    expect(page.locator("#not_asked")).to_be_visible()
+    expect(page.locator("#answer table, #refused, #chart")).to_have_count(0)
+    page.locator("#ask .cm-content").click()
+    page.keyboard.press("Control+Enter")
+    _answered(page, 1)
+    # What its reader asked once isn't a link of others any more.
+    _opened(page, address, sql)
+    _answered(page, 1)
+
+
+def test_an_answer_has_a_chart_whose_choice_the_link_keeps(page: Page, address: str) -> None:
+    sql = "SELECT range AS n, range * range AS square, 'f' || (range % 2) AS f FROM range(1, 9)"
+    _asked(page, address, sql)
+    chart = page.locator("#chart")
+    expect(chart.get_by_label("Chart")).to_have_value("Line")
+    expect(chart.locator(".field g")).to_have_count(1)
+    chart.get_by_label("in the colours of").select_option("f")
+    expect(chart.locator(".field g")).to_have_count(2)
+    expect(chart.locator(".right text")).to_have_text(["49 f1", "64 f0"])
+    chart.get_by_label("Chart").select_option("Bars")
+    expect(chart.locator("tbody tr")).to_have_count(8)
+    assert chart.locator("tbody tr").last.inner_text().split() == ["8", "f0", "64"]
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.locator("#files output")).to_have_text("Copied")
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert parse_qs(urlsplit(link).query) == {"q": [sql], "by": ["f"], "chart": ["bars"]}
+    page.goto(link)
+    expect(chart.locator("tbody tr")).to_have_count(8)
+    expect(chart.get_by_label("in the colours of")).to_have_value("f")
+    chart.get_by_label("Chart").select_option("No chart")
+    expect(chart.locator("table, .plot")).to_have_count(0)
+    # The next question begins with the chart that suits it.
+    _typed(page, "SELECT 'a' AS w, 1 AS m UNION ALL SELECT 'b', 2 ORDER BY 1")
+    page.keyboard.press("Control+Enter")
+    expect(chart.locator("tbody tr")).to_have_count(2)
+    assert set(parse_qs(urlsplit(page.url).query)) == {"q"}
+
+
+def test_what_a_link_says_of_a_chart_is_text(page: Page, address: str) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    sql = f"SELECT '{evil}' AS \"{evil}\", 1 AS m UNION ALL SELECT 'b', 2 ORDER BY m"
+    _asked(page, address, sql)
+    _opened(
+        page, address, sql, f"&chart=line&across={quote(evil)}&up={quote(evil)}&by={quote(evil)}"
+    )
+    expect(page.locator("#chart .field g")).to_have_count(2)
+    assert page.locator("#chart img").count() == 0
 
 
 def test_an_answer_can_be_taken_along(page: Page, address: str) -> None:

@@ -25,7 +25,12 @@ SERVED = {
     "runs": ("", ("#costs", "#choice select")),
     "reports": ("", ("tbody tr",)),
     "manifest": ("&key=", ("dl",)),
-    "sql": ("", ("#answer table", "#ask .cm-content", "#files button, #files a")),
+    "sql line": (
+        "&chart=line&across=tokens",
+        ("#chart .plot", "#ask .cm-content", "#chart select"),
+    ),
+    "sql link": ("&q=SELECT+1", ("#not_asked", "#ask .cm-content")),
+    "sql": ("", ("#chart .bars", "#ask .cm-content", "#chart select")),
 }
 """Pages of the server: what their addresses ask, and what is drawn last: controls of marimo's come late."""
 FILES = ("report", "rows", "rows#r2", "document", "sentence")
@@ -109,7 +114,7 @@ def opened(
             query, last = SERVED[name]
             if name == "manifest":
                 query += next(each.key[:12] for each in Store(home, dry=True).artefacts("mixtures"))
-            page.goto(f"{base}/{name}/?{token}{query}")
+            page.goto(f"{base}/{name.split()[0]}/?{token}{query}")
             for each in last:
                 expect(page.locator(each).first).to_be_visible(timeout=PATIENCE_MS)
         else:
