@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from curriculum.catalog import CatalogError, macros, open_catalog, relations
 from curriculum.catalog.sandbox import Limits, Reply, ask
-from curriculum.inspection.formats import integer, number
+from curriculum.inspection.formats import duration, integer, number
 from dashboards import answer_charts, charts, html
 from dashboards.questions import KNOWN, PAGES, TURNS, recipes
 
@@ -121,7 +121,7 @@ def _value(value: Any) -> str:
 
 def _summary(reply: Reply, count: int) -> str:
     rows = number(count, "row") if count else "No rows"
-    took = f"in {reply.seconds:.2f} s"
+    took = f"in {duration(reply.seconds)}"
     if not reply.truncated:
         drawn = f"; the first {MAX_ROWS} are shown" if count > MAX_ROWS else ""
         return f"{rows} {took}{drawn}."

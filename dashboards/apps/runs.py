@@ -24,20 +24,19 @@ def _() -> tuple[Snapshot, list[run_panels.Gain]]:
 
 
 @app.cell
+def _(again: mo.ui.refresh, snapshot: Snapshot) -> None:
+    _ = again.value
+    mo.Html(frame.shown(training_panel.panel(snapshot.home, workspace.resources())))
+
+
+@app.cell
 def _() -> tuple[mo.ui.refresh]:
     again = mo.ui.refresh(
         options=[f"{training_panel.SECONDS}s", "1m"],
         default_interval=f"{training_panel.SECONDS}s",
-        label="Drawn anew every",
     )
     mo.Html(frame.shown(training_panel.interval(frame.control(again))))
     return (again,)
-
-
-@app.cell
-def _(again: mo.ui.refresh, snapshot: Snapshot) -> None:
-    _ = again.value
-    mo.Html(frame.shown(training_panel.panel(snapshot.home, workspace.resources())))
 
 
 @app.cell

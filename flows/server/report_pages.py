@@ -10,11 +10,13 @@ A report may have come with somebody else's workspace; dashboards/report/files.p
 import argparse
 import asyncio
 import contextlib
+import functools
 import signal
 import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -34,13 +36,20 @@ WHOLE_S = 60.0
 """Seconds of one request from its first byte to the last one of the answer."""
 
 
+Address = Callable[[], str | None]
+"""The address of the dashboards of the same workspace; None while they aren't shown."""
+
+
 class Server(ThreadingHTTPServer):
     """The reports of a folder on 127.0.0.1, for the owner of a token; port 0 takes any that is free."""
 
     daemon_threads = True
 
-    def __init__(self, folder: Path, port: int, token: str) -> None:
+    def __init__(
+        self, folder: Path, port: int, token: str, dashboards: Address = lambda: None
+    ) -> None:
         self._folder = folder.absolute()
+        self._dashboards = dashboards
         self._since: dict[socket.socket, float] = {}
         self._changing = threading.Lock()
         super().__init__((settings.HOST, port), _Handler)
@@ -62,7 +71,9 @@ class Server(ThreadingHTTPServer):
         """Answer a request of the owner."""
         path = scope["path"]
         if path == "/":
-            page: str | None = index.page(self._folder.parent, resources())
+            shown = self._dashboards()
+            overview = f"{shown}/overview/" if shown else ""
+            page: str | None = index.page(self._folder.parent, resources(), overview=overview)
         else:
             page = files.page(self._folder, path.removeprefix("/"))
         text = "There is no such report.\n" if page is None else page
@@ -183,10 +194,11 @@ def main() -> None:
 def _server(workspace: Path, port: int) -> Server:
     """Listen on that port, where links of earlier starts point; on another where it is taken."""
     folder, token = workspace / "reports", settings.pages_token()
+    dashboards = functools.partial(settings.dashboard_at, workspace)
     try:
-        return Server(folder, port, token)
+        return Server(folder, port, token, dashboards)
     except OSError:
-        return Server(folder, 0, token)
+        return Server(folder, 0, token, dashboards)
 
 
 if __name__ == "__main__":

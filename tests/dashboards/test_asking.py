@@ -36,7 +36,7 @@ def test_numbers_stand_right_and_in_thousands_and_null_is_told_apart_from_text()
     assert '<th scope="col" class="n">n<small>ubigint</small></th>' in shown
     assert '<td class="n">1,234,567</td><td>null</td>' in shown
     assert shown.count('<i class="null">null</i>') == 2
-    assert "2 rows in 0.25 s." in shown
+    assert "2 rows in 0.2 s." in shown
 
 
 def test_text_of_repositories_and_names_of_columns_are_never_markup() -> None:
@@ -50,7 +50,7 @@ def test_text_of_repositories_and_names_of_columns_are_never_markup() -> None:
 def test_what_was_left_out_is_told() -> None:
     many = {"n": list(range(600))}
     whole = sql_panels.answer(_reply(many, "BIGINT"))
-    assert "600 rows in 0.25 s; the first 500 are shown." in whole
+    assert "600 rows in 0.2 s; the first 500 are shown." in whole
     assert whole.count("<tr>") == 501
     assert "ends after 10,000 rows" in sql_panels.answer(_reply(many, "BIGINT", cut="rows"))
     assert "ends after 32 MiB" in sql_panels.answer(_reply(many, "BIGINT", cut="bytes"))

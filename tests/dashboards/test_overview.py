@@ -46,7 +46,7 @@ def test_what_failed_is_first_then_what_waits_for_somebody_each_with_its_reason_
 
 def test_specialists_stand_by_phases_with_state_figure_tokens_and_yield(page: Page) -> None:
     heads = page.locator("#specialists thead th").all_inner_texts()
-    assert heads == ["", "syntax", "file_graph", "structure"]
+    assert heads == ["syntax", "file_graph", "structure"]
     lines = page.locator("#specialists tbody tr")
     assert lines.locator("th").all_inner_texts() == ["systems_c/wide", "templates", "testing"]
     first = lines.nth(1).locator("td").nth(0)

@@ -11,8 +11,8 @@ OWNER = {"Authorization": authorization(secret_of("token"))}
 PAGE = "<!doctype html>\n<title>{name}</title>\n"
 
 
-def _asked(folder: Path) -> tuple[int, str]:
-    with Server(folder, 0, "token") as server:
+def _asked(folder: Path, dashboards: str | None = None) -> tuple[int, str]:
+    with Server(folder, 0, "token", lambda: dashboards) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
@@ -45,3 +45,9 @@ def test_where_no_report_is_written_yet_the_address_says_so(tmp_path: Path) -> N
     assert status == 200
     assert "No report" in said
     assert "curriculum report" in said
+
+
+def test_the_list_leads_to_the_overview_where_that_is_shown(tmp_path: Path) -> None:
+    assert "Overview" not in _asked(tmp_path / "reports")[1]
+    said = _asked(tmp_path / "reports", "http://127.0.0.1:4202")[1]
+    assert '<a href="http://127.0.0.1:4202/overview/">Overview</a>' in said
