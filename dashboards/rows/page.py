@@ -43,9 +43,18 @@ CARRY = 7
 
 
 def page(
-    title: str, subtitle: str, rows: Sequence[RowView], tokenizer: Tokenizer, *, max_bytes: int = 0
+    title: str,
+    subtitle: str,
+    rows: Sequence[RowView],
+    tokenizer: Tokenizer,
+    *,
+    artefact: str = "",
+    max_bytes: int = 0,
 ) -> str:
-    """The page as HTML; with `max_bytes` it leaves out the last rows that would make it larger, but one."""
+    """The page as HTML; with `max_bytes` it leaves out the last rows that would make it larger, but one.
+
+    `artefact` has the first digits of the key of the rows' artefact, for a command that looks through all.
+    """
     style = _style()
     script = html.asset("rows.js")
     articles, data = list[Markup](), list[dict[str, Any]]()
@@ -64,7 +73,9 @@ def page(
         "rows.html",
         style=style,
         script=script,
-        data=html.data({"digits": DIGITS, "names": palette.NAMES, "rows": data}),
+        data=html.data(
+            {"digits": DIGITS, "names": palette.NAMES, "artefact": artefact, "rows": data}
+        ),
         title=title,
         subtitle=subtitle,
         articles=articles,

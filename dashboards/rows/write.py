@@ -106,7 +106,15 @@ def _page(
     root: Path, rows: Artefact, held: Sequence[RowView], tokenizer: Tokenizer, *, max_bytes: int = 0
 ) -> str:
     where = rows.path.relative_to(root).as_posix()
-    return page(named(rows.manifest.labels), where, held, tokenizer, max_bytes=max_bytes) + _mark()
+    shown = page(
+        named(rows.manifest.labels),
+        where,
+        held,
+        tokenizer,
+        artefact=rows.key[:KEY_DIGITS],
+        max_bytes=max_bytes,
+    )
+    return shown + _mark()
 
 
 def _is_there(file: Path) -> bool:

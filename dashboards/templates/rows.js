@@ -12,6 +12,8 @@ const said = (number) => number.toLocaleString("en");
 const many = (number, thing) => `${said(number)} ${thing}${number === 1 ? "" : "s"}`;
 const digit = new Map([...data.digits].map((letter, value) => [letter, value]));
 const rows = [];
+const input = document.querySelector("#search input"), counted = document.querySelector("#search output"), found = document.getElementById("found");
+const MOST_FOUND = 100;
 let at = -1, chosen = -1, only = "", wanted = "";
 
 // The tokens of a row: where each begins in its document's text, and what it is.
@@ -140,7 +142,8 @@ function go(index, document_ = -1, scroll = false) {
     document.getElementById("before").disabled = at === 0;
     document.getElementById("after").disabled = at === articles.length - 1;
     document.getElementById("strip").replaceChildren(articles[at].querySelector(".documents").cloneNode(true));
-    rows[at].marks.push([...document.querySelectorAll("#strip [data-d]")]);
+    rows[at].marks[4] = [...document.querySelectorAll("#strip [data-d]")];
+    dim();
     colour(wanted);
   }
   choose(document_, scroll);
@@ -238,9 +241,81 @@ function unsee() {
   point(-1);
 }
 
+// The search over the documents of all rows of the page: every word has to be in a path, repository, commit, id or licence.
+const documents = [];
+let hits = [], hit = -1;
+
+function list() {
+  articles.forEach((article, row) => article.querySelectorAll(".doc").forEach((text, d) => {
+    const path = text.querySelector("h3").lastChild.textContent, facts = text.querySelector("p").firstChild.textContent.split(" · ");
+    const [repository, commit = ""] = facts[0].split(" at "), id = text.querySelector("details code")?.textContent ?? "";
+    const files = [...text.querySelectorAll("details li")].map((each) => each.textContent);
+    const words = [path, facts[0], facts[2] ?? "", id, ...files].join("\n").toLowerCase();
+    documents.push({ row, d, path, repository, commit, words });
+  }));
+}
+
+function search() {
+  if (!documents.length) list();
+  const asked = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+  hits = asked.length ? documents.filter((each) => asked.every((word) => each.words.includes(word))) : [];
+  hit = -1;
+  counted.value = asked.length ? `${said(hits.length)} of ${said(documents.length)}` : "";
+  const lines = hits.slice(0, MOST_FOUND).map(line);
+  if (hits.length > MOST_FOUND) lines.push(sentence(`and ${said(hits.length - MOST_FOUND)} more: add a word`));
+  if (asked.length && !hits.length) lines.push(...elsewhere(asked[0]));
+  found.replaceChildren(...lines);
+  found.hidden = !asked.length;
+  dim();
+}
+
+function line(each, number) {
+  const link = document.createElement("a"), parts = ["i", "b", "i", "code"].map((name) => document.createElement(name));
+  [`row ${each.row + 1}, ${each.d}`, each.path, each.repository, each.commit.slice(0, 10)].forEach((text, i) => { parts[i].textContent = text; });
+  link.href = `#r${each.row}d${each.d}`;
+  link.dataset.hit = number;
+  link.append(...parts);
+  return link;
+}
+
+function sentence(text) {
+  const made = document.createElement("p");
+  made.textContent = text;
+  return made;
+}
+
+// The page has some rows of an artefact; the command looks through all of them.
+function elsewhere(word) {
+  const made = sentence("No document on this page. "), command = document.createElement("code");
+  if (!data.artefact) return [made];
+  const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  const filter = /^[0-9a-f]{7,40}$/.test(word) ? `--commit ${word}` : `--path ${quoted(`*${word}*`)}`;
+  command.textContent = `curriculum inspect ${data.artefact} ${filter} --rows 6 --html found.html`;
+  made.append("In all rows of its artefact: ", command);
+  return [made];
+}
+
+// What isn't found is dimmed in the row that is shown.
+function dim() {
+  const kept = new Set(hits.filter((each) => each.row === at).map((each) => each.d));
+  for (const marks of [0, 1, 2, 4].map((kind) => rows[at].marks[kind])) {
+    marks?.forEach((each, d) => each.classList.toggle("miss", hits.length > 0 && !kept.has(d)));
+  }
+}
+
+// One of the documents that are found; beyond the last is the first.
+function visit(number) {
+  if (!hits.length) return;
+  hit = (number + hits.length) % hits.length;
+  found.querySelectorAll("a").forEach((each, i) => each.classList.toggle("on", i === hit));
+  go(hits[hit].row, hits[hit].d, true);
+  keep();
+}
+
 function keep() {
-  const show = wanted === usual ? "" : "&m=" + wanted;
-  history.replaceState(null, "", `#r${at}${chosen >= 0 ? "d" + chosen : ""}${show}${only ? "&o=" + only : ""}`);
+  const show = wanted === usual ? "" : "&m=" + wanted, asked = input.value.trim();
+  const state = `#r${at}${chosen >= 0 ? "d" + chosen : ""}${show}${only ? "&o=" + only : ""}`;
+  history.replaceState(null, "", state + (asked ? "&q=" + encodeURIComponent(asked) : ""));
 }
 
 function restore() {
@@ -250,6 +325,13 @@ function restore() {
   go(found ? +found[1] : 0, found?.[2] === undefined ? -1 : +found[2], true);
   only = /^k\d+$/.test(value("o")) ? value("o") : "";
   colour(wanted);
+  let asked = "";
+  try { asked = decodeURIComponent(value("q")); } catch { /* An address that was cut short asks nothing. */ }
+  if (asked !== input.value.trim()) {
+    input.value = asked;
+    search();
+    found.hidden = true;
+  }
 }
 
 const tools = document.getElementById("tools").content.firstElementChild;
@@ -277,7 +359,33 @@ main.addEventListener("mouseout", (event) => {
 main.addEventListener("mouseleave", () => point(-1));
 main.addEventListener("focusin", (event) => { if (event.target.closest("tr")) point(part(event.target)); });
 main.addEventListener("mousemove", (event) => { if (event.target.closest(".mask")) see(event); });
+input.addEventListener("input", () => { search(); keep(); });
+input.addEventListener("focus", () => { if (input.value.trim()) found.hidden = false; });
+input.addEventListener("keydown", (event) => {
+  if (event.key === "Enter") { visit(event.shiftKey ? hit - 1 : hit + 1); found.hidden = true; }
+  else if (event.key === "ArrowDown") found.querySelector("a")?.focus();
+  else if (event.key === "Escape") { input.value = ""; search(); input.blur(); keep(); }
+  else return;
+  event.preventDefault();
+});
+found.addEventListener("keydown", (event) => {
+  const next = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[event.key];
+  if (event.key === "Escape") { found.hidden = true; input.focus(); found.hidden = true; }
+  else if (next) (event.target[next] ?? input).focus();
+  else return;
+  event.preventDefault();
+  event.stopPropagation();
+});
+
 document.addEventListener("click", (event) => {
+  const link = event.target.closest("#found a");
+  if (link) {
+    visit(+link.dataset.hit);
+    found.hidden = true;
+    event.preventDefault();
+    return;
+  }
+  if (!event.target.closest("header")) found.hidden = true;
   const button = event.target.closest("button");
   if (button?.id === "before" || button?.id === "after") go(at + (button.id === "after" ? 1 : -1));
   else if (button?.dataset.show) colour(button.dataset.show);
@@ -293,12 +401,13 @@ document.addEventListener("click", (event) => {
   keep();
 });
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target === input) return;
   const shows = [...tools.querySelectorAll("button")].filter((each) => !each.hidden).map((each) => each.dataset.show);
   const last = rows[at].starts.length - 1;
   if (event.key === "j" || event.key === "k") go(at + (event.key === "j" ? 1 : -1));
   else if (event.key === "n") choose(Math.min(last, chosen + 1));
   else if (event.key === "p") choose(chosen < 0 ? last : Math.max(0, chosen - 1));
+  else if (event.key === "/") input.focus();
   else if (event.key === "m") colour(shows[(shows.indexOf(main.dataset.show) + 1) % shows.length]);
   else if (event.key === "Escape") { only = ""; choose(-1); colour(wanted); }
   else return;

@@ -33,8 +33,8 @@ SERVED = {
     "sql": ("", ("#chart .bars", "#ask .cm-content", "#chart select")),
 }
 """Pages of the server: what their addresses ask, and what is drawn last: controls of marimo's come late."""
-FILES = ("report", "rows", "rows#r2", "document", "sentence")
-"""Files by their kinds, and where in one; the third row has structure."""
+FILES = ("report", "rows", "rows#r2", "rows#r1&q=f1", "document", "sentence")
+"""Files by their kinds, and where in one; the third row has structure, and one is searched."""
 OTHERS = [
     # CodeMirror's editor, in the shadow of marimo's form: it has no name, and scrolls by itself.
     {"fromShadowDom": ["marimo-form", "marimo-code-editor"]},
@@ -122,6 +122,9 @@ def opened(
             file = tmp_path_factory.mktemp("page") / f"{kind}.html"
             file.write_text(_files(made, facts, wide)[kind], encoding="utf-8")
             page.goto(f"{file.as_uri()}#{place}")
+            if "q=" in place:
+                page.get_by_role("searchbox").focus()
+                expect(page.locator("#found a")).to_have_count(1)
         yield Opened(page=page, width=request.param, name=name)
 
 

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -300,6 +301,84 @@ def test_rows_in_a_browser(made: Any, tmp_path: Path, shots: Path, browser_page:
         browser_page.evaluate("scrollTo(0, 0)")
         browser_page.screenshot(path=shots / f"rows-{scheme}.png", full_page=True)
     assert browser_page.evaluate("document.documentElement.scrollWidth") == 1280
+
+
+@pytest.mark.browser
+def test_documents_of_all_rows_are_searched_by_keyboard_and_the_address_keeps_it(
+    made: Any, tmp_path: Path, browser_page: Page
+) -> None:
+    file = tmp_path / "rows.html"
+    file.write_text(page("rows", "", made.shown(), made.loaded(), artefact="0123456789ab"), "utf-8")
+    browser_page.goto(file.as_uri())
+    box, found = browser_page.get_by_role("searchbox"), browser_page.locator("#found")
+    counted = browser_page.locator("#search output")
+    expect(found).to_be_hidden()
+    browser_page.keyboard.press("/")
+    expect(box).to_be_focused()
+    # Letters are text here, and not the page's keys.
+    browser_page.keyboard.type("njk")
+    expect(counted).to_have_text("0 of 5")
+    assert browser_page.url.endswith("#r0&q=njk")
+    ids = [part.document_id for part in made.shown()[1].parts]
+    for asked, rows in (
+        ("f2.cpp", ["row 2, 2", "row 3, 0"]),
+        ("ARENA 1c000", ["row 2, 1"]),
+        (ids[0][:9], ["row 1, 0", "row 2, 0"]),
+        ("</script>1", ["row 2, 1"]),
+        ("mit arena", ["row 1, 0", "row 2, 0", "row 2, 1", "row 2, 2", "row 3, 0"]),
+    ):
+        box.fill(asked)
+        expect(found.locator("a i:first-child")).to_have_text(rows)
+        expect(counted).to_have_text(f"{len(rows)} of 5")
+    box.fill("f2.cpp")
+    browser_page.keyboard.press("Enter")
+    expect(found).to_be_hidden()
+    now = browser_page.locator("article.now")
+    expect(now.locator("section.chosen h3")).to_contain_text("src/f2.cpp")
+    expect(now.locator("tr.miss")).to_have_count(2)
+    assert browser_page.url.endswith("#r1d2&q=f2.cpp")
+    browser_page.keyboard.press("Enter")
+    assert browser_page.url.endswith("#r2d0&q=f2.cpp")
+    browser_page.keyboard.press("Enter")
+    assert browser_page.url.endswith("#r1d2&q=f2.cpp"), "after the last comes the first"
+
+    browser_page.reload()
+    expect(box).to_have_value("f2.cpp")
+    expect(counted).to_have_text("2 of 5")
+    expect(now.locator("section.chosen h3")).to_contain_text("src/f2.cpp")
+    box.focus()
+    browser_page.keyboard.press("ArrowDown")
+    browser_page.keyboard.press("ArrowDown")
+    browser_page.keyboard.press("Enter")
+    assert browser_page.url.endswith("#r2d0&q=f2.cpp")
+    box.focus()
+    browser_page.keyboard.press("Escape")
+    expect(box).to_have_value("")
+    expect(now.locator(".miss")).to_have_count(0)
+    assert browser_page.url.endswith("#r2d0")
+    browser_page.keyboard.press("k")
+    assert browser_page.url.endswith("#r1"), "the page's keys are the page's again"
+
+
+@pytest.mark.browser
+def test_what_is_not_on_the_page_is_looked_for_by_a_command(
+    made: Any, tmp_path: Path, browser_page: Page
+) -> None:
+    file = tmp_path / "rows.html"
+    file.write_text(page("rows", "", made.shown(), made.loaded(), artefact="0123456789ab"), "utf-8")
+    browser_page.goto(f"{file.as_uri()}#r0&q=it%27s%20%E0")
+    browser_page.goto(f"{file.as_uri()}#r0&q=it%27s%20gone")
+    browser_page.get_by_role("searchbox").focus()
+    command = browser_page.locator("#found code")
+    said = command.inner_text()
+    assert shlex.split(said) == [
+        *("curriculum", "inspect", "0123456789ab", "--path", "*it's*"),
+        *("--rows", "6", "--html", "found.html"),
+    ]
+    browser_page.get_by_role("searchbox").fill("deadbeef")
+    expect(command).to_have_text(
+        "curriculum inspect 0123456789ab --commit deadbeef --rows 6 --html found.html"
+    )
 
 
 @pytest.mark.browser
