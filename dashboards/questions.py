@@ -85,7 +85,9 @@ class KnownQuestions:
 
     def add(self, sql: str) -> None:
         """Remember a question; the oldest is forgotten where there are too many."""
-        self._digests[_digest(sql)] = None
+        digest = _digest(sql)
+        self._digests.pop(digest, None)
+        self._digests[digest] = None
         while len(self._digests) > self.most:
             self._digests.pop(next(iter(self._digests)), None)
 

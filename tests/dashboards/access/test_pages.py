@@ -11,10 +11,12 @@ from playwright.sync_api import Browser, Page, expect
 
 from curriculum.inspection.documents import DocumentView
 from curriculum.store import Store
-from dashboards import document_page, html
+from dashboards import document_page, frame, html
 from dashboards.report import page as report_page
 from dashboards.rows import page as rows_page
+from dashboards.server import PLAIN_PATHS
 from schemas.document import Document
+from tests.dashboards.conftest import dashboard_of
 from tests.dashboards.looking import GROUND_IS, PATIENCE_MS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
@@ -33,6 +35,8 @@ SERVED = {
     "sql": ("", ("#chart .bars", "#ask .cm-content", "#chart select")),
 }
 """Pages of the server: what their addresses ask, and what is drawn last: controls of marimo's come late."""
+EMPTY = ("empty overview", "empty mixtures", "empty runs")
+"""Pages of a workspace that holds nothing yet."""
 FILES = ("report", "rows", "rows#r2", "rows#r1&q=f1", "document", "sentence")
 """Files by their kinds, and where in one; the third row has structure, and one is searched."""
 OTHERS = [
@@ -87,10 +91,19 @@ def _files(made: Any, facts: Any, wide: Document) -> dict[str, str]:
     }
 
 
-@pytest.fixture(scope="module", params=[*SERVED, *FILES])
+@pytest.fixture(scope="module", params=[*SERVED, *EMPTY, *FILES])
 def name(request: pytest.FixtureRequest) -> str:
     """A page."""
     return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def empty_address(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the pages of an empty workspace are shown."""
+    folder = tmp_path_factory.mktemp("empty")
+    Store(folder / "lab")
+    with dashboard_of(folder / "lab", folder / "said.txt") as shown:
+        yield shown
 
 
 @pytest.fixture(scope="module", params=WIDTHS)
@@ -99,6 +112,7 @@ def opened(
     name: str,
     browser: Browser,
     address: str,
+    empty_address: str,
     home: Path,
     made: Any,
     facts: Any,
@@ -117,6 +131,10 @@ def opened(
             page.goto(f"{base}/{name.split()[0]}/?{token}{query}")
             for each in last:
                 expect(page.locator(each).first).to_be_visible(timeout=PATIENCE_MS)
+        elif name in EMPTY:
+            base, _, token = empty_address.partition("/?")
+            page.goto(f"{base}/{name.removeprefix('empty ')}/?{token}")
+            expect(page.locator("#first")).to_be_visible(timeout=PATIENCE_MS)
         else:
             kind, _, place = name.partition("#")
             file = tmp_path_factory.mktemp("page") / f"{kind}.html"
@@ -126,6 +144,11 @@ def opened(
                 page.get_by_role("searchbox").focus()
                 expect(page.locator("#found a")).to_have_count(1)
         yield Opened(page=page, width=request.param, name=name)
+
+
+def test_every_page_of_the_server_is_looked_at() -> None:
+    plain = {path.strip("/") for path in PLAIN_PATHS}
+    assert {name.split()[0] for name in SERVED} == {each.name for each in frame.PAGES} | plain
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
