@@ -34,7 +34,11 @@ STAGES: tuple[type[StageReport], ...] = (
 )  # fmt: skip
 GENERIC = {"curriculum/store/artefact.py", "curriculum/store/merge.py"}
 """Modules that carry any report as it is: the store's own, and its copy from another workspace."""
-SHOWN_WHOLE = {"curriculum/catalog/tables.py", "flows/cli/inspect/text.py"}
+SHOWN_WHOLE = {
+    "curriculum/catalog/tables.py",
+    "dashboards/manifest_page.py",
+    "flows/cli/inspect/text.py",
+}
 """Modules that show any report as it is, without a field's name."""
 EXPLICIT: dict[type[Any], Any] = {str: "word", int: 3, float: 0.25}
 
