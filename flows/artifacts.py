@@ -50,6 +50,10 @@ class Log:
         """Write a line, with what a reader can't see escaped."""
         self._log.info("%s", visible(line))
 
+    def error(self, line: str) -> None:
+        """Write the reason for which the run fails."""
+        self._log.error("%s", visible(line))
+
     def warning(self, line: str) -> None:
         """Write a line that a person should not miss."""
         self._log.warning("%s", visible(line))
@@ -90,7 +94,8 @@ class ProgressArtifacts:
         description = unmarked(line)
         try:
             if stage not in self._artifacts:
-                made = create_progress_artifact(share, key=_key(stage), description=description)
+                key = _key(f"progress-{stage}")
+                made = create_progress_artifact(share, key=key, description=description)
                 assert isinstance(made, UUID), "called inside an event loop"
                 self._artifacts[stage] = made
             update_progress_artifact(self._artifacts[stage], share, description=description)

@@ -3,18 +3,25 @@
 from prefect import flow
 
 from curriculum.pipeline.execute import Scope
-from flows.flow_runs import HOOKS, carry_out, link_report, start
-from flows.parameters import ALL_PHASES, BuildChanges, ChangesOfBuild, Phase, Specialist
+from flows.final_states import ending_plainly
+from flows.flow_runs import HOOKS, carry_out, link_report, show_forecast, start
+from flows.parameters import ALL_PHASES, BuildChanges, ChangesOfBuild, DryRun, Phase, Specialist
 
 
 @flow(name="build", **HOOKS)
+@ending_plainly
 def build(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,
+    dry_run: DryRun = False,
     changes: ChangesOfBuild = BuildChanges(),  # noqa: B008 - frozen
 ) -> None:
     """Read the corpus and build the packed rows that a diet asks for."""
-    plan = start(specialist, changes)
-    for _ in carry_out(plan, Scope(until="build"), phase):
+    scope = Scope(until="build")
+    if dry_run:
+        show_forecast(specialist, changes, scope, phase)
+        return
+    plan = start(specialist, changes, phase)
+    for _ in carry_out(plan, scope, phase):
         pass
     link_report(plan)

@@ -28,6 +28,7 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from flows import settings, tasks
 from flows.artifacts import Log
+from flows.final_states import ending_plainly, result_of
 from flows.parameters import Changes
 from schemas.errors import JobError, JobKilledError
 from schemas.progress import ignore_progress
@@ -58,13 +59,15 @@ def perform_or_dispatch(changes: Changes) -> Perform:
 
     def perform(step: Step[Result], /) -> Result:
         if isinstance(step, TrainStep):
-            return cast("Result", dispatch_task(step.phase, step, changes))
+            ended = dispatch_task(step.phase, step, changes, return_state=True)
+            return cast("Result", result_of(ended))
         return tasks.perform(step)
 
     return perform
 
 
 @task(name="train", task_run_name="train {phase}", **tasks.RETRIED)
+@ending_plainly
 def dispatch_task(phase: str, step: TrainStep, changes: Changes) -> Artefact:
     """Train a phase as a flow run of the gpu pool; a run that crashes there is started again.
 

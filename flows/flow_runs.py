@@ -1,16 +1,19 @@
-"""Work common to all flow runs: resolve and carry out a plan, link its report, notify of a crash, a name."""
+"""Work common to all flow runs: a plan that is resolved and carried out or forecast, its report, a crash."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from prefect import runtime
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, State
 
-from curriculum.pipeline import notifications, recorded_config
+from curriculum.corpus.sources import looked_up
+from curriculum.pipeline import forecast, notifications, recorded_config
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.execute import Perform, PhaseTrained, Scope, execute
-from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.status import record_status
 from curriculum.store import Store
 from dashboards.report.page import rewritten, shows
@@ -22,27 +25,71 @@ from flows.settings.contexts import context_of, resources
 from schemas.errors import JobError
 from schemas.progress import ignore_progress
 
-SWITCHES = {"onwards": "and those after it", "again": "anew"}
+SWITCHES = {"onwards": "and those after it", "again": "anew", "dry_run": "(dry run)"}
 """Words in a run's name for a switch of its form."""
 LONGEST = 40
 """Characters of a value in a name."""
 
 
-def start(specialist: str, changes: BuildChanges) -> RunPlan:
-    """Resolve a form into the plan of this flow run, as the run first saw it.
+def start(specialist: str, changes: BuildChanges, phase: str) -> RunPlan:
+    """Resolve a form into the plan of this flow run, as the run first saw it, and tag the run.
 
     Training that another run asked for goes by that one's config.
 
     Raises:
         CurriculumError: for what the diet, the phases or the corpus can't give.
     """
-    config = RunConfig.of(specialist=specialist, workspace=settings.home(), **changes.model_dump())
-    for line in trust.shadow_words(config.workspace):
-        Log().warning(line)
+    config = _config(specialist, changes)
     parent, store = runtime.flow_run.parent_flow_run_id, Store(config.workspace)
     if parent and recorded_config.snapshot_file(store, parent).is_file():
-        return recorded_config.read_plan(store, parent)
-    return recorded_config.first_plan(config, runtime.flow_run.id)
+        plan = recorded_config.read_plan(store, parent)
+    else:
+        plan = recorded_config.first_plan(config, runtime.flow_run.id)
+    _tag_run(plan, phase)
+    return plan
+
+
+def _config(specialist: str, changes: BuildChanges) -> RunConfig:
+    """Return the config that a form gives; files that hide others of the same name are logged."""
+    config = RunConfig.of(specialist=specialist, workspace=settings.home(), **dict(changes))
+    for line in trust.shadow_words(config.workspace):
+        Log().warning(line)
+    return config
+
+
+def _tag_run(plan: RunPlan, phase: str) -> None:
+    """Tag this flow run with its specialist, branch and phase, beside the tags of its deployment."""
+    branch = {f"branch:{plan.diet.branch}"} if plan.diet.branch else set()
+    tags = {f"specialist:{plan.diet.specialist}", f"phase:{phase}", *branch}
+    with get_client(sync_client=True) as client:
+        known = client.read_flow_run(UUID(runtime.flow_run.id)).tags
+        client.update_flow_run(UUID(runtime.flow_run.id), tags=[*{*known, *tags}])
+
+
+def show_forecast(specialist: str, changes: BuildChanges, scope: Scope, phase: str) -> tuple[()]:
+    """Show what a form would make, why, and how long it would take; nothing is made, so no run is returned.
+
+    Raises:
+        CurriculumError: as the run itself would.
+    """
+    plan = resolve_plan(_config(specialist, changes), dry=True)
+    _tag_run(plan, phase)
+    with looked_up(plan.store.root) as sources:
+        context = replace(tasks.flow_context(ignore_progress), sources=sources)
+        found = forecast.forecast(plan, replace(_of_phase(scope, phase), gates=False), context)
+    lines = [*forecast.forecast_lines(found, until=scope.until)]
+    words = "; ".join(forecast.forecast_words(found, until=scope.until))
+    artifacts.show(plan.mark_of("forecast", phase), words, lines)
+    reasons = [*forecast.reason_lines(plan.store)]
+    artifacts.show(plan.mark_of("reasons", phase), "What would be made, and why", reasons)
+    for line in lines:
+        Log().info(", ".join(f"{name}: {value}" for name, value in line.items() if value))
+    Log().info(f"Nothing was made: a dry run. {words}")
+    return ()
+
+
+def _of_phase(scope: Scope, phase: str) -> Scope:
+    return replace(scope, phase=None if phase == ALL_PHASES else phase)
 
 
 def carry_out(
@@ -52,9 +99,8 @@ def carry_out(
 
     The report is written before a closed gate is returned, since nobody may look at the run afterwards.
     """
-    named = None if phase == ALL_PHASES else phase
     context = tasks.flow_context(ignore_progress)
-    for event in execute(plan, perform, replace(scope, phase=named), context):
+    for event in execute(plan, perform, _of_phase(scope, phase), context):
         if isinstance(event, PhaseTrained):
             if not (event.gate and event.gate.is_open and shows(plan, event.run)):
                 link_report(plan)
@@ -65,9 +111,8 @@ def link_report(plan: RunPlan) -> None:
     """Write a specialist's report and the workspace's status anew; link the report on the flow run's page."""
     record_status(plan.store.root, resources(), Log().warning)
     if (file := rewritten(plan, resources(), Log().warning)) is not None:
-        address = settings.reports_at(plan.store.root)
-        place = f"{address}/{file.name}" if address else file.as_uri()
-        artifacts.link(f"report-{file.stem}", f"Report of {file.stem}", place)
+        address = settings.reports_at(plan.store.root) or settings.REPORTS
+        artifacts.link(f"report-{file.stem}", f"Report of {file.stem}", f"{address}/{file.name}")
 
 
 def notify_of_failure(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
@@ -97,7 +142,9 @@ def run_name() -> str:
     changes = given["changes"]
     if not isinstance(changes, BuildChanges):
         changes = Changes.model_validate(changes)
-    for name, value in changes.model_dump(exclude_defaults=True).items():
+    for name, value in changes:
+        if value == type(changes).model_fields[name].default:
+            continue
         text = " ".join(value) if isinstance(value, tuple) else str(value)
         short = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
         parts.append(name if value is True else f"{name}={short}")

@@ -3,18 +3,25 @@
 from prefect import flow
 
 from curriculum.pipeline.execute import Scope
-from flows.flow_runs import HOOKS, carry_out, link_report, start
-from flows.parameters import ALL_PHASES, ChangesOfMix, MixChanges, Phase, Specialist
+from flows.final_states import ending_plainly
+from flows.flow_runs import HOOKS, carry_out, link_report, show_forecast, start
+from flows.parameters import ALL_PHASES, ChangesOfMix, DryRun, MixChanges, Phase, Specialist
 
 
 @flow(name="mix", **HOOKS)
+@ending_plainly
 def mix(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,
+    dry_run: DryRun = False,
     changes: ChangesOfMix = MixChanges(),  # noqa: B008 - frozen
 ) -> None:
     """Build, then lay down which rows a specialist is trained on, in which order."""
-    plan = start(specialist, changes)
-    for _ in carry_out(plan, Scope(until="mix"), phase):
+    scope = Scope(until="mix")
+    if dry_run:
+        show_forecast(specialist, changes, scope, phase)
+        return
+    plan = start(specialist, changes, phase)
+    for _ in carry_out(plan, scope, phase):
         pass
     link_report(plan)

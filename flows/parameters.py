@@ -1,7 +1,7 @@
-"""Parameters of the flows: the fields of a RunConfig's groups in one flat box, with dropdowns.
+"""Parameters of the flows: the fields of a RunConfig's groups in one box, with dropdowns and bounds.
 
-The names of a dropdown are looked up when a form is made: the workspace's own diets, corpora and phases with
-those of the package.
+What is rarely set lies in the box's Advanced group, which a form shows folded. The names of a dropdown are
+looked up when a form is made: the workspace's own diets, corpora and phases with those of the package.
 """
 
 import contextlib
@@ -11,18 +11,29 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
-from pydantic import Field, GetJsonSchemaHandler, JsonValue
+from pydantic import (
+    Field,
+    GetJsonSchemaHandler,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import CoreSchema
 
 from curriculum.pipeline.config import (
     BuildConfig,
     CorpusConfig,
+    Group,
     MixConfig,
     ResumeConfig,
     TrainConfig,
 )
 from flows import settings
+from schemas.corpus import NAME
+from schemas.diet import TOKEN_COUNT
 from schemas.errors import CurriculumError
+from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE
 
 ALL_PHASES = "all"
 
@@ -133,6 +144,13 @@ Onwards = Annotated[
     ),
 ]
 Again = Annotated[bool, _said("Anew", "With one phase: train it anew where it is done already.")]
+DryRun = Annotated[
+    bool,
+    _said(
+        "Dry run",
+        "Make nothing: the run shows what would be made and why, on how many tokens, and how long.",
+    ),
+]
 
 
 _NAMES: Mapping[str, Callable[[], tuple[str, ...]]] = {
@@ -142,9 +160,41 @@ _NAMES: Mapping[str, Callable[[], tuple[str, ...]]] = {
     "log": writers,
 }
 """Names that a field's dropdown offers."""
+_BOUNDS: Mapping[str, Mapping[str, JsonValue]] = {
+    "token_budget": {"pattern": TOKEN_COUNT},
+    "branch": {"pattern": NAME},
+    "row_length": {"minimum": ROW_MULTIPLE, "maximum": LONGEST_ROW, "multipleOf": ROW_MULTIPLE},
+}
+"""Bounds of a form alone: it refuses what is outside of them before there is a run."""
+USUAL = ("corpus", "repositories", "max_commits", "branch", "token_budget", "model")
+"""Fields that a form shows at once; all others are in its Advanced group."""
+ADVANCED = "advanced"
 
 
-class BuildChanges(BuildConfig, CorpusConfig):
+class Boxed(Group):
+    """Fields of one flat value whose JSON, that of a form, has an Advanced group."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flattened(cls, given: Any) -> Any:
+        match given:
+            case {"advanced": Mapping() | None as advanced, **usual}:
+                return {**usual, **(advanced or {})}
+        return given
+
+    @model_serializer(mode="wrap")
+    def _grouped(self, fields_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        usual, advanced = _split(fields_of(self))
+        return {**usual, ADVANCED: advanced} if advanced else usual
+
+
+def _split(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split fields into those of a box and those of its Advanced group."""
+    usual = {name: each for name, each in fields.items() if name in USUAL}
+    return usual, {name: each for name, each in fields.items() if name not in USUAL}
+
+
+class BuildChanges(Boxed, BuildConfig, CorpusConfig):
     """The changes that a build heeds."""
 
 
@@ -164,8 +214,28 @@ class _Box:
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         whole = handler.resolve_ref_schema(handler(core))
-        fields = {name: _field(name, field) for name, field in whole["properties"].items()}
-        return {**whole, "properties": fields}
+        usual, advanced = _split(
+            {name: _field(name, field) for name, field in whole["properties"].items()}
+        )
+        return {**whole, "properties": {**usual, ADVANCED: _folded(advanced)}}
+
+
+def _folded(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a group of fields that a form shows folded.
+
+    Prefect's form draws alternatives as tabs, of which the first, without fields, is open. The fields also
+    lie outside of the alternatives: an error then names its field, and not the whole group.
+    """
+    closed = {"title": "Defaults", "type": "object"}
+    opened = {"title": "Change", "type": "object", "properties": fields}
+    return {
+        "title": "Advanced",
+        "description": "Fields that are rarely set: Change shows them. With Defaults none of them is used.",
+        "type": "object",
+        "properties": fields,
+        "additionalProperties": False,
+        "anyOf": [closed, opened],
+    }
 
 
 def _field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -175,6 +245,7 @@ def _field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     shown = (
         {**plain, **kinds[0]} if len(kinds) == 1 else {**plain, "anyOf": kinds} if kinds else plain
     )
+    shown = {**shown, **_BOUNDS.get(name, {})}
     if name == "branch":
         return _suggested(shown, branches())
     # An empty list of choices could not be filled in.

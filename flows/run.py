@@ -11,21 +11,26 @@ from flows import artifacts
 from flows.approval import final_state, gate_after
 from flows.artifacts import Log
 from flows.dispatch import perform_or_dispatch
-from flows.flow_runs import HOOKS, carry_out, link_report, start
-from flows.parameters import ALL_PHASES, Changes, ChangesOfRun, Onwards, Phase, Specialist
+from flows.final_states import ending_plainly, result_of
+from flows.flow_runs import HOOKS, carry_out, link_report, show_forecast, start
+from flows.parameters import ALL_PHASES, Changes, ChangesOfRun, DryRun, Onwards, Phase, Specialist
 from schemas.progress import ProgressCallback
 
 
 @flow(name="run", **HOOKS)
+@ending_plainly
 def run(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,
     onwards: Onwards = False,
+    dry_run: DryRun = False,
     changes: ChangesOfRun = Changes(),  # noqa: B008 - frozen
 ) -> tuple[Artefact, ...]:
     """Take a specialist through its curriculum: what is done is kept, what is missing is made."""
-    plan, runs, gate = start(specialist, changes), [], None
     scope = Scope(onwards=onwards, retrain=True)
+    if dry_run:
+        return show_forecast(specialist, changes, scope, phase)
+    plan, runs, gate = start(specialist, changes, phase), [], None
     for trained in carry_out(plan, scope, phase, perform_or_dispatch(changes)):
         runs.append(trained.run)
         gate = gate_after(plan, trained)
@@ -40,12 +45,8 @@ def run_in_process(
     """Run the flow in this very process, for the command line; `watch` gets its progress too."""
     artifacts.onlooker.set(watch)
     try:
-        return run(
-            specialist=config.specialist,
-            phase=phase or ALL_PHASES,
-            onwards=onwards,
-            changes=Changes.model_validate(dict(config.changes())),
-        )
+        named, changes = phase or ALL_PHASES, Changes.model_validate(dict(config.changes()))
+        return result_of(run(config.specialist, named, onwards, changes=changes, return_state=True))
     finally:
         # What is still to be sent would otherwise be tried for a minute after the server has gone.
         APILogWorker.drain_all()

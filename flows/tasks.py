@@ -20,6 +20,7 @@ from curriculum.stages import Built
 from curriculum.store import Artefact
 from flows import artifacts
 from flows.artifacts import Log, ProgressArtifacts
+from flows.final_states import ending_plainly, result_of
 from flows.settings.contexts import context_of
 from schemas.errors import CurriculumError, JobKilledError
 from schemas.progress import ProgressCallback
@@ -51,15 +52,19 @@ def flow_context(watch: ProgressCallback) -> Context:
 
 
 @task(name="build", task_run_name="build {phase}", **RETRIED)
+@ending_plainly
 def build_task(phase: str, step: BuildStep) -> Built:
     """Build the rows of a phase; its page shows how full they are and which documents were excluded."""
     built = step.run(flow_context(ProgressArtifacts()))
-    artifacts.show(step.plan.mark_of("yield", phase), yield_words(built), yield_lines(built))
-    artifacts.show(step.plan.mark_of("losses", phase), loss_words(built), loss_lines(built))
+    name = step.plan.mark_of("packing-yield", phase)
+    artifacts.show(name, yield_words(built), yield_lines(built))
+    name = step.plan.mark_of("excluded-documents", phase)
+    artifacts.show(name, loss_words(built), loss_lines(built))
     return built
 
 
 @task(name="mix", task_run_name="mix {phase}", **RETRIED)
+@ending_plainly
 def mix_task(phase: str, step: MixStep) -> Artefact:
     """Make the mixture of a phase; its page shows the shares, planned and realised."""
     mixture = step.run(flow_context(ProgressArtifacts()))
@@ -69,6 +74,7 @@ def mix_task(phase: str, step: MixStep) -> Artefact:
 
 
 @task(name="train", task_run_name="train {phase}", **RETRIED)
+@ending_plainly
 def train_task(phase: str, step: TrainStep) -> Artefact:
     """Train a phase; a second try resumes from its last checkpoint."""
     run = step.run(flow_context(ProgressArtifacts()))
@@ -87,9 +93,9 @@ def perform(step: Step[Result], /) -> Result:
     """Carry out a step as a task of this flow run."""
     match step:
         case BuildStep():
-            return cast("Result", build_task(step.phase, step))
+            return cast("Result", result_of(build_task(step.phase, step, return_state=True)))
         case MixStep():
-            return cast("Result", mix_task(step.phase, step))
+            return cast("Result", result_of(mix_task(step.phase, step, return_state=True)))
         case TrainStep():
-            return cast("Result", train_task(step.phase, step))
+            return cast("Result", result_of(train_task(step.phase, step, return_state=True)))
     raise AssertionError(step)

@@ -6,20 +6,26 @@ from curriculum.pipeline.execute import Scope
 from curriculum.store import Artefact
 from flows import dispatch
 from flows.artifacts import Log
-from flows.flow_runs import HOOKS, carry_out, link_report, start
-from flows.parameters import ALL_PHASES, Again, Changes, ChangesOfRun, Phase, Specialist
+from flows.final_states import ending_plainly
+from flows.flow_runs import HOOKS, carry_out, link_report, show_forecast, start
+from flows.parameters import ALL_PHASES, Again, Changes, ChangesOfRun, DryRun, Phase, Specialist
 
 
 @flow(name="train", **HOOKS)
+@ending_plainly
 def train(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,
     again: Again = False,
+    dry_run: DryRun = False,
     changes: ChangesOfRun = Changes(),  # noqa: B008 - frozen
 ) -> tuple[Artefact, ...]:
     """Build, mix and train what isn't trained yet; an interrupted run goes on from its last checkpoint."""
-    plan, runs = start(specialist, changes), []
-    for trained in carry_out(plan, Scope(retrain=again), phase):
+    scope, runs = Scope(retrain=again), []
+    if dry_run:
+        return show_forecast(specialist, changes, scope, phase)
+    plan = start(specialist, changes, phase)
+    for trained in carry_out(plan, scope, phase):
         runs.append(trained.run)
         dispatch.label_run(plan, trained.run)
         if trained.gate and not trained.gate.is_open:

@@ -14,7 +14,9 @@ CODE: frozenset[Language] = frozenset(("cpp", "c"))
 LANGUAGES: tuple[Language, ...] = ("cpp", "c", "cmake", "make", "bazel", "meson")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-Name = Annotated[str, Field(pattern=rf"^{_NAME.pattern}$")]
+NAME = rf"^{_NAME.pattern}$"
+"""The pattern of a name in the schemas of forms and editors."""
+Name = Annotated[str, Field(pattern=NAME)]
 """A name that is safe in a path: letters, digits, dot, dash, underscore; at most 100."""
 
 

@@ -48,6 +48,8 @@ class PhasesSpec(RootModel[dict[Name, PhaseSpec]]):
 
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([kKMBT]?)")
+TOKEN_COUNT = r"^[0-9_]+(\.[0-9_]+)?[kKMBT]?$"
+"""The pattern of a number of tokens in the schemas of forms and editors."""
 
 
 def token_count(value: object) -> object:
@@ -94,7 +96,7 @@ TokenCount = Annotated[
         {
             "anyOf": [
                 {"type": "integer", "exclusiveMinimum": 0},
-                {"type": "string", "pattern": r"^[0-9_]+(\.[0-9_]+)?[kKMBT]?$"},
+                {"type": "string", "pattern": TOKEN_COUNT},
             ]
         },
         mode="validation",

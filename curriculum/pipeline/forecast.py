@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from curriculum.inspection.formats import count
+from curriculum.inspection.formats import Line, count, duration
 from curriculum.inspection.runs import report_of
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ResolvedPhase
@@ -18,6 +18,7 @@ from curriculum.pipeline.execute import (
     PhaseMixed,
     PhaseTrained,
     Scope,
+    Verb,
     execute,
     here,
 )
@@ -169,6 +170,46 @@ def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
     )
 
 
+def forecast_lines(found: Forecast, *, until: Verb) -> Iterator[Line]:
+    """A line a phase: what would be made, and of training its tokens, steps, time and cost."""
+    for each in found.phases:
+        line = {"phase": each.phase, "to make": _stages(each.to_make)}
+        if until == "train":
+            seconds = found.speed.seconds(each.tokens) if found.speed and each.tokens else None
+            cost = found.speed.cost(each.tokens, found.price) if found.speed else None
+            line |= {
+                "tokens": count(each.tokens) if each.tokens else "",
+                "steps": f"{each.steps:,}" if each.steps else "",
+                "time": "" if seconds is None else duration(seconds),
+                "cost": money(cost) if each.tokens else "",
+                "note": each.note,
+            }
+        yield line
+
+
+def _stages(to_make: Mapping[str, int]) -> str:
+    """List the artefacts to make of each stage.
+
+    >>> _stages({"rows": 2, "mixtures": 1}), _stages({})
+    ('rows 2, mixtures 1', 'nothing')
+    """
+    return ", ".join(f"{stage} {made}" for stage, made in to_make.items()) or "nothing"
+
+
+def forecast_words(found: Forecast, *, until: Verb) -> Iterator[str]:
+    """Sentences on the time and the cost of all phases together."""
+    if until != "train":
+        yield "how long building takes isn't measured"
+    elif not found.tokens:
+        yield "Nothing to train: every run is there."
+    else:
+        yield expected(found.tokens, found.model, found.speed)
+        if found.price is None:
+            yield "$CURRICULUM_GPU_PRICE, the price of a GPU hour, gives the cost"
+        elif found.cost is not None:
+            yield f"{money(found.cost)} at {found.price:g} for a GPU hour"
+
+
 def _phase_forecasts(plan: RunPlan, scope: Scope, context: Context) -> Iterator[PhaseForecast]:
     seen: set[Path] = set()
     blocked = ""
@@ -273,6 +314,14 @@ class Reason:
     is_first: bool
     """True if there is no version before."""
     differences: tuple[str, ...]
+
+
+def reason_lines(store: Store) -> Iterator[Line]:
+    """A line a difference of what a dry plan would make from the version before it."""
+    for reason in explain_steps(store, [each for each in store.steps if each.outcome == "planned"]):
+        first = ["first version"] if reason.is_first else []
+        for difference in [*first, *reason.differences]:
+            yield {"artefact": reason.title, "why": difference}
 
 
 def explain_steps(store: Store, planned: Sequence[Step]) -> Iterator[Reason]:

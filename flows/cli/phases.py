@@ -2,14 +2,14 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rich.text import Text
 
 from curriculum.corpus.sources import Sources, looked_up
-from curriculum.inspection.formats import Line, count, duration, number
+from curriculum.inspection.formats import number
 from curriculum.inspection.losses import require_some
 from curriculum.inspection.runs import report_of
 from curriculum.inspection.stage_tables import (
@@ -51,10 +51,10 @@ from curriculum.pipeline.execute import (
 from curriculum.pipeline.forecast import (
     Forecast,
     Until,
-    expected,
     explain_steps,
     forecast,
-    money,
+    forecast_lines,
+    forecast_words,
 )
 from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
@@ -338,43 +338,9 @@ def print_forecast(
 
 def show_forecast(found: Forecast, *, until: Until) -> None:
     """Print a forecast: a line a phase, then what they come to."""
-    out.print(table(_forecast_lines(found, until=until)))
-    if until != "train":
-        out.print(Text("how long building takes isn't measured", MUTED))
-        return
-    if not found.tokens:
-        out.print("Nothing to train: every run is there.")
-        return
-    out.print(expected(found.tokens, found.model, found.speed), soft_wrap=True)
-    if found.price is None:
-        out.print(Text("$CURRICULUM_GPU_PRICE, the price of a GPU hour, gives the cost", MUTED))
-    elif found.cost is not None:
-        out.print(f"{money(found.cost)} at {found.price:g} for a GPU hour")
-
-
-def _forecast_lines(found: Forecast, *, until: Until) -> Iterator[Line]:
-    for each in found.phases:
-        line = {"phase": each.phase, "to make": _stages(each.to_make)}
-        if until == "train":
-            seconds = found.speed.seconds(each.tokens) if found.speed and each.tokens else None
-            cost = found.speed.cost(each.tokens, found.price) if found.speed else None
-            line |= {
-                "tokens": count(each.tokens) if each.tokens else "",
-                "steps": f"{each.steps:,}" if each.steps else "",
-                "time": "" if seconds is None else duration(seconds),
-                "cost": money(cost) if each.tokens else "",
-                "note": each.note,
-            }
-        yield line
-
-
-def _stages(to_make: Mapping[str, int]) -> str:
-    """List the artefacts to make of each stage.
-
-    >>> _stages({"rows": 2, "mixtures": 1}), _stages({})
-    ('rows 2, mixtures 1', 'nothing')
-    """
-    return ", ".join(f"{stage} {made}" for stage, made in to_make.items()) or "nothing"
+    out.print(table(forecast_lines(found, until=until)))
+    for words in forecast_words(found, until=until):
+        out.print(words, soft_wrap=True)
 
 
 def tokenizer(config: RunConfig) -> None:

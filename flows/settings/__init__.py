@@ -21,6 +21,8 @@ Number = TypeVar("Number", int, float)
 
 HOST = "127.0.0.1"
 PORT = 4200
+REPORTS = f"http://{HOST}:{PORT + 1}"
+"""Address of the reports where `serve` has its own port: it shows them beside the server."""
 DASHBOARD_PORT = 4202
 """Beside the server and its reports, as `serve` has it."""
 CPU, GPU = "cpu", "gpu"

@@ -38,7 +38,7 @@ class Doors:
     opened: list[str] = field(default_factory=list)
     anew: list[bool] = field(default_factory=list)
     stops: dict[str, Stopped] = field(default_factory=dict)
-    failures: list[Exception] = field(default_factory=list)
+    failures: list[BaseException] = field(default_factory=list)
     attempts: dict[str, list[Artefact]] = field(default_factory=dict)
     """Of each phase: one that is trained is found, unless it is trained anew."""
 

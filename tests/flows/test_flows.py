@@ -1,12 +1,16 @@
 """The flows: order, gate, skipping and what they show; the doors are stood in for, but for one build."""
 
+import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import State
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.objects import State, StateType
+from prefect.client.schemas.sorting import FlowRunSort
 
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.execute import outcome
@@ -14,8 +18,9 @@ from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact, Store
 from flows import artifacts
 from flows.build import build
+from flows.mix import mix
 from flows.parameters import ALL_PHASES, Changes
-from flows.run import run
+from flows.run import run, run_in_process
 from flows.train import train
 from schemas.errors import DietError
 from schemas.progress import Progress
@@ -71,7 +76,7 @@ def test_a_failed_phase_fails_the_run(stand_ins: Doors) -> None:
     stand_ins.stops["syntax"] = "failed"
     state: State[Any] = run(specialist="templates.demo", return_state=True)
     assert state.is_failed()
-    assert "JobError" in str(state.message)
+    assert str(state.message).startswith("phase syntax: why; training failed. Its run is ")
 
 
 def test_what_may_pass_is_tried_again(stand_ins: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,6 +93,124 @@ def test_a_mistake_is_not_tried_again(stand_ins: Doors) -> None:
     assert stand_ins.opened == ["build syntax"]
 
 
+@pytest.mark.parametrize("flow", [build, mix, train, run], ids=lambda flow: flow.name)
+def test_a_wrong_diet_fails_the_run_with_its_message_and_no_traceback(
+    flow: Any, stand_ins: Doors, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, logger="prefect"):
+        state: State[Any] = flow(specialist="templtes", return_state=True)
+    assert state.is_failed()
+    assert "templtes" in str(state.message)
+    assert "templates" in str(state.message), "the likely name"
+    assert [each.levelname for each in caplog.records if each.message == state.message] == ["ERROR"]
+    assert [each for each in caplog.records if each.exc_info] == []
+    assert stand_ins.opened == []
+
+
+def test_a_mistake_within_a_step_has_no_traceback_either(
+    stand_ins: Doors, caplog: pytest.LogCaptureFixture
+) -> None:
+    mistake = DietError("here", cause="so", cure="otherwise")
+    stand_ins.failures = [mistake]
+    with caplog.at_level(logging.DEBUG, logger="prefect"):
+        state: State[Any] = build(specialist="templates.demo", phase="syntax", return_state=True)
+    assert (state.type, state.message) == (StateType.FAILED, str(mistake))
+    assert [each for each in caplog.records if each.exc_info] == []
+
+
+def test_what_is_no_mistake_of_a_user_keeps_its_traceback(
+    stand_ins: Doors, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stand_ins.failures = [ZeroDivisionError("ours")] * 3
+    monkeypatch.setattr("flows.tasks.build_task.retry_delay_seconds", 0)
+    state: State[Any] = build(specialist="templates.demo", phase="syntax", return_state=True)
+    assert state.is_failed()
+    assert [each for each in caplog.records if each.exc_info]
+
+
+class TerminatedError(KeyboardInterrupt):
+    """An interrupt of another kind."""
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TerminatedError])
+def test_an_interrupt_in_the_terminal_cancels_the_run_and_is_raised_as_it_was(
+    kind: type[KeyboardInterrupt], stand_ins: Doors, tmp_path: Path
+) -> None:
+    stand_ins.failures = [kind()]
+    config = RunConfig.of(specialist="templates.demo", workspace=tmp_path)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        run_in_process(config, "syntax", lambda progress: None)
+    assert raised.type is kind
+    with get_client(sync_client=True) as client:
+        (last,) = client.read_flow_runs(sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=1)
+        (task,) = client.read_task_runs(flow_run_filter=FlowRunFilter(id={"any_": [last.id]}))
+    assert (last.state_name, task.state_name) == ("Cancelled", "Cancelled")
+    assert last.state is not None
+    assert "the same command goes on" in str(last.state.message)
+
+
+@pytest.mark.parametrize(
+    ("phase", "changes", "tags"),
+    [
+        ("all", Changes(), {"specialist:templates", "branch:demo", "phase:all"}),
+        ("syntax", Changes(branch="ux"), {"specialist:templates", "branch:ux", "phase:syntax"}),
+    ],
+)
+def test_a_run_is_tagged_with_specialist_branch_and_phase(
+    phase: str, changes: Changes, tags: set[str], stand_ins: Doors
+) -> None:
+    state: State[Any] = run(
+        specialist="templates.demo", phase=phase, changes=changes, return_state=True
+    )
+    with get_client(sync_client=True) as client:
+        assert state.state_details.flow_run_id is not None
+        assert {*client.read_flow_run(state.state_details.flow_run_id).tags} == tags
+
+
+@pytest.mark.parametrize("flow", [build, mix, train, run], ids=lambda flow: flow.name)
+def test_a_dry_run_shows_what_would_be_made_and_makes_nothing(
+    flow: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CURRICULUM_HOME", str(tmp_path / "home"))
+    few = Changes(max_commits=4)
+    state: State[Any] = flow(
+        specialist="templates.demo", phase="syntax", dry_run=True, changes=few, return_state=True
+    )
+    assert state.is_completed()
+    forecast, reasons = (
+        _artifact(state, f"{name}-templates-demo-syntax") for name in ("forecast", "reasons")
+    )
+    made = "rows 7, mixtures 1, runs 1" if flow in (train, run) else "rows 7"
+    assert [line["phase"] for line in forecast] == ["syntax"]
+    assert made in forecast[0]["to make"].replace("\\", "")
+    assert {line["why"] for line in reasons} == {"first version"}
+    assert not [*tmp_path.rglob("manifest.json")]
+    assert not (tmp_path / "home" / "orders").exists()
+
+
+def test_a_report_is_linked_by_http_though_nothing_serves_it_now(
+    stand_ins: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.flow_runs.rewritten", lambda *_: Path("/w/reports/templates.html"))
+    state: State[Any] = build(specialist="templates.demo", phase="syntax", return_state=True)
+    link = _artifact(state, "report-templates")
+    assert "(http://127.0.0.1:4201/templates.html)" in link
+
+
+def _artifact(state: State[Any], key: str) -> Any:
+    """The data of an artifact of a flow run."""
+    with get_client(sync_client=True) as client:
+        response = client.request(
+            "POST",
+            "/artifacts/filter",
+            json={"flow_runs": {"id": {"any_": [str(state.state_details.flow_run_id)]}}},
+        )
+    found = {each["key"]: each["data"] for each in response.json()}
+    assert key in found, found
+    data = found[key]
+    return json.loads(data) if data.startswith("[{") else data
+
+
 def test_progress_reaches_the_onlooker_and_the_page(stand_ins: Doors) -> None:
     seen: list[Progress] = []
     token = artifacts.onlooker.set(seen.append)
@@ -102,7 +225,7 @@ def test_progress_reaches_the_onlooker_and_the_page(stand_ins: Doors) -> None:
             "/artifacts/filter",
             json={"flow_runs": {"id": {"any_": [str(state.state_details.flow_run_id)]}}},
         )
-    assert [(each["key"], each["data"]) for each in response.json()] == [("rows", 100.0)]
+    assert [(each["key"], each["data"]) for each in response.json()] == [("progress-rows", 100.0)]
 
 
 class TestOutcome:

@@ -6,9 +6,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+from jsonschema import ValidationError as ValidationFault
 from prefect import Flow, runtime
 from prefect.utilities.callables import parameter_schema
-from prefect.utilities.schema_tools.validation import preprocess_schema
+from prefect.utilities.schema_tools.validation import preprocess_schema, validate
+from pydantic import ValidationError
 
 from curriculum.pipeline.config import GROUPS, RunConfig
 from curriculum.pipeline.plan import resolve_plan
@@ -16,7 +18,7 @@ from flows import parameters
 from flows.build import build
 from flows.flow_runs import run_name
 from flows.mix import mix
-from flows.parameters import ALL_PHASES, Changes
+from flows.parameters import ADVANCED, ALL_PHASES, USUAL, Changes
 from flows.run import run
 from flows.server.supervisor import FormChoices
 from flows.train import train
@@ -48,8 +50,19 @@ def _form(flow: Flow[..., Any]) -> dict[str, Any]:
 
 
 def _changes(form: dict[str, Any]) -> dict[str, Any]:
-    box = form["properties"]["changes"]
-    found: dict[str, Any] = box["properties"]
+    """The fields of the changes, those of the Advanced group with the others."""
+    usual, advanced = _box(form), _advanced(form)["properties"]
+    assert not {*usual} & {*advanced}
+    return {**{name: field for name, field in usual.items() if name != ADVANCED}, **advanced}
+
+
+def _box(form: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = form["properties"]["changes"]["properties"]
+    return found
+
+
+def _advanced(form: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = _box(form)[ADVANCED]
     return found
 
 
@@ -63,7 +76,7 @@ def test_a_form_offers_names_and_explains_every_field(flow: Flow[..., Any], home
     assert fields["phase"]["enum"][0] == ALL_PHASES == fields["phase"]["default"]
     assert {"syntax", "repository_graph", "talk"} < {*fields["phase"]["enum"]}
     assert form["required"] == ["specialist"]
-    for each in (*fields.values(), *changes.values()):
+    for each in (*fields.values(), *changes.values(), _advanced(form)):
         if "$ref" not in each:
             assert each["description"][0].isupper() or each["description"].startswith(ALL_PHASES)
             assert each["title"][0].isupper()
@@ -91,6 +104,33 @@ def test_a_form_offers_only_what_its_flow_heeds() -> None:
     assert not {"seed", "token_budget", "model", "log", "at_step"} & shown["build"]
     assert {"corpus", "row_length", "tokenizer", "workers"} <= shown["build"]
     assert {*Changes.model_fields} - shown["mix"] == {"processes", "recompute", "log"}
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
+def test_what_is_rarely_set_lies_folded_in_one_group_at_the_end(flow: Flow[..., Any]) -> None:
+    form = _form(flow)
+    *shown, last = _box(form)
+    assert (shown, last) == ([name for name in USUAL if name in shown], ADVANCED)
+    closed, opened = _advanced(form)["anyOf"]
+    assert not closed.get("properties"), "the tab that is open at first shows no field"
+    assert opened["properties"] == _advanced(form)["properties"]
+    assert len(form["properties"]) + len(shown) <= 11
+
+
+def test_a_form_and_the_command_line_fill_the_same_fields(home: Path) -> None:
+    filled = {"token_budget": "10K", "advanced": {"seed": 5, "workers": 2}}
+    changes = Changes.model_validate(filled)
+    assert changes == Changes(token_budget="10K", seed=5, workers=2)
+    assert changes.model_dump(mode="json", exclude_defaults=True) == filled
+    assert Changes.model_validate({"advanced": None}) == Changes()
+    with pytest.raises(ValidationError, match="seeds"):
+        Changes.model_validate({"advanced": {"seeds": 5}})
+
+
+def test_every_form_has_a_dry_run_that_is_off_at_first() -> None:
+    for flow in FLOWS:
+        switch = _form(flow)["properties"]["dry_run"]
+        assert (switch["type"], switch["default"]) == ("boolean", False)
 
 
 def test_a_branch_is_one_that_is_there_or_a_new_one(home: Path) -> None:
@@ -125,7 +165,8 @@ def test_a_broken_file_takes_only_its_own_phases_away(home: Path) -> None:
         ({"specialist": "ours", "phase": "later"}, "later"),
         ({"specialist": "ours", "changes": {"corpus": "elsewhere"}}, "elsewhere"),
         ({"specialist": "ours", "changes": {"colour": "red"}}, "colour"),
-        ({"specialist": "ours", "changes": {"workers": 0}}, "0 is less than"),
+        ({"specialist": "ours", "changes": {"seed": 5}}, "seed"),
+        ({"specialist": "ours", "changes": {"advanced": {"model": "tiny"}}}, "model"),
         ({"phase": "syntax"}, "specialist"),
     ],
 )
@@ -136,13 +177,46 @@ def test_a_form_refuses_what_names_nothing(filled: dict[str, Any], fault: str, h
         jsonschema.validate(filled, form)
 
 
+@pytest.mark.parametrize(
+    ("field", "wrong", "right"),
+    [
+        ("token_budget", "lots", "1.5M"),
+        ("token_budget", "500 K", "10_000"),
+        ("token_budget", "-1K", "0.5B"),
+        ("max_commits", 0, 1),
+        ("branch", "a/b", "narrow"),
+        ("branch", "../x", "a-new.one"),
+        ("row_length", 100, 256),
+        ("row_length", 0, 128),
+        ("max_repetition", 0, 0.5),
+        ("max_repetition", "often", 2),
+        ("seed", -1, 0),
+        ("seed", "lucky", 7),
+        ("workers", 0, 1),
+        ("processes", 1.5, 2),
+        ("versions_per_path", -2, 1),
+        ("from_step", -1, 0),
+    ],
+)
+def test_a_wrong_budget_or_number_is_refused_by_its_field(
+    field: str, wrong: object, right: object, home: Path
+) -> None:
+    form = preprocess_schema(_form(run))
+    path = ["changes", field] if field in USUAL else ["changes", ADVANCED, field]
+
+    def faults(value: object) -> list[ValidationFault]:
+        box = {field: value} if field in USUAL else {ADVANCED: {field: value}}
+        return validate({"specialist": "ours", "changes": box}, form, preprocess=False)
+
+    assert {(*each.path,) for each in faults(wrong)} == {(*path,)}
+    assert faults(right) == []
+
+
 def test_changes_are_the_fields_of_a_configs_groups() -> None:
     fields = [name for _, group in GROUPS for name in group.model_fields]
     assert sorted(fields) == sorted(Changes.model_fields)
     usual = RunConfig.of(specialist="templates", workspace=Path("home"))
-    assert usual == RunConfig.of(
-        specialist="templates", workspace=Path("home"), **Changes().model_dump()
-    )
+    assert usual == RunConfig.of(specialist="templates", workspace=Path("home"), **dict(Changes()))
     assert not [*usual.changes()]
     changed = usual.changed(seed=5, repositories=("a",), configure=True)
     assert dict(changed.changes()) == {"seed": 5, "repositories": ("a",), "configure": True}

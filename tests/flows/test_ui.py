@@ -233,14 +233,14 @@ def _look_at_artifacts(page: Page) -> None:
     """Each table is reached with two clicks from the run, and shows what it promises."""
     run = page.url.partition("?")[0]
     for name, column in (
-        ("yield", "yield"),
-        ("losses", "reason"),
+        ("packing-yield", "yield"),
+        ("excluded-documents", "reason"),
         ("mixture", "realised"),
         ("val-bpb", "after"),
     ):
         page.goto(f"{run}?tab=Artifacts")
         page.get_by_text(f"{name}-templates-ours-second").first.wait_for()
-        if name == "yield":
+        if name == "packing-yield":
             _shoot(page, "artifacts")
         page.get_by_text(f"{name}-templates-ours-second").first.click()
         page.get_by_role("link", name=re.compile("^[0-9a-f]{8}$")).first.click()
