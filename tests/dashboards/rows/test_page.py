@@ -23,8 +23,8 @@ from tests.flows.html_text import Read
 PATIENCE_MS = 120_000
 
 
-def _page(made: Any, **wanted: int) -> str:
-    return page("rows", "of <arena>", made.shown(), made.loaded(), **wanted)
+def _page(made: Any, *, max_bytes: int = 0) -> str:
+    return page("rows", "of <arena>", made.shown(), made.loaded(), max_bytes=max_bytes)
 
 
 def _data(text: str) -> Any:
