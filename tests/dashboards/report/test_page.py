@@ -302,7 +302,7 @@ def test_without_its_script_and_on_a_phone_a_report_is_whole(
         opened = phone.new_page()
         opened.set_default_timeout(PATIENCE_MS)
         opened.goto(file.as_uri())
-        expect(opened.locator(".curves polyline")).to_have_count(4)
+        expect(opened.locator(".field polyline")).to_have_count(4)
         expect(opened.locator("article")).to_have_count(5)
         opened.locator("summary", has_text="3 domains").first.click()
         expect(opened.get_by_text("testing").first).to_be_visible()
