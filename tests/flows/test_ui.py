@@ -130,6 +130,49 @@ def test_the_form_of_a_build_refuses_what_cannot_be(served: Served, page: Page) 
     assert field.evaluate("field => field.validationMessage") == ""
 
 
+def test_a_wrong_budget_is_refused_in_the_form_by_its_field(served: Served, page: Page) -> None:
+    _open_form(page, served, "run")
+    _choose(page, "Specialist", "ours")
+    before = _runs(served)
+    page.get_by_label("Token budget (Optional)").fill("lots")
+    page.get_by_role("tab", name="Change", exact=True).click()
+    page.get_by_label("Row length (Optional)").fill("200")
+    page.get_by_role("button", name="Submit").click()
+    page.get_by_text("'lots' does not match").first.wait_for()
+    page.get_by_text("200 is not a multiple of 128").first.wait_for()
+    _shoot(page, "refused-budget")
+    assert _runs(served) == before
+
+
+def test_a_form_shows_what_is_rarely_set_only_when_asked(served: Served, page: Page) -> None:
+    _open_form(page, served, "run")
+    page.get_by_role("button", name="Select Specialist", exact=True).wait_for()
+    rare = page.get_by_label("Seed (Optional)")
+    assert not rare.is_visible()
+    page.get_by_role("tab", name="Change", exact=True).click()
+    rare.wait_for()
+    _shoot(page, "advanced")
+    page.get_by_role("tab", name="Defaults", exact=True).click()
+    rare.wait_for(state="hidden")
+
+
+def test_a_dry_run_of_a_form_shows_what_it_would_make(served: Served, page: Page) -> None:
+    _open_form(page, served, "run")
+    _choose(page, "Specialist", "ours")
+    page.get_by_label("Dry run (Optional)").click()
+    page.get_by_role("tab", name="Change", exact=True).click()
+    page.get_by_label("Seed (Optional)").fill("7")
+    _submit(page)
+    before = {*served.home.rglob("manifest.json")}
+    assert _ended(page, served) == "Completed"
+    assert {*served.home.rglob("manifest.json")} == before
+    run = served.run(_run(page))
+    assert run.name == "run ours all (dry run), seed=7"
+    assert {"specialist:templates", "branch:ours", "phase:all"} <= {*run.tags}
+    _look_at_artifact(page, page.url.partition("?")[0], "forecast-templates-ours-all", "to make")
+    _shoot(page, "forecast")
+
+
 def _open_form(page: Page, served: Served, flow: str) -> None:
     page.goto(f"{served.address}/v2/deployments")
     page.get_by_role("link", name=flow, exact=True).first.click()
@@ -238,16 +281,21 @@ def _look_at_artifacts(page: Page) -> None:
         ("mixture", "realised"),
         ("val-bpb", "after"),
     ):
-        page.goto(f"{run}?tab=Artifacts")
-        page.get_by_text(f"{name}-templates-ours-second").first.wait_for()
         if name == "packing-yield":
+            page.goto(f"{run}?tab=Artifacts")
+            page.get_by_text(f"{name}-templates-ours-second").first.wait_for()
             _shoot(page, "artifacts")
-        page.get_by_text(f"{name}-templates-ours-second").first.click()
-        page.get_by_role("link", name=re.compile("^[0-9a-f]{8}$")).first.click()
-        expect(page.get_by_role("columnheader", name=column, exact=True)).to_be_visible(
-            timeout=BROWSER_MS
-        )
+        _look_at_artifact(page, run, f"{name}-templates-ours-second", column)
         _shoot(page, name)
+
+
+def _look_at_artifact(page: Page, run: str, key: str, column: str) -> None:
+    page.goto(f"{run}?tab=Artifacts")
+    page.get_by_text(key).first.click()
+    page.get_by_role("link", name=re.compile("^[0-9a-f]{8}$")).first.click()
+    expect(page.get_by_role("columnheader", name=column, exact=True)).to_be_visible(
+        timeout=BROWSER_MS
+    )
 
 
 def _shoot(page: Page, name: str) -> None:
