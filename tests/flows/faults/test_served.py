@@ -74,7 +74,7 @@ class Served:
     def run(self, **changes: Any) -> str:
         """Press Run; the id of the run."""
         deployment = self.ask("deployments/name/run/run")
-        read_little = {"max_commits": 4, "versions_per_path": 1, "workers": 2}
+        read_little = {"max_commits": 4, "advanced": {"versions_per_path": 1, "workers": 2}}
         parameters = {"specialist": SPECIALIST, "changes": read_little} | changes
         made = self.ask(
             f"deployments/{deployment['id']}/create_flow_run", {"parameters": parameters}
