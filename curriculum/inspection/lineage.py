@@ -170,7 +170,7 @@ class LineageCatalog:
         if len(found) > 1:
             listed = ", ".join(each["id"] for each in found[:3])
             raise LineageError(
-                digits, listed, cause="several ids begin so", cure="Give more digits"
+                digits, listed, cause="several ids start with these digits", cure="Give more digits"
             )
         return str(found[0]["id"]) if found else None
 

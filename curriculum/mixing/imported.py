@@ -174,7 +174,7 @@ def _of_key(store: Store, diet: Diet, digits: str) -> Artefact:
         f"diet {diet.specialist}",
         f"imported = {digits!r}",
         location=_location(diet, digits),
-        cause=f"{len(found)} keys of imported rows begin so"
+        cause=f"{len(found)} keys of imported rows start with these digits"
         if found
         else "no imported rows have that name, and no key of theirs begins so",
         cure=_hint(digits, names, keys),

@@ -266,7 +266,7 @@ def _extended(file: Path, text: str, child: Mapping[str, Any], home: Path | None
         raise DietError(
             where,
             f"extends = {name!r}",
-            cause=f"{found} extends another diet itself, and one level is all there is",
+            cause=f"{found} extends another diet itself, and only one level is supported",
             cure="Extend a diet that stands alone, or write this one out",
         )
     parent = _diet(found, said, home)
@@ -275,7 +275,7 @@ def _extended(file: Path, text: str, child: Mapping[str, Any], home: Path | None
         raise DietError(
             where,
             f"extends = {name!r}",
-            cause=f"what both leave would stand under one name, {parent.specialist}",
+            cause=f"both would write artefacts under one name, {parent.specialist}",
             cure="Give it a branch, such as `branch: wide`",
         )
     return parent

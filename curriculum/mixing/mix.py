@@ -344,7 +344,7 @@ def _the_rest(phase: ResolvedPhase, continued: Continued | None) -> ResolvedPhas
             f"phase {phase.name}",
             f"{phase.tokens:,} tokens",
             cause=f"the run has seen {continued.tokens:,} at step {continued.step}, so none are left",
-            cure="Raise the phase's portion or token_budget, or go on from an earlier step",
+            cure="Raise the phase's portion or token_budget, or continue from an earlier step",
         )
     return replace(phase, tokens=left)
 

@@ -41,7 +41,7 @@ STEP = "step="
 State = Literal["running", "waiting", "failed", "interrupted"]
 SILENT_SECONDS = 600
 """After which the state of another machine's run isn't believed any more."""
-GO_ON = "the same command goes on from there"
+GO_ON = "the same command continues from there"
 
 
 class SpecialistRef(NamedTuple):

@@ -247,7 +247,7 @@ def _listed(plan: RunPlan, scope: Scope) -> Sequence[ResolvedPhase]:
             raise DietError(
                 "--phase",
                 first,
-                cause=f"the run to go on from is of {plan.resume.job.phase}",
+                cause=f"the run to continue is of {plan.resume.job.phase}",
                 cure=f"Name a run of that phase: --continue {name}",
             )
         if not scope.onwards:
@@ -264,6 +264,6 @@ def outcome(plan: RunPlan, phase: str, runs: Sequence[Artefact]) -> str:
     if phase in names and (later := names[names.index(last) + 1 :]):
         return (
             f"{phase} was trained anew. What lies downstream is stale: {', '.join(later)}. "
-            f"`{command('run', plan.config)}` goes on from here."
+            f"`{command('run', plan.config)}` continues from here."
         )
     return f"{len(runs)} phases are done."

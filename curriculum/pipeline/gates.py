@@ -60,7 +60,7 @@ def verdict(plan: RunPlan, phase: str, run: Artefact) -> Verdict:
             f"phase {phase}", report.reason, cause="training failed", cure=f"Its run is {run.path}"
         )
     if report.stopped == "cancelled":
-        why = f"{phase} was cancelled. The same command goes on from its last checkpoint."
+        why = f"{phase} was cancelled. Run the same command again to continue from its last checkpoint."
         return Verdict(kind="cancelled", phase=phase, why=why)
     is_gated = resolved.advance_when is not None
     if report.stopped == "budget" and is_gated and resolved.on_budget == "hold":

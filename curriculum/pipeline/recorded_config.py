@@ -135,8 +135,8 @@ def _read(file: Path) -> ConfigSnapshot:
         ConfigSnapshot,
         file,
         error=StoreError,
-        cause="it is no order of this version",
-        cure="Start the run anew",
+        cause="it isn't a config snapshot of this version",
+        cure="Start the run again",
     )
 
 

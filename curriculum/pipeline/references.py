@@ -132,7 +132,7 @@ def artefacts_of(store: Store, what: str, stages: Collection[str]) -> list[Artef
     A name means the current mixtures of its phases. A run means the mixture that it was trained on.
 
     Raises:
-        StoreError: where several keys begin so.
+        StoreError: where several keys start with these digits.
     """
     path = _path(store, what)
     if path is not None:
@@ -153,7 +153,7 @@ def folders_of(store: Store, what: str) -> tuple[Path, ...]:
     """Resolve a reference to folders: the one at a path or of a key, or a name's current mixtures and runs.
 
     Raises:
-        StoreError: where there is none, or several keys begin so.
+        StoreError: where there is none, or several keys start with these digits.
     """
     path = Path(what) if what and Path(what).exists() else _path(store, what)
     if path is not None:
@@ -202,7 +202,7 @@ def named(home: Path, what: str, refs: Collection[SpecialistRef]) -> SpecialistN
             return None
         if len(branches) > 1 and (first, None) not in branches:
             listed = ", ".join(sorted(map(spelled, branches)))
-            raise StoreError(what, listed, cause="several branches are meant", cure="Name one")
+            raise StoreError(what, listed, cause="several branches match", cure="Name one")
         alone = SpecialistRef(first)
         ref = alone if alone in branches else branches[0]
     if len(rest) > 1:
@@ -231,7 +231,7 @@ def checkpoint_of(home: Path, what: str) -> Path:
         return store.root / read_report(run.path).checkpoint
     kept = dict(checkpoints(run.path))
     if not kept:
-        raise JobError(what, cause="it has no checkpoint", cure="Let it go on until it has one")
+        raise JobError(what, cause="it has no checkpoint", cure="Train it until it saves one")
     return kept[max(kept)]
 
 
@@ -266,7 +266,7 @@ def run_of(store: Store, what: str, *, name: str) -> Attempt:
         raise JobError(
             name,
             what,
-            cause="several runs are meant" if runs else "there is no such run",
+            cause="several runs match" if runs else "there is no such run",
             cure=f"Name one: {', '.join(listed[:LISTED]) or 'none has begun'}",
         )
     return max(found, key=lambda each: int(each.path.name.partition("=")[2]))
@@ -312,7 +312,7 @@ def _at_path(store: Store, path: Path) -> Reference:
     below = tuple(_below(store, path))
     if not below:
         raise StoreError(
-            str(path), cause="the workspace holds nothing yet", cure="Begin with: curriculum demo"
+            str(path), cause="the workspace holds nothing yet", cure="Start with: curriculum demo"
         )
     return Reference(artefacts=below)
 
@@ -347,7 +347,10 @@ def _with_key(store: Store, prefix: str, stages: Collection[str] | None = None) 
     ]
     if len(found) > 1:
         raise StoreError(
-            prefix, _places(store, found), cause="several keys begin so", cure="Give more digits"
+            prefix,
+            _places(store, found),
+            cause="several keys start with these digits",
+            cure="Give more digits",
         )
     return found
 
@@ -394,14 +397,14 @@ def _of_document(store: Store, artefacts: Iterable[Artefact], prefix: str) -> Re
     if not known:
         raise StoreError(
             prefix,
-            cause="it is no path and no run's name, and no key and no document's id begins so",
+            cause="it is neither a path, nor a run's name, nor the first digits of a key or a document's id",
             cure="`curriculum status` lists what there is",
         )
     if len(known) > 1:
         raise StoreError(
             prefix,
             ", ".join(known[:LISTED]),
-            cause=f"{len(known):,} documents' ids begin so",
+            cause=f"{len(known):,} document ids start with these digits",
             cure="Give more digits",
         )
     if len(holders) > 1:

@@ -66,7 +66,7 @@ def resume_point(store: Store, run: str, step: int | None) -> ResumePoint:
     """
     kept = dict(checkpoints(run_of(store, run, name="--continue").path))
     if not kept:
-        raise JobError(run, cause="it has no checkpoint", cure="Let it go on until it has one")
+        raise JobError(run, cause="it has no checkpoint", cure="Train it until it saves one")
     if step is not None and step not in kept:
         raise JobError(
             "--continue",
@@ -126,7 +126,7 @@ def _outside_a_decay(point: ResumePoint) -> ResumePoint:
             point.checkpoint.name,
             point.job.phase,
             cause="a decay can't be changed in its middle",
-            cure="Go on from the phase before it",
+            cure="Continue from the phase before it",
         )
     return point
 

@@ -240,7 +240,7 @@ class _SpecialistRuns:
 
     def without_diet(self, wrong: CurriculumError) -> Iterator[PhaseStatus]:
         """Yield what is known of a specialist whose diet or corpus can't be read."""
-        unsure = f"can't be held against its diet: {wrong}"
+        unsure = f"can't be compared with its diet: {wrong}"
         for attempt in self.open.values():
             yield self._open(attempt)
         for name, run in self.current.items():

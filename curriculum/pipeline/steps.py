@@ -221,7 +221,7 @@ def _train(
             f"phase {resolved.name}",
             run.report.stopped,
             cause=run.report.reason,
-            cure="The same command goes on from its last checkpoint",
+            cure="Run the same command again to continue from its last checkpoint",
         )
     if run.artefact.made:
         context.watch(replace(progress, done=run.report.steps))
@@ -251,7 +251,7 @@ def job_of(
             f"phase {resolved.name}",
             f"tokenizer {built.tokenizer.key[:KEY_DIGITS]}",
             cause=f"the run was trained with another one, {resumed.job.tokenizer.key[:KEY_DIGITS]}",
-            cure="Keep corpus and tokenizer of the diet, or begin anew",
+            cure="Keep corpus and tokenizer of the diet, or start a new run",
         )
     return make_job(
         completed(plan.diet, plan.imported),

@@ -171,7 +171,7 @@ def lock(root: Path, name: str) -> Path:
         StoreError: for a name that leads elsewhere, a link, or a file with another name that has content.
     """
     if not is_name(name):
-        raise StoreError(name, cause="it is no name of a lock", cure="Give the command anew")
+        raise StoreError(name, cause="it is no name of a lock", cure="Run the command again")
     file = root / LOCKS / name
     with contextlib.suppress(FileExistsError):
         file.parent.mkdir()

@@ -77,5 +77,5 @@ def no_room(failed: OSError) -> StoreError | None:
         str(failed.filename or "the workspace's disk"),
         os.strerror(failed.errno or errno.ENOSPC),
         cause="nothing more could be written",
-        cure="Make room, and give the same command: it goes on from what stands",
+        cure="Free some space and run the same command again: it continues from what is finished",
     )

@@ -219,7 +219,7 @@ def _slots(path: Path, group: pq.RowGroupMetaData) -> tuple[int, int]:
         raise MixtureError(
             str(path),
             f"column {column.path_in_schema}",
-            cause="there are no statistics of slots, by which a step is found",
+            cause="the column statistics that locate a step are missing",
             cure="Mix the phase again",
         )
     return int(first), int(last)

@@ -234,7 +234,7 @@ def steps_of(
             raise JobError(
                 f"step {step + 1}",
                 cause=f"the plan ends before it, and the job has {job.steps}",
-                cure="Mix the phase again, and begin a new run of it",
+                cure="Mix the phase again, and start a new run of it",
             )
         loaded = [_next(batches, workers) for _ in share]
         yield [

@@ -337,7 +337,7 @@ def _require_numbers(
         raise JobError(
             name,
             stratum.rows.path,
-            cause="its rows score no byte",
+            cause="no byte of its rows is scored",
             cure="Build the validation rows again, or raise val_fraction",
         )
     wrong = next((document for document, nll in nats.items() if not math.isfinite(nll)), None)

@@ -231,7 +231,7 @@ def require_counterpart(spec: ModelSpec) -> None:
         raise JobError(
             f"model {spec.name} as hf",
             part,
-            cause="no architecture of transformers has its counterpart",
+            cause="transformers has no architecture like it",
             cure="Export it without --format hf; curriculum loads it",
         )
 

@@ -72,7 +72,7 @@ def run_command(path: Path, permitted: str, asked_to_stop: Callable[[], bool]) -
                     permitted,
                     f"exit code {code}" if code > 0 else f"signal {signal.Signals(-code).name}",
                     cause="the trainer failed",
-                    cure="Read its last lines, mend the cause, and give the same command",
+                    cure="Read its last lines, fix the cause, and run the same command again",
                 )
             report = _whole_run(job, store.root, directory)
         except CurriculumError as failed:

@@ -304,7 +304,7 @@ def _require_checkpoint(file: Path, report: Report, workspace: Path, directory: 
         step = checkpoint.read_state(path).step
     except (FileNotFoundError, ValidationError):
         raise JobError(
-            str(path / "state.json"), cause="how far the run had come isn't said", cure=f"{_WRITE}"
+            str(path / "state.json"), cause="the checkpoint's progress is missing", cure=f"{_WRITE}"
         ) from None
     if step != report.steps:
         raise _wrong(file, "checkpoint", path.name, f"the report is of step {report.steps}")
@@ -355,4 +355,6 @@ def _require_proofs(file: Path, job: Job, report: Report) -> None:
 
 
 def _wrong(file: Path, name: str, value: object, cause: str) -> JobError:
-    return JobError(f"{file}: {name}", value, cause=cause, cure="Let the trainer write what is so")
+    return JobError(
+        f"{file}: {name}", value, cause=cause, cure="Make the trainer write the true values"
+    )

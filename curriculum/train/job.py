@@ -376,7 +376,7 @@ def would_lose_structure(name: str, value: str, trained: str) -> JobError:
     return JobError(
         name,
         value,
-        cause=f"{trained} trained a model that reads structure, and it can't forget how",
+        cause=f"{trained} trained a model that reads structure, which can't be turned off later",
         cure="Leave structure_inputs at true, where rows without structure are read too, "
         "or begin at a checkpoint without structure",
     )

@@ -87,7 +87,7 @@ def require_cheap(cost: MaskingCost) -> None:
             "masking_cost",
             f"{cost.ratio:.3f} of the unmasked speed over {cost.positions:,} positions",
             cause=f"the diet requires at least {LEAST}",
-            cure="Give the machine to this job alone and try again; else choose the backend that passes "
+            cure="Run this job alone on the machine and try again; else choose the backend that passes "
             "over what is masked (flex on a GPU, documents on a CPU), or don't require masking_cost",
         )
 

@@ -79,7 +79,7 @@ def _report(path: Path, file: Path, code: int) -> LeakReport:
             "leakcheck",
             words_of(code),
             cause="the proof ended without a report, and the lines above say why",
-            cure="Mend what they say, or drop leakcheck from `require`",
+            cure="Fix what they report, or remove leakcheck from `require`",
         )
     sealed = read_json(
         ProvenJob,

@@ -202,7 +202,7 @@ def _require_fitting(checkpoint: Path, train_state: TrainState) -> None:
             f"model {ours.name}",
             f"weight {min(missing)}",
             cause=f"{checkpoint} has no such weight: another version of the model wrote it",
-            cure="Go on with that version, or train the phases anew",
+            cure="Use that version, or train the phases again",
         )
 
 

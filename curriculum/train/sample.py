@@ -103,7 +103,7 @@ def next_logits(model: Decoder, ids: Sequence[int]) -> Tensor:
     if not bool(logits_V.isfinite().all()):
         raise JobError(
             f"model {model.spec.name}",
-            cause="what it expects isn't a number, so its weights are broken",
+            cause="the model's predictions are NaN, so its weights are broken",
             cure="Take an earlier checkpoint",
         )
     return logits_V

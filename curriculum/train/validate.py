@@ -20,7 +20,7 @@ from schemas.structure import STRUCTURE_COLUMNS
 
 _PLANNED = ["slot", "row_length", "rows_key", "shard", "row", "pack_id"]
 _KEY_DIGITS = 12
-_MIX_AGAIN = "Mix the phase again, and begin a new run of it"
+_MIX_AGAIN = "Mix the phase again, and start a new run of it"
 
 
 def require_fitting(job: Job, workspace: Path) -> None:

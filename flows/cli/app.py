@@ -105,7 +105,7 @@ def _traceback_file(failed: Exception) -> Path | None:
     return None
 
 
-_KEPT = "What is finished is kept; the same command goes on from there."
+_KEPT = "Finished work is kept; run the same command again to continue."
 
 
 class _TerminatedError(KeyboardInterrupt):

@@ -8,7 +8,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import (
+    Console,
+    ConsoleDimensions,
+    ConsoleOptions,
+    RenderableType,
+    RenderResult,
+)
 from rich.highlighter import JSONHighlighter
 from rich.measure import Measurement
 from rich.padding import Padding
@@ -50,10 +56,14 @@ class _Shown(Console):
         super().__init__(stderr=stderr, markup=False, emoji=False)
 
     @property
-    def options(self) -> ConsoleOptions:
-        """The options to draw with: the terminal's width, or WIDTH where there is no terminal."""
-        options = super().options
-        return options if self.is_terminal else options.update(width=WIDTH)
+    def size(self) -> ConsoleDimensions:
+        """The terminal's size; WIDTH columns where there is no terminal."""
+        found = super().size
+        return found if self.is_terminal else ConsoleDimensions(WIDTH, found.height)
+
+    @size.setter
+    def size(self, given: tuple[int, int]) -> None:
+        self._width, self._height = given
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

@@ -83,7 +83,7 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> None:
     if faults:
         raise DietError(
             f"diet {plan.diet.specialist}",
-            cause="it can't be served as it is",
+            cause="it asks for more tokens than there are",
             cure="See the lines above for what there is and what to change",
         )
 

@@ -50,7 +50,7 @@ def export_data(home: Path, what: str, to: Path, form: str) -> None:
         raise StoreError(
             what,
             artefact.manifest.stage,
-            cause="`datasets` loads rows; documents it loads from the workspace as they lie",
+            cause="`datasets` loads rows; documents can be read from the workspace directly",
             cure=f"Take rows or a mixture, or load_dataset({str(store.root)!r}, …)",
         )
     tokenizer = load_tokenizer(_tokenizer_of(store, artefact))
@@ -94,9 +94,7 @@ def data_of(home: Path, what: str) -> tuple[Store, Artefact]:
         raise StoreError(
             what,
             ", ".join(str(each.path.relative_to(store.root)) for each in found[:LISTED]) or None,
-            cause=f"{len(found):,} data sets are meant"
-            if found
-            else "it names no rows and no mixture",
+            cause=f"{len(found):,} data sets match" if found else "it names no rows and no mixture",
             cure="Give the folder or key of rows, tokens or a mixture, or SPECIALIST/PHASE",
         )
     return store, _tokens_for(store, found[0])
@@ -114,7 +112,7 @@ def _tokens_for(store: Store, artefact: Artefact) -> Artefact:
         raise StoreError(
             str(artefact.path.relative_to(store.root)),
             f"{len(found)} tokens",
-            cause="documents go as tokens of one tokenizer",
+            cause="an export of documents needs the tokens of exactly one tokenizer",
             cure="Name the folder below tokens/",
         )
     return found[0]
@@ -270,7 +268,7 @@ def _tokenizer_for(store: Store, options: ImportOptions) -> Artefact:
             raise SchemaError(
                 "--tokenizer",
                 given,
-                cause="it is no path, and no key of one tokenizer begins so",
+                cause="it is neither a path nor the first digits of one tokenizer's key",
                 cure="Give the path of a tokenizer.json, or more digits of a key",
             )
         return store.load(found[0].path)

@@ -144,8 +144,8 @@ def _require_no_decoder_options(options: LeakcheckOptions) -> None:
         raise JobError(
             "leakcheck",
             options.what,
-            cause="--model and --backend are about our own decoder",
-            cure="Leave them out; the builder or the job says what attends",
+            cause="--model and --backend apply to the built-in models only",
+            cure="Leave them out; the builder or the job decides",
         )
 
 
@@ -209,7 +209,7 @@ def _claims(findings: Iterable[Finding]) -> Table:
 
 
 def _injected(planted: Iterable[InjectedLeakReport]) -> Table:
-    drawn = plain_table("planted leak", "in", "attention", "dtype", "claims that fail of it")
+    drawn = plain_table("injected leak", "in", "attention", "dtype", "claims that fail of it")
     for each in planted:
         drawn.add_row(
             Text(each.leak, "bold"),
@@ -242,12 +242,12 @@ def _tell_skipped(skipped: Iterable[Skipped]) -> None:
 
 def _verdict(report: LeakReport) -> Text:
     seen = f"{len(report.planted) - len(report.unproven)} of {len(report.planted)}"
-    planted = f"; {seen} planted leaks were seen for what they are" if report.planted else ""
+    planted = f"; {seen} injected leaks were found" if report.planted else ""
     held = len(report.findings) - len(report.failures)
     counted = f"{held:,} of {len(report.findings):,} findings hold{planted}."
     if report.result == "covered":
         return Text(f"Nothing leaks. {counted}", GOOD)
     if report.result == "not all covered":
         return Text(f"Nothing leaks in what was covered, which is not all. {counted}", PARTLY)
-    words = "Documents see one another. " if report.failures else "The proof doesn't stand. "
+    words = "Documents influence one another. " if report.failures else "The proof isn't valid. "
     return Text(words + counted, BAD)

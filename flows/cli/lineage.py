@@ -56,8 +56,8 @@ def read_by(home: Path, what: str, step: int) -> StepRead:
     if not rows:
         raise LineageError(
             begun.name,
-            cause="nothing in use refers to it any more, so its plan isn't looked at",
-            cure="Name a run that stands: curriculum status",
+            cause="nothing refers to it any more, so its plan isn't read",
+            cure="Name a current run: curriculum status",
         )
     return StepRead(
         run=begun.name,

@@ -246,7 +246,7 @@ def _print_origin(plan: RunPlan, made: Sequence[Artefact]) -> None:
     """Print the checkpoint that a plan goes on from, and the rows that its mixtures exclude."""
     if plan.resume is not None:
         where = plan.resume.checkpoint.relative_to(plan.store.root)
-        out.print(Text(f"goes on from {where}", MUTED), soft_wrap=True)
+        out.print(Text(f"continues from {where}", MUTED), soft_wrap=True)
     for mixture in made:
         if mixture.manifest.stage != "mixtures" or mixture.planned:
             continue

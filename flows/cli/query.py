@@ -186,7 +186,7 @@ def _write(answer: catalog.Stream, form: Form, file: Path) -> None:
         draft.replace(file)
     except FileNotFoundError:
         cause = "there is no such folder"
-        raise CurriculumError("--out", file, cause=cause, cure="Make it first") from None
+        raise CurriculumError("--out", file, cause=cause, cure="Create it first") from None
     finally:
         draft.unlink(missing_ok=True)
 

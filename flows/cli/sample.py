@@ -100,7 +100,7 @@ def prompt_ids(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
         raise TokenizerError(
             tokenizer.name,
             f"no {' and no '.join(lacking)}",
-            cause="a gap is marked by control tokens",
+            cause="filling a gap needs fill-in-the-middle tokens",
             cure="Leave --fim-suffix out",
         )
     first, second, third = (tokenizer.ids_of[role] for role in HOLE)

@@ -55,7 +55,7 @@ def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
     for line in shadow_words(home):
         warn(line)
     if not stages and not phases:
-        out.print("Nothing here yet. Begin with: curriculum demo")
+        out.print("The workspace is empty. Start with: curriculum demo")
     if stages:
         out.print(table(stages))
     if phases:
@@ -133,7 +133,7 @@ def report(home: Path, specialist: str | None, *, show: bool) -> None:
         if address:
             out.print(Text(f"{address}/{file.name}", MUTED), soft_wrap=True)
     if show and files and not webbrowser.open(files[0].as_uri()):
-        warn("there is no browser to open it with; the path above leads to it")
+        warn("no browser was found; open the path above")
 
 
 def _plans(home: Path, specialist: str | None) -> Iterator[RunPlan]:
@@ -151,7 +151,9 @@ def _plans(home: Path, specialist: str | None) -> Iterator[RunPlan]:
         yield resolve_plan(RunConfig.of(specialist=specialist, workspace=home), dry=True)
     elif not found:
         raise StoreError(
-            str(home), cause="nobody has begun here", cure="Begin with: curriculum demo"
+            str(home),
+            cause="no specialist has been mixed or trained here",
+            cure="Start with: curriculum demo",
         )
     for ref in sorted(found, key=spelled):
         try:
@@ -165,7 +167,7 @@ def _plans(home: Path, specialist: str | None) -> Iterator[RunPlan]:
 def _write_report(plan: RunPlan) -> Path:
     if not plan.store.root.is_dir():
         raise StoreError(
-            str(plan.store.root), cause="there is no workspace", cure="Begin with: curriculum demo"
+            str(plan.store.root), cause="there is no workspace", cure="Start with: curriculum demo"
         )
     # It brings DuckDB, which a status never needs.
     from dashboards.report.page import write
@@ -207,7 +209,7 @@ def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
         soft_wrap=True,
     )
     resumed = _resume(home, gates.approval_ticket(plan.store, run), said.who, comment)
-    out.print(resumed or f"curriculum run {specialist} goes on from here.", soft_wrap=True)
+    out.print(resumed or f"curriculum run {specialist} continues from here.", soft_wrap=True)
 
 
 def _resume(home: Path, ticket: str, who: str, comment: str) -> str:

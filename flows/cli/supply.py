@@ -75,8 +75,8 @@ def supply(
         if not own:
             raise DietError(
                 f"diet {plan.diet.specialist}",
-                cause="all that it serves was imported, so its corpus isn't asked",
-                cure=f"Hold it against what there is: curriculum diet check {what}",
+                cause="all its servings are imported rows, so there is no supply to estimate",
+                cure=f"Compare it with the imported rows: curriculum diet check {what}",
             )
         corpus, kinds = plan.corpus, tuple(sorted(own))
         tokenizing = tokenizing_of(plan.diet)
@@ -187,7 +187,7 @@ def _show(found: Estimate, kinds: Sequence[Kind]) -> None:
     out.print()
     sampled = any(each.read < each.units for each in found.samplings)
     how = (
-        "estimated from the commits that were read; 19 of 20 figures are as near as ± says"
+        "estimated from a sample of commits; ± is a 95% interval"
         if sampled
         else "all commits were read"
     )

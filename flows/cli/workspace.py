@@ -113,7 +113,7 @@ def gc(home: Path, *, sure: bool) -> None:
     """Remove what nothing refers to, after a yes; what killed processes left is removed without one."""
     store = Store(home)
     for path in strange(store):
-        warn(f"{path} is left alone: gc removes only what builds and runs put there")
+        warn(f"{path} is kept: gc removes only what builds and runs wrote")
     dead = garbage(store)
     if not dead:
         freed = collect_garbage(store, ())

@@ -397,7 +397,7 @@ def _only_one(workspace: Path) -> Iterator[None]:
         raise ServeError(
             str(workspace),
             settings.served_at(workspace),
-            cause="this workspace is served already",
+            cause="another curriculum serve runs on this workspace",
             cure="Open that address, or end that process first",
         ) from None
     try:

@@ -135,7 +135,7 @@ def test_a_walk_that_goes_on_begins_with_the_phase_of_the_run(demo_home: Path) -
         ("syntax", 3, r"@3; the run keeps no checkpoint of step 3\. It has \d+, \d+"),
         ("anneal", None, "a decay can't be changed in its middle"),
         ("no such", None, "there is no such run. Name one: templates/demo/anneal"),
-        ("runs", None, "several runs are meant"),
+        ("runs", None, "several runs match"),
     ],
 )
 def test_what_cannot_be_gone_on_from_is_said_with_what_can(

@@ -126,11 +126,11 @@ def test_tokens_of_documents_leave_and_are_packed_when_they_come(
     ("words", "told"),
     [
         (["export", "nobody", "--format", "flat", "--to", "x"], "names no rows and no mixture"),
-        (["export", "rows", "--format", "flat", "--to", "x"], "data sets are meant"),
+        (["export", "rows", "--format", "flat", "--to", "x"], "data sets match"),
         (["import", "nowhere.parquet"], "nowhere.parquet"),
         (["import", "rows", "--format", "parkett"], "Did you mean 'parquet'?"),
         (["import", "rows", "--split", "test"], "--split: test"),
-        (["import", "rows", "--tokenizer", "ffff"], "no key of one tokenizer begins so"),
+        (["import", "rows", "--tokenizer", "ffff"], "nor the first digits of one tokenizer's key"),
         (["import", "rows"], "--tokenizer"),
     ],
 )

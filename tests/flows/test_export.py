@@ -40,7 +40,7 @@ def test_a_specialist_is_written_to_a_folder_with_all_that_it_needs(
     ("form", "said"),
     [
         ("hg", "there is no such format. Did you mean 'hf'?"),
-        ("hf", "no architecture of transformers has its counterpart"),
+        ("hf", "transformers has no architecture like it"),
     ],
 )
 def test_a_format_that_is_not_there_or_cannot_hold_the_model_is_told(

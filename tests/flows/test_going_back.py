@@ -69,7 +69,7 @@ def test_a_run_goes_back_leaves_rows_out_and_goes_on_and_the_command_can_be_give
     done = curriculum(*words)
     assert done.exit_code == 0, done.output
     assert (
-        f"goes on from runs/specialist=templates/branch=demo/phase=syntax/{before.path.parent.name}"
+        f"continues from runs/specialist=templates/branch=demo/phase=syntax/{before.path.parent.name}"
         in done.stdout
     )
     assert f"step={steps[0]}" in done.stdout
@@ -147,7 +147,7 @@ def test_the_last_run_is_meant_and_another_phase_is_refused(demo_home: Path) -> 
     assert "a decay can't be changed" in done.stderr or "from so early" in done.stderr
     done = curriculum(*words, "--continue", "templates/demo/structure", "--from-step", "99")
     assert done.exit_code == 2
-    assert "the run to go on from is of structure" in done.stderr
+    assert "the run to continue is of structure" in done.stderr
     assert "--continue templates/demo/syntax" in done.stderr
     done = curriculum(*words, "--from-step", "9", "--continue", "templates/demo/syntax@9")
     assert done.exit_code == 2

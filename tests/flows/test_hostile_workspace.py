@@ -297,7 +297,7 @@ def test_gc_leaves_what_it_cannot_have_made_and_names_it(
         key.symlink_to(sentinel.folder, target_is_directory=True)
     cleaned = _call("gc", home)
     assert cleaned.exit_code == 0, cleaned.output
-    assert f"{mine} is left alone" in cleaned.output
+    assert f"{mine} is kept" in cleaned.output
     assert (mine / "thesis.txt").read_text() == "years of work"
     assert not key.is_symlink(), "the draft of a key goes, whatever it leads to"
 
@@ -308,7 +308,7 @@ def test_an_artefact_that_lies_where_no_build_puts_it_is_left_by_gc(home: Path, 
     moved = home / name.replace("KEY", there.name)
     shutil.copytree(there, moved)
     cleaned = _call("gc", home)
-    assert f"{moved} is left alone" in cleaned.output
+    assert f"{moved} is kept" in cleaned.output
     assert moved.is_dir()
 
 

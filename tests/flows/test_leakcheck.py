@@ -69,7 +69,7 @@ def test_a_leaking_model_ends_with_1_and_says_which_claims(
     monkeypatch.setattr(sys, "path", list(sys.path))
     done = leakcheck("row_mean:Model", "--row-length", "64")
     assert done.exit_code == 1
-    assert "Documents see one another." in done.output
+    assert "Documents influence one another." in done.output
     assert "outputs of a document don't see others" in done.output
 
 
@@ -80,7 +80,7 @@ def test_a_leaking_model_ends_with_1_and_says_which_claims(
         ("--backend fast", "there is no such backend. Choose math, sdpa"),
         ("--model tinny", "there is no such preset. Did you mean 'tiny'?"),
         ("no_such:thing", "no_such can't be imported"),
-        ("a:b --backend math", "--model and --backend are about our own decoder"),
+        ("a:b --backend math", "--model and --backend apply to the built-in models only"),
     ],
 )
 def test_mistakes_end_with_2_and_a_cure(words: str, said: str) -> None:
@@ -107,7 +107,7 @@ def test_the_tables_tell_leaks_blindness_and_what_was_skipped(
         "mamba float32 T=64: it holds  by 0.5",
         "the proof is blind to it: x still hold",
         "skipped  varlen (attention): GPUs only",
-        "0 of 1 findings hold; 0 of 1 planted leaks were seen",
+        "0 of 1 findings hold; 0 of 1 injected leaks were found",
     ):
         assert words in shown
 
@@ -117,7 +117,7 @@ def test_the_tables_tell_leaks_blindness_and_what_was_skipped(
     [
         (True, (), "covered", "Nothing leaks. 1 of 1"),
         (True, ("2 processes",), "not all covered", "Nothing leaks in what was covered, which is"),
-        (False, (), "leaks", "Documents see one another."),
+        (False, (), "leaks", "Documents influence one another."),
     ],
 )
 def test_there_are_three_results(

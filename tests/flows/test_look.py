@@ -129,7 +129,7 @@ def test_a_key_that_several_begin_with_is_refused(home: Path) -> None:
     store = Store(home, dry=True)
     keys = [each.key for each in store.artefacts()]
     shared = next(digit for digit in "0123456789abcdef" if sum(key[0] == digit for key in keys) > 1)
-    with pytest.raises(StoreError, match="several keys begin so"):
+    with pytest.raises(StoreError, match="several keys start with these digits"):
         find(store, shared)
 
 

@@ -120,7 +120,7 @@ def test_a_diet_that_asks_too_much_ends_with_2_and_a_cure(tmp_path: Path) -> Non
     assert any(each["short"] and not each["built"] for each in found["servings"])
     assert found["hours"] is None
     assert any("raise max_repetition" in each for each in found["faults"])
-    assert "it can't be served as it is" in answer.stderr
+    assert "it asks for more tokens than there are" in answer.stderr
 
 
 def test_a_diet_that_contradicts_itself_is_refused_before_anything_is_read(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_question_that_fails_midway_leaves_no_file(home: Path, tmp_path: Path)
 
 
 def test_a_folder_that_is_not_there_is_a_mistake_with_a_cure(home: Path, tmp_path: Path) -> None:
-    with pytest.raises(CurriculumError, match="Make it first"):
+    with pytest.raises(CurriculumError, match="Create it first"):
         query(home, "FROM runs", form=Form.CSV, file=tmp_path / "none" / "answer.csv")
 
 

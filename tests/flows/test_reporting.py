@@ -59,7 +59,9 @@ def test_without_a_name_all_that_have_begun_are_reported(home: Path) -> None:
 def test_where_nobody_has_begun_it_says_how_to(tmp_path: Path) -> None:
     code, said = _asked("--home", str(tmp_path))
     assert code == 2
-    assert "nobody has begun here. Begin with: curriculum demo" in " ".join(said.split())
+    assert "no specialist has been mixed or trained here. Start with: curriculum demo" in " ".join(
+        said.split()
+    )
     code, said = _asked("nobody", "--home", str(tmp_path))
     assert code == 2
     assert "nobody" in said

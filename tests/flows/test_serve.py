@@ -223,7 +223,7 @@ def test_a_second_serve_of_one_workspace_names_the_first(served: Served) -> None
     home, address = served.home, served.address
     answer = subprocess.run(command(home, free_port()), capture_output=True, text=True, timeout=300)
     assert answer.returncode == 2
-    assert "is served already" in answer.stderr
+    assert "another curriculum serve runs" in answer.stderr
     assert address in answer.stderr
     assert "Traceback" not in answer.stderr
     assert settings.served_at(home) == address

@@ -469,7 +469,7 @@ TABLE = (
         arrange=the_diet_is_broken,
         states=DONE,
         phase="syntax",
-        why="can't be held against its diet",
+        why="can't be compared with its diet",
         trains="broken",
     ),
 )

@@ -197,6 +197,13 @@ def test_ids_stand_whole_on_one_line_of_a_terminal(
     assert not any(each in line for each in whole for line in lines), "full ids are for --json"
 
 
+def test_what_is_piped_is_as_wide_as_a_wide_terminal(workspace: Workspace) -> None:
+    piped = curriculum("compare", SYNTAX, GRAPH, home=workspace.home).stdout.splitlines()
+    assert piped[0].split()[:4] == ["run", "phase", "key", "val_bpb"]
+    assert max(map(len, piped)) > 100
+    assert "not shown at 80" not in "".join(piped)
+
+
 def test_full_keys_are_in_json(workspace: Workspace) -> None:
     told = curriculum("status", "--all", "--json", home=workspace.home)
     keys = {each["key"] for each in json.loads(told.stdout)["phases"] if each["key"]}

@@ -357,7 +357,7 @@ def _end_orphans(directory: Path, say: Callable[[str], None]) -> None:
             str(directory),
             f"process {left[0]}",
             cause="it trains this run, was left behind by a launcher that is gone, and can't be killed",
-            cure="See what it waits for (a disk, a GPU), or start the machine anew",
+            cure="See what it waits for (a disk, a GPU), or restart the machine",
         )
 
 

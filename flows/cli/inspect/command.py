@@ -158,8 +158,8 @@ def narrowed(store: Store, found: Reference, options: InspectOptions) -> Referen
         asked = " ".join(f"--{name} {only.words(name)}" for name in only.given)
         raise StoreError(
             asked,
-            cause=f"nothing in {number(len(found.artefacts), 'artefact')} is so",
-            cure="Ask for less; --list shows the artefacts that were looked at",
+            cause=f"nothing in {number(len(found.artefacts), 'artefact')} matches",
+            cure="Use fewer filters; --list shows the artefacts that were searched",
         )
     return replace(found, artefacts=tuple(left))
 

@@ -60,7 +60,7 @@ def _facts(report: MixtureReport) -> str:
         f"budget {count(report.budget)}",
     ]
     if report.continued:
-        said.append(f"goes on from step {report.continued.step:,} of {report.continued.run[:12]}")
+        said.append(f"continues from step {report.continued.step:,} of {report.continued.run[:12]}")
     if report.left_out:
         said.append(f"{number(report.left_out.rows, 'row')} left out")
     if report.sources:
@@ -101,7 +101,7 @@ def _rows(
     if options.only.given:
         rest = sum(1 for _ in found)
         yield Text(
-            f"{number(len(held) + rest, 'row')} of {report.rows:,} are so"
+            f"{number(len(held) + rest, 'row')} of {report.rows:,} match"
             + (f"; {rest:,} more: --full" if rest else ""),
             MUTED,
         )
@@ -225,4 +225,4 @@ def _lines(store: Store, artefact: Artefact, options: InspectOptions) -> Iterato
     yield drawn
     rest = sum(1 for _ in found)
     if options.only.given:
-        yield Text(f"{number(len(held) + rest, 'document')} are so", MUTED)
+        yield Text(f"{number(len(held) + rest, 'document')} match", MUTED)

@@ -150,7 +150,7 @@ def _ordered(job: Job) -> Text:
 
 def _from(job: Job) -> str:
     start = job.start_from
-    return f"goes on from {start.run_key[:KEY_DIGITS]}" if start else "begins anew"
+    return f"continues {start.run_key[:KEY_DIGITS]}" if start else "new weights"
 
 
 def _course(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[RenderableType]:
@@ -196,7 +196,7 @@ def _losses(run: Path) -> list[float]:
 def _figures(report: Report, options: InspectOptions) -> Iterator[RenderableType]:
     lines = figures_of(report, options)
     yield ""
-    yield table(lines) if lines else Text("no figure is so", MUTED)
+    yield table(lines) if lines else Text("no figure matches", MUTED)
 
 
 def _kept_checkpoints(store: Store, run: Path) -> Iterator[RenderableType]:

@@ -176,7 +176,7 @@ def test_a_wrong_condition_names_the_columns(larder: Larder) -> None:
 
 
 def test_nothing_that_fits_is_said_not_shown_as_emptiness(larder: Larder) -> None:
-    with pytest.raises(StoreError, match="--path nowhere: nothing in 2 artefacts is so"):
+    with pytest.raises(StoreError, match="--path nowhere: nothing in 2 artefacts matches"):
         command.show(larder.home, "rows", InspectOptions(only=LineFilter(path="nowhere")))
 
 
@@ -203,7 +203,7 @@ def test_the_rows_of_a_step_are_shown_with_their_documents(
     command.show(larder.home, "fmt/syntax", InspectOptions(only=LineFilter(step=(1, 1))))
     said = console.export_text()
     assert "beta cccccccccc lib/c.c" in said
-    assert "2 rows of 3 are so" in said
+    assert "2 rows of 3 match" in said
 
 
 def test_a_list_names_each_artefact_by_its_key(

@@ -56,13 +56,13 @@ def test_a_document_is_found_inside_an_artefact(looked: Path, wide: Document) ->
 @pytest.mark.parametrize("what", ["zzz", "0" * 32, "-", "documents/none"])
 def test_what_is_nothing_says_so(looked: Path, what: str) -> None:
     with pytest.raises(
-        StoreError, match=f"{what}: it is no path and no run's name, and no key and no document"
+        StoreError, match=f"{what}: it is neither a path, nor a run's name, nor the first digits"
     ):
         _find(looked, what)
 
 
 def test_an_id_that_isnt_in_the_named_artefact_says_so(looked: Path, context: Document) -> None:
-    with pytest.raises(StoreError, match="no document's id begins so"):
+    with pytest.raises(StoreError, match="nor the first digits of a key"):
         _find(looked, str(_artefact(looked, "v2_simple").path), document=context.document_id)
 
 
@@ -79,7 +79,9 @@ def test_an_id_that_several_artefacts_hold_names_them_and_the_cure_works(looked:
 
 def test_a_beginning_that_several_ids_share_asks_for_more(looked: Path) -> None:
     artefact = _artefact(looked, "v4_context_graph")
-    with pytest.raises(StoreError, match=r"2 documents' ids begin so.*Give more digits"):
+    with pytest.raises(
+        StoreError, match=r"2 document ids start with these digits.*Give more digits"
+    ):
         _find(looked, str(artefact.path), document="")
 
 
