@@ -15,7 +15,7 @@ from schemas.visible import visible
 P = ParamSpec("P")
 Result = TypeVar("Result")
 INTERRUPTED = (
-    "Interrupted from the terminal. What is finished is kept; the same command goes on from there."
+    "Interrupted from the terminal. Finished work is kept; run the same command again to continue."
 )
 
 

@@ -218,7 +218,7 @@ def failure(verb: str, code: int, stderr: bytes) -> CorpusError:
     if verb == "clone":
         cure = "Correct the url; or clone the repository yourself and give its path"
     if any(reason in line for reason in NO_ROOM for line in words):
-        cure = "Make room, and give the same command"
+        cure = "Free some space and run the same command again"
     return CorpusError(
         f"git {verb}",
         f"exit code {code}",

@@ -99,7 +99,7 @@ def find(store: Store, what: str, *, document: str | None = None) -> Reference:
     """Resolve a path, a name, a key, or the id of a row or a document; `document` of it, by its first digits.
 
     Raises:
-        StoreError: where there is none, or several begin so.
+        StoreError: where there is none, or several keys start with these digits.
         JobError: for the name of a specialist none of whose phases is current.
     """
     path = _path(store, what)

@@ -151,7 +151,7 @@ class FittedTable(Table):
     def _part(self, columns: Sequence[Column], rows: Sequence[int], *, head: bool) -> Table:
         """Some rows of some columns, as a plain table."""
         part = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style=MUTED)
-        part.show_header = head
+        part.show_header, part.expand = head, self.expand
         for index, column in enumerate(columns):
             cells = [column._cells[row] for row in rows]
             part.columns.append(replace(column, _index=index, _cells=cells))

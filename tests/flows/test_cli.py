@@ -220,7 +220,7 @@ def test_an_interruption_ends_with_130_and_a_word_on_how_to_go_on(tmp_path: Path
     home = tmp_path / "home"
     code, said = _interrupt(["build", "templates.demo"], home, lambda said: "documents: " in said)
     assert code == 130, said
-    assert "the same command goes on" in said
+    assert "run the same command again" in said
     assert "Traceback" not in said
 
 
@@ -237,7 +237,7 @@ def test_an_interrupted_run_leaves_nothing_running_and_can_go_on(
     words += ["--versions-per-path", "1", "--max-repetition", "100", "--workers", "1"]
     code, said = _interrupt(words, home, lambda said: "train syntax: 0/" in said)
     assert code == 130, said
-    assert "the same command goes on" in said
+    assert "run the same command again" in said
     assert "Traceback" not in said
     processes = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
     left = [words for words in processes if any(str(home) in word for word in words)]

@@ -146,7 +146,7 @@ def test_an_interrupt_in_the_terminal_cancels_the_run_and_is_raised_as_it_was(
         (task,) = client.read_task_runs(flow_run_filter=FlowRunFilter(id={"any_": [last.id]}))
     assert (last.state_name, task.state_name) == ("Cancelled", "Cancelled")
     assert last.state is not None
-    assert "the same command goes on" in str(last.state.message)
+    assert "run the same command again" in str(last.state.message)
 
 
 @pytest.mark.parametrize(

@@ -171,5 +171,5 @@ def test_git_is_given_paths_with_odd_characters_whole(build, read):
 
 def test_a_git_that_finds_no_room_is_told_from_a_wrong_url() -> None:
     full = git.failure("clone", 128, b"error: unable to write: No space left on device\n")
-    assert full.cure == "Make room, and give the same command"
+    assert full.cure == "Free some space and run the same command again"
     assert "Correct the url" in git.failure("clone", 128, b"fatal: not found\n").cure

@@ -67,7 +67,7 @@ def test_whoever_finds_the_disk_full_the_command_ends_in_a_line(
     done = CliRunner().invoke(app, ["build", "templates.demo", "--home", str(tmp_path / "home")])
     assert done.exit_code == 2
     assert "No space left on device" in done.stderr
-    assert "Make room, and give the same command" in done.stderr
+    assert "Free some space and run the same command again" in done.stderr
 
 
 @pytest.mark.slow
