@@ -19,9 +19,9 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.execute import Scope, execute, here
 from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from flows.server.supervisor import api_for
 from flows.settings.contexts import context_of
 from schemas.progress import ignore_progress

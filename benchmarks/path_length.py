@@ -62,7 +62,7 @@ phases:
 def walk(diet: Path, home: Path) -> int:
     """Build, mix and train the diet's phase; the steps that were done."""
     from curriculum.pipeline import Pipeline
-    from curriculum.pipeline.config import CorpusConfig
+    from curriculum.pipeline.run_config import CorpusConfig
 
     (run,) = Pipeline(home).train(str(diet), phase=PHASE, corpus=CorpusConfig(workers=1))
     return int(json.loads((run.path / "report.json").read_text())["steps"])

@@ -18,9 +18,9 @@ from statistics import median
 
 from curriculum.corpus.load import SAMPLES, sample_names
 from curriculum.corpus.sources import Sources
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.steps import build_phases
 
 DIET = "templates.demo"

@@ -29,7 +29,7 @@ from curriculum.store import Artefact
 from flows import settings, tasks
 from flows.artifacts import Log
 from flows.final_states import ending_plainly, result_of
-from flows.parameters import Changes
+from flows.forms import Changes
 from schemas.errors import JobError, JobKilledError
 from schemas.progress import ignore_progress
 

@@ -1,34 +1,26 @@
-"""Work common to all flow runs: a plan that is resolved and carried out or forecast, its report, a crash."""
+"""Work common to all flow runs: a plan that is resolved and carried out or forecast, and its report."""
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
 from prefect import runtime
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import FlowRun, State
 
 from curriculum.corpus.sources import looked_up
-from curriculum.pipeline import forecast, notifications, recorded_config
-from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline import forecast, recorded_config
 from curriculum.pipeline.execute import Perform, PhaseTrained, Scope, execute
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import record_status
 from curriculum.store import Store
 from dashboards.report.page import rewritten, shows
 from flows import artifacts, settings, tasks
 from flows.artifacts import Log
-from flows.parameters import ALL_PHASES, BuildChanges, Changes
+from flows.forms import ALL_PHASES, BuildChanges
 from flows.settings import trust
-from flows.settings.contexts import context_of, resources
-from schemas.errors import JobError
+from flows.settings.contexts import resources
 from schemas.progress import ignore_progress
-
-SWITCHES = {"onwards": "and those after it", "again": "anew", "dry_run": "(dry run)"}
-"""Words in a run's name for a switch of its form."""
-LONGEST = 40
-"""Characters of a value in a name."""
 
 
 def start(specialist: str, changes: BuildChanges, phase: str) -> RunPlan:
@@ -113,47 +105,3 @@ def link_report(plan: RunPlan) -> None:
     if (file := rewritten(plan, resources(), Log().warning)) is not None:
         address = settings.reports_at(plan.store.root) or settings.REPORTS
         artifacts.link(f"report-{file.stem}", f"Report of {file.stem}", f"{address}/{file.name}")
-
-
-def notify_of_failure(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
-    """Notify of a flow run of a deployment that crashed or failed, unless its training did so itself.
-
-    A run in a terminal prints its own error. One whose process is gone is found by server/crash_detection.py.
-    """
-    if flow_run.deployment_id is None:
-        return
-    if state.is_failed() and isinstance(state.result(raise_on_failure=False), JobError):
-        return
-    whose = notifications.whose(settings.home(), str(flow_run.parameters.get("specialist", "")))
-    words = state.message or state.name or "it doesn't say why"
-    notifications.broken_down(
-        whose, flow_run.name, words, mark=f"{flow_run.id}-{state.id}", context=context_of()
-    )
-
-
-def run_name() -> str:
-    """The name of the flow run that begins, from what its form was filled with.
-
-    run templates.demo syntax, token_budget=10K
-    """
-    given = runtime.flow_run.parameters
-    switches = [words for name, words in SWITCHES.items() if given.get(name)]
-    parts = [" ".join([runtime.flow_run.flow_name, given["specialist"], given["phase"], *switches])]
-    changes = given["changes"]
-    if not isinstance(changes, BuildChanges):
-        changes = Changes.model_validate(changes)
-    for name, value in changes:
-        if value == type(changes).model_fields[name].default:
-            continue
-        text = " ".join(value) if isinstance(value, tuple) else str(value)
-        short = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-        parts.append(name if value is True else f"{name}={short}")
-    return ", ".join(parts)
-
-
-HOOKS: dict[str, Any] = {
-    "flow_run_name": run_name,
-    "on_crashed": [notify_of_failure],
-    "on_failure": [notify_of_failure],
-}
-"""Arguments of each flow's decorator."""

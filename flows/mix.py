@@ -4,8 +4,9 @@ from prefect import flow
 
 from curriculum.pipeline.execute import Scope
 from flows.final_states import ending_plainly
-from flows.flow_runs import HOOKS, carry_out, link_report, show_forecast, start
-from flows.parameters import ALL_PHASES, ChangesOfMix, DryRun, MixChanges, Phase, Specialist
+from flows.flow_runs import carry_out, link_report, show_forecast, start
+from flows.forms import ALL_PHASES, ChangesOfMix, DryRun, MixChanges, Phase, Specialist
+from flows.hooks import HOOKS
 
 
 @flow(name="mix", **HOOKS)

@@ -4,16 +4,17 @@ from prefect import flow
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.execute import Scope, outcome
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Artefact
 from flows import artifacts
 from flows.approval import final_state, gate_after
 from flows.artifacts import Log
 from flows.dispatch import perform_or_dispatch
 from flows.final_states import ending_plainly, result_of
-from flows.flow_runs import HOOKS, carry_out, link_report, show_forecast, start
-from flows.parameters import ALL_PHASES, Changes, ChangesOfRun, DryRun, Onwards, Phase, Specialist
+from flows.flow_runs import carry_out, link_report, show_forecast, start
+from flows.forms import ALL_PHASES, Changes, ChangesOfRun, DryRun, Onwards, Phase, Specialist
+from flows.hooks import HOOKS
 from schemas.progress import ProgressCallback
 
 

@@ -7,8 +7,9 @@ from curriculum.store import Artefact
 from flows import dispatch
 from flows.artifacts import Log
 from flows.final_states import ending_plainly
-from flows.flow_runs import HOOKS, carry_out, link_report, show_forecast, start
-from flows.parameters import ALL_PHASES, Again, Changes, ChangesOfRun, DryRun, Phase, Specialist
+from flows.flow_runs import carry_out, link_report, show_forecast, start
+from flows.forms import ALL_PHASES, Again, Changes, ChangesOfRun, DryRun, Phase, Specialist
+from flows.hooks import HOOKS
 
 
 @flow(name="train", **HOOKS)

@@ -6,7 +6,7 @@
     built = pipeline.build("templates.demo", phase="syntax")
     runs = pipeline.train("templates.demo")
 
-Read on in execute.py, the one loop over phases. config.py says what may be set, plan.py resolves it.
+Read on in execute.py, the one loop over phases. run_config.py says what may be set, plan.py resolves it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from curriculum.pipeline.config import (
+    from curriculum.pipeline.context import Context
+    from curriculum.pipeline.execute import Event, Verb
+    from curriculum.pipeline.run_config import (
         BuildConfig,
         CorpusConfig,
         MixConfig,
         ResumeConfig,
         TrainConfig,
     )
-    from curriculum.pipeline.context import Context
-    from curriculum.pipeline.execute import Event, Verb
     from curriculum.stages import Built
     from curriculum.store import Artefact
 
@@ -100,10 +100,10 @@ class Pipeline:
         )
 
     def _events(self, diet: str, until: Verb, phase: str | None, groups: Groups) -> Iterator[Event]:
-        from curriculum.pipeline.config import RunConfig
         from curriculum.pipeline.context import Context
         from curriculum.pipeline.execute import Scope, execute, here
         from curriculum.pipeline.plan import resolve_plan
+        from curriculum.pipeline.run_config import RunConfig
 
         context = self._context or Context()
         config = RunConfig(specialist=diet, workspace=self.workspace, **groups)

@@ -12,11 +12,11 @@ from typing import Literal, get_args
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.attempts import SpecialistRef, attempts_in
-from curriculum.pipeline.config import command
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.forecast import why
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.recorded_config import newest_plan
+from curriculum.pipeline.run_config import command
 from curriculum.pipeline.status import PhaseStatus, PlannedArtefacts, State, planned_statuses
 from curriculum.pipeline.steps import wanted_of
 from curriculum.store import Artefact, Store, read_mark

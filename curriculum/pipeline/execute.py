@@ -15,10 +15,10 @@ from curriculum.inspection.runs import report_of
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline import notifications, steps
 from curriculum.pipeline.attempts import SpecialistRef, spelled
-from curriculum.pipeline.config import command
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.gates import Verdict, record_gate, verdict
 from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.run_config import command
 from curriculum.stages import Built
 from curriculum.store import Artefact
 from schemas.errors import DietError

@@ -14,8 +14,8 @@ from typing import Literal
 
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.pipeline.config import command
 from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.run_config import command
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.gate import gate_bits

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from curriculum.mixing.load import diet_names, load_diet
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from schemas.diet import Diet
 from schemas.errors import CurriculumError
 

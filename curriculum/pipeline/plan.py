@@ -25,7 +25,6 @@ from curriculum.mixing.resolve import ResolvedPhase, resolve, with_repositories
 from curriculum.mixing.supply import check_gates, domain_faults
 from curriculum.model.presets import preset
 from curriculum.pipeline.attempts import SpecialistRef, mark_current
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.references import run_of
 from curriculum.pipeline.resume import (
     ResumePoint,
@@ -36,6 +35,7 @@ from curriculum.pipeline.resume import (
     resume_point,
     split_step,
 )
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.stages.conversations import require_conversations
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS

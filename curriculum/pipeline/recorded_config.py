@@ -22,9 +22,9 @@ from curriculum.pipeline.attempts import (
     specialist_of,
     spelled,
 )
-from curriculum.pipeline.config import ResumeConfig, RunConfig
 from curriculum.pipeline.plan import RunPlan, plan_of, resolve_plan
 from curriculum.pipeline.resume import ResumePoint, RowExclusions, parse_exclusions
+from curriculum.pipeline.run_config import ResumeConfig, RunConfig
 from curriculum.store import Store
 from curriculum.train.run_directory import write_text
 from schemas.corpus import CorpusSpec

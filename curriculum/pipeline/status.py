@@ -28,7 +28,6 @@ from curriculum.pipeline.attempts import (
     current_artefacts,
     specialist_of,
 )
-from curriculum.pipeline.config import command
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import (
     BuildStep,
@@ -42,6 +41,7 @@ from curriculum.pipeline.forecast import why
 from curriculum.pipeline.gates import APPROVALS_FOLDER, verdict
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.recorded_config import newest_plan
+from curriculum.pipeline.run_config import command
 from curriculum.pipeline.steps import build_phases, job_of
 from curriculum.stages import Built
 from curriculum.store import Artefact, Store

@@ -18,10 +18,10 @@ from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.model.presets import preset
 from curriculum.pipeline import notifications
 from curriculum.pipeline.attempts import mark_current
-from curriculum.pipeline.config import command
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.resume import OPTION, continued, left_out_before
+from curriculum.pipeline.run_config import command
 from curriculum.stages import Built, RowsSpec, Shard, Tokenizing, Workers, build, sample
 from curriculum.store import Artefact, Recipe, Store
 from curriculum.store.artefact import KEY_DIGITS

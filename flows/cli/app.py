@@ -22,7 +22,7 @@ from annotated_types import Ge
 from pydantic.fields import FieldInfo
 from typer.core import TyperGroup
 
-from curriculum.pipeline.config import (
+from curriculum.pipeline.run_config import (
     GROUPS,
     NAMES,
     USED_GROUPS,

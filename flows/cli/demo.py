@@ -9,7 +9,7 @@ from rich.text import Text
 
 from curriculum.inspection.formats import Line, count, duration, percent
 from curriculum.inspection.runs import change, report_of
-from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.starter import write_starter
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS

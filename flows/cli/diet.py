@@ -17,10 +17,10 @@ from curriculum.mixing.check import (
 from curriculum.mixing.load import warnings
 from curriculum.mixing.resolve import ResolvedPhase, structure_faults
 from curriculum.mixing.supply import Supply, read_supply, unmeasured
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.execute import PhaseBuilt, Scope, execute, here
 from curriculum.pipeline.forecast import Speed, expected, last_speed
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.steps import tokenizing_of, tokens_per_step, wanted_of
 from curriculum.stages import Built, RowSet
 from curriculum.store import Artefact

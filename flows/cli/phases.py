@@ -34,7 +34,6 @@ from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.supply import unmeasured
 from curriculum.mixing.tree import explain_diet, explain_plan
 from curriculum.pipeline.attempts import mark_current
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import (
     NOTHING_TO_DO,
@@ -59,6 +58,7 @@ from curriculum.pipeline.forecast import (
 from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import write_command_snapshot
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import record_status
 from curriculum.stages import Built
 from curriculum.stages.documents import Documents, repositories, require_sources

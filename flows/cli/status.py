@@ -16,11 +16,11 @@ from curriculum.pipeline.attempts import (
     specialist_of,
     spelled,
 )
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.forecast import money
 from curriculum.pipeline.gates import APPROVAL, record_gate, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import newest_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import PhaseStatus, StatusInputs, replaced_runs, write_status
 from curriculum.store import Artefact, Store, garbage
 from curriculum.store.artefact import KEY_DIGITS

@@ -13,8 +13,8 @@ from curriculum.corpus.sources import Sources
 from curriculum.inspection.formats import Line, count
 from curriculum.mixing.load import Phases, diet_names, load_phases
 from curriculum.mixing.resolve import ResolvedServing, default_base
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.steps import tokenizing_of
 from curriculum.stages.documents import Repository, repositories
 from curriculum.stages.indexes import Index, make_indexes

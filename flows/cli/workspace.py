@@ -14,8 +14,8 @@ from curriculum.inspection.lineage import inputs
 from curriculum.mixing.load import diet_files, diet_names, load_diet
 from curriculum.packing.check import check as check_rows
 from curriculum.pipeline.attempts import STEP
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.references import folders_of
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.stages.selection import check_sides, val_lineages
 from curriculum.store import Artefact, Store, collect_garbage, garbage, merge, strange
 from curriculum.store.inside import require_plain

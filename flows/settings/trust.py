@@ -15,9 +15,9 @@ from pathlib import Path
 import filelock
 
 from curriculum.mixing.load import PACKAGE, diet_files, load_diet
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.recorded_config import resolved
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Store
 from curriculum.store.inside import CLONES, LOCKS, WORKSPACE_NAME
 from curriculum.store.store import when_made

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from curriculum.families.document_builder import DocumentBuilder
 from curriculum.pipeline import Pipeline
-from curriculum.pipeline.config import CorpusConfig
+from curriculum.pipeline.run_config import CorpusConfig
 from curriculum.stages import RowsSpec
 from schemas.change import FileChange
 from schemas.diet import Serving

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from curriculum.pipeline import Pipeline
-from curriculum.pipeline.config import CorpusConfig
 from curriculum.pipeline.next_steps import next_steps
+from curriculum.pipeline.run_config import CorpusConfig
 from dashboards import mixture_panels, overview_panels, run_panels
 from dashboards.questions import Snapshot
 from tests.curriculum.pipeline.tiny_diet import NAME, edit, write_tiny_diet

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from curriculum.pipeline import Pipeline
-from curriculum.pipeline.config import CorpusConfig
+from curriculum.pipeline.run_config import CorpusConfig
 from tests.curriculum.pipeline.tiny_diet import NAME, edit, write_tiny_diet
 from tests.dashboards.conftest import Watched, dashboard_of
 from tests.dashboards.looking import PATIENCE_MS, open_page, words

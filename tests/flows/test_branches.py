@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.recorded_config import first_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Store
 from dashboards import overview_panels
 from dashboards.questions import Snapshot

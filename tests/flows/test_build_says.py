@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from curriculum.inspection.losses import require_documents
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.steps import build_phase, wanted_of
 from curriculum.stages import RowSet
 from curriculum.store import Store

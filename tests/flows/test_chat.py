@@ -13,10 +13,10 @@ from curriculum.inspection.stage_tables import (
     conversation_warnings,
     graph_lines,
 )
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import Reference
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.stages import Built
 from curriculum.store import Artefact, Store

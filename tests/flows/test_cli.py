@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from curriculum.pipeline.config import GROUPS, USED_GROUPS, option
+from curriculum.pipeline.run_config import GROUPS, USED_GROUPS, option
 from curriculum.store import Store
 from tests.flows.cli_runner import curriculum
 from tests.flows.tiny_workspace import Larder, figure, job, run

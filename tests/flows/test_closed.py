@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from curriculum.pipeline import gates
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.gates import held_words, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.phase_status import ClosedGate
 from tests import factories

@@ -11,11 +11,11 @@ import torch
 from curriculum.inspection.runs import report_of
 from curriculum.mixing.load import DIETS
 from curriculum.mixing.mix import report_of as mixture_report_of
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import Scope, selected
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.resume import continued, resume_point, split_step
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.store import Artefact, Store
 from curriculum.train import restore

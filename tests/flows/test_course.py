@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from curriculum.mixing.load import DIETS
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.store import Store
 from tests.flows.cli_runner import PROGRAM, curriculum

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.mixing.mix import mix, report_of
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Artefact, Store
 from curriculum.train.dataloader import PlannedRows
 from flows.cli import app

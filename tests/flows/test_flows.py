@@ -12,14 +12,14 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import State, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.execute import outcome
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Artefact, Store
 from flows import artifacts
 from flows.build import build
+from flows.forms import ALL_PHASES, Changes
 from flows.mix import mix
-from flows.parameters import ALL_PHASES, Changes
 from flows.run import run, run_in_process
 from flows.train import train
 from schemas.errors import DietError

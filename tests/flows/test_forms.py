@@ -12,13 +12,13 @@ from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import preprocess_schema, validate
 from pydantic import ValidationError
 
-from curriculum.pipeline.config import GROUPS, RunConfig
 from curriculum.pipeline.plan import resolve_plan
-from flows import parameters
+from curriculum.pipeline.run_config import GROUPS, RunConfig
+from flows import forms
 from flows.build import build
-from flows.flow_runs import run_name
+from flows.forms import ADVANCED, ALL_PHASES, USUAL, Changes
+from flows.hooks import run_name
 from flows.mix import mix
-from flows.parameters import ADVANCED, ALL_PHASES, USUAL, Changes
 from flows.run import run
 from flows.server.supervisor import FormChoices
 from flows.train import train
@@ -152,10 +152,10 @@ def test_forms_are_made_anew_once_an_added_choice_stays(added: str, home: Path) 
 
 
 def test_a_broken_file_takes_only_its_own_phases_away(home: Path) -> None:
-    whole = parameters.phases()
+    whole = forms.phases()
     (home / "phases" / "broken.yaml").write_text("talk: [")
-    assert parameters.phases() == whole
-    assert "broken" in parameters.phases_files()
+    assert forms.phases() == whole
+    assert "broken" in forms.phases_files()
 
 
 @pytest.mark.parametrize(

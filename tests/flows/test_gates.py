@@ -7,9 +7,9 @@ from typing import Literal
 import pytest
 
 from curriculum.pipeline import gates
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.gates import Kind, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Store
 from schemas.diet import AdvanceWhen
 from schemas.errors import JobError, StoreError

@@ -10,7 +10,6 @@ from typer.testing import CliRunner, Result
 
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.pipeline.attempts import Attempt, SpecialistRef, checkpoints
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import run_of
@@ -20,6 +19,7 @@ from curriculum.pipeline.resume import (
     newest_run,
     parse_exclusions,
 )
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Artefact, Store
 from flows.cli import app

@@ -12,10 +12,10 @@ from curriculum.catalog import query
 from curriculum.inspection.runs import report_of
 from curriculum.inspection.stage_tables import run_line
 from curriculum.mixing.mix import report_of as mixture_report_of
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import read_plan, write_snapshot
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Artefact, Store
 from curriculum.train.run_directory import read_job

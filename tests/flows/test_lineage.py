@@ -12,10 +12,10 @@ from typer.testing import CliRunner, Result
 from curriculum.catalog import open_catalog
 from curriculum.inspection.lineage import LineageError, Readers
 from curriculum.pipeline.attempts import checkpoints
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import run_of
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.steps import build_phase, job_of, mix_phase
 from curriculum.store import Store
 from curriculum.train.dataloader import MicroBatches, PlannedRows

@@ -13,8 +13,8 @@ from curriculum import catalog
 from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.rows import Row
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.references import find
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Artefact, Store
 from flows.cli import demo, phases, status, workspace
 from flows.cli.console import colour, table

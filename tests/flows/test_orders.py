@@ -9,10 +9,10 @@ import pytest
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import load_corpus
 from curriculum.mixing.load import DIETS, diet_names
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import first_plan, read_plan, snapshot_file, write_snapshot
 from curriculum.pipeline.resume import RowExclusions
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Store
 from schemas.errors import DietError, StoreError
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from curriculum.mixing.load import DIETS
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.steps import wanted_of
 from schemas.errors import DietError
 

@@ -13,11 +13,11 @@ import pytest
 from rich.console import Console
 
 from curriculum.pipeline import gates
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.forecast import forecast
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import PhaseStatus, _machine, workspace_statuses
 from curriculum.pipeline.steps import build_phase, job_of, mix_phase
 from curriculum.store import Artefact, Store

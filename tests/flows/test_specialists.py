@@ -8,9 +8,9 @@ import pytest
 from curriculum.catalog import query
 from curriculum.mixing.load import DIETS
 from curriculum.mixing.mix import report_of
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Artefact
 from schemas.mixture import BLOCK_SLOTS

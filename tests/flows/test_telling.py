@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from curriculum.pipeline import notifications
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.gates import Verdict
 from curriculum.pipeline.notifiers import EventSource
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import Recipe
 from flows.settings.contexts import context_of

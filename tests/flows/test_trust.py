@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.mixing.load import PACKAGE
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Store
 from curriculum.workers import WorkerPool
 from flows import settings

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.run_config import RunConfig
 from flows import settings
 from flows.cli.app import (
     CLOSED,

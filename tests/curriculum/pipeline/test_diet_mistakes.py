@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from curriculum.mixing.load import DIETS
-from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 from schemas.errors import CurriculumError
 
 DIET = """\

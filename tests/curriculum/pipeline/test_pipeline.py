@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from curriculum.pipeline import Groups, Pipeline
-from curriculum.pipeline.config import BuildConfig, CorpusConfig, MixConfig, RunConfig
+from curriculum.pipeline.run_config import BuildConfig, CorpusConfig, MixConfig, RunConfig
 from curriculum.store import Store
 from schemas.errors import DietError
 
@@ -39,7 +39,7 @@ def test_a_pipeline_imports_nothing_heavy_until_a_step_needs_it(tmp_path: Path) 
 def test_building_imports_neither_torch_nor_prefect(tmp_path: Path) -> None:
     code = (
         "from curriculum.pipeline import Pipeline\n"
-        "from curriculum.pipeline.config import CorpusConfig\n"
+        "from curriculum.pipeline.run_config import CorpusConfig\n"
         f"pipeline = Pipeline({str(tmp_path / 'home')!r})\n"
         "if __name__ == '__main__':\n"
         "    pipeline.build('templates.demo', phase='syntax',\n"

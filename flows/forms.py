@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from curriculum.pipeline.config import (
+from curriculum.pipeline.run_config import (
     BuildConfig,
     CorpusConfig,
     Group,

@@ -1,0 +1,61 @@
+"""Hooks of every flow run: its name, and the reaction to its failure or crash."""
+
+from typing import Any
+
+from prefect import runtime
+from prefect.client.schemas.objects import FlowRun, State
+
+from curriculum.pipeline import notifications
+from flows import settings
+from flows.forms import BuildChanges, Changes
+from flows.settings.contexts import context_of
+from schemas.errors import JobError
+
+SWITCHES = {"onwards": "and those after it", "again": "anew", "dry_run": "(dry run)"}
+"""Words in a run's name for a switch of its form."""
+LONGEST = 40
+"""Characters of a value in a name."""
+
+
+def notify_of_failure(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
+    """Notify of a flow run of a deployment that crashed or failed, unless its training did so itself.
+
+    A run in a terminal prints its own error. One whose process is gone is found by server/crash_detection.py.
+    """
+    if flow_run.deployment_id is None:
+        return
+    if state.is_failed() and isinstance(state.result(raise_on_failure=False), JobError):
+        return
+    whose = notifications.whose(settings.home(), str(flow_run.parameters.get("specialist", "")))
+    words = state.message or state.name or "it doesn't say why"
+    notifications.broken_down(
+        whose, flow_run.name, words, mark=f"{flow_run.id}-{state.id}", context=context_of()
+    )
+
+
+def run_name() -> str:
+    """The name of the flow run that begins, from what its form was filled with.
+
+    run templates.demo syntax, token_budget=10K
+    """
+    given = runtime.flow_run.parameters
+    switches = [words for name, words in SWITCHES.items() if given.get(name)]
+    parts = [" ".join([runtime.flow_run.flow_name, given["specialist"], given["phase"], *switches])]
+    changes = given["changes"]
+    if not isinstance(changes, BuildChanges):
+        changes = Changes.model_validate(changes)
+    for name, value in changes:
+        if value == type(changes).model_fields[name].default:
+            continue
+        text = " ".join(value) if isinstance(value, tuple) else str(value)
+        short = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+        parts.append(name if value is True else f"{name}={short}")
+    return ", ".join(parts)
+
+
+HOOKS: dict[str, Any] = {
+    "flow_run_name": run_name,
+    "on_crashed": [notify_of_failure],
+    "on_failure": [notify_of_failure],
+}
+"""Arguments of each flow's decorator."""
