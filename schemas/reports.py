@@ -336,6 +336,15 @@ class ImportReport(StageReport):
     domains: dict[str, ImportedDomain] = {}
 
 
+class EstimateReport(StageReport):
+    """The supply of one kind of rows, before anything is built."""
+
+    tokens: int = 0
+    """About so many valid tokens of rows to train on."""
+    units: int = 0
+    """Commits and conversations that were read for it."""
+
+
 class SurveyReport(StageReport):
     """The history of a repository of which a sample is read."""
 

@@ -15,6 +15,7 @@ from schemas.packed_row import PACKED_ROW_SCHEMA
 from schemas.registry import Registry
 from schemas.reports import (
     DocumentsReport,
+    EstimateReport,
     IndexReport,
     RowsReport,
     SelectionReport,
@@ -106,6 +107,11 @@ STAGES: Registry[StageSpec] = Registry(
             holds="the ids of an artefact of documents, each document encoded once",
             report=TokensReport,
             tables=(DataTable(name="token_parts", prefix="parts.", schema=TOKEN_PARTS_SCHEMA),),
+        ),
+        StageSpec(
+            name="estimates",
+            holds="about what a corpus has of one kind of rows, from a sample",
+            report=EstimateReport,
         ),
         StageSpec(
             name="surveys",

@@ -5,9 +5,19 @@ are scaled by what the log says of all commits.
 
     sample.py           documents of some commits, and of some conversations
     sampled_corpus.py   the sample of all repositories, selected and tokenized, and what its commits touched
-    estimate.py         tokens of each commit's documents, and the estimate of a whole corpus by ratios
+    ratios.py           tokens of each commit's documents, and the estimate of one kind of rows by ratios
+    estimate.py         the estimate of a whole corpus, whose kinds of rows are artefacts of a workspace
 """
 
-from curriculum.supply.estimate import ALL, Estimate, Kind, Sampling, SupplyLine, estimate
+from curriculum.supply.estimate import Estimate, EstimateTask, estimate
+from curriculum.supply.ratios import ALL, Kind, Sampling, SupplyLine
 
-__all__ = ["ALL", "Estimate", "Kind", "Sampling", "SupplyLine", "estimate"]
+__all__ = [
+    "ALL",
+    "Estimate",
+    "EstimateTask",
+    "Kind",
+    "Sampling",
+    "SupplyLine",
+    "estimate",
+]

@@ -1,173 +1,46 @@
-"""Estimate of a corpus' tokens to train on: those of sampled commits and conversations, scaled by ratios."""
+"""Estimate of what a corpus has to train on: one artefact a kind of rows, so that none is sampled for twice.
+
+    estimates/corpus=<name>/family=v3_simple/row_length=512/<key12>/lines.parquet  samplings.parquet
+
+Its key holds all that decides the figures: commits and rules of the corpus, tokenizer, share, revisions.
+Nothing refers to it: gc removes it, and the next estimate samples again.
+"""
 
 import math
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TypeVar, get_type_hints
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
+from pydantic import JsonValue
 
 from curriculum import encode, frames
-from curriculum.corpus.select import SIDES_NAME, WHOLE_REPOSITORIES, hash_fraction
+from curriculum.corpus import conversations, domains, git, history, select, trees
+from curriculum.corpus.select_conversations import conversation_ingredients
 from curriculum.corpus.sources import Sources
-from curriculum.objectives import objective_of
+from curriculum.graph.syntax_tree import grammar_versions
 from curriculum.stages.documents import repositories
 from curriculum.stages.indexes import Index
-from curriculum.stages.row_sources import RowSource, apply_objective
-from curriculum.stages.selection import decisions, val_lineages
-from curriculum.stages.stage import Coordinator, Workers
+from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.tokens import Tokenizing
-from curriculum.store import Artefact, Store
-from curriculum.supply.sampled_corpus import SampledCorpus, SamplingPlan, sample_corpus
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
+from curriculum.supply.ratios import ALL, Kind, KindEstimate, Sampling, SupplyLine, estimate_kinds
+from curriculum.supply.sample import write_frame
+from curriculum.supply.sampled_corpus import SamplingPlan
+from curriculum.tokens import store as token_store
+from curriculum.tokens import train
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import TokenStore
 from schemas.corpus import CorpusSpec
-from schemas.families import CHAT_FAMILY, FAMILIES
-from schemas.objectives import CHAT_OBJECTIVE, USUAL_OBJECTIVE
-from schemas.progress import Progress, ProgressCallback, ignore_progress
+from schemas.families import CHAT_FAMILY, FAMILIES, families_of
+from schemas.objectives import OBJECTIVES
+from schemas.progress import ProgressCallback, ignore_progress
+from schemas.reports import EstimateReport
 
-Floats = npt.NDArray[np.float64]
-
-
-def by_ratio(
-    amounts: Floats, sizes: Floats, *, whole: float, population: int
-) -> tuple[float, float]:
-    """Estimate the total of all units, and its standard error; 0 for an error where all units are sampled.
-
-    `amounts` and `sizes` [n] are those of the sampled units, `whole` is the size of all `population` units.
-    The error is that of a ratio under simple sampling without replacement; of one unit it is the amount.
-
-    >>> by_ratio(np.array([10.0, 20.0]), np.array([1.0, 2.0]), whole=30.0, population=20)
-    (300.0, 0.0)
-    >>> by_ratio(np.array([10.0, 26.0]), np.array([1.0, 2.0]), whole=3.0, population=2)
-    (36.0, 0.0)
-    """
-    assert len(amounts) == len(sizes) <= population
-    sampled = float(sizes.sum())
-    if not sampled:
-        return 0.0, 0.0
-    total = float(amounts.sum()) * whole / sampled
-    number = len(amounts)
-    if number == population:
-        return total, 0.0
-    if number == 1:
-        return total, total
-    residuals = amounts - amounts.sum() / sampled * sizes
-    variance = float(residuals @ residuals) / (number - 1)
-    spread = number * (1 - number / population) * variance
-    return total, whole / sampled * math.sqrt(spread)
-
-
-MEASURES_SCHEMA = pl.Schema(
-    {
-        "unit": pl.String,
-        "domain": pl.String,
-        "tokens": pl.Int64,
-        "documents": pl.Int64,
-        "routed": pl.Int64,
-    }
-)
-"""Columns by unit, a commit or a conversation, and domain: valid tokens of rows to train on, documents that
-have some, and documents that are too long for such a row."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, order=True)
-class Kind:
-    """Documents of a family in rows of some length."""
-
-    family: str
-    """Never v6_enriched: what has structure is as long as without."""
-    row_length: int
-
-    @property
-    def objective(self) -> str:
-        """The one that leaves most as it is."""
-        return CHAT_OBJECTIVE if self.family == CHAT_FAMILY else USUAL_OBJECTIVE
-
-
-def measure(
-    kind: Kind, source: RowSource, selection: Artefact, tokenizer: Tokenizer
-) -> pl.DataFrame:
-    """A table of MEASURES_SCHEMA, of the documents that the selection keeps to train on; in no order."""
-    built = objective_of(kind.objective, tokenizer, variant=0)
-    room = kind.row_length - built.reserve
-    fitter = encode.fitter_of(tokenizer, row_length=room, family=kind.family)
-    picked = decisions(selection, source.documents)
-    units = _units(source.documents)
-    rows = []
-    for fitted in encode.encode_documents(
-        source.documents.files(),
-        TokenStore.open(source.tokens.path),
-        fitter,
-        kept=picked.kept & ~picked.val,
-        val=picked.val,
-        val_lineages=val_lineages(selection),
-        objective=apply_objective(built, row_length=kind.row_length),
-    ):
-        domain = picked.domains[int(picked.domain[fitted.row])]
-        tokens = sum(len(encoding.ids) for encoding in fitted.encodings)
-        routed = int(fitted.outcome == "routed")
-        rows.append((units[fitted.row], domain, tokens, int(tokens > 0), routed))
-    frame = pl.DataFrame(rows, schema=MEASURES_SCHEMA, orient="row")
-    return frame.group_by("unit", "domain").sum()
-
-
-def _units(documents: Artefact) -> list[str]:
-    """Return the commit of each document; of a conversation its digest."""
-    own = "blob" if documents.manifest.labels["family"] == CHAT_FAMILY else "commit"
-    cited = frames.scan(documents.files(), ["provenance"]).select(
-        pl.col("provenance").list.first().struct.field(own)
-    )
-    return cited.collect().to_series().to_list()
-
-
-ALL = "*"
-"""The domain of a line that counts all domains."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SupplyLine:
-    """Tokens of one repository and kind of rows, in one domain or in ALL."""
-
-    family: str
-    row_length: int
-    repository: str
-    domain: str
-    tokens: float
-    """Valid tokens of rows to train on."""
-    error: float
-    """Their standard error; 0 where nothing is estimated."""
-    documents: float
-    """Number of documents that have tokens in such rows."""
-    routed: float
-    """Number of documents that are too long for such a row and wait for a longer one."""
-
-    @property
-    def is_total(self) -> bool:
-        """Return True if it counts all domains."""
-        return self.domain == ALL
-
-    @property
-    def kind(self) -> Kind:
-        """Family and row length."""
-        return Kind(family=self.family, row_length=self.row_length)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sampling:
-    """Sampled share of a repository, or of a source of conversations."""
-
-    repository: str
-    units: int
-    """Commits with a change that the corpus reads; of a source its conversations."""
-    read: int
-    walked: int
-    """Commits whose graphs were walked."""
-    num_bytes: int
-    """Bytes of all versions of files that the corpus reads, or of all turns."""
+REVISION = 1
+"""Revision of how a sample is drawn and scaled."""
+LINES_NAME, SAMPLINGS_NAME = "lines.parquet", "samplings.parquet"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -198,183 +71,234 @@ class Estimate:
         return tuple(sorted({each.domain for each in self.lines if each.tokens} - {ALL}))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EstimateTask:
+    """A corpus to sample, and the kinds of rows to estimate."""
+
+    plan: SamplingPlan
+    kinds: tuple[Kind, ...]
+    """Kinds that are asked for."""
+    tokenizing: Tokenizing
+
+    @staticmethod
+    def of(
+        corpus: CorpusSpec,
+        kinds: Sequence[Kind],
+        *,
+        tokenizing: Tokenizing,
+        share: float,
+        sources: Sources,
+        indexes: Sequence[Index] = (),
+    ) -> "EstimateTask":
+        """Return the task of a corpus: a `share` of each repository's commits, and some dozens at least.
+
+        `indexes` are those that a workspace has or would make: where one isn't made yet, a family that needs
+        it is taken to have what its stand-in has.
+
+        Raises:
+            CorpusError: for a pin that resolves to nothing.
+        """
+        task = EstimateTask(
+            plan=SamplingPlan(
+                corpus=corpus,
+                families=frozenset(),
+                share=share,
+                repositories=repositories(corpus, sources),
+                indexes=tuple(indexes),
+            ),
+            kinds=tuple(kinds),
+            tokenizing=tokenizing,
+        )
+        return replace(task, plan=task.plan_of(task.measured))
+
+    @property
+    def measured(self) -> tuple[Kind, ...]:
+        """The kinds that are sampled: some may have to stand in for those that need an index."""
+        stand_ins = {
+            replace(each, family=stand_in)
+            for each in self.kinds
+            if (stand_in := FAMILIES[each.family].stand_in)
+        }
+        return tuple(sorted({*self.kinds, *stand_ins}))
+
+    def plan_of(self, kinds: Iterable[Kind]) -> SamplingPlan:
+        """The plan of a sample for some kinds alone."""
+        return replace(self.plan, families=frozenset(each.family for each in kinds))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimates(Stage[EstimateTask, EstimateTask]):
+    """The estimate of each kind of rows; those that are missing come of one sample."""
+
+    name = "estimate"
+    placement = "coordinator"
+    workers: int
+    watch: ProgressCallback
+
+    def tasks(self, inputs: EstimateTask) -> Sequence[EstimateTask]:
+        """Return the corpus as one task."""
+        return [inputs]
+
+    def title(self, task: EstimateTask) -> str:
+        """Return the corpus' name."""
+        return task.plan.corpus.name
+
+    def recipes(self, task: EstimateTask) -> Sequence[Recipe]:
+        """Return the recipe of each kind.
+
+        Raises:
+            TokenizerError: for a given tokenizer that can't be used.
+        """
+        shared = _ingredients(task)
+        tools = {"git": git.version(), **grammar_versions(), **train.TOOLS}
+        return [
+            Recipe(
+                stage="estimates",
+                labels=(
+                    ("corpus", task.plan.corpus.name),
+                    ("family", kind.family),
+                    ("row_length", str(kind.row_length)),
+                ),
+                revision=REVISION,
+                config={**shared, **_own_ingredients(task.plan, kind)},
+                tools=tools,
+            )
+            for kind in task.measured
+        ]
+
+    def run(self, task: EstimateTask, drafts: Sequence[StagingDirectory]) -> None:
+        """Sample the corpus once for the kinds whose estimate is missing."""
+        kinds = [_kind_of(each.recipe) for each in drafts]
+        found = estimate_kinds(
+            task.plan_of(kinds), kinds, task.tokenizing, workers=self.workers, watch=self.watch
+        )
+        for draft, each in zip(drafts, found, strict=True):
+            write_frame(_frame(each.lines, SupplyLine), draft.path / LINES_NAME)
+            write_frame(_frame(each.samplings, Sampling), draft.path / SAMPLINGS_NAME)
+            tokens = math.fsum(line.tokens for line in each.lines if line.is_total)
+            units = sum(sampling.read for sampling in each.samplings)
+            draft.record(EstimateReport(tokens=round(tokens), units=units))
+
+
+def _kind_of(recipe: Recipe) -> Kind:
+    labels = dict(recipe.labels)
+    return Kind(family=labels["family"], row_length=int(labels["row_length"]))
+
+
+def _ingredients(task: EstimateTask) -> dict[str, JsonValue]:
+    """All that decides the figures of any kind."""
+    plan, tokenizing = task.plan, task.tokenizing
+    rules = domains.load_domains(plan.corpus.domains)
+    tokenizer: dict[str, JsonValue] = (
+        train.given_config(Tokenizer.load(tokenizing.file, tokenizing.roles))
+        if tokenizing.file
+        else {**train.trained_config(vocab_size=tokenizing.vocab_size), **asdict(tokenizing.roles)}
+    )
+    return {
+        "share": plan.share,
+        "repositories": [each.ingredients() for each in plan.repositories],
+        "selection": select.ingredients(plan.corpus),
+        "domains": domains.ingredients(rules),
+        "tokenizer": tokenizer,
+        "revisions": {
+            "changes": history.REVISION,
+            "trees": trees.REVISION,
+            "selection": select.REVISION,
+            "domains": domains.REVISION,
+            "tokenizer": train.REVISION,
+            "tokens": token_store.REVISION,
+            "encode": encode.REVISION,
+            **{name: FAMILIES[name].revision for name in families_of("changes")},
+        },
+    }
+
+
+def _own_ingredients(plan: SamplingPlan, kind: Kind) -> dict[str, JsonValue]:
+    """The rest that decides the figures of one kind."""
+    own: dict[str, JsonValue] = {
+        **asdict(kind),
+        "family_revision": FAMILIES[kind.family].revision,
+        "objective_revision": OBJECTIVES[kind.objective].revision,
+    }
+    if kind.family == CHAT_FAMILY:
+        own["conversations"] = [
+            conversations.ingredients(conversations.find_conversations(each), plan.corpus)
+            for each in plan.corpus.conversations
+        ]
+        own["chat_selection"] = conversation_ingredients(plan.corpus)
+        own["chat_revision"] = conversations.REVISION
+    if FAMILIES[kind.family].needs_index:
+        own["indexes"] = {
+            each.repository: None
+            if each.artefact is None or each.artefact.planned
+            else each.artefact.content
+            for each in plan.indexes
+        }
+    return own
+
+
 def estimate(
-    corpus: CorpusSpec,
-    kinds: Sequence[Kind],
+    task: EstimateTask,
     *,
-    tokenizing: Tokenizing,
-    share: float,
-    sources: Sources,
-    indexes: Sequence[Index] = (),
+    store: Store | None = None,
     workers: int = 1,
     watch: ProgressCallback = ignore_progress,
 ) -> Estimate:
-    """Estimate the supply of each kind, from a `share` of each repository's commits and some dozens at least.
+    """Estimate the supply of each kind.
 
-    `indexes` are those that a workspace has or would make:
-    where one isn't made yet, a family that needs it is taken to have what its stand-in has. Nothing else of
+    Estimates that `store` holds aren't made again, and new ones are kept there; without a store nothing of
     what is made here stays.
 
     Raises:
-        CorpusError: for a pin that resolves to nothing, and a history without a file to read.
+        CorpusError: for a history without a file to read.
         TokenizerError: for a given tokenizer that can't be used.
     """
-    plan = SamplingPlan(
-        corpus=corpus,
-        families=_families(kinds),
-        share=share,
-        repositories=repositories(corpus, sources),
-        indexes=tuple(indexes),
-    )
-    with tempfile.TemporaryDirectory(prefix="curriculum-supply-") as folder:
-        coordinator = Coordinator(
-            store=Store(Path(folder)), workers=Workers(processes=workers), watch=watch
+    if store is None:
+        with tempfile.TemporaryDirectory(prefix="curriculum-estimate-") as folder:
+            return estimate(task, store=Store(Path(folder)), workers=workers, watch=watch)
+    with store.leased():
+        return _read(
+            store,
+            task,
+            Coordinator(store=store).make(Estimates(workers=workers, watch=watch), task),
         )
-        taken = sample_corpus(coordinator, plan, tokenizing)
-        measured = _measured(kinds)
-        lines: list[SupplyLine] = []
-        for done, kind in enumerate(measured):
-            watch(_progress(done, len(measured)))
-            lines += _lines(taken, plan, kind)
-        watch(_progress(len(measured), len(measured)))
-    lines += [line for kind in kinds for line in _stand_ins(plan, kind, lines)]
-    return Estimate(
-        lines=tuple(each for each in lines if each.kind in kinds),
-        samplings=tuple(_samplings(taken)),
-        notes=tuple(_notes(plan, taken, tokenizing)),
-    )
 
 
-def _progress(done: int, total: int) -> Progress:
-    return Progress(stage="count", item="tokens", done=done, total=total, unit="row lengths")
+Row = TypeVar("Row", SupplyLine, Sampling)
 
 
-def _families(kinds: Sequence[Kind]) -> frozenset[str]:
-    """The families to sample; some may have to stand in for those that need an index."""
-    return frozenset(each.family for each in _measured(kinds))
+def _frame(rows: Sequence[Row], kind: type[Row]) -> pl.DataFrame:
+    columns = {str: pl.String, int: pl.Int64, float: pl.Float64}
+    schema = {name: columns[each] for name, each in get_type_hints(kind).items()}
+    return pl.DataFrame([asdict(each) for each in rows], schema=schema)
 
 
-def _measured(kinds: Sequence[Kind]) -> list[Kind]:
-    stand_ins = {
-        replace(each, family=stand_in)
-        for each in kinds
-        if (stand_in := FAMILIES[each.family].stand_in)
-    }
-    return sorted({*kinds, *stand_ins})
+def _rows(file: Path, kind: type[Row]) -> Iterator[Row]:
+    return (kind(**each) for each in frames.read(file).iter_rows(named=True))
 
 
-def _lines(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator[SupplyLine]:
-    """Yield the lines of each repository or source of one kind."""
-    for repository in taken.surveys:
-        sources = taken.sources(kind.family, repository)
-        if sources:
-            selection = taken.selections[kind.family]
-            frames = [measure(kind, each, selection, taken.tokenizer) for each in sources]
-            found = pl.concat(frames)
-            if FAMILIES[kind.family].reads == "commits":
-                yield from _graph_lines(taken, kind, repository, found)
-            else:
-                yield from _file_lines(taken, plan, kind, repository, found)
-
-
-def _file_lines(
-    taken: SampledCorpus, plan: SamplingPlan, kind: Kind, repository: str, measured: pl.DataFrame
-) -> Iterator[SupplyLine]:
-    """Tokens go with the bytes that a commit shows, or edited, of files on the train side."""
-    column = "edits" if FAMILIES[kind.family].edits_only else "versions"
-    sizes = _bytes_by_commit(taken, plan, kind, repository, column)
-    units = taken.sampled[repository]
-    known = np.array([float(sizes.get(each, 0)) for each in units])
-    whole, population = float(sum(sizes.values())), _population(taken, repository)
-    for domain in (ALL, *sorted(measured["domain"].unique())):
-        own = measured if domain == ALL else measured.filter(domain=domain)
-        tokens, documents, routed = (
-            by_ratio(_amounts(own, name, units), known, whole=whole, population=population)
-            for name in ("tokens", "documents", "routed")
+def _read(store: Store, task: EstimateTask, made: Sequence[Artefact]) -> Estimate:
+    """Read the estimates of all kinds, and put them together."""
+    store.verify_once(each.path for each in made)
+    found = [
+        KindEstimate(
+            lines=tuple(_rows(each.path / LINES_NAME, SupplyLine)),
+            samplings=tuple(_rows(each.path / SAMPLINGS_NAME, Sampling)),
         )
-        yield _line(kind, repository, domain, tokens, documents, routed)
-
-
-def _graph_lines(
-    taken: SampledCorpus, kind: Kind, repository: str, measured: pl.DataFrame
-) -> Iterator[SupplyLine]:
-    """Tokens go with what a commit touched: walked commits tell how many, sampled ones how much of it."""
-    sizes, population = taken.sizes[repository], _population(taken, repository)
-    walked, sampled = taken.walked[repository], taken.sampled[repository]
-    known = _amounts(sizes, "size", walked)
-    each_one = np.ones(len(sampled))
-    for domain in (ALL, *sorted(sizes["domain"].unique())):
-        own = sizes if domain == ALL else sizes.filter(domain=domain)
-        amounts = _amounts(own, "size", sampled)
-        whole = by_ratio(amounts, each_one, whole=float(population), population=population)
-        share = np.count_nonzero(amounts) / len(sampled)
-        touching = max(len(walked), round(population * share))
-        tokens, documents, routed = (
-            _product(
-                by_ratio(_amounts(measured, name, walked), known, whole=1.0, population=touching),
-                whole,
-            )
-            for name in ("tokens", "documents", "routed")
-        )
-        yield _line(kind, repository, domain, tokens, documents, routed)
-
-
-def _line(
-    kind: Kind,
-    repository: str,
-    domain: str,
-    tokens: tuple[float, float],
-    documents: tuple[float, float],
-    routed: tuple[float, float],
-) -> SupplyLine:
-    return SupplyLine(
-        family=kind.family,
-        row_length=kind.row_length,
-        repository=repository,
-        domain=domain,
-        tokens=tokens[0],
-        error=tokens[1],
-        documents=documents[0],
-        routed=routed[0],
-    )
-
-
-def _product(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    """The product of two estimates, and its standard error.
-
-    >>> _product((10.0, 3.0), (2.0, 0.8))
-    (20.0, 10.0)
-    """
-    return one[0] * other[0], math.hypot(one[1] * other[0], one[0] * other[1])
-
-
-def _amounts(frame: pl.DataFrame, column: str, units: Sequence[str]) -> Floats:
-    """[units]: the sum of a column over the rows of each."""
-    sums = dict(frame.group_by("unit").agg(pl.col(column).sum()).iter_rows())
-    return np.array([float(sums.get(each, 0)) for each in units])
-
-
-def _population(taken: SampledCorpus, repository: str) -> int:
-    return taken.surveys[repository]["commit"].n_unique()
-
-
-def _bytes_by_commit(
-    taken: SampledCorpus, plan: SamplingPlan, kind: Kind, repository: str, column: str
-) -> dict[str, int]:
-    """Return bytes of train-side files by commit; a file not in the sample goes by its hash."""
-    selection = taken.selections[kind.family]
-    sides = frames.read(selection.path / SIDES_NAME)
-    known = dict(sides.select("lineage", "split").iter_rows())
-    whole = len(plan.corpus.repositories) >= WHOLE_REPOSITORIES
-    survey = taken.surveys[repository]
-    train = [
-        known[each] == "train"
-        if each in known
-        else hash_fraction(repository if whole else each) >= plan.corpus.val_fraction
-        for each in survey["lineage"]
+        for each in made
     ]
-    ours = survey.filter(pl.Series(train, dtype=pl.Boolean))
-    return dict(ours.group_by("commit").agg(pl.col(column).sum()).iter_rows())
+    lines = [line for each in found for line in each.lines]
+    lines += [line for kind in task.kinds for line in _stand_ins(task.plan, kind, lines)]
+    samplings: dict[str, Sampling] = {}
+    for sampling in (sampling for each in found for sampling in each.samplings):
+        other = samplings.get(sampling.repository, sampling)
+        walked = max(other.walked, sampling.walked)
+        samplings[sampling.repository] = replace(other, walked=walked)
+    return Estimate(
+        lines=tuple(each for each in lines if each.kind in task.kinds),
+        samplings=tuple(samplings.values()),
+        notes=tuple(_notes(task, samplings.values())),
+    )
 
 
 def _stand_ins(plan: SamplingPlan, kind: Kind, lines: Sequence[SupplyLine]) -> Iterator[SupplyLine]:
@@ -387,20 +311,9 @@ def _stand_ins(plan: SamplingPlan, kind: Kind, lines: Sequence[SupplyLine]) -> I
                 yield replace(each, family=kind.family)
 
 
-def _samplings(taken: SampledCorpus) -> Iterator[Sampling]:
-    for name, survey in taken.surveys.items():
-        yield Sampling(
-            repository=name,
-            units=_population(taken, name),
-            read=len(taken.sampled[name]),
-            walked=len(taken.walked.get(name, ())),
-            num_bytes=int(survey["versions"].sum()),
-        )
-
-
-def _notes(plan: SamplingPlan, taken: SampledCorpus, tokenizing: Tokenizing) -> Iterator[str]:
-    is_part = any(each.read < each.units for each in _samplings(taken))
-    if tokenizing.file is None and is_part:
+def _notes(task: EstimateTask, samplings: Iterable[Sampling]) -> Iterator[str]:
+    plan, is_part = task.plan, any(each.read < each.units for each in samplings)
+    if task.tokenizing.file is None and is_part:
         yield "a tokenizer was trained on the sample; one of the whole corpus may count otherwise"
     for family in sorted(each for each in plan.families if FAMILIES[each].needs_index):
         yield from _index_notes(plan, family)

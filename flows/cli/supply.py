@@ -21,7 +21,7 @@ from curriculum.stages.indexes import Index, make_indexes
 from curriculum.stages.stage import Coordinator
 from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Store
-from curriculum.supply import ALL, Estimate, Kind, estimate
+from curriculum.supply import ALL, Estimate, EstimateTask, Kind, estimate
 from flows.cli.console import MUTED, out, print_json, table, warn, watching
 from flows.settings.trust import shadow_words, shadows
 from schemas.corpus import CorpusSpec
@@ -102,18 +102,24 @@ def kind_of(serving: ResolvedServing) -> Kind:
 
 
 def counted(options: SupplyOptions, watch: ProgressCallback) -> Estimate:
-    """The estimate; a workspace lends its clones and its indexes, and gets nothing but clones."""
-    sources = Sources.of(options.home)
-    indexed = need_index(each.family for each in options.kinds)
+    """The estimate; a workspace lends its clones and indexes, and keeps it for the next time."""
     return estimate(
+        _task(options, Sources.of(options.home)),
+        store=Store(options.home),
+        workers=options.workers or len(os.sched_getaffinity(0)),
+        watch=watch,
+    )
+
+
+def _task(options: SupplyOptions, sources: Sources) -> EstimateTask:
+    indexed = need_index(each.family for each in options.kinds)
+    return EstimateTask.of(
         options.corpus,
         options.kinds,
         tokenizing=options.tokenizing,
         share=options.share,
         sources=sources,
         indexes=_indexes(options.home, repositories(options.corpus, sources)) if indexed else (),
-        workers=options.workers or len(os.sched_getaffinity(0)),
-        watch=watch,
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.curriculum.pipeline.tiny_diet import NAME, edit, write_tiny_diet
 from tests.flows.cli_runner import curriculum
 
 FEW = ("--max-commits", "4", "--versions-per-path", "1")
@@ -20,7 +21,9 @@ FEW = ("--max-commits", "4", "--versions-per-path", "1")
 
 
 @pytest.mark.system
-def test_supply_tells_every_family_of_a_diet_and_leaves_no_artefact(tmp_path: Path) -> None:
+def test_supply_counts_every_family_of_a_diet_and_keeps_nothing_but_its_estimates(
+    tmp_path: Path,
+) -> None:
     home = tmp_path / "home"
     answer = curriculum("supply", "templates.demo", "--json", home=home)
     assert answer.returncode == 0, answer.stderr
@@ -37,7 +40,8 @@ def test_supply_tells_every_family_of_a_diet_and_leaves_no_artefact(tmp_path: Pa
     assert by_domain == pytest.approx(of_all, rel=0.01)
     assert len({each["domain"] for each in found["supply"]}) > 4
     assert [each["repository"] for each in found["sampled"]] == ["lattice", "arena", "ringlog"]
-    assert not list(home.rglob("manifest.json"))
+    kept = {each.relative_to(home).parts[0] for each in home.rglob("manifest.json")}
+    assert kept == {"estimates"}
 
 
 @pytest.mark.system
@@ -121,6 +125,47 @@ def test_a_diet_that_asks_too_much_ends_with_2_and_a_cure(tmp_path: Path) -> Non
     assert found["hours"] is None
     assert any("raise max_repetition" in each for each in found["faults"])
     assert "it asks for more tokens than there are" in answer.stderr
+
+
+def _checked(home: Path) -> str:
+    done = curriculum("diet", "check", NAME, "--home", str(home))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_edited_diet_is_checked_without_sampling_again_and_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edited, anew = tmp_path / "edited", tmp_path / "anew"
+    for home in (edited, anew):
+        write_tiny_diet(home)
+    before = _checked(edited)
+    for home in (edited, anew):
+        edit(home, "diets/tiny.yaml", "share: 0.6}", "share: 0.7}")
+        edit(home, "diets/tiny.yaml", "share: 0.4}", "share: 0.3}")
+        edit(home, "diets/tiny.yaml", "token_budget: 4K", "token_budget: 5K")
+    uncached = _checked(anew)
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            "curriculum.supply.ratios.sample_corpus",
+            lambda *_, **__: pytest.fail("the corpus is sampled again"),
+        )
+        assert _checked(edited) == uncached != before
+    removed = curriculum("gc", "--yes", "--home", str(edited))
+    assert removed.returncode == 0, removed.stderr
+    assert not list(edited.rglob("manifest.json"))
+    assert _checked(edited) == uncached
+
+
+@pytest.mark.system
+def test_estimates_arent_taken_for_those_of_another_corpus_or_share(tmp_path: Path) -> None:
+    write_tiny_diet(tmp_path)
+    _checked(tmp_path)
+    kept = set(tmp_path.glob("estimates/**/manifest.json"))
+    edit(tmp_path, "corpora/small.yaml", "max_commits: 6", "max_commits: 3")
+    _checked(tmp_path)
+    more = set(tmp_path.glob("estimates/**/manifest.json"))
+    assert len(more) == 2 * len(kept) > 0
 
 
 def test_a_diet_that_contradicts_itself_is_refused_before_anything_is_read(tmp_path: Path) -> None:

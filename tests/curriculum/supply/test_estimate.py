@@ -1,6 +1,7 @@
 """An estimate is held against the build that it saves."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from curriculum.mixing.supply import read_supply
 from curriculum.stages import RowsSpec, Tokenizing, build
 from curriculum.stages.indexes import Index
 from curriculum.store import Recipe, Store
-from curriculum.supply import Estimate, Kind, estimate, sample
+from curriculum.supply import Estimate, EstimateTask, Kind, estimate, sample
 from schemas.corpus import CorpusSpec, HistorySpec
 
 pytestmark = pytest.mark.system
@@ -44,9 +45,15 @@ def truth(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path) -> dict[Kin
 
 
 def guess(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path, share: float) -> Estimate:
-    return estimate(
-        corpus, kinds, tokenizing=TOKENIZING, share=share, sources=Sources(cache=folder)
-    )
+    return estimate(asked(corpus, kinds, folder, share))
+
+
+def asked(
+    corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path, share: float, **settings: Any
+) -> EstimateTask:
+    sources = Sources(cache=folder)
+    given = {"tokenizing": TOKENIZING, "share": share, "sources": sources, **settings}
+    return EstimateTask.of(corpus, kinds, **given)
 
 
 def test_an_estimate_from_all_commits_is_what_a_build_leaves(tmp_path: Path) -> None:
@@ -98,14 +105,7 @@ def test_a_part_of_the_commits_tells_about_as_much_as_all(
 def test_the_same_sample_is_estimated_alike_by_any_number_of_processes(tmp_path: Path) -> None:
     corpus, kinds = one_repository(), (CONTEXT, FILES[0])
     one = guess(corpus, kinds, tmp_path, 0.01)
-    two = estimate(
-        corpus,
-        kinds,
-        tokenizing=TOKENIZING,
-        share=0.01,
-        sources=Sources(cache=tmp_path),
-        workers=2,
-    )
+    two = estimate(asked(corpus, kinds, tmp_path, 0.01), workers=2)
     assert one == two
 
 
@@ -130,15 +130,9 @@ def test_a_family_whose_index_is_not_made_yet_is_taken_to_have_what_the_other_gr
     (planned,) = Store(tmp_path, dry=True).produce([recipe], lambda _: None)
     name = corpus.repositories[0].name
     found = {
-        lacks: estimate(
-            corpus,
-            (kind, CONTEXT),
-            tokenizing=TOKENIZING,
-            share=0.01,
-            sources=Sources(cache=tmp_path),
-            indexes=(Index(repository=name, artefact=None if lacks else planned, lacks=lacks),),
-        )
+        lacks: estimate(asked(corpus, (kind, CONTEXT), tmp_path, 0.01, indexes=(index,)))
         for lacks in ("", "libclang")
+        for index in [Index(repository=name, artefact=None if lacks else planned, lacks=lacks)]
     }
     assert found[""].total(kind) == found[""].total(CONTEXT) != (0.0, 0.0)
     assert any("is taken to have" in note for note in found[""].notes)
