@@ -110,6 +110,30 @@ def check_phase(
     )
 
 
+def largest_budget(checks: Sequence[PhaseCheck], *, tokens_per_step: int) -> int | None:
+    """The most tokens of a diet that every phase can serve, in whole thousands; None if no number fits.
+
+    What is asked of a phase grows with the budget, and what is there doesn't.
+    """
+    least = max(tokens_per_step / each.phase.portion for each in checks)
+    most = math.floor(min(_most_tokens(each) / each.phase.portion for each in checks))
+    fitting = most // 1000 * 1000 or most
+    return fitting if fitting >= least else None
+
+
+def _most_tokens(check: PhaseCheck) -> float:
+    """Return the most tokens that a phase can serve within its repetition; 0 if it lacks a serving."""
+    phase, strata = check.phase, [each.stratum for each in check.held]
+    whole = math.fsum(each.share for each in strata)
+    if phase.on_shortage == "stop":
+        there = {each.serving.index for each in strata}
+        if any(each.index not in there for each in phase.servings):
+            return 0
+        shares = ((each, each.share / whole) for each in strata)
+        return min(phase.max_repetition * each.tokens / share for each, share in shares if share)
+    return phase.max_repetition * sum(each.tokens for each in strata)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceCheck:
     """About how often the source files of a domain are seen, over all servings and phases."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 ACCENT = "cyan"
 MUTED = "bright_black"
+GOOD, BAD = "green", "bold red"
 LINE_EVERY_S = 10.0
 """Seconds between the lines of a stage where there is no terminal."""
 MOST_BARS = 12

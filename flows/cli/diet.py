@@ -11,6 +11,7 @@ from curriculum.mixing.check import (
     ServingCheck,
     SourceCheck,
     check_phase,
+    largest_budget,
     source_checks,
     supposed_supply,
 )
@@ -25,11 +26,10 @@ from curriculum.pipeline.steps import tokenizing_of, tokens_per_step, wanted_of
 from curriculum.stages import Built, RowSet
 from curriculum.store import Artefact
 from curriculum.supply import ALL, Estimate, Kind
-from flows.cli.console import ACCENT, MUTED, out, print_json, table, warn, watching
+from flows.cli.console import ACCENT, BAD, GOOD, MUTED, out, print_json, table, warn, watching
 from flows.cli.supply import SupplyOptions, counted, doubtful, kind_of
 from flows.settings.contexts import context_of
 from flows.settings.trust import shadows
-from schemas.errors import DietError
 
 UNEVEN = 1.1
 """Ratio from which on a serving's domains are seen unevenly and one is named; rows aren't quite alike."""
@@ -37,11 +37,12 @@ Sets = tuple[RowSet, ...]
 """The rows of one serving, a set a variant."""
 
 
-def check(config: RunConfig, *, share: float, as_json: bool) -> None:
+def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
     """Hold every serving of a diet against the rows there are, or against an estimate of them.
 
+    The last line is the verdict; returns True if every phase can be served.
+
     Raises:
-        DietError: after all is printed, if some phase can't be served.
         CurriculumError: for a diet that contradicts itself, before anything is read.
     """
     plan = resolve_plan(config, dry=True)
@@ -68,10 +69,11 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> None:
         for phase in plan.phases
         for at, rows in enumerate(sets[phase.name])
     }
-    faults = [*(str(each.fault) for each in checks if each.fault)]
+    faults = [str(each.fault) for each in checks if each.fault]
+    fitting = largest_budget(checks, tokens_per_step=step)
     sources, speed = tuple(source_checks(checks)), last_speed(plan.store, plan.diet.model)
     if as_json:
-        print_json(_as_json(plan, checks, faults, sources, speed, built))
+        print_json(_as_json(plan, checks, faults, fitting, sources, speed, built))
     else:
         _show(plan, checks, found, sources, speed, built)
     for line in unmeasured(plan.phases):
@@ -80,12 +82,39 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> None:
         warn(line)
     for fault in faults:
         warn(fault)
-    if faults:
-        raise DietError(
-            f"diet {plan.diet.specialist}",
-            cause="it asks for more tokens than there are",
-            cure="See the lines above for what there is and what to change",
-        )
+    if not as_json:
+        out.print(_unfit(plan, fitting) if faults else _fit(plan), soft_wrap=True)
+    return not faults
+
+
+def _fit(plan: RunPlan) -> Text:
+    """Return the verdict on a diet that can be served."""
+    diet, names = plan.diet, ", ".join(each.name for each in plan.phases)
+    return Text(
+        f"✓ {diet.specialist} trains {diet.model} on {count(diet.token_budget)} tokens of corpus "
+        f"{plan.corpus.name}: {names}",
+        GOOD,
+    )
+
+
+def _unfit(plan: RunPlan, fitting: int | None) -> Text:
+    """Return the verdict on a diet that can't be served, with the largest budget that fits."""
+    lowered = (
+        "no token budget fits: enlarge the corpus or change the servings named above"
+        if fitting is None
+        else f"the largest that fits: --token-budget {budget_option(fitting)}"
+    )
+    asked = f"✗ {plan.diet.specialist} can't be served with {count(plan.diet.token_budget)} tokens"
+    return Text(f"{asked}; {lowered}", BAD)
+
+
+def budget_option(tokens: int) -> str:
+    """Return a number of tokens as --token-budget takes it.
+
+    >>> budget_option(1_234_000), budget_option(917)
+    ('1234K', '917')
+    """
+    return f"{tokens // 1000}K" if tokens >= 1000 and tokens % 1000 == 0 else str(tokens)
 
 
 def _sets(phase: ResolvedPhase, built: Built) -> list[Sets]:
@@ -223,6 +252,7 @@ def _as_json(
     plan: RunPlan,
     checks: Sequence[PhaseCheck],
     faults: Sequence[str],
+    fitting: int | None,
     sources: Sequence[SourceCheck],
     speed: Speed | None,
     built: Mapping[tuple[str, int], bool],
@@ -251,6 +281,8 @@ def _as_json(
         "sources": [{**asdict(each), "repetition": round(each.repetition, 4)} for each in sources],
         "hours": (round(speed.device_hours(plan.diet.token_budget), 4) if speed else None),
         "speed": asdict(speed) if speed else None,
+        "fits": not faults,
+        "largest_token_budget": fitting,
         "faults": list(faults),
         "shadows": [*shadows(plan.store.root)],
     }

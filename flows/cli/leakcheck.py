@@ -25,13 +25,13 @@ from curriculum.leakcheck.proof import (
 from curriculum.pipeline.references import run_of
 from curriculum.store import Store
 from curriculum.train.run_directory import JOB
-from flows.cli.console import MUTED, err, out, plain_table, watching
+from flows.cli.console import BAD, GOOD, MUTED, err, out, plain_table, watching
 from schemas.errors import JobError
 from schemas.job import Backend
 from schemas.leak import Finding, InjectedLeakReport, LeakReport, Skipped
 from schemas.progress import ProgressCallback
 
-GOOD, PARTLY, BAD = "green", "yellow", "bold red"
+PARTLY = "yellow"
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
 

@@ -124,7 +124,24 @@ def test_a_diet_that_asks_too_much_ends_with_2_and_a_cure(tmp_path: Path) -> Non
     assert any(each["short"] and not each["built"] for each in found["servings"])
     assert found["hours"] is None
     assert any("raise max_repetition" in each for each in found["faults"])
-    assert "it asks for more tokens than there are" in answer.stderr
+    assert not found["fits"]
+    assert 0 < found["largest_token_budget"] < 100_000_000
+
+
+def test_a_check_ends_with_a_verdict_whose_budget_fits(tmp_path: Path) -> None:
+    write_tiny_diet(tmp_path)
+    assert _checked(tmp_path).splitlines()[-1] == (
+        "✓ tiny trains tiny on 4k tokens of corpus small: syntax, file_graph"
+    )
+    words = ("diet", "check", NAME, "--home", str(tmp_path))
+    refused = curriculum(*words, "--token-budget", "900M")
+    assert refused.returncode == 2, refused.stderr
+    verdict = refused.stdout.splitlines()[-1]
+    assert verdict.startswith("✗ tiny can't be served with 900M tokens; the largest that fits: ")
+    option, budget = verdict.split()[-2:]
+    assert curriculum(*words, option, budget).returncode == 0
+    above = f"{int(budget.removesuffix('K')) * 1.01:.0f}K"
+    assert curriculum(*words, option, above).returncode == 2
 
 
 def _checked(home: Path) -> str:

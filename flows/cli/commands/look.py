@@ -10,6 +10,7 @@ from flows import settings
 from flows.cli.app import (
     LEAKS,
     LOOK,
+    WRONG,
     Form,
     Home,
     Json,
@@ -171,11 +172,13 @@ def supply(
 def diet_check(config: RunConfig, share: Share = 0.01, as_json: Json = False) -> None:
     """Check that there are enough tokens for a diet: in the rows that are built, else by an estimate.
 
-    Exit code 2: some phase has too few.
+    The last line is the verdict. Exit code 2: some phase has too few, and the verdict has the largest budget
+    that fits.
     """
     from flows.cli import diet
 
-    diet.check(config, share=share, as_json=as_json)
+    if not diet.check(config, share=share, as_json=as_json):
+        raise typer.Exit(WRONG)
 
 
 @app.command(rich_help_panel=LOOK)

@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.mixing.check import check_phase, source_checks, supposed_supply
+from curriculum.mixing.check import (
+    PhaseCheck,
+    check_phase,
+    largest_budget,
+    source_checks,
+    supposed_supply,
+)
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.mixing.supply import Supply
 
@@ -74,6 +80,46 @@ def test_a_budget_below_one_step_is_at_fault(serving: Make, phase: Make) -> None
     resolved = phase(serving(), tokens=1000)
     found = check_phase(resolved, [rows({"a": 900})], tokens_per_step=4096)
     assert "less than one step" in str(found.fault)
+
+
+@pytest.mark.parametrize("handling", ["stop", "renormalise"])
+@pytest.mark.parametrize("amounts", [(200, 300, 400), (999, 77_001, 512), (40_000, 3_000, 100_000)])
+@pytest.mark.parametrize(("share", "limit"), [(0.1, 4.0), (0.5, 1.3), (0.83, 7.0)])
+def test_the_largest_budget_fits_and_one_above_it_does_not(
+    serving: Make,
+    phase: Make,
+    handling: str,
+    amounts: tuple[int, int, int],
+    share: float,
+    limit: float,
+) -> None:
+    first, second, third = amounts
+    servings = [serving(0, share=share), serving(1, share=1 - share, family="v2_simple")]
+    supplies = [rows({"a": first, "b": second}), rows({"a": third})]
+
+    def checked(budget: int) -> PhaseCheck:
+        resolved = phase(
+            *servings, tokens=budget // 2, portion=0.5, max_repetition=limit, on_shortage=handling
+        )
+        return check_phase(resolved, supplies, tokens_per_step=1)
+
+    fitting = largest_budget([checked(10**9)], tokens_per_step=1)
+    assert fitting is not None
+    assert checked(fitting).fault is None
+    assert checked(fitting + 1002).fault is not None
+
+
+def test_no_budget_fits_a_phase_without_the_rows_of_a_serving(serving: Make, phase: Make) -> None:
+    servings = [serving(0, share=0.5), serving(1, share=0.5, family="v2_simple")]
+    found = check_phase(
+        phase(*servings, tokens=1000), [rows({"a": 100}), rows({})], tokens_per_step=STEP
+    )
+    assert largest_budget([found], tokens_per_step=STEP) is None
+
+
+def test_no_budget_fits_rows_of_less_than_a_step(serving: Make, phase: Make) -> None:
+    found = check_phase(phase(serving(), tokens=9000), [rows({"a": 90})], tokens_per_step=4096)
+    assert largest_budget([found], tokens_per_step=4096) is None
 
 
 def test_families_of_the_same_files_add_up(serving: Make, phase: Make) -> None:
