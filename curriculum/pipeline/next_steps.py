@@ -53,7 +53,10 @@ def next_steps(home: Path, verb: Verb) -> tuple[NextStep, ...]:
             effect="a small specialist on a sample corpus, from its repositories to a trained model",
         ),
         sample,
-        NextStep(command="curriculum init", effect="a diet and a corpus of your own to edit"),
+        NextStep(
+            command=_command("init", "--home", str(home)),
+            effect="a diet and a corpus of your own to edit",
+        ),
     )
 
 

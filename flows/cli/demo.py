@@ -7,33 +7,46 @@ from pathlib import Path
 
 from rich.text import Text
 
+from curriculum.corpus.load import corpus_names
 from curriculum.inspection.formats import Line, count, duration, percent
 from curriculum.inspection.runs import change, report_of
+from curriculum.mixing.load import diet_names
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.starter import write_starter
+from curriculum.starter import starter_files, write_starter
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import JOB, read_job
 from flows import settings
 from flows.cli import phases
 from flows.cli.console import ACCENT, MUTED, out, table
+from flows.settings.trust import make_trusted
+from schemas.errors import CurriculumError
 
 
-def init(folder: Path) -> None:
-    """Write the files and print the commands that go on from there.
+def init(home: Path, name: str) -> None:
+    """Write the files into the workspace and print the commands that go on from there.
 
     Raises:
-        CurriculumError: if a file is there already.
+        CurriculumError: for a name that is taken, in the workspace or by what comes with the package.
     """
-    diet, corpus = (shlex.quote(str(each)) for each in write_starter(folder))
-    out.print(
-        Text(f"{diet} and {corpus} are yours to edit; they use the sample corpus until then.")
-    )
+    if name in {*diet_names(), *corpus_names()}:
+        raise CurriculumError(
+            "init",
+            repr(name),
+            cause="a diet or corpus of that name comes with the package",
+            cure=f"Give another name, such as: curriculum init my-{name}",
+        )
+    starter_files(home, name)
+    make_trusted(home)
+    for file in write_starter(home, name):
+        out.print(Text(str(file)), soft_wrap=True)
+    out.print(Text("They are yours to edit, and use the sample corpus until then."), soft_wrap=True)
+    place = "" if home == settings.home() else f" --home {shlex.quote(str(home))}"
     for command, meaning in (
-        (f"curriculum supply {corpus} --phases-file phases.demo", "what there is to train on"),
-        (f"curriculum diet check {diet}", "what the diet asks of it"),
-        (f"curriculum build {diet} --explain", "what would be built"),
-        (f"curriculum run {diet}", "build, mix and train"),
+        (f"curriculum supply {name}{place} --phases-file phases.demo", "what there is to train on"),
+        (f"curriculum diet check {name}{place}", "what the diet asks of it"),
+        (f"curriculum build {name}{place} --explain", "what would be built"),
+        (f"curriculum run {name}{place}", "build, mix and train"),
     ):
         out.print(Text(command, ACCENT), Text(f" # {meaning}", MUTED), sep=" ", soft_wrap=True)
 

@@ -49,7 +49,7 @@ def test_an_empty_workspace_has_the_demo_the_sample_and_ones_own(
     assert found == [
         ["demo", "--home", str(home)],
         ["run", "templates.demo", "--home", str(home)],
-        ["init"],
+        ["init", "--home", str(home)],
     ]
     assert not home.exists(), "looking made something"
 

@@ -79,7 +79,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Made:
 NO_TEXT = {
     "dashboard": "it prints an address; tests of dashboards try its pages with text of a repository",
     "leakcheck": "it names row lengths, claims and places, and nothing of a repository",
-    "init": "it writes the files of the package, and reads neither workspace nor repository",
+    "init": "it writes the files of the package, and reads no repository",
     "shell": "DuckDB's own program takes its place, and writes to the terminal by rules of its own",
 }
 """Commands that show no text of a repository."""

@@ -46,8 +46,8 @@ ARGUMENTS: dict[str, Callable[[Path], list[str]]] = {
     "to": lambda home: ["--to", str(home.with_name("exported"))],
 }
 """How a command is called, by the names of what it must be given."""
-ELSEWHERE = {"init", "leakcheck"}
-"""They read and write no workspace, or a run alone, as its training does."""
+ELSEWHERE = {"leakcheck"}
+"""It reads and writes a run alone, as its training does."""
 SERVERS = {"serve", "dashboard", "shell", "run", "demo"}
 """They start other programs, so they are called only where they are refused before."""
 MAKERS = {"build", "mix", "train", "tokenizer train", "supply", "diet check"}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.settings.trust import is_trusted
 from tests.curriculum.pipeline.tiny_diet import NAME, edit, write_tiny_diet
 from tests.flows.cli_runner import curriculum
 
@@ -232,7 +233,7 @@ def test_a_name_that_is_no_diet_is_not_compared(tmp_path: Path) -> None:
 @pytest.mark.system
 def test_what_init_prints_runs_as_it_is_printed(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    answer = curriculum("init", "my diet", home=home, cwd=tmp_path)
+    answer = curriculum("init", "my-diet", home=home, cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     commands = [
         shlex.split(line, comments=True)[1:]
@@ -244,6 +245,36 @@ def test_what_init_prints_runs_as_it_is_printed(tmp_path: Path) -> None:
         few = FEW if words[0] == "build" else ()
         done = curriculum(*words, *few, home=home, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-    again = curriculum("init", "my diet", home=home, cwd=tmp_path)
+    again = curriculum("init", "my-diet", home=home, cwd=tmp_path)
     assert again.returncode == 2
     assert "nothing is overwritten" in again.stderr
+
+
+def test_what_init_wrote_is_listed_by_name_at_once(tmp_path: Path) -> None:
+    home = tmp_path / "my lab"
+    answer = curriculum("init", "parsers", "--home", str(home))
+    assert answer.returncode == 0, answer.stderr
+    assert "curriculum run parsers --home '" in answer.stdout
+    listed = json.loads(curriculum("ls", "--json", home=home).stdout)
+    for kind in ("diets", "corpora"):
+        assert "parsers" in {each["name"] for each in listed[kind]}
+    assert is_trusted(home)
+    more = curriculum("init", "lexers", "--home", str(home))
+    assert more.returncode == 0, more.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("../up", "a name has letters"),
+        ("templates", "comes with the package"),
+        ("sample", "comes with the package"),
+    ],
+)
+def test_a_name_that_init_cannot_take_is_refused_and_nothing_is_made(
+    tmp_path: Path, name: str, said: str
+) -> None:
+    answer = curriculum("init", name, home=tmp_path / "home")
+    assert answer.returncode == 2
+    assert said in answer.stderr
+    assert not (tmp_path / "home").exists()

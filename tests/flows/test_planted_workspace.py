@@ -52,7 +52,7 @@ CALLS: dict[str, Calls] = {
     ),
     "gc": ((OK, "--yes"),),
     "import": ((WRONG, "{home}/leases/state.pkl"), (WRONG, "{home}/prefect --format flat")),
-    "init": ((OK, "{out}/own"),),
+    "init": ((OK, "own"),),
     "inspect": ((OK, "plain/first"), (OK, "rows --list"), (OK, "documents"), (OK, "mixtures --list")),
     "leakcheck": ((OK, "--model tiny --row-length 64 --no-mutations --dtype float32 --device cpu"),),
     "lineage": ((OK, "plain/first"), (OK, "plain/first --step 1")),

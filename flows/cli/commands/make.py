@@ -1,6 +1,5 @@
 """Commands of the panel Make: build, mix, train, run, and what they begin with."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,14 +27,17 @@ from schemas.errors import DietError
 
 @app.command(rich_help_panel=WORK)
 def init(
-    folder: Annotated[
-        Path, typer.Argument(help="Folder to write to; it is created if needed.")
-    ] = Path(),
+    name: Annotated[str, typer.Argument(help="Name of the diet and of its corpus.")] = "mine",
+    home: Home = None,
 ) -> None:
-    """Write a commented diet and corpus file to start from; existing files aren't overwritten."""
+    """Write a commented diet and corpus into the workspace to start from; nothing is overwritten.
+
+    They are diets/NAME.yaml and corpora/NAME.yaml. An editor that supports yaml-language-server explains
+    their fields.
+    """
     from flows.cli import demo as beginning
 
-    beginning.init(folder)
+    beginning.init(settings.home(home), name)
 
 
 @app.command(rich_help_panel=WORK)
