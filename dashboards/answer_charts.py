@@ -361,9 +361,18 @@ def _seconds(value: Any) -> float:
     return float(value.timestamp())
 
 
+FIRST, LAST = datetime.date.min, datetime.date.max
+"""Days of the calendar; room beside a picture's values may reach past them."""
+
+
 def _time_labels(low: float, high: float) -> Iterator[tuple[float, str]]:
-    """The first moment, the one in the middle and the last."""
+    """The first moment, the one in the middle and the last, as far as the calendar has them.
+
+    >>> [label for _, label in _time_labels(-62_151_364_800.0, -20_717_121_600.0)]
+    ['0001-01-01', '0657-04-02', '1313-07-02']
+    """
+    low, high = (min(max(each, _seconds(FIRST)), _seconds(LAST)) for each in (low, high))
     day = 86_400
-    form = "%Y-%m-%d" if high - low > 2 * day else "%H:%M:%S"
     for value in dict.fromkeys((low, (low + high) / 2, high)):
-        yield value, datetime.datetime.fromtimestamp(value, datetime.UTC).strftime(form)
+        moment = datetime.datetime.fromtimestamp(value, datetime.UTC)
+        yield value, str(moment.date() if high - low > 2 * day else moment.time())[:10]

@@ -15,7 +15,7 @@ STAGE_FUNCTIONS = {
     ("curriculum.mixing.mix", "mix"),
     ("curriculum.train.run", "train"),
 }
-WITHOUT_PREFECT = {"__init__", "parameters"}
+WITHOUT_PREFECT = {"__init__", "forms"}
 
 
 @cache

@@ -244,7 +244,7 @@ class Saver:
             raise failed
         last = self.last.name if self.last else "its start"
         named = refusal(root, self.folder)
-        cure = "Make room" if no_room(root) else named.cure if named else "See what it says"
+        cure = "Free some space" if no_room(root) else named.cure if named else "See what it says"
         raise JobError(
             str(self.folder),
             root.strerror or str(root),

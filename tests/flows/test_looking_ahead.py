@@ -43,6 +43,7 @@ def test_supply_counts_every_family_of_a_diet_and_keeps_nothing_but_its_estimate
     assert [each["repository"] for each in found["sampled"]] == ["lattice", "arena", "ringlog"]
     kept = {each.relative_to(home).parts[0] for each in home.rglob("manifest.json")}
     assert kept == {"estimates"}
+    assert is_trusted(home), "the command made the workspace"
 
 
 @pytest.mark.system

@@ -20,4 +20,4 @@ def test_a_workspace_that_cannot_be_made_is_named_with_its_cause(
     assert done.exit_code == 2, done.output
     assert done.stderr.startswith("error: ")
     assert said in done.stderr
-    assert "Make room" not in done.stderr
+    assert "Free some space" not in done.stderr

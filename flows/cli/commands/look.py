@@ -155,16 +155,19 @@ def supply(
 ) -> None:
     """Estimate the available tokens by family, row length and domain, from a sample of commits."""
     from flows.cli import supply as estimates
+    from flows.settings.trust import trusting_new_workspace
 
-    estimates.supply(
-        settings.home(home),
-        what,
-        share=share,
-        phases_file=phases_file,
-        tokenizer=tokenizer,
-        workers=workers,
-        as_json=as_json,
-    )
+    place = settings.home(home)
+    with trusting_new_workspace(place):
+        estimates.supply(
+            place,
+            what,
+            share=share,
+            phases_file=phases_file,
+            tokenizer=tokenizer,
+            workers=workers,
+            as_json=as_json,
+        )
 
 
 @diet_app.command("check")

@@ -157,7 +157,9 @@ def test_what_has_no_counterpart_is_named(changes: dict[str, Any], named: str) -
         name="m", vocab_size=8, blocks="AFAF", width=8, heads=2, kv_heads=1, mlp_width=8
     )
     require_counterpart(spec)
-    with pytest.raises(JobError, match=f"model m as hf: {named}; no architecture"):
+    with pytest.raises(
+        JobError, match=f"model m as hf: {named}; transformers has no architecture like it"
+    ):
         require_counterpart(spec.model_copy(update=changes))
 
 

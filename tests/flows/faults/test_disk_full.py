@@ -52,7 +52,7 @@ def require_a_line_and_a_cure(course: Any, log: Path) -> None:
     said = log.read_text()
     assert "Traceback" not in said, said
     assert "No space left on device" in said, said
-    assert "Make room" in said, said
+    assert "Free some space" in said, said
 
     assert "error: " in said, said
 
