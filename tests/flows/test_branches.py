@@ -89,7 +89,7 @@ def test_status_holds_a_branch_against_the_diet_that_it_was_ordered_with(home: P
     assert [each["phase"] for each in found] == [
         *("syntax", "file_graph", "repository_graph", "structure", "anneal")
     ]
-    assert not any("can't be held" in each["why"] for each in found)
+    assert not any("can't be compared" in each["why"] for each in found)
     is_trained = "trained" in str(home)
     assert found[0]["state"] == ("done" if is_trained else "missing")
     assert "comes next" in found[is_trained]["why"]
@@ -174,7 +174,7 @@ def test_a_branch_whose_diet_is_gone_is_held_against_the_one_that_its_flow_run_f
     done = curriculum(home, "status", "--json")
     found = [each for each in json.loads(done.stdout)["phases"] if each["specialist"] == "mine"]
     assert len(found) == 5
-    assert not any("can't be held" in each["why"] for each in found)
+    assert not any("can't be compared" in each["why"] for each in found)
 
 
 def test_a_branch_of_the_workspace_is_named_wherever_a_diet_is(trained: Path) -> None:

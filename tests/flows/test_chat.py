@@ -128,7 +128,7 @@ def test_a_conversation_and_its_row_show_who_speaks(
         (
             ("share: 0.75", "share: 0.75, repositories: [arena]"),
             DietError,
-            "those there are: talks",
+            "There are: talks",
         ),
     ],
 )
