@@ -66,7 +66,7 @@ def diff(
         StoreError: for a diet and an artefact, and for what is neither.
     """
     sides = (before, after)
-    if all(is_run_path_or_key(store_of(home, each), each) for each in sides):
+    if all(not _is_file(each) and is_run_path_or_key(store_of(home, each), each) for each in sides):
         compare(home, sides, full=full, as_json=as_json)
     elif _are_diets(home, sides):
         _diff_diets(home, before, after, phases_file, as_json=as_json)
@@ -80,10 +80,14 @@ def _are_diets(home: Path, sides: Sequence[str]) -> bool:
     Raises:
         StoreError: for a diet that has no mixture, and rows or a mixture.
     """
-    diets = [each for each in sides if each in diet_names(home) or Path(each).suffix in YAML]
+    diets = [each for each in sides if each in diet_names(home) or _is_file(each)]
     if len(diets) != 1:
         return bool(diets)
-    held = [each for each in sides if artefacts_of(store_of(home, each), each, (ROWS, MIXTURES))]
+    held = [
+        each
+        for each in sides
+        if not _is_file(each) and artefacts_of(store_of(home, each), each, (ROWS, MIXTURES))
+    ]
     if held and diets[0] not in held:
         raise StoreError(
             diets[0],
@@ -91,6 +95,11 @@ def _are_diets(home: Path, sides: Sequence[str]) -> bool:
             cure=f"Run curriculum mix {diets[0]} first, or give two diets",
         )
     return not held
+
+
+def _is_file(side: str) -> bool:
+    """Return True for the path of a diet's file, which needs no workspace around it."""
+    return Path(side).suffix in YAML
 
 
 def _diff_tokens(home: Path, before: str, after: str, *, full: bool, as_json: bool) -> None:

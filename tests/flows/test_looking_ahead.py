@@ -225,6 +225,16 @@ def test_two_diets_are_compared_in_tokens(tmp_path: Path) -> None:
     assert "No difference" in curriculum("diff", "testing", "testing", home=tmp_path).stdout
 
 
+def test_a_diet_in_a_file_outside_of_any_workspace_is_compared(tmp_path: Path) -> None:
+    file = tmp_path / "elsewhere" / "mine.yaml"
+    file.parent.mkdir()
+    file.write_text("extends: templates\nbranch: mine\ntoken_budget: 5B\n")
+    for sides in ((str(file), "templates"), ("templates", str(file)), (str(file), str(file))):
+        answer = curriculum("diff", *sides, home=tmp_path / "home")
+        assert answer.returncode == 0, answer.stderr
+        assert ("5000000000" in answer.stdout) == (sides[0] != sides[1])
+
+
 def test_a_name_that_is_no_diet_is_not_compared(tmp_path: Path) -> None:
     answer = curriculum("diff", "templates", "tessting", home=tmp_path)
     assert answer.returncode == 2

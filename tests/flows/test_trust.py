@@ -148,9 +148,12 @@ def test_a_workspace_is_trusted_after_a_look_that_left_clones_alone(
     )
     looked = curriculum("supply", str(corpus), "--phases-file", "phases.demo", "--home", str(home))
     assert looked.exit_code == 0, looked.stderr
-    assert [each.name for each in home.iterdir()] == ["repositories"]
-    trust.make_trusted(home)
-    assert trust.is_trusted(home)
+    assert trust.is_trusted(home), "the command made it, to keep its estimates"
+    clones = tmp_path / "clones"
+    shutil.copytree(home / "repositories", clones / "repositories")
+    assert not trust.is_trusted(clones)
+    trust.make_trusted(clones)
+    assert trust.is_trusted(clones)
 
 
 def test_a_folder_that_held_something_is_not_trusted_by_being_used(
