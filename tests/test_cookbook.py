@@ -345,7 +345,7 @@ def bpb_by_domain(world: Demo) -> Lines:
             (
                 *("templates", "demo", phase, a.family, a.domain),
                 *(half_up(b.val_bpb, 4), half_up(a.val_bpb, 4), half_up(a.val_bpb - b.val_bpb, 4)),
-                *(half_up(a.low, 4), half_up(a.high, 4)),
+                *((half_up(a.low, 4), half_up(a.high, 4)) if a.low < a.high else (None, None)),
             )
             for a, b in pairs
         ]
