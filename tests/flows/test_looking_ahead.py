@@ -177,7 +177,7 @@ def test_an_edited_diet_is_checked_without_sampling_again_and_alike(
 
 
 @pytest.mark.system
-def test_estimates_arent_taken_for_those_of_another_corpus_or_share(tmp_path: Path) -> None:
+def test_estimates_arent_taken_for_those_of_another_corpus(tmp_path: Path) -> None:
     write_tiny_diet(tmp_path)
     _checked(tmp_path)
     kept = set(tmp_path.glob("estimates/**/manifest.json"))
