@@ -13,6 +13,7 @@ from curriculum.interop.row_order import Ordered
 from curriculum.mixing.load import DIETS, PACKAGE
 from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.starter import HERE as STARTER
+from curriculum.starter import NAME, SAMPLES
 from curriculum.store import Store
 from curriculum.tokens.train import train_tokenizer
 from schemas.job import METRICS_SCHEMA, Heartbeat
@@ -128,7 +129,8 @@ def _texts(folder: Path) -> None:
         ("phases", PACKAGE / "phases.demo.yaml"),
     ):
         number = len(list((folder / "yaml").iterdir()))
-        text = file.read_text().replace("@SAMPLES@", "repositories: [{name: a, path: /a}]")
+        text = file.read_text().replace(NAME, "first")
+        text = text.replace(SAMPLES, "repositories: [{name: a, path: /a}]\n")
         (folder / "yaml" / f"{kind}-{number}.yaml").write_text(text)
     turns = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}]
     talks = [{"id": str(number), "messages": turns} for number in range(4)]
