@@ -1,9 +1,8 @@
 """Every block of code in the README and the documents is run, or parsed where it says why it can't be run.
 
 `sh`: one command a line; they run in a copy of the demo's workspace. `console`: commands behind `$ `, which
-run one after another in an empty folder, and what they print; `…` stands for whatever differs. A comment
-of HTML above a block of shell, `<!-- not run: <reason> -->`, which no reader is shown, has its commands parsed
-alone; there are few.
+run one after another in an empty folder, and what they print; `…` stands for whatever differs. A comment of
+HTML above a block of shell, `<!-- not run: <reason> -->`, which no page shows, has its commands parsed alone.
 """
 
 import ast
@@ -263,7 +262,8 @@ CONSOLES = sorted({each.place.partition(":")[0] for each in blocks("console")})
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("file", CONSOLES)
 def test_consoles_print_what_they_show(file: str, tmp_path: Path, curriculum: str) -> None:
-    """One after another, as somebody who reads the document types them."""
+    """One after another, as somebody types them who has this repository in the folder that documents name."""
+    (tmp_path / "curriculum").symlink_to(ROOT)
     path = os.pathsep.join([str(Path(curriculum).parent), os.environ["PATH"]])
     variables = {**os.environ, "PATH": path, "HOME": str(tmp_path), "COLUMNS": "120"}
     variables.pop("CURRICULUM_HOME", None)
