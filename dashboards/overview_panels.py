@@ -6,7 +6,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from curriculum.inspection.formats import count, duration, gpu_hours, integer, money
+from curriculum.inspection.formats import count, duration, gpu_hours, money, number
 from curriculum.pipeline.artefact_graph import Node, artefact_graph
 from curriculum.pipeline.attempts import SpecialistRef, spelled
 from curriculum.pipeline.context import Resources
@@ -135,7 +135,7 @@ def totals_card(found: Totals) -> Markup:
             duration(found.seconds),
             f"{money(found.cost)} in money" if found.cost else spent,
         ),
-        ("On disk", f"{count(found.num_bytes)}B", f"{integer(found.artefacts)} artefacts{unused}"),
+        ("On disk", f"{count(found.num_bytes)}B", f"{number(found.artefacts, 'artefact')}{unused}"),
     ]
     return html.part(TEMPLATE, "totals", figures, question("panels/totals"))
 

@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from curriculum.catalog.parquet_files import pattern, quoted
+from curriculum.catalog.refusals import refusal
 from curriculum.catalog.views import connect
 from schemas.errors import CatalogError
 
@@ -99,7 +100,7 @@ def query(root: Path, sql: str) -> Answer:
         try:
             rows = relation.fetchall()
         except duckdb.Error as refused:
-            raise _refusal(sql, refused) from None
+            raise refusal(sql, sql, str(refused)) from None
         return Answer(columns=tuple(relation.columns), rows=rows)
 
 
@@ -114,7 +115,7 @@ def stream(root: Path, sql: str) -> Iterator[Stream]:
         try:
             reader = pa.RecordBatchReader.from_stream(relation)
         except (duckdb.Error, OSError) as refused:
-            raise _refusal(sql, refused) from None
+            raise refusal(sql, sql, str(refused)) from None
         yield Stream(schema=reader.schema, batches=_batches(sql, reader))
 
 
@@ -123,7 +124,7 @@ def _batches(sql: str, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]
         yield from reader
     except OSError as refused:
         # Arrow's streams carry DuckDB's refusals as errors of this kind.
-        raise _refusal(sql, refused) from None
+        raise refusal(sql, sql, str(refused)) from None
 
 
 @contextlib.contextmanager
@@ -137,7 +138,7 @@ def _bound(root: Path, sql: str) -> Iterator[duckdb.DuckDBPyRelation]:
                 # A name that isn't spelt out, or a wrong one: try with all of the catalog.
                 relation = _relation(held, root, sql, asked=None)
         except duckdb.Error as refused:
-            raise _refusal(sql, refused) from None
+            raise refusal(sql, sql, str(refused)) from None
         yield relation
 
 
@@ -170,10 +171,3 @@ def _one_select(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
 
 _AFTER = re.compile(r"(;|\s|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
 """Text that may follow a question: its end, spaces and comments."""
-
-
-def _refusal(sql: str, refused: duckdb.Error | OSError) -> CatalogError:
-    message, _, hint = str(refused).partition("\n")
-    near = (line.strip() for line in hint.splitlines() if "Did you mean" in line)
-    cure = next(near, "SHOW TABLES lists what there is; DESCRIBE rows tells its columns")
-    return CatalogError(sql, message, cause="DuckDB refuses it", cure=cure)

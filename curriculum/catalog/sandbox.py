@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from curriculum.catalog import sandbox_process
 from curriculum.catalog.parquet_files import pattern, quoted
+from curriculum.catalog.refusals import refusal
 from curriculum.catalog.snapshot import Snapshot, take
 from curriculum.catalog.views import script
 from schemas.errors import CatalogError
@@ -104,7 +105,7 @@ def ask(
         # A name that the question doesn't spell out, or a wrong one: try with all of the catalog.
         head, body = _run(snapshot, text, limits, given_up, asked=None)
     if "refused" in head:
-        raise _refused(head["refused"], head["message"], limits)
+        raise _refused(sql, head["refused"], head["message"], limits)
     table = pa.ipc.open_stream(body).read_all()
     return Reply(
         columns=tuple(table.column_names),
@@ -209,9 +210,8 @@ def _ended_when(given_up: Callable[[], bool], process: "subprocess.Popen[bytes]"
         watcher.join()
 
 
-def _refused(kind: sandbox_process.Kind, message: str, limits: Limits) -> CatalogError:
+def _refused(sql: str, kind: sandbox_process.Kind, message: str, limits: Limits) -> CatalogError:
     """Return the error of a question that its process refused."""
-    first, _, rest = message.partition("\n\n")
     if kind == "kernel":
         return CatalogError(
             "Landlock",
@@ -229,14 +229,7 @@ def _refused(kind: sandbox_process.Kind, message: str, limits: Limits) -> Catalo
         )
     if kind == "memory":
         return _too_much(limits)
-    hint = next((line.strip() for line in message.splitlines() if "Did you mean" in line), "")
-    shown = rest.partition("\n\n")[0] if rest.startswith("LINE") else ""
-    return CatalogError(
-        _QUESTION,
-        f"{first.replace(hint, '').strip()}\n{shown}".strip(),
-        cause="DuckDB refuses it",
-        cure=hint or "SHOW TABLES lists the views, DESCRIBE one of them its columns",
-    )
+    return refusal(_QUESTION, sql, message, with_line=True)
 
 
 def _too_much(limits: Limits) -> CatalogError:

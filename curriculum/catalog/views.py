@@ -38,6 +38,7 @@ _CACHED = "SET parquet_metadata_cache = true"
 _SCHEMA = "CREATE SCHEMA internal"
 _END = re.compile(r";[ \t]*(?:\n|$)")
 _NAME = re.compile(r"^(CREATE|COMMENT ON) [A-Z ]+ (?:internal\.)?([a-z_]+)", re.MULTILINE)
+_PUBLIC = re.compile(r"CREATE (?:VIEW|TABLE|MACRO) (\w+)(?:\(([^)]*)\))? AS")
 _WORD = re.compile(r"[a-z_][a-z0-9_]*")
 _REMARK = re.compile(r"--[^\n]*")
 _READ = re.compile(r"\b(?:FROM|JOIN) +\(?(?:main\.|internal\.)?([a-z_]+)|\b([a-z_]+)\(")
@@ -77,6 +78,22 @@ def statements() -> tuple[Statement, ...]:
         for text in texts
         if (found := _NAME.search(text)) is not None
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signature:
+    """The name of a view, a table or a macro that a question may use."""
+
+    name: str
+    parameters: str | None
+    """Those of a macro, as they are written; None for what is read by its name alone."""
+
+
+@functools.cache
+def signatures() -> tuple[Signature, ...]:
+    """All views, tables and macros that questions may use; no database is asked for them."""
+    found = (_PUBLIC.match(_REMARK.sub("", each.text).strip()) for each in statements())
+    return tuple(Signature(name=each[1], parameters=each[2]) for each in found if each)
 
 
 def needed(asked: str) -> list[Statement]:

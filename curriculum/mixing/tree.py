@@ -60,7 +60,8 @@ def explain_plan(report: MixtureReport, *, title: str, key: str) -> Branch:
         planned=1.0,
         realised=1.0,
         key=key,
-        note=f"{report.steps} steps of {report.tokens_per_step:,} within {report.budget:,} tokens",
+        note=f"{report.steps} step{'' if report.steps == 1 else 's'} of {report.tokens_per_step:,} "
+        f"within {report.budget:,} tokens",
         branches=tuple(
             _serving(report, [each for each in report.strata if each.serving == serving])
             for serving in servings

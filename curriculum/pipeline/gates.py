@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from curriculum.inspection.formats import number
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline.plan import RunPlan
@@ -87,11 +88,10 @@ def _lacking(rule: AdvanceWhen | None, report: Report) -> str:
         over, by = rule.val_bpb.over_evaluations, rule.val_bpb.stops_improving_by
         bits = gate_bits(report.history, report.phase)
         if len(bits) <= over:
-            return f"{len(bits)} evaluations of the {over + 1} that it looks back on"
+            return f"{number(len(bits), 'evaluation')} of the {over + 1} that it looks back on"
         if (fell := bits[-1 - over] - bits[-1]) >= by:
-            return (
-                f"val_bpb fell by {fell:.4f} over {over} evaluations, and not by less than {by:g}"
-            )
+            span = number(over, "evaluation")
+            return f"val_bpb fell by {fell:.4f} over {span}, and not by less than {by:g}"
     if rule is not None and rule.min_tokens and report.tokens.valid < rule.min_tokens:
         return f"{report.tokens.valid:,} tokens of the {rule.min_tokens:,} that it asks for"
     return ""

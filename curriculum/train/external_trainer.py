@@ -330,7 +330,7 @@ def _require_metrics(folder: Path, report: Report) -> None:
     if steps != list(range(1, report.steps + 1)):
         raise JobError(
             str(folder),
-            f"{len(steps)} steps, the last {steps[-1] if steps else 'none'}",
+            f"{len(steps)} step{'' if len(steps) == 1 else 's'}, the last {steps[-1] if steps else 'none'}",
             cause=f"the report is of steps 1 to {report.steps}, each of which has a row",
             cure=f"{_WRITE}",
         )

@@ -23,7 +23,9 @@ def opens(rule: AdvanceWhen | None, *, valid_tokens: int, bits: Sequence[float])
         gained = bits[-1 - over] - bits[-1]
         if gained >= rule.val_bpb.stops_improving_by:
             return None
-        reasons.append(f"val_bpb fell by {gained:.4f} over {over} evaluations")
+        reasons.append(
+            f"val_bpb fell by {gained:.4f} over {over} evaluation{'' if over == 1 else 's'}"
+        )
     return ", ".join(reasons)
 
 

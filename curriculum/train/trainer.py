@@ -210,7 +210,7 @@ class Trainer:
                 self._save(portable=True)
                 return Outcome(
                     stopped="gate" if reason is not None else "budget",
-                    reason=reason or f"{self.job.steps} steps",
+                    reason=reason or f"{self.job.steps} step{'' if self.job.steps == 1 else 's'}",
                     state=self.state,
                     checkpoint=self.saver.wait(),
                 )

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
-from curriculum.inspection.formats import Line, bits, count, duration, interval, percent
+from curriculum.inspection.formats import Line, bits, count, duration, interval, number, percent
 from curriculum.inspection.runs import (
     OTHER_ROWS,
     ComparedRun,
@@ -179,7 +179,7 @@ def _run_line(side: ComparedRun) -> Line:
             duration(report.seconds),
             f"{report.gpu_seconds / 3600:,.2f}" if report.gpu_seconds else "",
             money(report.cost),
-            f"{report.stopped}, {report.steps:,} steps",
+            f"{report.stopped}, {number(report.steps, 'step')}",
         )
     names = ("val_bpb", "anchor", "tokens", "tokens/s", "time", "GPU hours", "cost", "stopped")
     return {

@@ -29,8 +29,8 @@ from flows.cli.console import MUTED, err, out, plain_table, warn
 from schemas.errors import CurriculumError
 from schemas.visible import in_json, one_line, visible
 
-MOST_LINES = 40
-"""Lines of an answer that a terminal shows; every other form gives all."""
+MOST_ROWS = 40
+"""Rows of an answer that a terminal shows; every other form gives all."""
 MOST_LETTERS = 200
 """Characters of a value in a table."""
 STDIN = "-"
@@ -127,13 +127,13 @@ def _print(answer: catalog.Stream) -> None:
     lines: list[list[Any]] = []
     total = 0
     for batch in answer.batches:
-        if len(lines) < MOST_LINES:
-            lines += _lines(batch.slice(0, MOST_LINES - len(lines)))
+        if len(lines) < MOST_ROWS:
+            lines += _lines(batch.slice(0, MOST_ROWS - len(lines)))
         total += len(batch)
     out.print(_draw_table(answer.schema.names, lines))
     rest = total - len(lines)
     more = f"; {rest:,} more: --json shows all" if rest > 0 else ""
-    err.print(Text(f"{number(total, 'line')}{more}", MUTED))
+    err.print(Text(f"{number(total, 'row')}{more}", MUTED))
 
 
 def _draw_table(names: list[str], lines: list[list[Any]]) -> Table:

@@ -1,4 +1,4 @@
-"""`curriculum sample`: what a trained model writes behind a beginning, as it writes it."""
+"""`curriculum sample`: the completion of a prompt by a trained model, token by token."""
 
 import codecs
 import sys
@@ -32,9 +32,10 @@ class Prompt:
 
 
 def sample(home: Path, what: str, prompt: Prompt, sampling: Sampling, *, tokens: int) -> None:
-    """Write a completion to stdout as it comes, and what it came from to stderr.
+    """Write a completion to stdout as it is sampled, and a note on it to stderr.
 
-    A terminal sees the prompt before it and pictures of control characters; a pipe gets the bare text.
+    A terminal sees the prompt before it and pictures of control characters; a pipe gets the bare text. Either
+    gets a line end after it, where it has none.
 
     Raises:
         JobError: for no such checkpoint, a damaged one, and a prompt longer than its rows.
@@ -55,16 +56,19 @@ def sample(home: Path, what: str, prompt: Prompt, sampling: Sampling, *, tokens:
         err.print(Text(visible(prompt.before), MUTED), end="", soft_wrap=True)
     began = time.monotonic()
     made: list[int] = []
+    last = ""
     for text in streamed(tokenizer, _noted(drawn, made)):
+        last = text or last
         sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
-    sys.stdout.write("\n" if sys.stdout.isatty() else "")
-    ended = "it ended the document" if made[-1:] == [tokenizer.eos_id] else "it would go on"
+    sys.stdout.write("" if last.endswith("\n") else "\n")
+    sys.stdout.flush()
+    ended = "end of the document" if made[-1:] == [tokenizer.eos_id] else "cut there"
     speed = len(made) / max(time.monotonic() - began, 1e-9)
     err.print(
         Text(
-            f"\n{number(len(made), 'token')} behind {len(ids):,}, {ended}; {speed:.3g} tokens/s; "
-            f"{title_of(checkpoint)}",
+            f"{number(len(made), 'token')} after a prompt of {number(len(ids), 'token')}, {ended}; "
+            f"{speed:.3g} tokens/s; {title_of(checkpoint)}",
             MUTED,
         ),
         soft_wrap=True,
@@ -79,7 +83,7 @@ def read_prompt(text: str | None, file: Path | None, suffix: Path | None) -> Pro
     """
     if text is not None and file is not None:
         raise CorpusError(
-            "--file", file, cause="--prompt gives a beginning too", cure="Give one of the two"
+            "--file", file, cause="--prompt gives a prompt too", cure="Give one of the two"
         )
     before = text or "" if file is None else _read(file)
     return Prompt(before=before, after=None if suffix is None else _read(suffix))

@@ -79,7 +79,7 @@ def _check_documents(artefact: Artefact) -> None:
     for document in documents_in(artefact.path):
         check_document(document)
         documents += 1
-    out.print(f"{artefact.path}: {documents:,} documents keep the contract", soft_wrap=True)
+    out.print(f"{artefact.path}: {number(documents, 'document')} keep the contract", soft_wrap=True)
 
 
 def _check_sides(rows: Artefact) -> None:
@@ -91,7 +91,7 @@ def _check_sides(rows: Artefact) -> None:
     if not rows.files() or not documents or not selections:
         return
     pieces = check_sides(rows, documents, val_lineages(selections[0]))
-    out.print(f"{rows.path}: {pieces:,} pieces of text are on their side", soft_wrap=True)
+    out.print(f"{rows.path}: {number(pieces, 'piece')} of text are on their side", soft_wrap=True)
 
 
 def _check_rows(folder: Path) -> None:
@@ -102,7 +102,7 @@ def _check_rows(folder: Path) -> None:
     if report.fallbacks:
         err.print(Text(f"inferred: {', '.join(report.fallbacks)}", MUTED))
     out.print(
-        f"{folder}: {report.rows:,} rows of {report.files} files keep the contract "
+        f"{folder}: {number(report.rows, 'row')} of {number(report.files, 'file')} keep the contract "
         f"({count(report.valid_tokens)} valid tokens, {count(report.scored_tokens)} scored, "
         f"{report.repeated_tokens / max(1, report.scored_tokens):.1%} of those in repeats)",
         soft_wrap=True,
@@ -123,7 +123,7 @@ def gc(home: Path, *, sure: bool) -> None:
     size = sum(record.num_bytes for each in dead for record in each.manifest.files)
     for each in dead[:MOST_LINES]:
         out.print(Text(each.path.relative_to(store.root).as_posix(), MUTED))
-    if sure or typer.confirm(f"Remove {len(dead)} artefacts, {count(size)}B?"):
+    if sure or typer.confirm(f"Remove {number(len(dead), 'artefact')}, {count(size)}B?"):
         out.print(f"{count(collect_garbage(store, dead))}B freed")
 
 

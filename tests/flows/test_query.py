@@ -61,7 +61,7 @@ def test_a_long_answer_is_cut_and_says_so(home: Path, printed: Console) -> None:
     query(home, "SELECT * FROM range(10000)")
     said = printed.export_text()
     assert len(said.splitlines()) < 60
-    assert "10,000 lines; 9,960 more: --json shows all" in said
+    assert "10,000 rows; 9,960 more: --json shows all" in said
 
 
 def test_an_answer_of_no_lines_has_its_columns(home: Path, printed: Console) -> None:
@@ -164,7 +164,8 @@ def test_a_question_comes_from_anywhere(
         (["SELECT 1", "--out", "answer.txt"], "Let it end in .csv"),
         (["SELECT 1; SELECT 2"], "exactly one SELECT"),
         (["FROM rowz"], 'Did you mean "rows"'),
-        (["selec 1"], "SHOW TABLES lists"),
+        (["selec 1"], "such as SELECT * FROM runs"),
+        (["SELECT famly FROM runs"], "DESCRIBE runs lists its columns"),
     ],
 )
 def test_a_wrong_question_is_a_line_with_a_cure(home: Path, words: list[str], cure: str) -> None:

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.catalog import CatalogError, open_catalog, query, relations
+from curriculum.catalog import CatalogError, macros, open_catalog, query, relations
+from curriculum.catalog.views import signatures
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.document import DOCUMENT_SCHEMA, SELECTION_SCHEMA
 from schemas.job import METRICS_SCHEMA, Figure
@@ -288,6 +289,40 @@ def test_a_question_writes_nothing_and_reads_nothing_else(workspace: Path, sql: 
 def test_a_typo_names_the_view_that_was_meant(workspace: Path) -> None:
     with pytest.raises(CatalogError, match='Did you mean "rows"'):
         query(workspace, "SELECT * FROM rowz")
+
+
+REFUSED = {
+    "SELECT famly FROM rows": 'Candidate bindings: "family", .*[.] DESCRIBE rows lists its columns$',
+    "SELECT r.nam FROM runs r": "DESCRIBE runs lists its columns$",
+    "SELECT los FROM metrics m JOIN runs USING (run)": "DESCRIBE metrics and DESCRIBE runs list",
+    "SELECT nope FROM rows r, documents": "DESCRIBE rows and DESCRIBE documents list",
+    "SELECT x FROM (SELECT 1 AS y)": 'refuses it[.] Candidate bindings: "y"$',
+    "FROM document": 'refuses it[.] Did you mean "documents"[?]$',
+    "FROM zzzqq": "SHOW TABLES lists the views$",
+    "FROM mixtur('a', 'b')": r"Did you mean mixture[(]of_specialist, of_phase[)][?]$",
+    "FROM mixture('a')": r"Candidate macros: mixture[(]of_specialist, of_phase[)]$",
+    "SELECT strftim(now(), '%d')": 'Did you mean "strftime"[?]$',
+    "SELECT sum(family) FROM rows": r"Candidate functions: sum[(].*[.] There are \d+ more[.]",
+    "SELEC 1": "A question is one SELECT, such as SELECT [*] FROM runs$",
+    "FROM consumed('x', 3)": "there is no run 'x' here.*Name one of those$",
+}
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+def test_a_refusal_keeps_the_candidates_and_names_the_views_of_the_question(
+    workspace: Path, sql: str
+) -> None:
+    with pytest.raises(CatalogError, match=REFUSED[sql]):
+        query(workspace, sql)
+
+
+def test_the_names_that_a_refusal_can_propose_are_those_of_the_catalog(workspace: Path) -> None:
+    connection = open_catalog(workspace)
+    given = {each.name: each.parameters for each in signatures()}
+    views = {each.name for each in relations(connection)}
+    assert {name for name, parameters in given.items() if parameters is None} == views
+    called = {each.name: ", ".join(each.columns) for each in macros(connection)}
+    assert {name: each for name, each in given.items() if each is not None} == called
 
 
 def test_the_default_root_is_the_environments(

@@ -224,6 +224,14 @@ def test_nothing_but_the_data_of_the_snapshot_can_be_read(home: Path, sql: str) 
     assert "secret" not in str(refused)
 
 
+def test_a_refusal_keeps_the_candidates_and_the_line_that_is_pointed_at(home: Path) -> None:
+    refused = _refusal(home, "SELECT num_byte\nFROM documents")
+    assert '"num_bytes"' in refused.cure
+    assert refused.cure.endswith("DESCRIBE documents lists its columns")
+    refused = _refusal(home, "SELECT 1\nFORM documents x")
+    assert "\nLINE 2: FORM documents" in str(refused.value)
+
+
 def test_settings_tell_nothing_but_where_the_data_lies(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -319,7 +319,7 @@ def test_its_checkpoint_is_of_no_model_that_ours_knows(world: Any) -> None:
         ),
         (
             "sorted((home / 'metrics').glob('*'))[-1].unlink()",
-            r"metrics: 1 steps, the last 1; the report is of steps 1 to 2",
+            r"metrics: 1 step, the last 1; the report is of steps 1 to 2",
         ),
     ],
 )
@@ -370,7 +370,7 @@ def test_figures_of_its_own_open_the_gate(world: Any) -> None:
         reason = run.gate() or ""
         if reason:
             break
-    assert (run.step, reason) == (2, "val_bpb fell by 0.0000 over 1 evaluations")
+    assert (run.step, reason) == (2, "val_bpb fell by 0.0000 over 1 evaluation")
     run.publish_checkpoint(lambda folder: (folder / "weights").write_text("weights"))
     assert run.write_report("gate", reason) == 0
     report = require_whole_run(run.job, world.store.root, directory)

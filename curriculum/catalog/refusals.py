@@ -1,0 +1,69 @@
+"""DuckDB's refusals of questions as errors: its message, its candidates, and the right names nearby."""
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+
+from curriculum.catalog.views import signatures
+from schemas.errors import CatalogError
+
+_MISSING = re.compile(r"(Table Function|Table|Function) with name (\S+) does not exist")
+_READ = re.compile(r"\b(?:FROM|JOIN)\s+((?:[\w.\"]+(?:\s+(?:AS\s+)?\w+)?\s*,\s*)*[\w.\"]+)", re.I)
+_WORD = re.compile(r"\w+")
+_OURS = "Invalid Input Error: there is no "
+"""The beginning of what our macros say of a name that isn't there; they list those that are."""
+_SYNTAX = "Parser Error"
+MOST_CANDIDATES = 5
+"""Lines of candidates: of a function DuckDB lists one for each type of its arguments."""
+
+
+def refusal(name: str, sql: str, message: str, *, with_line: bool = False) -> CatalogError:
+    """Return the error of a question that DuckDB refused with a message.
+
+    Its cure holds the candidates of DuckDB's message and names the views that the question reads, or those
+    that are spelled like one that isn't there. Its value ends `with_line`, the one that DuckDB points at.
+    """
+    text, _, rest = message.partition("\n\n")
+    line = rest.partition("\n\n")[0]
+    first, *candidates = (each.strip() for each in text.strip().splitlines())
+    shown = f"\n{line}" if with_line and line.startswith("LINE") else ""
+    cures = (
+        each if each.endswith(("?", ".")) else f"{each}." for each in _cures(sql, first, candidates)
+    )
+    cure = " ".join(cures).removesuffix(".")
+    return CatalogError(name, f"{first}{shown}", cause="DuckDB refuses it", cure=cure)
+
+
+def _cures(sql: str, first: str, candidates: Sequence[str]) -> Iterator[str]:
+    """Yield what may have been meant, and the questions that list the right names."""
+    missing = _MISSING.search(first)
+    meant = _near(missing[2], called="Function" in missing[1]) if missing else []
+    if meant:
+        yield f"Did you mean {meant[0]}?"
+    elif candidates:
+        more = len(candidates) - MOST_CANDIDATES
+        yield ", ".join(candidates[:MOST_CANDIDATES]).replace(":,", ":")
+        yield from [f"There are {more} more"] if more > 0 else []
+    if first.startswith(_OURS):
+        yield "Name one of those"
+    elif first.startswith(_SYNTAX):
+        yield "A question is one SELECT, such as SELECT * FROM runs"
+    elif read := [] if missing else [*_views_of(sql)]:
+        whose = "lists its columns" if len(read) == 1 else "list their columns"
+        yield f"{' and '.join(f'DESCRIBE {each}' for each in read)} {whose}"
+    elif not (meant or candidates) or (missing and missing[1] == "Table" and not meant):
+        yield "SHOW TABLES lists the views"
+
+
+def _near(name: str, *, called: bool) -> list[str]:
+    """Return the view, or with `called` the macro as a call, whose name is spelled like another."""
+    known = {each.name: each for each in signatures() if (each.parameters is not None) is called}
+    near = difflib.get_close_matches(name.strip('"').lower(), known, n=1)
+    return [f'"{each}"' if not called else f"{each}({known[each].parameters})" for each in near]
+
+
+def _views_of(sql: str) -> Iterator[str]:
+    """The views and tables of the catalog that a question reads from, in its order."""
+    words = (word for listed in _READ.findall(sql) for word in _WORD.findall(listed.lower()))
+    known = {each.name for each in signatures() if each.parameters is None}
+    yield from dict.fromkeys(word for word in words if word in known)
