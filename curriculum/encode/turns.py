@@ -3,18 +3,26 @@
 One that is too long is divided before a user's turn, so that a question stays with its answer; where one
 exchange alone is too long, between lines. A turn that goes on in the next division says there again who
 speaks, and only its last piece is ended.
+
+Every turn of a document ends with a line feed that its family put there. A chat template ends turns in its
+own way, so with one that line feed is left out, and counted as elided.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from curriculum.encode.documents import Bools, FitResult, Int32s, Outcome, TokenizedDocument
 from curriculum.tokens import Encoding
-from curriculum.tokens.codec import Tokenizer, TurnMarks, turn_marks
+from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.turns import Frame, TurnFormat, turn_format
+from schemas.change import Role
 from schemas.document import PART_KINDS
+from schemas.errors import TokenizerError
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE
 
 _USER = PART_KINDS.index("user")
@@ -32,14 +40,20 @@ class _Spoken:
     leads: tuple[Int32s, ...]
     """Marks of the speaker by turn, right before its text."""
     bytes_before: Int32s
-    """[n + 1]: of the text, which marks are no part of."""
+    """[n + 1]: of the document's text, which marks are no part of."""
     exchanges: Int32s
     """Starts of the exchanges, but for the first."""
 
     @property
     def turns(self) -> Int32s:
-        """[turns]: where each begins."""
-        return self.texts[:, 0] - np.array([len(lead) for lead in self.leads], dtype=np.int32)
+        """[turns - 1]: where each begins but for the first, which nothing is cut from."""
+        leads = np.array([len(lead) for lead in self.leads[1:]], dtype=np.int32)
+        return self.texts[1:, 0] - leads
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the turns' texts."""
+        return int(np.diff(self.bytes_before[self.texts], axis=1).sum())
 
     def going_on(self, at: int) -> Int32s:
         """Return the marks of the speaker of the turn whose text is cut at `at`; nothing between turns."""
@@ -52,7 +66,9 @@ class _Spoken:
         first = np.clip(borders[:-1], start, end)
         last = np.clip(borders[1:], start, end)
         kinds = np.where(np.arange(len(first)) % 2, TEXT_PIECE, GENERATED_PIECE)
-        columns = (kinds, first - start, last - start, *self.bytes_before[[first, last]])
+        low, high = self.bytes_before[[first, last]]
+        high = np.where(kinds == TEXT_PIECE, high, low)
+        columns = (kinds, first - start, last - start, low, high)
         pieces: Int32s = np.stack(columns, axis=1)[last > first].astype(np.int32)
         return pieces
 
@@ -62,7 +78,8 @@ class TurnFitter:
     """Fits conversations to rows of one length with one tokenizer."""
 
     row_length: int
-    marks: TurnMarks
+    format: TurnFormat
+    tokenizer: Tokenizer
     bos: Int32s
     eos: Int32s
     """None or one token."""
@@ -74,12 +91,11 @@ class TurnFitter:
     @staticmethod
     def of(tokenizer: Tokenizer, *, row_length: int) -> "TurnFitter":
         """The fitter."""
-        marks = turn_marks(tokenizer)
-        assert row_length > 2 * max(map(len, marks.leads.values())) + 8, row_length
         bos, eos = tokenizer.bos_id, tokenizer.eos_id
         return TurnFitter(
             row_length=row_length,
-            marks=marks,
+            format=turn_format(tokenizer),
+            tokenizer=tokenizer,
             bos=_NONE if bos is None else np.array([bos], dtype=np.int32),
             eos=_NONE if eos is None else np.array([eos], dtype=np.int32),
             token_bytes=tokenizer.token_bytes,
@@ -89,9 +105,12 @@ class TurnFitter:
         )
 
     def fit(self, document: TokenizedDocument) -> FitResult:
-        """The encodings of one conversation, at most `row_length` tokens each; no byte is left out.
+        """The encodings of one conversation, at most `row_length` tokens each; no byte of a turn is left out.
 
         Their loss_mask is 1 but at the last token: an objective decides what counts.
+
+        Raises:
+            TokenizerError: where a chat template can't mark this conversation, naming the turn.
         """
         spoken = self._spoken(document)
         encodings = tuple(self._encodings(document, spoken)) if document.num_bytes else ()
@@ -103,32 +122,70 @@ class TurnFitter:
             encodings=encodings,
             num_bytes=document.num_bytes,
             num_tokens=len(self.bos) + len(spoken.ids) + len(self.eos),
-            elided_bytes=0,
+            elided_bytes=document.num_bytes - spoken.num_bytes,
             other_side_bytes=0,
         )
 
     def _spoken(self, document: TokenizedDocument) -> _Spoken:
-        text = document.ids[len(self.bos) : len(document.ids) - len(self.eos)].astype(np.int32)
-        borders = document.part_tokens.tolist()
-        leads = tuple(self.marks.leads[PART_KINDS[kind]] for kind in document.part_kinds)
-        ids: list[Int32s] = []
-        texts, at = [], 0
-        for lead, start, end in zip(leads, borders[:-1], borders[1:], strict=True):
-            ids += [lead, text[start:end], self.marks.end]
-            texts.append((at + len(lead), at + len(lead) + end - start))
-            at = texts[-1][1] + len(self.marks.end)
-        joined = np.concatenate(ids) if ids else _NONE
+        roles = [cast(Role, PART_KINDS[kind]) for kind in document.part_kinds]
+        said = self._said(document)
+        frame = self._frame(document, roles, said)
+        ids: list[Int32s] = [frame.opening]
+        texts, at = [], len(frame.opening)
+        for lead, own, end in zip(frame.leads, said, frame.ends, strict=True):
+            ids += [lead, own, end]
+            texts.append((at + len(lead), at + len(lead) + len(own)))
+            at = texts[-1][1] + len(end)
+        joined = np.concatenate(ids)
         placed = np.array(texts, dtype=np.int32).reshape(-1, 2)
-        is_text = _painted(placed, len(joined))
-        sizes = np.where(is_text, self.token_bytes[joined], 0)
         users = np.flatnonzero(document.part_kinds == _USER)[1:]
+        leads = np.array([len(frame.leads[user]) for user in users], dtype=np.int32)
         return _Spoken(
             ids=joined,
             texts=placed,
-            leads=leads,
-            bytes_before=np.concatenate(([0], np.cumsum(sizes))).astype(np.int32),
-            exchanges=placed[users, 0] - np.int32(len(self.marks.leads["user"])),
+            leads=frame.leads,
+            bytes_before=self._bytes_before(joined, placed, document.part_bytes),
+            exchanges=placed[users, 0] - leads,
         )
+
+    def _said(self, document: TokenizedDocument) -> list[Int32s]:
+        """The ids of each turn's text; encoded anew where it is without its line feed."""
+        text = document.ids[len(self.bos) : len(document.ids) - len(self.eos)].astype(np.int32)
+        said = [text[start:end] for start, end in pairwise(document.part_tokens.tolist())]
+        if self.format.style != "template" or not said:
+            return said
+        bare = [self.tokenizer.decode_bytes(ids).decode().removesuffix("\n") for ids in said]
+        ids, offsets = self.tokenizer.encode_batch(bare)
+        return [ids[start:end] for start, end in pairwise(offsets.tolist())]
+
+    def _bytes_before(self, ids: Int32s, texts: Int32s, part_bytes: Int32s) -> Int32s:
+        """[n + 1]: the byte of the document at each token; that of a turn's start from its text on."""
+        sizes = np.where(_painted(texts, len(ids)), self.token_bytes[ids], 0)
+        before = np.concatenate(([0], np.cumsum(sizes)))
+        if not len(texts):
+            return before.astype(np.int32)
+        turn = np.searchsorted(texts[:, 0], np.arange(len(before)), side="right") - 1
+        left_out = part_bytes[:-1] - before[texts[:, 0]]
+        return (before + left_out[np.maximum(turn, 0)]).astype(np.int32)
+
+    def _frame(
+        self, document: TokenizedDocument, roles: Sequence[Role], said: Sequence[Int32s]
+    ) -> Frame:
+        """The marks of a conversation, once its contents and the row have room for them."""
+        if not roles:
+            return Frame(opening=_NONE, leads=(), ends=())
+        title = f"conversation {document.document_id}"
+        frame = self.format.frame(roles)
+        if self.row_length <= 2 * frame.longest + 8:
+            raise TokenizerError(
+                title,
+                f"{frame.longest} tokens between two of its turns",
+                cause=f"a row of {self.row_length} tokens must hold them twice, and some text",
+                cure="Take longer rows, or another chat template",
+            )
+        if self.format.reads_texts:
+            self.format.check(title, roles, [self.tokenizer.decode_bytes(ids) for ids in said])
+        return frame
 
     def _encodings(self, document: TokenizedDocument, spoken: _Spoken) -> Iterator[Encoding]:
         start, count = 0, len(spoken.ids)

@@ -306,7 +306,7 @@ def export_parquet(
             shutil.copyfile(file, data / file.name)
     else:
         _write_plan(ordered, data)
-    (folder / "tokenizer.json").write_text(tokenizer.json, encoding="utf-8")
+    tokenizer.write(folder)
     files = sorted(data.iterdir())
     labels = ordered.artefact.manifest.labels
     split = labels.get("split", "train")

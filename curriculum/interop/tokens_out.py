@@ -335,7 +335,7 @@ def _finish(
     ordered: Ordered | None,
     rows: int | None,
 ) -> None:
-    (folder / "tokenizer.json").write_text(tokenizer.json, encoding="utf-8")
+    tokenizer.write(folder)
     manifest = artefact.manifest
     record = ExportRecord.model_validate(
         {

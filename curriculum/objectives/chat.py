@@ -8,46 +8,68 @@ import numpy.typing as npt
 from curriculum.objectives.causal import overlaps
 from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.tokens import Encoding, byte_ranges
-from curriculum.tokens.codec import Tokenizer, TurnMarks, turn_marks
+from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.turns import TurnFormat, turn_format
+
+Bools = npt.NDArray[np.bool_]
 
 
 def objective(tokenizer: Tokenizer, variant: int) -> Objective:
     """Chat; all variants are one."""
-    return _Chat(token_bytes=tokenizer.token_bytes, marks=turn_marks(tokenizer))
+    return _Chat(
+        token_bytes=tokenizer.token_bytes,
+        special=tokenizer.special,
+        format=turn_format(tokenizer),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Chat:
     token_bytes: npt.NDArray[np.int32]
-    marks: TurnMarks
+    special: Bools
+    format: TurnFormat
     reserve: int = 0
 
     def apply(self, encoding: Encoding, document: Document) -> Result:
-        """Scored are the tokens of the assistant's turns and the control token that ends each of them.
+        """Scored are the tokens of the assistant's turns and the tokens that end each of them.
 
-        That token has no bytes, so the scored bytes are the assistant's, all of them and no others.
+        Those have no bytes, so the scored bytes are the assistant's, all of them and no others.
         """
         starts, ends = byte_ranges(encoding.ids, encoding.pieces, self.token_bytes)
+        is_text = ends > starts
         said = overlaps(starts, ends, document.parts("assistant"))
-        is_end = np.isin(encoding.ids, self.marks.end) & (ends == starts)
+        ended = self._ended(encoding.ids, is_text)
         scored = said.copy()
-        scored[1:] |= is_end[1:] & said[:-1]
+        for last, end in ended:
+            scored[last + 1 : end + 1] = said[last]
         mask = np.zeros_like(encoding.loss_mask)
         mask[:-1] = scored[1:]
+        turns = int((is_text[1:] & ~is_text[:-1]).sum())
         counts = (
             ("assistant_bytes", int((ends - starts)[said].sum())),
-            *self._turns(encoding, starts, ends),
+            *self._counts(turns, len(ended)),
         )
         return Result(encoding=replace(encoding, loss_mask=mask), counts=counts)
 
-    def _turns(
-        self, encoding: Encoding, starts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]
-    ) -> tuple[tuple[str, int], ...]:
+    def _ended(self, ids: npt.NDArray[np.int32], is_text: Bools) -> list[tuple[int, int]]:
+        """(last token of a turn's text, token that ends the turn) where no other control token is between."""
+        if self.format.ender is None:
+            return []
+        controls = np.flatnonzero(self.special[ids] & ~is_text)
+        texts = np.flatnonzero(is_text)
+        before = np.searchsorted(texts, controls) - 1
+        last = (
+            np.where(before >= 0, texts[before], -1) if len(texts) else np.full(len(controls), -1)
+        )
+        first = np.concatenate(([True], last[1:] != last[:-1]))[: len(controls)]
+        found = first & (last >= 0) & (ids[controls] == self.format.ender)
+        return [*zip(last[found].tolist(), controls[found].tolist(), strict=True)]
+
+    def _counts(self, turns: int, ended: int) -> tuple[tuple[str, int], ...]:
         """Count the turns, and pieces of turns, by the way in which they are marked."""
-        is_text = ends > starts
-        count = int((is_text[1:] & ~is_text[:-1]).sum())
-        ended = int((~is_text[1:] & is_text[:-1] & np.isin(encoding.ids[1:], self.marks.end)).sum())
+        if self.format.style == "template":
+            return ("turns_by_template", turns), ("turns_ended_by_template", ended)
         return (
-            ("turns_with_role_tokens" if self.marks.by_tokens else "turns_with_role_lines", count),
-            ("turns_ended_by_eos" if self.marks.ends_by_eos else "turns_ended_by_token", ended),
+            (f"turns_with_role_{self.format.style}", turns),
+            ("turns_ended_by_eos" if self.format.ends_by_eos else "turns_ended_by_token", ended),
         )

@@ -90,13 +90,18 @@ def given_tokenizer(store: Store, file: Path, document_tokens: DocumentTokens) -
     given = Tokenizer.load(file, Tokenizing(document_tokens=document_tokens).roles)
     for each in store.artefacts("tokenizers"):
         known = load_tokenizer(each)
-        if known.json == given.json and known.ids_of == given.ids_of:
+        same = known.json == given.json and known.ids_of == given.ids_of
+        if same and _template(known) == _template(given):
             return store.load(each.path)
 
     def fill(drafts: Sequence[StagingDirectory]) -> None:
         drafts[0].record(train.write_tokenizer(given, drafts[0].path))
 
     return store.produce([_given(given)], fill)[0]
+
+
+def _template(tokenizer: Tokenizer) -> str:
+    return tokenizer.chat_template.config if tokenizer.chat_template else ""
 
 
 def load_tokenizer(artefact: Artefact) -> Tokenizer:

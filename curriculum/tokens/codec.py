@@ -3,11 +3,6 @@
 Control tokens (bos, eos, sentinels, role markers: every added token that isn't mere whitespace) never
 come out of text: their text is encoded as plain bytes. Encoding runs on fastokens where it proves
 equal to Hugging Face `tokenizers` on the adversarial texts, else on `tokenizers`, with the reason.
-
-Marks around the turns of a conversation:
-
-roles        <|user|> … of the tokenizer, where it has one for each role, else lines such as `### User`
-turn's end   <|end_of_turn|>, else EOS, else nothing
 """
 
 import contextlib
@@ -26,8 +21,8 @@ import tokenizers
 
 from curriculum.tokens.admit import admitted, controls_of
 from curriculum.tokens.adversarial import adversarial_texts
+from curriculum.tokens.chat_template import CONFIG_NAME, ChatTemplate
 from schemas import regular_files
-from schemas.change import ROLES, Role
 from schemas.errors import TokenizerError
 
 DocumentTokens = Literal["bos_eos", "bos", "eos", "none"]
@@ -134,6 +129,8 @@ class Tokenizer:
     name: str
     json: str = field(repr=False)
     roles: Roles
+    chat_template: ChatTemplate | None = field(repr=False)
+    """The template that came with it."""
     vocab_size: int
     """The largest id plus one."""
     ids_of: dict[ControlRole, int]
@@ -154,7 +151,7 @@ class Tokenizer:
 
     @staticmethod
     def load(path: Path, roles: Roles = Roles()) -> "Tokenizer":
-        """The tokenizer of a tokenizer.json.
+        """The tokenizer of a tokenizer.json, with the chat template beside it.
 
         Raises:
             TokenizerError: for a file that isn't one, and for a tokenizer that loses bytes.
@@ -165,10 +162,15 @@ class Tokenizer:
             raise TokenizerError(
                 str(path), cause=f"it can't be read ({unreadable})", cure="Give a tokenizer.json"
             ) from None
-        return Tokenizer.parse(text, roles, name=path.name)
+        return Tokenizer.parse(text, roles, path.name, ChatTemplate.beside(path))
 
     @staticmethod
-    def parse(text: str, roles: Roles = Roles(), name: str = "tokenizer.json") -> "Tokenizer":
+    def parse(
+        text: str,
+        roles: Roles = Roles(),
+        name: str = "tokenizer.json",
+        chat_template: ChatTemplate | None = None,
+    ) -> "Tokenizer":
         """The tokenizer that the text of a tokenizer.json describes; errors as in `load`."""
         content = admitted(text, name)
         controls = controls_of(content)
@@ -182,6 +184,7 @@ class Tokenizer:
             name=name,
             json=text,
             roles=roles,
+            chat_template=chat_template,
             vocab_size=len(texts),
             ids_of=find_roles(controls, roles, name=name),
             token_bytes=np.array([len(each) for each in texts], dtype=np.int32),
@@ -199,7 +202,7 @@ class Tokenizer:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle as text: engines don't cross processes."""
-        return Tokenizer.parse, (self.json, self.roles, self.name)
+        return Tokenizer.parse, (self.json, self.roles, self.name, self.chat_template)
 
     @property
     def bos_id(self) -> int | None:
@@ -233,6 +236,12 @@ class Tokenizer:
     def sha256(self) -> str:
         """The digest of tokenizer.json."""
         return hashlib.sha256(self.json.encode()).hexdigest()
+
+    def write(self, folder: Path) -> None:
+        """Write tokenizer.json, and tokenizer_config.json where there is a chat template."""
+        (folder / "tokenizer.json").write_bytes(self.json.encode())
+        if self.chat_template is not None:
+            (folder / CONFIG_NAME).write_bytes(self.chat_template.config.encode())
 
     def encode_batch(self, texts: list[str]) -> tuple[Ids, Offsets]:
         """Ids [n] of all texts in a row, and offsets [len(texts) + 1] into them; no BOS, no EOS."""
@@ -428,44 +437,3 @@ def _why_lossy(content: dict[str, Any]) -> str:
     if "ByteLevel" not in before:
         return "it isn't byte-level"
     return "its vocabulary doesn't have every byte"
-
-
-LINES: Mapping[Role, str] = {
-    "system": "### System\n",
-    "user": "### User\n",
-    "assistant": "### Assistant\n",
-}
-"""Lines for tokenizers without tokens for the roles."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class TurnMarks:
-    """The ids around a turn; no text yields the control tokens among them."""
-
-    leads: Mapping[str, Ids]
-    """Marks before the turn, by role."""
-    end: Ids
-    """Behind it: one control token, or none."""
-    by_tokens: bool
-    """True if roles are control tokens; else lines of text."""
-    ends_by_eos: bool
-    """True if a turn ends as a document does, for want of a token of its own."""
-
-
-def turn_marks(tokenizer: Tokenizer) -> TurnMarks:
-    """Return the marks that a tokenizer has for turns."""
-    own = tokenizer.ids_of
-    by_tokens = all(role in own for role in ROLES)
-    end = own.get("end_of_turn", tokenizer.eos_id)
-    return TurnMarks(
-        leads={
-            role: _ids(own[role]) if by_tokens else tokenizer.encode(LINES[role]) for role in ROLES
-        },
-        end=_ids() if end is None else _ids(end),
-        by_tokens=by_tokens,
-        ends_by_eos="end_of_turn" not in own and end is not None,
-    )
-
-
-def _ids(*ids: int) -> Ids:
-    return np.array(ids, dtype=np.int32)

@@ -73,8 +73,10 @@ def trained_config(*, vocab_size: int, sample_bytes: int = SAMPLE_BYTES) -> dict
 
 
 def given_config(tokenizer: Tokenizer) -> dict[str, JsonValue]:
-    """Return the settings in the key of a given tokenizer: the file and the roles given for it."""
-    return {"tokenizer_json": tokenizer.sha256, **asdict(tokenizer.roles)}
+    """Return the settings in the key of a given tokenizer: the file, its roles, its chat template if any."""
+    template = tokenizer.chat_template
+    own = {} if template is None else {"chat_template": template.sha256}
+    return {"tokenizer_json": tokenizer.sha256, **own, **asdict(tokenizer.roles)}
 
 
 def sample_texts(
@@ -119,8 +121,8 @@ def _cutoff(files: Sequence[Path], sample_bytes: int, keep: Collection[str] | No
 
 
 def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> TokenizerReport:
-    """Write tokenizer.json and token_bytes.parquet; returns the manifest's report."""
-    (folder / "tokenizer.json").write_bytes(tokenizer.json.encode())
+    """Write the tokenizer and token_bytes.parquet; returns the manifest's report."""
+    tokenizer.write(folder)
     table = pa.table(
         {
             "id": np.arange(tokenizer.vocab_size, dtype=np.int32),

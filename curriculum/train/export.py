@@ -1,6 +1,7 @@
 """A checkpoint as a folder to hand on: weights, what rebuilds the model, tokenizer, and how to load it.
 
-model.safetensors  config.json  tokenizer.json  README.md      and with hf: tokenizer_config.json
+model.safetensors  config.json  tokenizer.json  README.md
+tokenizer_config.json      with hf, or where a chat template came with the tokenizer
 """
 
 import json
@@ -66,6 +67,8 @@ class Vocabulary:
     """Ids of control tokens, by their roles."""
     texts: Mapping[str, str]
     """Texts of control tokens, by their roles."""
+    chat: Mapping[str, str]
+    """The chat template that came with it and the tokens that this names, by their fields; empty for none."""
 
 
 def export(checkpoint: Path, to: Path, vocabulary: Vocabulary, form: Format) -> Path:
@@ -113,8 +116,9 @@ def _write(
         else _config(spec, job, checkpoint, vocabulary)
     )
     _write_json(folder / "config.json", config)
-    if form == "hf":
-        _write_json(folder / "tokenizer_config.json", _tokenizer_config(vocabulary, job))
+    about_tokens = _tokenizer_config(vocabulary, job) if form == "hf" else {**vocabulary.chat}
+    if about_tokens:
+        _write_json(folder / "tokenizer_config.json", about_tokens)
     (folder / "tokenizer.json").write_text(vocabulary.json, encoding="utf-8")
     card = _card(spec, weights, job, checkpoint, form)
     (folder / "README.md").write_text(card, encoding="utf-8")
@@ -148,6 +152,7 @@ def _tokenizer_config(vocabulary: Vocabulary, job: Job) -> dict[str, JsonValue]:
         "model_max_length": longest_row(job),
         "clean_up_tokenization_spaces": False,
         **roles,
+        **vocabulary.chat,
     }
 
 

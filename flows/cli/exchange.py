@@ -179,6 +179,7 @@ def vocabulary_of(tokenizer: Tokenizer) -> "Vocabulary":
             for role, token in tokenizer.ids_of.items()
             if tokenizer.special[token]
         },
+        chat=tokenizer.chat_template.fields if tokenizer.chat_template else {},
     )
 
 

@@ -3,7 +3,7 @@
 import json
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,7 +15,8 @@ from curriculum.families import chat
 from curriculum.objectives import objective_of
 from curriculum.stages.row_sources import apply_objective
 from curriculum.tokens import Encoding, byte_ranges
-from curriculum.tokens.codec import Roles, Tokenizer, turn_marks
+from curriculum.tokens.codec import Roles, Tokenizer
+from curriculum.tokens.turns import turn_marks
 from schemas import document as flat
 from schemas.change import Conversation, Role, Turn, digest_of
 from schemas.document import PART_KINDS
@@ -147,7 +148,7 @@ def test_without_a_token_for_the_end_of_a_turn_eos_ends_it_and_is_learnt(
 
 def test_a_tokenizer_with_some_of_the_roles_gets_lines_for_all(byte_level: Tokenizer) -> None:
     marks = turn_marks(without(byte_level, "<|system|>"))
-    assert not marks.by_tokens
+    assert marks.style == "lines"
     assert marks.end.tolist() == [byte_level.ids_of["end_of_turn"]]
     assert all(len(lead) > 1 for lead in marks.leads.values())
 
@@ -252,7 +253,7 @@ def assert_sound(encoding: Encoding, talk: flat.Document, tokenizer: Tokenizer) 
             assert tokenizer.decode_bytes(ids) == data[low:high]
             data[low:high].decode()
             (part,) = [each for each in talk.parts if each.start <= low < high <= each.end]
-            lead = marks.leads[part.kind].tolist()
+            lead = marks.leads[cast(Role, part.kind)].tolist()
             assert encoding.ids[first - len(lead) : first].tolist() == lead
             if high == part.end:
                 assert encoding.ids[last : last + len(marks.end)].tolist() == marks.end.tolist()

@@ -23,6 +23,7 @@ from schemas.document import Document
 from schemas.errors import CorpusError
 from schemas.families import CHAT_FAMILY
 from schemas.packed_row import TEXT_PIECE
+from tests.curriculum.tokens.templates import QWEN25, put
 
 LENGTHS = (128, 512)
 CHAT = tuple(RowsSpec(family=CHAT_FAMILY, objective="chat", row_length=size) for size in LENGTHS)
@@ -129,6 +130,32 @@ def test_the_bytes_that_are_scored_are_the_assistant_s(built: Built) -> None:
             encoded: Any = side.manifest.report["encode"]
             assert whole == encoded["objective"]["assistant_bytes"] > 0
             assert encoded["objective"]["turns_with_role_tokens"] > 0
+
+
+def test_rows_follow_the_chat_template_of_a_given_tokenizer(tmp_path: Path) -> None:
+    done = build(
+        Store(tmp_path / "home"),
+        corpus(),
+        CHAT[1:],
+        anchor_length=512,
+        tokenizing=Tokenizing(file=put(tmp_path / "qwen", QWEN25)),
+    )
+    assert done.tokenizer.manifest.config["chat_template"]
+    tokenizer = load_tokenizer(done.tokenizer)
+    (made_rows,) = done.rows
+    for side in made_rows.splits:
+        assert check(side.path).faults == []
+        counts: Any = side.manifest.report["encode"]
+        assert counts["objective"]["turns_by_template"] > 0
+        for row in rows(side):
+            ids, mask = np.array(row["input_ids"]), np.array(row["loss_mask"])
+            scored = tokenizer.decode(ids[1:][mask[:-1] == 1])
+            shown = tokenizer.decode(ids[: row["valid_token_count"]])
+            assert "### " not in shown
+            for answer in scored.split("<|im_end|>")[:-1]:
+                assert f"{answer}<|im_end|>" in shown
+            assert "<|im_start|>" not in scored
+            assert not re.search(r"\n<\|im_end\|>", shown)
 
 
 def test_every_byte_of_a_conversation_is_in_a_row_or_counted(built: Built) -> None:

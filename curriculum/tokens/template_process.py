@@ -1,0 +1,145 @@
+"""The process that renders a chat template of anyone's, run by chat_template.py; it imports jinja2 alone.
+
+Jinja's sandbox keeps a template from Python's inside, and doesn't bound loops: the kernel ends this process
+with its CPU seconds or its memory. Before it reads the template it gives up opening files and sockets.
+Nothing in it changes from run to run: there is no clock, and nothing random.
+
+A request is one JSON value on stdin, the answer one on stdout:
+
+    {"template", "tokens", "seconds", "bytes", "conversations": [[[role, content] …] …]}
+    {"constants": [string …], "rendered": [{"text"} or {"fault"} …]}      or {"fault"}
+"""
+
+import contextlib
+import json
+import os
+import resource
+import sys
+from typing import Any
+
+from jinja2 import nodes
+from jinja2.exceptions import TemplateError
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+Message = tuple[str, str]
+LONGEST_TEXT = 4 << 20
+"""Characters of one conversation, rendered."""
+UNSTEADY = ("random",)
+"""Filters that give something else each time; `lipsum` is one among the globals."""
+
+
+class GenerationTag(Extension):
+    """Accept `{% generation %}` around what an assistant says, which marks it and changes nothing."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """Return what lies between the tags."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def raise_exception(message: str) -> None:
+    """Refuse a conversation, as templates do by this name."""
+    raise TemplateError(message)
+
+
+def tojson(value: Any, indent: int | None = None, **options: Any) -> str:
+    """JSON as transformers writes it: Unicode stays, and HTML is nothing special."""
+    return json.dumps(value, ensure_ascii=False, indent=indent, **options)
+
+
+def environment() -> ImmutableSandboxedEnvironment:
+    """The environment that templates of transformers expect, but for strftime_now.
+
+    Templates that ask whether it is defined take a date of their own instead; others are refused.
+    """
+    made = ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.loopcontrols", GenerationTag],
+    )
+    made.filters["tojson"] = tojson
+    made.globals["raise_exception"] = raise_exception
+    for name in UNSTEADY:
+        del made.filters[name]
+    del made.globals["lipsum"]
+    return made
+
+
+def confine(seconds: int, num_bytes: int) -> None:
+    """Let the kernel end this process, and let it open nothing any more."""
+    limits = {
+        resource.RLIMIT_CPU: seconds,
+        resource.RLIMIT_AS: num_bytes,
+        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NPROC: 0,
+        # Descriptors that are open stay so; no file, socket or pipe is opened from now on.
+        resource.RLIMIT_NOFILE: 0,
+    }
+    for name, limit in limits.items():
+        resource.setrlimit(name, (limit, limit))
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Render each conversation; a fault is of the template as a whole, or of one conversation."""
+    engine = environment()
+    try:
+        parsed = engine.parse(request["template"])
+        constants = {
+            each.value for each in parsed.find_all(nodes.Const) if isinstance(each.value, str)
+        }
+        template = engine.from_string(request["template"])
+    except (TemplateError, RecursionError, MemoryError, SyntaxError, ValueError) as broken:
+        return {"fault": shown(broken)}
+    rendered = []
+    for messages in request["conversations"]:
+        try:
+            text = template.render(
+                messages=[{"role": role, "content": content} for role, content in messages],
+                tools=None,
+                documents=None,
+                add_generation_prompt=False,
+                **request["tokens"],
+            )
+        except Exception as failed:  # templates fail as Python does, in any way
+            rendered.append({"fault": shown(failed)})
+            continue
+        too_long = f"it writes {len(text):,} characters; {LONGEST_TEXT:,} are read"
+        rendered.append({"text": text} if len(text) <= LONGEST_TEXT else {"fault": too_long})
+    return {"constants": sorted(constants), "rendered": rendered}
+
+
+def shown(error: BaseException) -> str:
+    """An error in one line, with its kind where it has no words or is Python's."""
+    words = " ".join(str(error).split())
+    plain = isinstance(error, TemplateError) and words
+    return words if plain else f"{type(error).__name__} {words}".strip()
+
+
+def load_late_imports() -> None:
+    """Import what jinja2 imports when it meets a string, a filter or a mistake: later nothing opens."""
+    engine = environment()
+    engine.from_string(
+        "{% for x in ['a b'] %}{{ x | wordwrap | pprint | tojson }}{% endfor %}"
+    ).render()
+    for broken in ("{{ '", "{{ nothing.at.all }}"):
+        with contextlib.suppress(TemplateError):
+            engine.from_string(broken).render()
+
+
+def main() -> None:
+    """Answer the one request on stdin."""
+    request = json.loads(sys.stdin.buffer.read())
+    load_late_imports()
+    confine(request["seconds"], request["bytes"])
+    sys.stdout.write(json.dumps(answer(request)))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

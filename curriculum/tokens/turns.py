@@ -1,0 +1,310 @@
+"""Marks around the turns of a conversation: those of the chat template, or of the tokenizer.
+
+template     whatever the tokenizer's chat template writes there (chat_template.py)
+
+and without one:
+
+roles        <|user|> … of the tokenizer, where it has one for each role, else lines such as `### User`
+turn's end   <|end_of_turn|>, else EOS, else nothing
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+
+from curriculum.tokens.admit import controls_of
+from curriculum.tokens.chat_template import CURE, ChatTemplate
+from curriculum.tokens.codec import Ids, Tokenizer
+from schemas.change import ROLES, Role
+from schemas.errors import TokenizerError
+
+LINES: Mapping[Role, str] = {
+    "system": "### System\n",
+    "user": "### User\n",
+    "assistant": "### Assistant\n",
+}
+"""Lines for tokenizers without tokens for the roles."""
+Style = Literal["template", "tokens", "lines"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Frame:
+    """The generated ids of one conversation, BOS and EOS not."""
+
+    opening: Ids
+    """Before the first turn, such as a system turn that nobody wrote."""
+    leads: tuple[Ids, ...]
+    """Right before each turn's text: they say who speaks, and again where a turn is divided."""
+    ends: tuple[Ids, ...]
+    """Right behind it."""
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest run between two texts."""
+        ends = (self.opening, *self.ends)
+        leads = (*self.leads, _ids())
+        return max(len(end) + len(lead) for end, lead in zip(ends, leads, strict=True))
+
+
+class TurnFormat(Protocol):
+    """Marks of turns by one tokenizer."""
+
+    @property
+    def style(self) -> Style:
+        """Origin of the marks."""
+        ...
+
+    @property
+    def ender(self) -> int | None:
+        """The control token with which an assistant's turn ends, the last of what is learnt of it."""
+        ...
+
+    @property
+    def ends_by_eos(self) -> bool:
+        """True if a turn ends as a document does, for want of a token of its own."""
+        ...
+
+    def frame(self, roles: Sequence[Role]) -> Frame:
+        """The ids around the turns of a conversation.
+
+        Raises:
+            TokenizerError: for a conversation that can't be marked, naming the turn.
+        """
+        ...
+
+    def check(self, title: str, roles: Sequence[Role], texts: Sequence[bytes]) -> None:
+        """Pass if the texts of all turns may stand between these marks.
+
+        Raises:
+            TokenizerError: naming the conversation and the turn.
+        """
+        ...
+
+    @property
+    def reads_texts(self) -> bool:
+        """True if `check` depends on the texts."""
+        ...
+
+
+def turn_format(tokenizer: Tokenizer) -> TurnFormat:
+    """The marks of turns that a tokenizer has.
+
+    Raises:
+        TokenizerError: for a chat template that can't be followed.
+    """
+    template = tokenizer.chat_template
+    return turn_marks(tokenizer) if template is None else _templated(tokenizer, template)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class TurnMarks:
+    """The ids around a turn; no text yields the control tokens among them."""
+
+    leads: Mapping[Role, Ids]
+    """Marks before the turn, by role."""
+    end: Ids
+    """Behind it: one control token, or none."""
+    style: Style
+    ends_by_eos: bool
+    reads_texts: bool = False
+
+    @property
+    def ender(self) -> int | None:
+        """The token behind each turn."""
+        return int(self.end[0]) if len(self.end) else None
+
+    def frame(self, roles: Sequence[Role]) -> Frame:
+        """The marks of each turn."""
+        return Frame(
+            opening=_ids(),
+            leads=tuple(self.leads[role] for role in roles),
+            ends=(self.end,) * len(roles),
+        )
+
+    def check(self, title: str, roles: Sequence[Role], texts: Sequence[bytes]) -> None:
+        """Pass: any text may stand between control tokens and lines."""
+
+
+def turn_marks(tokenizer: Tokenizer) -> TurnMarks:
+    """Return the marks that a tokenizer has for turns by itself."""
+    own = tokenizer.ids_of
+    by_tokens = all(role in own for role in ROLES)
+    end = own.get("end_of_turn", tokenizer.eos_id)
+    return TurnMarks(
+        leads={
+            role: _ids(own[role]) if by_tokens else tokenizer.encode(LINES[role]) for role in ROLES
+        },
+        end=_ids() if end is None else _ids(end),
+        style="tokens" if by_tokens else "lines",
+        ends_by_eos="end_of_turn" not in own and end is not None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _TemplateMarks:
+    """Ids of what a chat template writes around turns; texts of control tokens are those tokens."""
+
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    controls: "_Controls"
+    ender: int | None
+    style: Style = "template"
+    ends_by_eos: bool = False
+    _frames: dict[tuple[Role, ...], Frame] = field(default_factory=dict)
+
+    @property
+    def reads_texts(self) -> bool:
+        """True for a template that takes some contents apart."""
+        return bool(self.template.sensitive())
+
+    def frame(self, roles: Sequence[Role]) -> Frame:
+        """Cut what is between two texts behind the token that ends a turn, and before the next one.
+
+        A gap without that token leads to the next turn as a whole: `[/INST]`.
+        """
+        asked = tuple(roles)
+        if asked not in self._frames:
+            self._frames[asked] = self._framed(asked)
+        return self._frames[asked]
+
+    def _framed(self, roles: tuple[Role, ...]) -> Frame:
+        gaps = [self.controls.encode(self.tokenizer, text) for text in self.template.gaps(roles)]
+        gaps[0] = _without_bos(gaps[0], self.tokenizer)
+        gaps[-1] = _without_eos(gaps[-1], self.tokenizer)
+        self._require_one_bos(roles, gaps)
+        self._require_ender(roles, gaps[-1])
+        borders = [self._border(gap) for gap in gaps[:-1]]
+        ends = [gap[:border] for gap, border in zip(gaps, borders, strict=False)]
+        return Frame(
+            opening=ends[0],
+            leads=tuple(gap[border:] for gap, border in zip(gaps, borders, strict=False)),
+            ends=(*ends[1:], gaps[-1]),
+        )
+
+    def _border(self, gap: Ids) -> int:
+        """The first token of what leads to the next turn: <|im_end|> LF │ <|im_start|> user LF."""
+        ended = np.flatnonzero(gap == -1 if self.ender is None else gap == self.ender)
+        if not len(ended):
+            return 0
+        behind = int(ended[-1]) + 1
+        marks = np.flatnonzero(self.tokenizer.special[gap[behind:]])
+        return behind + int(marks[0]) if len(marks) else behind
+
+    def _require_one_bos(self, roles: tuple[Role, ...], gaps: Sequence[Ids]) -> None:
+        """Refuse a BOS between turns where each BOS begins a document."""
+        bos = self.tokenizer.bos_id
+        if bos is None or bos == self.tokenizer.pad_id:
+            return
+        turn = next((turn for turn, gap in enumerate(gaps) if (gap == bos).any()), None)
+        if turn is not None:
+            raise TokenizerError(
+                self.template.name, _turn(roles, min(turn, len(roles) - 1)),
+                cause="the template writes BOS there, and a BOS begins a document and is nowhere else",
+                cure="Set document_tokens to eos or none, so that no BOS marks documents",
+            )  # fmt: skip
+
+    def _require_ender(self, roles: tuple[Role, ...], tail: Ids) -> None:
+        if _first_control(np.append(tail, _eos(self.tokenizer)), self.tokenizer) != self.ender:
+            raise TokenizerError(
+                self.template.name, _turn(roles, len(roles) - 1),
+                cause="the template ends it with another token than a shorter conversation", cure=CURE,
+            )  # fmt: skip
+
+    def check(self, title: str, roles: Sequence[Role], texts: Sequence[bytes]) -> None:
+        """Refuse a content that the template would take apart."""
+        for turn, (role, text) in enumerate(zip(roles, texts, strict=True)):
+            content = text.decode()
+            for each in self.template.sensitive():
+                if each.role == role and each.is_in(content):
+                    raise TokenizerError(
+                        title, f"{_turn(roles, turn)}, {each.text!r} {each.place} it",
+                        cause=f"{self.template.name} has a chat template that would alter or refuse "
+                        "this content, and contents are kept as they are",
+                        cure="Change the turn, or leave the conversation out. " + CURE,
+                    )  # fmt: skip
+
+
+def _templated(tokenizer: Tokenizer, template: ChatTemplate) -> _TemplateMarks:
+    """The marks of a template, once it has marked the shortest conversation.
+
+    A turn ends with the first control token behind the last one: <|im_end|>, <|eot_id|>, </s>.
+    """
+    template.sensitive()
+    controls = _Controls.of(tokenizer)
+    tail = controls.encode(tokenizer, template.gaps(("user", "assistant"))[-1])
+    return _TemplateMarks(
+        tokenizer=tokenizer,
+        template=template,
+        controls=controls,
+        ender=_first_control(np.append(tail, _eos(tokenizer)), tokenizer),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Controls:
+    """Finds the texts of control tokens in generated text, the longest that is at a place."""
+
+    pattern: re.Pattern[str]
+    ids: tuple[int, ...]
+    """Id of each group of the pattern, from 1."""
+
+    @staticmethod
+    def of(tokenizer: Tokenizer) -> "_Controls":
+        """The control tokens of a tokenizer, with the whitespace that some take with them."""
+        content = json.loads(tokenizer.json)
+        controls = controls_of(content)
+        added = [each for each in content.get("added_tokens") or () if each["content"] in controls]
+        added.sort(key=lambda each: -len(each["content"]))
+        found = (
+            rf"{_space(each, 'lstrip')}({re.escape(each['content'])}){_space(each, 'rstrip')}"
+            for each in added
+        )
+        return _Controls(
+            pattern=re.compile("|".join(found) or r"(?!)"), ids=tuple(each["id"] for each in added)
+        )
+
+    def encode(self, tokenizer: Tokenizer, text: str) -> Ids:
+        """The ids of a generated text."""
+        pieces, at = [_ids()], 0
+        for match in self.pattern.finditer(text):
+            assert match.lastindex is not None, "every alternative is a group"
+            pieces += [
+                tokenizer.encode(text[at : match.start()]),
+                _ids(self.ids[match.lastindex - 1]),
+            ]
+            at = match.end()
+        return np.concatenate([*pieces, tokenizer.encode(text[at:])]).astype(np.int32)
+
+
+def _space(token: Mapping[str, object], side: str) -> str:
+    return r"\s*" if token.get(side) else ""
+
+
+def _first_control(ids: Ids, tokenizer: Tokenizer) -> int | None:
+    found = np.flatnonzero(tokenizer.special[ids])
+    return int(ids[found[0]]) if len(found) else None
+
+
+def _without_bos(ids: Ids, tokenizer: Tokenizer) -> Ids:
+    """Without the BOS of a template: a document is led by one anyway."""
+    return ids[1:] if len(ids) and ids[0] == tokenizer.bos_id else ids
+
+
+def _without_eos(ids: Ids, tokenizer: Tokenizer) -> Ids:
+    return ids[:-1] if len(ids) and ids[-1] == tokenizer.eos_id else ids
+
+
+def _eos(tokenizer: Tokenizer) -> Ids:
+    return _ids() if tokenizer.eos_id is None else _ids(tokenizer.eos_id)
+
+
+def _turn(roles: Sequence[Role], turn: int) -> str:
+    return f"turn {turn + 1}, {roles[turn]}, of a conversation of {len(roles)}"
+
+
+def _ids(*ids: int) -> Ids:
+    return np.array(ids, dtype=np.int32)
