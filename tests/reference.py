@@ -1,14 +1,18 @@
-"""Generated parts of the documents: commands, fields of YAML files, columns of a row, the cookbook."""
+"""Generated parts of the documents: commands, YAML, columns of a row, sizes of models, the cookbook."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import torch
 import typer.main
 from typer.core import TyperArgument, TyperGroup
 
+from curriculum.model.decoder import Decoder
+from curriculum.model.presets import PRESETS, model_spec
 from dashboards.questions import cookbook
 from flows.cli import app
 from schemas.packed_row import COLUMNS, PACKED_ROW_SCHEMA, Column
@@ -16,6 +20,8 @@ from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_MEANINGS
 
 ROOT = Path(__file__).parents[1]
 SCHEMAS = ("diet", "phases", "corpus", "domains")
+VOCABULARIES = (4_096, 32_768)
+"""Those of the diet that `init` writes, and of a real corpus."""
 
 
 def columns() -> str:
@@ -58,6 +64,37 @@ def _commands(prefix: str, group: TyperGroup) -> Iterator[str]:
                 f"| {_spelled(each)} | {_cell(getattr(each, 'help', ''))} |" for each in shown
             ]
         yield "\n".join(lines)
+
+
+def presets() -> str:
+    """Write the sizes of models, with their weights over two vocabularies."""
+    lines = [
+        f"| model | {' | '.join(f'weights, {ids:,} ids' for ids in VOCABULARIES)} | blocks | width | "
+        "heads, key-value heads | feed-forward | streams | rate | tokens a step | warm-up |",
+        f"|{'---|' * (len(VOCABULARIES) + 9)}",
+    ]
+    for name, size in PRESETS.items():
+        weights = " | ".join(f"{_weights(name, ids) / 1e6:,.1f} M" for ids in VOCABULARIES)
+        lines.append(
+            f"| {name} | {weights} | {_pattern(size.blocks)} | {size.width:,} | "
+            f"{size.heads}, {size.kv_heads} | {size.mlp_width:,} | {size.streams} | "
+            f"{size.learning_rate:g} | {size.tokens_per_step:,} | {size.warmup_steps:,} |"
+        )
+    return "\n".join(lines)
+
+
+def _weights(name: str, ids: int) -> int:
+    with torch.device("meta"):
+        model = Decoder(model_spec(name, ids), "documents")
+    return sum(each.numel() for each in model.parameters())
+
+
+def _pattern(blocks: str) -> str:
+    """Write repeated blocks once: EMFMFMFMF -> E (MF) × 4."""
+    found = re.fullmatch(r"(.*?)((..+?)\3+)", blocks)
+    if found is None:
+        return blocks
+    return f"{found[1]} ({found[3]}) × {len(found[2]) // len(found[3])}".strip()
 
 
 def _prose(text: str) -> str:
@@ -125,6 +162,7 @@ def _cell(text: str | None) -> str:
 GENERATED = {
     "docs/concepts.md": {"columns": columns, "structure": structure},
     "docs/cli.md": {"commands": command_line},
+    "docs/training.md": {"presets": presets},
     "docs/yaml.md": {"fields": fields},
     "docs/cookbook.md": {"cookbook": cookbook},
 }

@@ -1,7 +1,8 @@
 """Every block of code in the README and the documents is run, or parsed where it says why it can't be run.
 
 `sh`: one command a line; they run in a copy of the demo's workspace. `console`: commands behind `$ `, which
-run one after another in an empty folder, and what they print; `…` stands for whatever differs. A comment of
+run one after another in an empty folder, and what they print; `…` stands for whatever differs. A block of
+Python whose first line names a file, `# my_model.py`, is in that folder under this name. A comment of
 HTML above a block of shell, `<!-- not run: <reason> -->`, which no page shows, has its commands parsed alone.
 """
 
@@ -255,6 +256,7 @@ def _pattern(word: str) -> str:
     return ".*".join(re.escape(part) for part in word.split("…"))
 
 
+NAMED = re.compile(r"# (\w+\.py)\n")
 CONSOLES = sorted({each.place.partition(":")[0] for each in blocks("console")})
 
 
@@ -267,8 +269,11 @@ def test_consoles_print_what_they_show(file: str, tmp_path: Path, curriculum: st
     path = os.pathsep.join([str(Path(curriculum).parent), os.environ["PATH"]])
     variables = {**os.environ, "PATH": path, "HOME": str(tmp_path), "COLUMNS": "120"}
     variables.pop("CURRICULUM_HOME", None)
-    for block in blocks("console"):
-        if not block.place.startswith(f"{file}:"):
+    here = [each for each in blocks("console", "python") if each.place.startswith(f"{file}:")]
+    for block in here:
+        if block.language == "python":
+            if name := NAMED.match(block.text):
+                (tmp_path / name[1]).write_text(block.text)
             continue
         for command, printed in transcript(block):
             done = subprocess.run(
