@@ -317,8 +317,23 @@ def test_python_is_parsed_and_finds_what_it_imports(block: Block) -> None:
     exec(compile(ast.Module(body=[*imports], type_ignores=[]), block.place, "exec"), {})
 
 
+def _run_alone() -> list[Block]:
+    """Blocks of Python that no console beside them runs."""
+    typed = {
+        (block.place.partition(":")[0], command)
+        for block in blocks("console")
+        for command, _ in transcript(block)
+    }
+    return [
+        each
+        for each in blocks("python")
+        if not (name := NAMED.match(each.text))
+        or (each.place.partition(":")[0], f"python {name[1]}") not in typed
+    ]
+
+
 @pytest.mark.system
-@pytest.mark.parametrize("block", blocks("python"), ids=_named)
+@pytest.mark.parametrize("block", _run_alone(), ids=_named)
 def test_python_runs_as_printed(block: Block, demo_home: Path, tmp_path: Path) -> None:
     shutil.copytree(demo_home, tmp_path / "workspace")
     file = tmp_path / "example.py"
