@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from curriculum.model.backends import LARGEST_DENSE_ROW
+from curriculum.model.backend_choice import LARGEST_DENSE_ROW
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.loss import loss_sums
 from curriculum.model.masks import Boundaries

@@ -337,6 +337,8 @@ class Trainer(Documented):
         return self
 
 
+AskedBackend = Literal["auto", "flex", "varlen", "sdpa", "documents"]
+
 TRAINED_TOKENIZER = "corpus"
 """Stands in a diet for a tokenizer that is trained on its corpus."""
 
@@ -366,6 +368,13 @@ class Diet(Documented):
     """Control tokens around each document, of those that the tokenizer has."""
     model: str
     """The preset of the model: tiny, or the name of a larger one."""
+    softcap: Annotated[Number, Field(gt=0)] | None = None
+    """Bound of the model's attention scores, softcap · tanh(score / softcap); 50, for instance. None by
+    default. varlen and sdpa refuse it."""
+    backend: AskedBackend = "auto"
+    """Kernel of attention. auto takes flex on a GPU and documents on a CPU, chosen when training
+    starts: it enters no key, and a resume on another machine may take another. One that is named here enters
+    the keys of runs, and training is refused where it can't be had."""
     trainer: Trainer | None = None
     """Trains in place of ours; the diet's model then says only what it is told of one."""
     token_budget: TokenCount

@@ -19,6 +19,7 @@ Stopped = Literal["gate", "budget", "failed", "cancelled"]
 Failure = Literal["memory", "not_finite", "killed", "other"]
 WriterName = Literal["tensorboard", "wandb"]
 Backend = Literal["math", "sdpa", "documents", "flex", "varlen"]
+DeviceName = Literal["cpu", "cuda"]
 
 
 class MambaSpec(Strict):
@@ -148,8 +149,10 @@ class Job(Sealed):
     """The moment at which it was frozen, in UTC; no part of what the run is, and empty before."""
     seed: int
     model: ModelSpec
-    backend: Backend
-    device: Literal["cpu", "cuda"]
+    backend: Backend | Literal["auto"]
+    """The backend asked for; with auto the training process chooses, and writes it to state and report."""
+    device: DeviceName
+    """Device of the machine that launched it last; no part of what the run is."""
     tokenizer: TokenizerRef
     threads: int = 1
     """Threads of the CPU, for each process; sums depend on it, so a resumed run keeps it."""
@@ -192,6 +195,12 @@ class Job(Sealed):
     """Price of an hour of one GPU, in whatever money; None where none is set."""
     overrides: dict[str, str]
     """Changes of the diet by the command line: corpus, model, token_budget, max_repetition …"""
+
+    @property
+    def kernel(self) -> Backend:
+        """The backend, once the training process has chosen it."""
+        assert self.backend != "auto", "the backend of this job isn't chosen yet"
+        return self.backend
 
 
 class Figure(Strict):
@@ -264,6 +273,10 @@ class Report(Sealed):
     """Cost of the GPU seconds, at the job's price; 0 on a CPU, None where there is no price."""
     device: str
     backend: str
+    """Backend of the last steps; what was asked for, where another trainer doesn't say."""
+    switched: tuple[str, ...] = ()
+    """Changes of device or backend by a resume: bits equal those of a run without a stop only where there
+    is none."""
     masked_mfu: float | None = None
     """The model's own operations, pairs within documents only, as a share of the devices' dense bfloat16
     peak; None where that isn't known, as on a CPU."""
@@ -304,6 +317,9 @@ class RunState(Sealed):
     boot_id: str
     at: str
     """The moment at which it was written, in UTC."""
+    device: DeviceName | None = None
+    backend: Backend | None = None
+    """Device and backend of a run's steps, once its process has chosen them."""
 
 
 class SlurmJob(Sealed):

@@ -306,8 +306,8 @@ def _mixture(report: MixtureReport) -> Lines:
     }
 
 
-def open_run(directory: Path, path: str, *, state: str) -> Line | None:
-    """The line of a run that isn't closed, as far as its heartbeat says; None where there is no job."""
+def open_run(directory: Path, path: str, *, owner: RunState | None, state: str) -> Line | None:
+    """The line of a run that isn't closed, as far as its state and heartbeat say; None without a job."""
     job = read_job(directory)
     if job is None:
         return None
@@ -318,8 +318,8 @@ def open_run(directory: Path, path: str, *, state: str) -> Line | None:
         "phase": job.phase,
         "attempt": job.attempt,
         "state": state,
-        "device": job.device,
-        "backend": job.backend,
+        "device": owner.device if owner and owner.device else job.device,
+        "backend": owner.backend if owner and owner.backend else job.backend,
         **_of_job(job),
     }
     try:
@@ -431,9 +431,10 @@ def open_tables(home: Path, paths: Sequence[str]) -> Running:
     metrics = [table_of([], OPEN_TABLES["open_metrics"])]
     room = MOST_BYTES
     for path in paths:
-        line = open_run(
-            home / path, path, state="running" if _is_running(home / path) else "interrupted"
-        )
+        owner = _owner(home / path)
+        trains = owner is not None and _is_running(home / path, owner)
+        state = "running" if trains else "interrupted"
+        line = open_run(home / path, path, owner=owner, state=state)
         if line is None:
             continue
         lines.append(line)
@@ -473,12 +474,16 @@ def _metrics(file: Path, path: str, most: int) -> pa.Table:
     return pa.table(columns, schema=OPEN_TABLES["open_metrics"])
 
 
-def _is_running(run: Path) -> bool:
-    """Return True while a process trains it: looked up on its machine, on others by its last beat."""
+def _owner(run: Path) -> RunState | None:
+    """The process that trains or trained an open run, as far as it left its state."""
     try:
-        owner = RunState.model_validate_json(regular_files.read(run / STATE_NAME))
+        return RunState.model_validate_json(regular_files.read(run / STATE_NAME))
     except (OSError, ValidationError):
-        return False
+        return None
+
+
+def _is_running(run: Path, owner: RunState) -> bool:
+    """Return True while a process trains it: looked up on its machine, on others by its last beat."""
     if owner.host == socket.gethostname() and _BOOT.is_file():
         return owner.boot_id == _BOOT.read_text().strip() and Path(f"/proc/{owner.pid}").is_dir()
     try:

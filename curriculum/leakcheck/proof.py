@@ -42,7 +42,7 @@ from curriculum.leakcheck.verdicts import device_words, proven_once
 from curriculum.model.masks import BLOCK
 from curriculum.model.presets import model_spec
 from curriculum.store import Store
-from curriculum.train.device import prepare
+from curriculum.train.device import prepare, with_backend
 from curriculum.train.metrics import log
 from curriculum.train.run_directory import read_job, write_text
 from curriculum.train.validate import require_fitting
@@ -360,16 +360,17 @@ def prove_job(
     Raises:
         CurriculumError: where plan and rows can't be read.
     """
+    job = with_backend(job, device)
     lengths = sorted({rows.row_length for rows in job.rows})
     alone = Setting(
         model=job.model,
-        backend=job.backend,
+        backend=job.kernel,
         recompute=False,
         dtype=torch.float32,
         device=device,
         row_length=ROW_LENGTH,
     )
-    decoder = functools.partial(check_decoder, job.model, job.backend, device=device)
+    decoder = functools.partial(check_decoder, job.model, job.kernel, device=device)
     found = list(proven_once(workspace, "decoder", alone, decoder, anew=anew).findings)
     for done, row_length in enumerate(lengths):
         watch(
@@ -396,7 +397,7 @@ def _setting(job: Job, row_length: int, device: torch.device) -> Setting:
     rates = {name: getattr(RATE, name) for name in ("learning_rate", "warmup_steps", "schedule")}
     return Setting(
         model=small_model(job.model),
-        backend=job.backend,
+        backend=job.kernel,
         recompute=job.recompute,
         dtype=torch.float32,
         device=device,

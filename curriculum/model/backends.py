@@ -30,6 +30,13 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import flex_attention
 from torch.utils.checkpoint import checkpoint
 
+from curriculum.model.backend_choice import (
+    LARGEST_DENSE_ROW,
+    WITH_RELATIONS,
+    WITH_SOFTCAP,
+    too_long,
+    without,
+)
 from curriculum.model.masks import Attend, Boundaries, block_mask, document_mask
 from curriculum.model.structure import Structure, dense_bias, relation_of_tokens
 from schemas.errors import JobError
@@ -42,10 +49,6 @@ def for_each_head(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> tuple[Tenso
     if times == 1:
         return k_BGTK, v_BGTK
     return k_BGTK.repeat_interleave(times, dim=1), v_BGTK.repeat_interleave(times, dim=1)
-
-
-LARGEST_DENSE_ROW = 8192
-"""A boolean mask of 64k by 64k is 4 GB."""
 
 
 def math_attend(
@@ -74,12 +77,7 @@ def sdpa_attend(boundaries: Boundaries, structure: Structure | None = None) -> A
     """
     T = boundaries.doc_ids.shape[1]
     if T > LARGEST_DENSE_ROW:
-        raise JobError(
-            "backend",
-            f"sdpa at row length {T}",
-            cause=f"its mask grows with T²; it takes rows of at most {LARGEST_DENSE_ROW}",
-            cure="Choose documents on a CPU, flex on a GPU",
-        )
+        raise too_long("sdpa", T)
     visible_B1TT = document_mask(boundaries)
     relation_BTT = row_relations(structure)
 
@@ -150,7 +148,7 @@ def bias_of(table_HR: Tensor | None, relation: Tensor | None) -> Tensor | None:
 
 
 QUERIES = 1024
-"""Queries of a document with relations, whose scores are held at once; backward computes each block again."""
+"""Queries of a document whose scores are held at once; backward computes each block again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,10 +161,23 @@ class _Related:
     """[C, C]: between all chunks of its row."""
 
 
-def documents_attend(boundaries: Boundaries, structure: Structure | None = None) -> Attend:
-    """Torch's causal attention a document; those that have chunks go by whole scores, some times slower.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Scores:
+    """Changes of the scores of one document: a bias where it has chunks, then a softcap."""
 
-    Their memory is QUERIES · length · (heads + 3) floats.
+    softcap: float | None
+    table: Tensor | None = None
+    """table_HR."""
+    related: _Related | None = None
+
+
+def documents_attend(
+    softcap: float | None, boundaries: Boundaries, structure: Structure | None = None
+) -> Attend:
+    """Torch's causal attention a document.
+
+    Documents that have chunks, and with a softcap all, go by whole scores, some times slower. Their memory
+    is QUERIES · length · (heads + 3) floats.
     """
     B, T = boundaries.doc_ids.shape
     related = _related(boundaries, structure)
@@ -179,13 +190,7 @@ def documents_attend(boundaries: Boundaries, structure: Structure | None = None)
         documents = zip(*(_split(x, boundaries) for x in (q_BHTK, k_BHTK, v_BHTK)), strict=True)
         out_1HNK = torch.cat(
             [
-                _causal(q, k, v)
-                if each is None or table_HR is None
-                else attached(
-                    functools.partial(_causal, q, k, v),
-                    functools.partial(_biased, q, k, v, each, table_HR),
-                    table_HR,
-                )
+                _of_document(q, k, v, each, table_HR, softcap)
                 for (q, k, v), each in zip(documents, related, strict=True)
             ],
             dim=2,
@@ -199,25 +204,38 @@ def documents_attend(boundaries: Boundaries, structure: Structure | None = None)
     return attend
 
 
+def _of_document(
+    q_1HLK: Tensor,
+    k_1HLK: Tensor,
+    v_1HLK: Tensor,
+    related: _Related | None,
+    table_HR: Tensor | None,
+    softcap: float | None,
+) -> Tensor:
+    """Attention of one document to itself, by the kernel where nothing changes its scores."""
+    document = q_1HLK, k_1HLK, v_1HLK
+    without_bias = (
+        functools.partial(_causal, *document)
+        if softcap is None
+        else functools.partial(_scored, *document, _Scores(softcap=softcap))
+    )
+    if related is None or table_HR is None:
+        return without_bias()
+    scores = _Scores(softcap=softcap, table=table_HR, related=related)
+    return attached(without_bias, functools.partial(_scored, *document, scores), table_HR)
+
+
 def _causal(q_1HLK: Tensor, k_1HLK: Tensor, v_1HLK: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q_1HLK, k_1HLK, v_1HLK, is_causal=True)
 
 
-def _biased(
-    q_1HLK: Tensor, k_1HLK: Tensor, v_1HLK: Tensor, related: _Related, table_HR: Tensor
-) -> Tensor:
+def _scored(q_1HLK: Tensor, k_1HLK: Tensor, v_1HLK: Tensor, scores: _Scores) -> Tensor:
     """A document in blocks of queries, each with the keys up to its end."""
-    L = len(related.chunks)
+    L = q_1HLK.shape[2]
     blocks = []
     for start in range(0, L, QUERIES):
         end = min(start + QUERIES, L)
-        arguments = (
-            q_1HLK[:, :, start:end],
-            k_1HLK[:, :, :end],
-            v_1HLK[:, :, :end],
-            related,
-            table_HR,
-        )
+        arguments = q_1HLK[:, :, start:end], k_1HLK[:, :, :end], v_1HLK[:, :, :end], scores
         blocks.append(
             _block(*arguments)
             if L <= QUERIES
@@ -226,15 +244,17 @@ def _biased(
     return torch.cat(blocks, dim=2)
 
 
-def _block(
-    q_1HQK: Tensor, k_1HEK: Tensor, v_1HEK: Tensor, related: _Related, table_HR: Tensor
-) -> Tensor:
+def _block(q_1HQK: Tensor, k_1HEK: Tensor, v_1HEK: Tensor, scores: _Scores) -> Tensor:
     """The last Q queries of E tokens."""
     Q, E = q_1HQK.shape[2], k_1HEK.shape[2]
-    chunks_1E = related.chunks[None, :E]
-    relation_1QE = relation_of_tokens(chunks_1E[:, E - Q :], chunks_1E, related.relations[None])
+    bias_1HQE = None
+    if scores.related is not None and scores.table is not None:
+        chunks_1E = scores.related.chunks[None, :E]
+        between_1CC = scores.related.relations[None]
+        relation_1QE = relation_of_tokens(chunks_1E[:, E - Q :], chunks_1E, between_1CC)
+        bias_1HQE = dense_bias(scores.table, relation_1QE)
     past_QE = torch.ones(Q, E, dtype=torch.bool, device=q_1HQK.device).tril(E - Q)
-    return dense(q_1HQK, k_1HEK, v_1HEK, past_QE, bias=dense_bias(table_HR, relation_1QE))
+    return dense(q_1HQK, k_1HEK, v_1HEK, past_QE, bias=bias_1HQE, softcap=scores.softcap)
 
 
 def _split(x_BHTK: Tensor, boundaries: Boundaries) -> tuple[Tensor, ...]:
@@ -434,10 +454,6 @@ class Attention(Protocol):
         """Attention within these boundaries; what it builds for them is shared by all layers."""
 
 
-WITH_SOFTCAP: tuple[Backend, ...] = ("math", "flex")
-WITH_RELATIONS: tuple[Backend, ...] = ("math", "sdpa", "documents", "flex")
-
-
 def attention(
     backend: Backend, *, softcap: float | None = None, relations: bool = False
 ) -> Attention:
@@ -450,9 +466,9 @@ def attention(
         JobError: for a softcap or relations on a backend whose kernel has none.
     """
     if softcap is not None and backend not in WITH_SOFTCAP:
-        raise _without(backend, f"softcap {softcap}", "a model without softcap", WITH_SOFTCAP)
+        raise without(backend, f"softcap {softcap}", "a model without softcap", WITH_SOFTCAP)
     if relations and backend not in WITH_RELATIONS:
-        raise _without(backend, "structure", "structure_inputs: false", WITH_RELATIONS)
+        raise without(backend, "structure", "structure_inputs: false", WITH_RELATIONS)
     match backend:
         case "math":
             return functools.partial(math_attend, softcap)
@@ -461,16 +477,6 @@ def attention(
         case "sdpa":
             return sdpa_attend
         case "documents":
-            return documents_attend
+            return functools.partial(documents_attend, softcap)
         case "varlen":
             return varlen_attend
-
-
-def _without(backend: str, option: str, instead: str, able: tuple[Backend, ...]) -> JobError:
-    what = option.partition(" ")[0]
-    return JobError(
-        "backend",
-        f"{backend} with {option}",
-        cause=f"its kernel has no {what}",
-        cure=f"Choose {', '.join(able[:-1])} or {able[-1]}, or {instead}",
-    )

@@ -23,6 +23,7 @@ from curriculum.mixing.load import (
 )
 from curriculum.mixing.resolve import ResolvedPhase, resolve, with_repositories
 from curriculum.mixing.supply import check_gates, domain_faults
+from curriculum.model.backend_choice import AttentionNeeds, Capabilities, choose
 from curriculum.model.presets import preset
 from curriculum.pipeline.attempts import SpecialistRef, mark_current
 from curriculum.pipeline.references import run_of
@@ -43,7 +44,7 @@ from curriculum.train.metric_writers import parse_writers
 from schemas.corpus import CHAT_DOMAIN, CorpusSpec
 from schemas.diet import TRAINED_TOKENIZER, Diet
 from schemas.errors import DietError, TokenizerError
-from schemas.families import CHAT_FAMILY
+from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY
 from schemas.mistakes import nearest
 from schemas.packed_row import ROW_MULTIPLE
 
@@ -155,6 +156,8 @@ def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
             imported=imported_rows(store, diet),
         )
         check_gates(plan.phases)
+    with located(config.specialist, "backend", diet.backend, config.workspace):
+        require_backend(diet, plan.phases, Capabilities.expected("cuda"))
     domains = *load_domains(plan.corpus.domains).domains, CHAT_DOMAIN
     require_no_fault(config.specialist, domain_faults(plan.phases, domains), config.workspace)
     repositories = [each.name for each in plan.corpus.repositories]
@@ -247,6 +250,24 @@ def _require_tokenizer(config: RunConfig, diet: Diet) -> None:
             if near.startswith("Did")
             else f"Give the path of a tokenizer.json, or {TRAINED_TOKENIZER} to train one",
         )
+
+
+def require_backend(diet: Diet, phases: Sequence[ResolvedPhase], has: Capabilities) -> None:
+    """Let a diet pass whose backend takes its model and its longest rows on a device.
+
+    Raises:
+        JobError: for a backend that refuses them, with the reason.
+    """
+    if diet.trainer is not None:
+        return
+    servings = [each for phase in phases for each in phase.servings]
+    enriched = any(each.family == ENRICHED_FAMILY for each in servings)
+    needs = AttentionNeeds(
+        row_length=max(each.row_length for each in servings),
+        softcap=diet.softcap,
+        structure=diet.structure_inputs and enriched,
+    )
+    choose(diet.backend, has, needs)
 
 
 def _at_length(phases: Sequence[ResolvedPhase], row_length: int) -> tuple[ResolvedPhase, ...]:

@@ -339,7 +339,7 @@ class PlannedArtefacts:
 def _machine(run: Artefact) -> Machine:
     """The machine that a run was made on: where it is looked at doesn't make it stale."""
     job = Attempt.at(run.path).job
-    return Machine(device=job.device, backend=job.backend, threads=job.threads)
+    return Machine(device=job.device, threads=job.threads)
 
 
 def _finished(run: Artefact, state: State, why: str) -> PhaseStatus:

@@ -15,11 +15,12 @@ from curriculum.interop.huggingface import write_card
 from curriculum.mixing.imported import completed
 from curriculum.mixing.mix import mix
 from curriculum.mixing.resolve import ResolvedPhase
+from curriculum.model.backend_choice import Capabilities
 from curriculum.model.presets import preset
 from curriculum.pipeline import notifications
 from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.plan import RunPlan, require_backend
 from curriculum.pipeline.resume import OPTION, continued, left_out_before
 from curriculum.pipeline.run_config import command
 from curriculum.stages import Built, RowsSpec, Shard, Tokenizing, Workers, build, sample
@@ -203,6 +204,8 @@ def _train(
     job = job_of(plan, resolved, built, mixture, previous, machine, gpu_price=resources.gpu_price)
     if store.dry:
         found = None if retrain or goes_on(store, job) else finished(store, job)
+        if found is None:
+            require_backend(plan.diet, plan.phases, Capabilities.expected(machine.device))
         return found or _planned(plan, resolved, run_recipe(job))
     launch = Launch(
         slots=resources.slots_of(store.root),
@@ -214,6 +217,7 @@ def _train(
     )
     progress = Progress(stage="train", item=resolved.name, done=0, total=job.steps, unit="steps")
     if retrain or goes_on(store, job) or finished(store, job) is None:
+        require_backend(plan.diet, plan.phases, Capabilities.expected(machine.device))
         context.watch(progress)
     run = train(store, job, again=retrain, launch=launch)
     if run.artefact is None:

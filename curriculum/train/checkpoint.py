@@ -51,6 +51,22 @@ class CheckpointState(Strict):
     tokens: TokenCounts = TokenCounts(positions=0, valid=0, scored=0, bytes=0)
     figures: tuple[Figure, ...] = ()
     """Figures of all evaluations, strata and weighted means."""
+    device: str = ""
+    backend: str = ""
+    """Device and backend of the last steps; empty where another trainer doesn't say."""
+    switched: tuple[str, ...] = ()
+    """Changes of device or backend by resumes."""
+
+    def computed_by(self, device: str, backend: str) -> "CheckpointState":
+        """The same state, from here on continued by a device and a backend; a change is logged and kept."""
+        was, becomes = (self.backend, self.device), (backend, device)
+        switched = self.switched
+        if any(was) and was != becomes:
+            change = f"{' on '.join(becomes)} from step {self.step} on, {' on '.join(was)} before"
+            switched = (*switched, change)
+            log(f"attention  {change}; bits may differ from those of a run without a stop")
+        update = {"device": device, "backend": backend, "switched": switched}
+        return self.model_copy(update=update)
 
     def advanced(self, job: Job, counts: TokenCounts) -> "CheckpointState":
         """The state one step of `job` later, by what that step consumed."""

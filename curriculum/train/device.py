@@ -7,10 +7,13 @@ import contextlib
 import ctypes
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import torch
 import torch.utils.deterministic
 
+from curriculum.model.backend_choice import AttentionNeeds, Capabilities, choose
+from curriculum.train.metrics import log
 from schemas.errors import JobError, JobMemoryError
 from schemas.job import Job
 
@@ -46,6 +49,43 @@ def prepare(job: Job, local: int = 0) -> torch.device:
         )
     torch.set_float32_matmul_precision("high")
     return torch.device("cuda", local)
+
+
+def capabilities(device: torch.device) -> Capabilities:
+    """The kernels of attention that a device has, with this torch."""
+    if device.type != "cuda":
+        return Capabilities.expected("cpu")
+    generation, _ = torch.cuda.get_device_capability(device)
+    return Capabilities(
+        device="cuda",
+        triton=generation >= _TRITON_FROM and find_spec("triton") is not None,
+        flash=generation >= _FLASH_FROM and find_spec("torch.nn.attention.varlen") is not None,
+    )
+
+
+_TRITON_FROM, _FLASH_FROM = 7, 8
+"""Major compute capabilities: Volta's and Ampere's."""
+
+
+def needs_of(job: Job) -> AttentionNeeds:
+    """Needs of the model of a job and of its longest rows, those of evaluations too."""
+    evaluated = (stratum.rows for each in job.evaluations for stratum in each.strata)
+    return AttentionNeeds(
+        row_length=max(rows.row_length for rows in (*job.rows, *evaluated)),
+        softcap=job.model.softcap,
+        structure=job.model.structure,
+    )
+
+
+def with_backend(job: Job, device: torch.device) -> Job:
+    """The job with the backend of this process in place of the one asked for; the log says why.
+
+    Raises:
+        JobError: for a backend that the device or the model can't have.
+    """
+    choice = choose(job.backend, capabilities(device), needs_of(job))
+    log(f"attention  {choice.backend} on {device.type}: {choice.reason}")
+    return job.model_copy(update={"backend": choice.backend})
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4

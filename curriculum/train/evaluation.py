@@ -13,6 +13,7 @@ import torch
 from curriculum import parquet
 from curriculum.model.loss import token_nll
 from curriculum.train.batch import EVALUATION_COLUMNS, Row, Shards
+from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.dataloader import Batch, blank, collate
 from curriculum.train.device import mixed
 from curriculum.train.distributed import ALONE, Ranks
@@ -218,27 +219,26 @@ def figures_of(evaluation: Evaluation, figures: Sequence[Figure]) -> list[Figure
 
 _MEASURES = (
     "tokenizer",
-    "backend",
-    "device",
     "threads",
     "processes",
     "micro_positions",
     "rope_base",
 )
-"""Fields of a job that a figure's last bits depend on, beside the model and its rows."""
+"""Fields of a job that a figure's last bits depend on, beside model, rows, device and backend."""
 
 
-def carried_over(job: Job, before: Job, step: int, figures: Sequence[Figure]) -> tuple[Figure, ...]:
-    """Figures at step 0 of a job that carries on `before` at a step, from those that `before` measured there.
+def carried_over(job: Job, before: Job, state: CheckpointState) -> tuple[Figure, ...]:
+    """Figures at step 0 of a job that carries on `before` at a checkpoint, from those measured there.
 
     Those of the same evaluations by the same arithmetic: evaluating again would give the same bits.
     Weights of structure that are attached between the two start at zero and change none.
     """
     model = before.model.model_copy(update={"structure": job.model.structure})
     same = all(getattr(job, name) == getattr(before, name) for name in _MEASURES)
+    same = same and (job.device, job.backend) == (state.device, state.backend)
     if not same or model != job.model or before.trainer is not None:
         return ()
-    at_end = [figure for figure in figures if figure.step == step]
+    at_end = [figure for figure in state.figures if figure.step == state.step]
     return tuple(
         figure.model_copy(update={"step": 0})
         for evaluation in job.evaluations

@@ -97,11 +97,11 @@ def make_job(
         run_key="",
         attempt=1,
         seed=diet.seed,
-        model=model_spec(diet.model, _vocab_size(ingredients.tokenizer)).model_copy(
-            update={"structure": reads_structure(diet, phase_name, before)}
-        ),
-        backend=machine.backend,
-        device="cuda" if machine.device == "cuda" else "cpu",
+        model=model_spec(
+            diet.model, _vocab_size(ingredients.tokenizer), softcap=diet.softcap
+        ).model_copy(update={"structure": reads_structure(diet, phase_name, before)}),
+        backend=diet.backend,
+        device=machine.device,
         threads=machine.threads,
         workers=machine.workers,
         processes=machine.processes,

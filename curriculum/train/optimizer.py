@@ -44,7 +44,7 @@ class TrainState:
 
 def new_train_state(job: Job, device: torch.device, ranks: Ranks = ALONE) -> TrainState:
     """A fresh model on the device and its AdamW; the same weights whatever the number of ranks."""
-    model = initialise(Decoder(job.model, job.backend), job.seed).to(device)
+    model = initialise(Decoder(job.model, job.kernel), job.seed).to(device)
     model.rope_base = job.rope_base
     if job.recompute:
         recompute(model)
@@ -157,7 +157,7 @@ def whole_model(train_state: TrainState, job: Job) -> Decoder:
     if train_state.ranks.mesh is None:
         return train_state.model
     train_state.rest()
-    model = Decoder(job.model, job.backend).to(train_state.device)
+    model = Decoder(job.model, job.kernel).to(train_state.device)
     model.rope_base = job.rope_base
     for weight, part in zip(model.parameters(), train_state.model.parameters(), strict=True):
         weight.copy_(whole(part.detach()))

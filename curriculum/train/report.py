@@ -6,11 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from curriculum.store.leases import this_process
 from curriculum.train import checkpoint
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.gate import gate_bits
 from curriculum.train.metrics import read_metrics, summary
-from curriculum.train.run_directory import CHECKPOINTS, HEARTBEAT, METRICS, REPORT, write_text
+from curriculum.train.run_directory import (
+    CHECKPOINTS,
+    HEARTBEAT,
+    METRICS,
+    REPORT,
+    STATE,
+    write_text,
+)
 from schemas.job import Failure, Figure, Heartbeat, Job, MaskingCost, Report, Stopped
 from schemas.json_text import now
 from schemas.json_text import now as present
@@ -59,8 +67,9 @@ def report_of(
         seconds=seconds,
         gpu_seconds=gpu_seconds,
         cost=None if job.gpu_price is None else job.gpu_price * gpu_seconds / 3600,
-        device=job.device,
-        backend=job.backend,
+        device=state.device or job.device,
+        backend=state.backend or job.backend,
+        switched=state.switched,
         masked_mfu=measured.masked_mfu,
         mean_context=measured.mean_context,
         attention_density=measured.attention_density,
@@ -89,6 +98,13 @@ def write_end(
     outcome = Outcome(stopped=stopped, reason=reason, state=state, checkpoint=last)
     report = report_of(job, workspace, directory, outcome, failure=failure, devices=devices)
     write_text(directory / REPORT, report.model_dump_json(indent=1))
+
+
+def record_kernel(directory: Path, job: Job) -> None:
+    """Write device and backend of a claimed run, once they are chosen, into its state.json."""
+    chosen = {"device": job.device, "backend": job.kernel}
+    state = this_process().model_copy(update=chosen)
+    write_text(directory / STATE, state.model_dump_json(indent=1))
 
 
 def _at(figures: tuple[Figure, ...], step: int) -> tuple[Figure, ...]:

@@ -102,13 +102,14 @@ def _require_same(directory: Path, job: Job) -> None:
 def freeze(directory: Path, job: Job) -> Job:
     """Write job.json into a run's directory with the present moment; one that stands already counts.
 
-    But for what another machine may need otherwise: the numbers of processes and of workers,
+    But for what another machine has or needs otherwise: its device, the numbers of processes and of workers,
     recomputation, writers, the price of its GPUs.
     """
     file = directory / JOB
     there = read_job(file) if file.is_file() else job.model_copy(update={"begun": now()})
     frozen = there.model_copy(
         update={
+            "device": job.device,
             "processes": job.processes,
             "workers": job.workers,
             "recompute": job.recompute or there.recompute,

@@ -35,13 +35,18 @@ WHICH_RUN = (
 _NO_PART_OF_THE_KEY = {
     *WHICH_RUN,
     *("tokenizer", "plan", "plan_key", "plan_content", "rows", "start_from", "evaluations"),
-    *("threads", "processes", "workers", "recompute", "checkpoint_every", "writers", "gpu_price"),
+    *("device", "threads", "processes", "workers", "recompute", "checkpoint_every"),
+    *("writers", "gpu_price"),
 }
 
 
 def run_recipe(job: Job) -> Recipe:
-    """Return the recipe of a run; neither names nor paths nor threads enter its key."""
-    config = job.model_dump(mode="json", exclude=_NO_PART_OF_THE_KEY)
+    """Return the recipe of a run; neither names nor paths nor threads nor devices enter its key.
+
+    A backend does where one was asked for, not where the training process chooses.
+    """
+    left_to_choice = {"backend"} if job.backend == "auto" else set()
+    config = job.model_dump(mode="json", exclude=_NO_PART_OF_THE_KEY | left_to_choice)
     config["evaluations"] = [
         evaluation.model_dump(mode="json", exclude={"strata": {"__all__": {"rows", "positions"}}})
         for evaluation in job.evaluations

@@ -15,7 +15,7 @@ from curriculum.store import Store
 from curriculum.train import checkpoint, restore
 from curriculum.train.checkpoint import CheckpointState, Saver
 from curriculum.train.dataloader import Batch, PlannedRows, steps_of
-from curriculum.train.device import enough_memory, prepare
+from curriculum.train.device import enough_memory, prepare, with_backend
 from curriculum.train.distributed import ALONE, ProcessRank, Ranks, joined
 from curriculum.train.evaluation import (
     Cancelled,
@@ -41,7 +41,7 @@ from curriculum.train.metrics import (
 from curriculum.train.optimizer import learning_rate, new_train_state
 from curriculum.train.processes import failure_of
 from curriculum.train.proof import proven
-from curriculum.train.report import HeartbeatWriter, Outcome, report_of, write_end
+from curriculum.train.report import HeartbeatWriter, Outcome, record_kernel, report_of, write_end
 from curriculum.train.run_directory import JOB, REPORT, claimed, read_job, read_report, write_text
 from curriculum.train.step import cut_for, optimizer_step
 from curriculum.train.validate import require_fitting
@@ -79,6 +79,8 @@ def _trained(
     try:
         with enough_memory(job, f"phase {job.phase}"):
             device = prepare(job, place.local)
+            job = with_backend(job, device)
+            ranks.from_first(lambda: record_kernel(directory, job))
             require_installed(job.writers)
             ranks.from_first(lambda: require_fitting(job, store.root))
             required = "leakcheck" in job.require
@@ -225,10 +227,10 @@ class Trainer:
         if self.saver.last is not None:
             state = restore.resume(self.saver.last, self.train_state)
             log(f"going on at step {state.step} of {self.job.steps}")
-            return state
+            return state.computed_by(self.job.device, self.job.kernel)
         if self.job.start_from is not None:
             restore.carry_over(workspace / self.job.start_from.path, self.train_state)
-        return CheckpointState()
+        return CheckpointState().computed_by(self.job.device, self.job.kernel)
 
     def _figures_before(self, workspace: Path) -> tuple[Figure, ...]:
         """The figures of the run before that are this one's at step 0."""
@@ -237,8 +239,7 @@ class Trainer:
         start = workspace / self.job.start_from.path
         if not (start.parents[1] / JOB).is_file():
             return ()
-        state = checkpoint.read_state(start)
-        return carried_over(self.job, restore.job_of(start), state.step, state.figures)
+        return carried_over(self.job, restore.job_of(start), checkpoint.read_state(start))
 
     def _evaluate_if_due(self) -> str | None:
         """Evaluate where `is_evaluated` says so; the reason if the gate opens."""

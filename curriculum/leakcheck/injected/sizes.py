@@ -53,13 +53,15 @@ def _rejoined(boundaries: Boundaries, dropped_BT: Tensor) -> Boundaries:
     replaces=(backends, "documents_attend"),
     needs=Needs(blocks="A", row_length=LONG_ROW),
 )
-def _documents_up_to_13_bits(site: Site[Attend], boundaries: Boundaries, *given: Any) -> Attend:
+def _documents_up_to_13_bits(
+    site: Site[Attend], softcap: float | None, boundaries: Boundaries, *given: Any
+) -> Attend:
     """Count everything past 8,192 to the document that begins there."""
     late_BT = _late(boundaries.doc_ids, LONG)
     if late_BT.any():
         site.ran()
         boundaries = _rejoined(boundaries, late_BT)
-    return site.right(boundaries, *given)
+    return site.right(softcap, boundaries, *given)
 
 
 @injected(
@@ -289,11 +291,13 @@ def _tails_of_long_documents(site: Site[Tensor], edges_S: Tensor, reach: int) ->
     replaces=(backends, "documents_attend"),
     needs=Needs(blocks="A"),
 )
-def _short_documents_at_once(site: Site[Attend], boundaries: Boundaries, *given: Any) -> Attend:
+def _short_documents_at_once(
+    site: Site[Attend], softcap: float | None, boundaries: Boundaries, *given: Any
+) -> Attend:
     """Neighbours shorter than a kernel's tile are attended in one call."""
     short_BT = lengths_around(boundaries) < KERNEL
     if short_BT.any():
         site.ran()
         after_short_BT = torch.nn.functional.pad(short_BT, (1, 0))[:, :-1]
         boundaries = _rejoined(boundaries, short_BT & after_short_BT)
-    return site.right(boundaries, *given)
+    return site.right(softcap, boundaries, *given)

@@ -22,7 +22,7 @@ from curriculum.store.leases import is_alive, this_process
 from curriculum.train.launch.slurm import asked
 from curriculum.train.processes import end_all
 from curriculum.train.run_directory import write_text
-from schemas.job import Backend, SlotState
+from schemas.job import DeviceName, SlotState
 
 WORKERS_FOR_A_GPU = 2
 """Processes that load rows; on a CPU they would only take cores from the steps."""
@@ -30,10 +30,9 @@ WORKERS_FOR_A_GPU = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
-    """Machine of a job, and the kernel of its attention."""
+    """Machine of a job."""
 
-    device: str
-    backend: Backend
+    device: DeviceName
     threads: int
     """Threads of each process."""
     workers: int = 0
@@ -42,7 +41,7 @@ class Machine:
 
     @staticmethod
     def here(processes: int | None = None, *, recompute: bool = False, slots: int = 1) -> "Machine":
-        """A slot's share of the GPUs with flex where there are any, else of the CPU with documents."""
+        """A slot's share of the GPUs where there are any, else of the CPU."""
         # torch takes seconds to import, and a job that is only looked at names its machine.
         import torch
 
@@ -51,7 +50,6 @@ class Machine:
         processes = processes or max((torch.cuda.device_count() if gpu else 1) // slots, 1)
         return Machine(
             device="cuda" if gpu else "cpu",
-            backend="flex" if gpu else "documents",
             threads=max(cores // (processes * slots), 1),
             workers=WORKERS_FOR_A_GPU if gpu else 0,
             processes=processes,
@@ -67,7 +65,6 @@ class Machine:
         processes = processes or max(wanted.gpus, 1)
         return Machine(
             device="cuda" if wanted.gpus else "cpu",
-            backend="flex" if wanted.gpus else "documents",
             threads=max(wanted.cores // processes, 1),
             workers=WORKERS_FOR_A_GPU if wanted.gpus else 0,
             processes=processes,

@@ -49,6 +49,10 @@ def test_a_whole_diet_is_read_and_our_own_spelling_of_thousands_too(tmp_path: Pa
 @pytest.mark.parametrize(
     ("before", "after", "line", "words"),
     [
+        ("model: tiny", "model: tiny\nbackend: math", 5, "there is no such value"),
+        ("model: tiny", "model: tiny\nsoftcap: 0", 5, "softcap"),
+        ("model: tiny", "softcap: 50\nmodel: tiny\nbackend: sdpa", 6, "Choose math, documents or"),
+        ("model: tiny", "softcap: 50\nmodel: tiny\nbackend: varlen", 6, "has no softcap"),
         ("share: 0.6", "weight: 0.6", 10, "Did you mean 'share'?"),
         ("share: 0.6", "ratio: 0.6", 10, "Did you mean 'share'?"),
         ("share: 0.6", "Share: 0.6", 10, "Did you mean 'share'?"),

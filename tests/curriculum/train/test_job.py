@@ -21,7 +21,7 @@ from schemas.job import Evaluation, Job, TokenCounts
 from schemas.mixture import MixtureReport
 from tests import factories
 
-CPU = Machine(device="cpu", backend="documents", threads=1)
+CPU = Machine(device="cpu", threads=1)
 PHASE = PhaseSpec(row_length=256, rope_base=1234.0, families=("v2_simple",))
 
 
@@ -248,6 +248,14 @@ def test_a_model_that_is_not_there_is_refused(world: Any) -> None:
         make_job(
             diet(model="huge"), "syntax", PHASE, ingredients(world), evaluations=[], machine=CPU
         )
+
+
+def test_backend_and_softcap_of_a_diet_reach_its_job(world: Any) -> None:
+    asked = diet(backend="flex", softcap=50)
+    job = make_job(asked, "syntax", PHASE, ingredients(world), evaluations=[], machine=CPU)
+    assert (job.backend, job.model.softcap) == ("flex", 50.0)
+    plain = make_job(diet(), "syntax", PHASE, ingredients(world), evaluations=[], machine=CPU)
+    assert (plain.backend, plain.model.softcap) == ("auto", None)
 
 
 def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:

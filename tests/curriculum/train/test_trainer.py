@@ -115,7 +115,7 @@ def test_a_stop_ends_the_step_in_a_checkpoint(world: Any, tmp_path: Path) -> Non
 def test_a_stop_before_the_first_step_leaves_nothing(world: Any, tmp_path: Path) -> None:
     outcome = train(world, tmp_path, lambda: True)
     assert (outcome.stopped, outcome.checkpoint) == ("cancelled", None)
-    assert outcome.state == CheckpointState()
+    assert outcome.state == CheckpointState(device="cpu", backend="documents")
 
 
 def test_a_loss_that_is_no_number_names_step_and_rows(world: Any) -> None:

@@ -310,7 +310,7 @@ def test_what_is_asked_of_slurm_is_read_from_its_options(
 
 def test_a_job_made_without_a_gpu_is_for_those_that_slurm_gives() -> None:
     machine = Machine.in_slurm("--gres=gpu:4 -c 32")
-    assert (machine.device, machine.backend, machine.processes) == ("cuda", "flex", 4)
+    assert (machine.device, machine.processes) == ("cuda", 4)
     assert (machine.threads, machine.workers) == (8, 2)
     plain = Machine.in_slurm("--partition=cpu -c 6", 2)
     assert (plain.device, plain.processes, plain.threads) == ("cpu", 2, 3)
