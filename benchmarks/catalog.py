@@ -190,7 +190,7 @@ class Workspace:
     def run(self, at: int, mixture: Artefact) -> Artefact:
         """A closed run with fifty figures."""
         figure = Figure(
-            kind="phase",
+            set="phase",
             phase="p",
             family="*",
             domain="*",

@@ -11,7 +11,14 @@ from pydantic import BeforeValidator, ConfigDict, Field, RootModel, WithJsonSche
 
 from schemas.corpus import Name
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, FamilyName
-from schemas.objectives import CHAT_OBJECTIVE, OBJECTIVES, USUAL_OBJECTIVE, ObjectiveName
+from schemas.objectives import (
+    CHAT_OBJECTIVE,
+    OBJECTIVES,
+    PHASE_SET,
+    USUAL_OBJECTIVE,
+    ObjectiveName,
+    SetName,
+)
 from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE
 from schemas.text import Documented, FieldsError, Number, Whole
 
@@ -140,8 +147,9 @@ class Serving(Documented):
     4096 tokens and v4_context_graph in longer ones."""
     objective: ObjectiveName | None = None
     """Learning objective: causal every next token, fim a part between what stands around it,
-    doc_to_code a body from its comment, code_to_doc the comment from the body, chat what the assistant
-    says. By default causal, and chat of conversations."""
+    doc_to_code a body from its comment, code_to_doc the comment from the body, target what a commit
+    changed behind its context, chat what the assistant says. By default causal, and chat of
+    conversations."""
     share: Share
     """Share of the phase's valid tokens; the shares of a phase sum to 1."""
     row_length: RowLength | None = None
@@ -228,8 +236,17 @@ class StopsImproving(Documented):
 
     stops_improving_by: Annotated[Number, Field(gt=0)]
     """Bits per byte."""
+    set: SetName = PHASE_SET
+    """Rows that it is measured on: phase is all that the phase serves as causal rows, an objective what
+    it serves with that one, target the targets of its graph documents alone, anchor the documents that all
+    phases share."""
     over_evaluations: Annotated[Whole, Field(ge=1)] = 3
     """Number of evaluations that it is compared over."""
+
+    @property
+    def what(self) -> str:
+        """The figure that it looks at, in words: val_bpb, or val_bpb of fim."""
+        return "val_bpb" if self.set == PHASE_SET else f"val_bpb of {self.set}"
 
 
 class AdvanceWhen(Documented):

@@ -12,6 +12,7 @@ from schemas.corpus import Name
 from schemas.diet import AdvanceWhen
 from schemas.document import SCHEMA_VERSION, required
 from schemas.json_text import Sealed
+from schemas.objectives import ANCHOR_SET, PHASE_SET, SetName
 from schemas.regular_files import PlainPath, PlainPathOrNone
 from schemas.text import Strict
 
@@ -102,6 +103,7 @@ class EvaluationStratum(Strict):
     """One stratum of an evaluation: rows of a directory, and its weight in the mean."""
 
     family: str
+    objective: str
     domain: str
     weight: float
     rows: RowsSource
@@ -110,14 +112,30 @@ class EvaluationStratum(Strict):
 
 
 class Evaluation(Strict):
-    """A set of validation rows: `phase` for each phase so far, and the one `anchor` of the curriculum."""
+    """A set of validation rows: `phase` and its objectives for each phase so far, and the one `anchor`."""
 
-    kind: Literal["phase", "anchor"]
+    set: SetName
     phase: str
     """The phase whose strata these are; `anchor` for the anchor."""
     max_positions: int
     """Row positions read per stratum, from its first row on."""
     strata: tuple[EvaluationStratum, ...]
+
+    @property
+    def name(self) -> str:
+        """The set in words: anchor, phase syntax, fim of syntax."""
+        return set_title(self.set, self.phase)
+
+
+def set_title(name: str, phase: str) -> str:
+    """A set of a phase in words.
+
+    >>> set_title("anchor", "anchor"), set_title("phase", "syntax"), set_title("fim", "syntax")
+    ('anchor', 'phase syntax', 'fim of syntax')
+    """
+    if name == ANCHOR_SET:
+        return name
+    return f"{name} {phase}" if name == PHASE_SET else f"{name} of {phase}"
 
 
 class TokenizerRef(Strict):
@@ -206,7 +224,7 @@ class Job(Sealed):
 class Figure(Strict):
     """val_bpb of one evaluation at one step, with the interval of a bootstrap over documents."""
 
-    kind: Literal["phase", "anchor"]
+    set: SetName
     phase: str
     family: str
     """`*` for the weighted mean over the strata."""
@@ -217,6 +235,16 @@ class Figure(Strict):
     high: float
     scored_tokens: int
     scored_bytes: int
+
+    @property
+    def name(self) -> str:
+        """Its evaluation in words: anchor, phase syntax, fim of syntax."""
+        return set_title(self.set, self.phase)
+
+    @property
+    def is_whole(self) -> bool:
+        """True for figures of the anchor and of all that a phase serves, not of an objective apart."""
+        return self.set in (PHASE_SET, ANCHOR_SET)
 
     @property
     def is_sure(self) -> bool:
@@ -363,3 +391,23 @@ measured, masked_mfu where no peak is known."""
 CLOCK_COLUMNS = (
     *("seconds", "tokens_per_second", "scored_tokens_per_second", "memory_bytes", "masked_mfu"),
 )
+
+EVALUATED_SCHEMA = pa.schema(
+    [
+        required("phase", pa.string()),
+        required("set", pa.string()),
+        required("family", pa.string()),
+        required("objective", pa.string()),
+        required("domain", pa.string()),
+        required("row_length", pa.int32()),
+        required("rows_key", pa.string()),
+        required("document_id", pa.string()),
+        required("nats", pa.float64()),
+        required("bytes", pa.int64()),
+        required("tokens", pa.int64()),
+    ],
+    metadata={"schema_version": SCHEMA_VERSION},
+)
+"""evaluations/step=<step>/documents.parquet, a row a document of each stratum of each set that was measured
+at that step, sorted by all columns up to document_id: the nats of its scored tokens, their bytes and their
+number. Σ nats / ln 2 ÷ Σ bytes of a stratum is its val_bpb in the report."""

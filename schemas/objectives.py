@@ -43,12 +43,23 @@ OBJECTIVES: Registry[ObjectiveSpec] = Registry(
             revision=2,
             build="curriculum.objectives.documentation:doc_to_code",
         ),
+        ObjectiveSpec(name="target", revision=1, build="curriculum.objectives.target:objective"),
         ObjectiveSpec(name="chat", revision=1, build="curriculum.objectives.chat:objective"),
     ]
 )
 ObjectiveName = Annotated[str, NameIn(OBJECTIVES)]
+PHASE_SET, ANCHOR_SET = "phase", "anchor"
+SetName = Annotated[str, NameIn(OBJECTIVES, PHASE_SET, ANCHOR_SET)]
+"""A set of validation rows.
+
+phase       causal rows of all that a phase serves, chat rows of conversations, by their shares
+anchor      the same documents for every phase, diet and tokenizer
+<objective> rows of that objective, of what a phase serves with it; target of all graph documents
+"""
 
 USUAL_OBJECTIVE = "causal"
 """Default of every family but conversations."""
 CHAT_OBJECTIVE = "chat"
 """The only one of conversations, and of nothing else."""
+TARGET_OBJECTIVE = "target"
+"""The one that only families of graphs have, whose documents end with a target."""

@@ -51,10 +51,11 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
 
 class NameIn:
-    """Annotation of a string field that names an entry; its JSON schema lists the names."""
+    """Annotation of a string field that names an entry, or is one of `others`; its JSON schema lists all."""
 
-    def __init__(self, registry: Registry[Any]) -> None:
+    def __init__(self, registry: Registry[Any], *others: str) -> None:
         self._registry = registry
+        self._others = others
 
     def __get_pydantic_core_schema__(
         self, source: type[str], handler: GetCoreSchemaHandler
@@ -64,11 +65,11 @@ class NameIn:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {"type": "string", "enum": list(self._registry)}
+        return {"type": "string", "enum": [*self._others, *self._registry]}
 
     def _require(self, name: str) -> str:
-        if name not in self._registry:
-            known = ", ".join(f"'{each}'" for each in self._registry)
+        if name not in self._registry and name not in self._others:
+            known = ", ".join(f"'{each}'" for each in (*self._others, *self._registry))
             raise PydanticKnownError("literal_error", {"expected": known})
         return name
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from schemas.document import KEPT_SCHEMA, SELECTION_SCHEMA, TOKEN_PARTS_SCHEMA
-from schemas.job import METRICS_SCHEMA, Report
+from schemas.job import EVALUATED_SCHEMA, METRICS_SCHEMA, Report
 from schemas.mixture import LEFT_OUT_SCHEMA, PLAN_SCHEMA, MixtureReport
 from schemas.packed_row import PACKED_ROW_SCHEMA
 from schemas.registry import Registry
@@ -93,9 +93,12 @@ STAGES: Registry[StageSpec] = Registry(
         ),
         StageSpec(
             name="runs",
-            holds="one training run of a phase: job, metrics, checkpoints and report",
+            holds="one training run of a phase: job, metrics, evaluations, checkpoints and report",
             report=Report,
-            tables=(DataTable(name="metrics", prefix="metrics/", schema=METRICS_SCHEMA),),
+            tables=(
+                DataTable(name="metrics", prefix="metrics/", schema=METRICS_SCHEMA),
+                DataTable(name="evaluations", prefix="evaluations/", schema=EVALUATED_SCHEMA),
+            ),
         ),
         StageSpec(
             name="tokenizers",

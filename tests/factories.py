@@ -60,8 +60,8 @@ def figure(val_bpb: float, **changes: Any) -> Figure:
         "scored_bytes": 2,
         **changes,
     }
-    kind = "anchor" if values["phase"] == "anchor" else "phase"
-    return Figure(**{"kind": kind, **values})
+    name = "anchor" if values["phase"] == "anchor" else "phase"
+    return Figure(**{"set": name, **values})
 
 
 def run_report(**changes: Any) -> Report:

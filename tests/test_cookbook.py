@@ -324,7 +324,7 @@ def _figures(figures: tuple[Figure, ...], phase: str) -> dict[tuple[str, str], F
     return {
         (each.family, each.domain): each
         for each in figures
-        if (each.kind, each.phase) == ("phase", phase)
+        if (each.set, each.phase) == ("phase", phase)
     }
 
 
@@ -338,8 +338,8 @@ def bpb_by_domain(world: Demo) -> Lines:
             (a, b)
             for a in run.report.after
             for b in run.report.before
-            if (a.kind, a.phase, a.family, a.domain) == ("phase", phase, b.family, b.domain)
-            and (b.kind, b.phase) == ("phase", phase)
+            if (a.set, a.phase, a.family, a.domain) == ("phase", phase, b.family, b.domain)
+            and (b.set, b.phase) == ("phase", phase)
         ]
         lines += [
             (

@@ -74,7 +74,7 @@ TABLES: dict[str, pa.Schema] = {
     "files": _schema("path key file name num_bytes:int64 sha256 in_content:bool"),
     "runs": _schema(_RUN),
     "figures": _schema("""
-        path key specialist branch run_phase attempt:int64 moment kind phase family domain step:int64
+        path key specialist branch run_phase attempt:int64 moment set phase family domain step:int64
         val_bpb:double low:double high:double scored_tokens:int64 scored_bytes:int64
     """),
     "mixtures": _schema("""
@@ -234,7 +234,7 @@ def _mean_bpb(
     means = [
         each.val_bpb
         for each in figures
-        if (each.kind, each.family) == (kind, "*")
+        if (each.set, each.family) == (kind, "*")
         and (kind == "anchor" or report.phase in (ANNEAL, each.phase))
     ]
     return means[-1] if means else None

@@ -161,5 +161,5 @@ def rule(gate: "AdvanceWhen | None") -> str:
     if gate.val_bpb is None:
         return after
     by, over = gate.val_bpb.stops_improving_by, gate.val_bpb.over_evaluations
-    said = f"val_bpb gains less than {by:g} over {number(over, 'evaluation')}"
+    said = f"{gate.val_bpb.what} gains less than {by:g} over {number(over, 'evaluation')}"
     return f"{said}, {after}" if after else said

@@ -12,6 +12,7 @@ from curriculum.store import inside
 from curriculum.train.run_directory import HEARTBEAT, METRICS
 from schemas import regular_files
 from schemas.job import Figure, Heartbeat
+from schemas.objectives import ANCHOR_SET, PHASE_SET
 
 MOST_POINTS = 400
 """Points of a curve of losses; each is the mean over equally many steps."""
@@ -52,8 +53,8 @@ def training_curves(run: Path, *, points: int = MOST_POINTS) -> TrainingCurves:
     figures = heartbeat.figures if heartbeat else ()
     return TrainingCurves(
         losses=_thinned(steps, losses, points),
-        phase=tuple(each for each in figures if each.kind == "phase"),
-        anchor=tuple(each for each in figures if each.kind == "anchor"),
+        phase=tuple(each for each in figures if each.set == PHASE_SET),
+        anchor=tuple(each for each in figures if each.set == ANCHOR_SET),
         heartbeat=heartbeat,
     )
 

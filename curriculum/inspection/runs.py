@@ -56,7 +56,7 @@ def change(report: Report, kind: Literal["phase", "anchor"]) -> str:
 
 def mean(figures: Iterable[Figure], kind: Literal["phase", "anchor"]) -> Figure | None:
     """The weighted mean of one evaluation: the anchor, or the phase that came last."""
-    means = [each for each in figures if (each.kind, each.family) == (kind, "*")]
+    means = [each for each in figures if (each.set, each.family) == (kind, "*")]
     return means[-1] if means else None
 
 
@@ -65,8 +65,8 @@ NOT_SETTINGS = {
     *("plan", "plan_key", "plan_content", "rows", "evaluations", "tokenizer", "start_from"),
 }
 """Fields of a job that identify the run, or are listed by other names."""
-Place = tuple[Literal["phase", "anchor"], str, str, str]
-"""Kind, phase, family and domain of a figure."""
+Place = tuple[str, str, str, str]
+"""Set, phase, family and domain of a figure."""
 ROWS = "rows"
 OTHER_ROWS, TOUCH = "measured on other rows", "intervals touch"
 Stratum = tuple[str, str]
@@ -257,9 +257,9 @@ def _grounds(job: Job) -> dict[Place, str]:
     """Return the rows behind each figure of a run, in words that are the same for the same rows."""
     found: dict[Place, str] = {}
     for each in job.evaluations:
-        found[each.kind, each.phase, "*", "*"] = repr(_ground(each))
+        found[each.set, each.phase, "*", "*"] = repr(_ground(each))
         for stratum in each.strata:
-            place = (each.kind, each.phase, stratum.family, stratum.domain)
+            place = (each.set, each.phase, stratum.family, stratum.domain)
             found[place] = f"{stratum.rows.content} {each.max_positions}"
     return found
 
@@ -272,7 +272,7 @@ def _ground(evaluation: Evaluation) -> list[tuple[object, ...]]:
 
 
 def _place(figure: Figure) -> Place:
-    return figure.kind, figure.phase, figure.family, figure.domain
+    return figure.set, figure.phase, figure.family, figure.domain
 
 
 def _stratum(stratum: StratumReport) -> Stratum:

@@ -157,7 +157,7 @@ def figure_lines(report: Report) -> Iterator[Line]:
     for after in report.after:
         before = next((each for each in report.before if _place(each) == _place(after)), None)
         yield {
-            "evaluation": after.kind,
+            "set": after.set,
             "phase": after.phase,
             "family": after.family,
             "domain": after.domain,
@@ -168,7 +168,7 @@ def figure_lines(report: Report) -> Iterator[Line]:
 
 
 def _place(figure: Figure) -> tuple[str, str, str, str]:
-    return figure.kind, figure.phase, figure.family, figure.domain
+    return figure.set, figure.phase, figure.family, figure.domain
 
 
 def document_lines(documents: Sequence[Artefact]) -> Iterator[Line]:

@@ -17,10 +17,11 @@ from schemas.families import (
     CONTEXT_FAMILY,
     ENRICHED_FAMILY,
     VERSIONS_FAMILY,
+    families_of,
     reads_commits,
 )
 from schemas.mistakes import Location, nearest
-from schemas.objectives import OBJECTIVES
+from schemas.objectives import ANCHOR_SET, OBJECTIVES, PHASE_SET, TARGET_OBJECTIVE
 
 ANNEAL = "anneal"
 """The name of the tail job."""
@@ -91,6 +92,14 @@ class ResolvedPhase:
     def slot_length(self) -> int:
         """S: row positions of a slot, the largest row length."""
         return max(serving.row_length for serving in self.servings)
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """The sets of validation rows that measure it, where such rows are held out; a gate may name one."""
+        served = [each.objective for each in self.servings]
+        texts = (each.base or each.family for each in self.servings if each.imported is None)
+        targets = [TARGET_OBJECTIVE] if any(map(reads_commits, texts)) else []
+        return tuple(dict.fromkeys((PHASE_SET, *served, *targets, ANCHOR_SET)))
 
     @property
     def is_anneal(self) -> bool:
@@ -180,6 +189,15 @@ def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Diet
                 else f"Serve {serving.imported} in another phase, or import rows that divide {largest}",
             )
         base = _base(serving, length)
+        text = base or serving.family
+        is_of_targets = serving.objective == TARGET_OBJECTIVE and serving.imported is None
+        if is_of_targets and text is not None and not reads_commits(text):
+            yield DietFault(
+                location=(*location, "objective"),
+                value=f"{where}.objective = {TARGET_OBJECTIVE!r}",
+                cause=f"documents of {text} have no target",
+                cure=f"Take {' or '.join(families_of('commits'))}, or another objective",
+            )
         same: tuple[object, ...] = (serving.imported,)
         if serving.imported is None:
             same = (serving.family, base, serving.objective, length, serving.repositories)

@@ -15,6 +15,7 @@ from curriculum.store.verify import read_pages
 from schemas.errors import DietFieldError, MixtureError, SchemaError
 from schemas.mistakes import nearest
 from schemas.mixture import SourceRepetition, cut_to
+from schemas.objectives import ANCHOR_SET
 
 KEY_DIGITS = 12
 INDEX_DIGITS = 10
@@ -346,19 +347,31 @@ def unmeasured(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
 
 
 def check_gates(phases: Sequence[ResolvedPhase]) -> None:
-    """Refuse a gate that waits for val_bpb where nothing is held out to measure it.
+    """Refuse a gate that waits for val_bpb of a set that the phase hasn't, or where nothing is held out.
 
     Raises:
         DietError: naming the phase.
     """
     for at, phase in enumerate(phases):
-        rule, names = phase.advance_when, {each.imported for each in phase.servings}
-        blind = all(each is not None and each.measured_by is None for each in names)
-        if rule is not None and rule.val_bpb is not None and blind:
+        rule = phase.advance_when
+        if rule is None or rule.val_bpb is None:
+            continue
+        asked, location = rule.val_bpb.set, ("phases", at, "advance_when", "val_bpb")
+        if asked not in phase.sets:
+            raise DietFieldError(
+                f"phase {phase.name}",
+                f"advance_when.val_bpb.set = {asked!r}",
+                location=(*location, "set"),
+                cause="it serves nothing of that objective",
+                cure=f"Take {' or '.join(phase.sets)}",
+            )
+        rows = {each.imported for each in phase.servings}
+        is_blind = all(each is not None and each.measured_by is None for each in rows)
+        if is_blind and asked != ANCHOR_SET:
             raise DietFieldError(
                 f"phase {phase.name}",
                 "advance_when.val_bpb",
-                location=("phases", at, "advance_when", "val_bpb"),
+                location=location,
                 cause="all that it serves was imported, and nothing of split val beside",
                 cure="Import rows under the same name with --split val, or leave val_bpb out",
             )

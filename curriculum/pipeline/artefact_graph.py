@@ -21,6 +21,7 @@ from curriculum.pipeline.status import PhaseStatus, PlannedArtefacts, State, pla
 from curriculum.pipeline.steps import wanted_of
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
+from schemas.objectives import PHASE_SET
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport
 
 NodeKind = Literal["corpus", "documents", "rows", "mixture", "run"]
@@ -258,7 +259,7 @@ class _Builder:
         after = [
             each.val_bpb
             for each in (report.after if report else ())
-            if (each.kind, each.family) == ("phase", "*")
+            if (each.set, each.family) == (PHASE_SET, "*")
         ]
         return Node(
             name=name,

@@ -86,12 +86,13 @@ def _lacking(rule: AdvanceWhen | None, report: Report) -> str:
     """Return the rule of a gate that wasn't met, and by how much."""
     if rule is not None and rule.val_bpb is not None:
         over, by = rule.val_bpb.over_evaluations, rule.val_bpb.stops_improving_by
-        bits = gate_bits(report.history, report.phase)
+        bits = gate_bits(report.history, report.phase, rule)
         if len(bits) <= over:
             return f"{number(len(bits), 'evaluation')} of the {over + 1} that it looks back on"
         if (fell := bits[-1 - over] - bits[-1]) >= by:
             span = number(over, "evaluation")
-            return f"val_bpb fell by {fell:.4f} over {span}, and not by less than {by:g}"
+            gained = f"fell by {fell:.4f} over {span}, and not by less than {by:g}"
+            return f"{rule.val_bpb.what} {gained}"
     if rule is not None and rule.min_tokens and report.tokens.valid < rule.min_tokens:
         return f"{report.tokens.valid:,} tokens of the {rule.min_tokens:,} that it asks for"
     return ""

@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,9 @@ from curriculum.train.launch.launcher import Launch
 from curriculum.train.metric_writers import parse_writers
 from schemas.diet import TRAINED_TOKENIZER, Diet
 from schemas.errors import JobError, MixtureError
-from schemas.families import ENRICHED_FAMILY
+from schemas.families import ENRICHED_FAMILY, VERSIONS_FAMILY
 from schemas.job import Evaluation, Job
+from schemas.objectives import ANCHOR_SET
 from schemas.progress import Progress
 
 if TYPE_CHECKING:
@@ -276,26 +278,30 @@ def job_of(
 
 
 def _evaluations(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Evaluation]:
-    """List the evaluations of a phase: validation rows of its servings that have some, and the anchor."""
-    from curriculum.train.job import Validation, evaluation
+    """List the evaluations of a phase: all validation rows of its servings, by objective, and the anchor."""
+    from curriculum.train.job import Validation, evaluation, evaluations_apart
 
-    held_out = [
-        Validation(
+    root, held_out = plan.store.root, list[Validation]()
+    apart: dict[str, list[Validation]] = {}
+    for serving, variants in zip(phase.servings, wanted_of(phase), strict=True):
+        measure = partial(
+            Validation,
             # Under their own name: built rows of the same family may stand beside them.
             family=serving.imported.name if serving.imported else serving.family,
             share=serving.share,
-            rows=rows,
             factors=dict(serving.domains) or None,
         )
-        for serving, variants in zip(phase.servings, wanted_of(phase), strict=True)
-        if (rows := built.rows_of(variants[0]).val) is not None
-    ]
-    anchor = Validation(family="v2_simple", share=1.0, rows=built.anchor)
-    return [
-        evaluation(name, validations, workspace=plan.store.root)
-        for name, validations in ((_spec_name(plan, phase), held_out), ("anchor", [anchor]))
-        if validations
-    ]
+        found = built.rows_of(variants[0])
+        if found.val is not None:
+            held_out.append(measure(rows=found.val))
+        for objective, rows in found.apart.items():
+            apart.setdefault(objective, []).append(measure(rows=rows))
+    anchor = Validation(family=VERSIONS_FAMILY, share=1.0, rows=built.anchor)
+    evaluations = [evaluation(ANCHOR_SET, [anchor], workspace=root)]
+    if held_out:
+        whole = evaluation(_spec_name(plan, phase), held_out, workspace=root)
+        evaluations[:0] = [whole, *evaluations_apart(whole, apart, workspace=root)]
+    return evaluations
 
 
 def _previous(plan: RunPlan, phase: ResolvedPhase) -> Artefact | None:

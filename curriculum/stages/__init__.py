@@ -30,7 +30,13 @@ from curriculum.stages.conversations import (
 from curriculum.stages.documents import Documents, Repository, repositories, require_sources
 from curriculum.stages.graphs import GraphInputs, Graphs
 from curriculum.stages.indexes import make_indexes
-from curriculum.stages.row_sources import RowSources, RowsSpec, check_objectives, imported_of
+from curriculum.stages.row_sources import (
+    RowSet,
+    RowSources,
+    RowsSpec,
+    check_objectives,
+    imported_of,
+)
 from curriculum.stages.rows import make_anchor, make_rows
 from curriculum.stages.selection import Kept, KeptDocuments, Selection
 from curriculum.stages.stage import ALONE, Coordinator, Shard, Workers
@@ -45,21 +51,6 @@ __all__ = ["Built", "RowSet", "RowsSpec", "Shard", "Tokenizing", "Workers", "bui
 
 COMMITS_A_SAMPLE = 4
 """Commits that are read for each document of a sample: most have one."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RowSet:
-    """One data set of rows: what is trained on, and what is held out to measure it."""
-
-    wanted: RowsSpec
-    train: Artefact
-    val: Artefact | None
-    """None of imported rows that nothing was imported to measure."""
-
-    @property
-    def splits(self) -> tuple[Artefact, ...]:
-        """Both, as far as they are there: train first."""
-        return (self.train, self.val) if self.val else (self.train,)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -196,7 +187,7 @@ def _build(
         selections=made.selections,
         tokenizer=tokenizer,
         tokens=tokens,
-        rows=tuple(RowSet(wanted=each, train=rows[each][0], val=rows[each][1]) for each in wanted),
+        rows=tuple(rows[each] for each in wanted),
         anchor=make_anchor(coordinator, made, anchor_length),
     )
 

@@ -11,7 +11,8 @@ from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import CorpusSpec
 from schemas.errors import DietError
-from schemas.objectives import CHAT_OBJECTIVE
+from schemas.families import reads_commits
+from schemas.objectives import CHAT_OBJECTIVE, TARGET_OBJECTIVE, USUAL_OBJECTIVE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,7 +22,7 @@ class RowsSpec:
     family: str
     base: str = ""
     """The family that v6_enriched adds structure to; empty for every other."""
-    objective: str = "causal"
+    objective: str = USUAL_OBJECTIVE
     variant: int = 0
     row_length: int
     repositories: tuple[str, ...] = ()
@@ -35,7 +36,21 @@ class RowsSpec:
         assert self.imported is None, "imported rows bring their own"
         if self.objective == CHAT_OBJECTIVE:
             return self
-        return replace(self, objective="causal", variant=0)
+        return replace(self, objective=USUAL_OBJECTIVE, variant=0)
+
+    @property
+    def held_out_apart(self) -> "tuple[RowsSpec, ...]":
+        """The data sets whose validation rows measure it by objective: its own, and targets of graphs.
+
+        >>> [each.title for each in RowsSpec(family="v3_simple", objective="fim", variant=2, row_length=512)
+        ...     .held_out_apart]
+        ['v3_simple fim 512']
+        >>> [each.title for each in RowsSpec(family="v4_context_graph", row_length=1024).held_out_apart]
+        ['v4_context_graph causal 1024', 'v4_context_graph target 1024']
+        """
+        assert self.imported is None, "imported rows bring their own"
+        names = [self.objective, *([TARGET_OBJECTIVE] if reads_commits(self.flat_family) else ())]
+        return tuple(replace(self, objective=name, variant=0) for name in dict.fromkeys(names))
 
     @property
     def title(self) -> str:
@@ -58,6 +73,24 @@ class RowsSpec:
     def flat_family(self) -> str:
         """The family whose texts, tokens and selection count."""
         return self.base or self.family
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowSet:
+    """One data set of rows: what is trained on, and what is held out to measure it."""
+
+    wanted: RowsSpec
+    train: Artefact
+    val: Artefact | None
+    """Rows that measure it in its phase; None of imported rows that nothing was imported to measure."""
+    apart: Mapping[str, Artefact]
+    """Rows that measure it by objective; some may hold none."""
+
+    @property
+    def splits(self) -> tuple[Artefact, ...]:
+        """Each as far as it is there: train, val, and those apart that are others."""
+        sides = (self.train, self.val, *self.apart.values())
+        return tuple({each.key: each for each in sides if each is not None}.values())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,10 +181,8 @@ def apply_objective(rule: Objective, *, row_length: int) -> ApplyObjective:
     return apply
 
 
-def imported_of(
-    store: Store, tokenizer: Artefact, wanted: RowsSpec
-) -> tuple[Artefact, Artefact | None]:
-    """(train, val) of a data set that was imported; None where nothing was imported to measure it.
+def imported_of(store: Store, tokenizer: Artefact, wanted: RowsSpec) -> RowSet:
+    """A data set that was imported, and what was imported to measure it.
 
     Raises:
         DietError: for rows of another tokenizer than `tokenizer`, whose ids mean something else.
@@ -164,7 +195,8 @@ def imported_of(
     for each in (train, val):
         if each is not None:
             _require_tokenizer(store, each, tokenizer, rows)
-    return train, val
+    apart = {wanted.objective: val} if val is not None else {}
+    return RowSet(wanted=wanted, train=train, val=val, apart=apart)
 
 
 def _require_tokenizer(

@@ -17,7 +17,7 @@ from curriculum.packing import best_fit
 from curriculum.packing.check import check
 from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowCounts, RowLabels, RowWriter
-from curriculum.stages.row_sources import RowSources, RowsSpec, apply_objective
+from curriculum.stages.row_sources import RowSet, RowSources, RowsSpec, apply_objective
 from curriculum.stages.selection import Decisions, decisions, title, val_lineages
 from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.tokens import load_tokenizer
@@ -58,9 +58,9 @@ class Rows(Stage[Sequence[RowsSpec], RowTask]):
 
     def tasks(self, inputs: Sequence[RowsSpec]) -> Sequence[RowTask]:
         """Cut by data set: both sides are made in one pass."""
-        asked: dict[RowsSpec, tuple[Split, ...]] = {each.held_out: ("val",) for each in inputs}
-        asked |= {each: ("train", *asked.get(each, ())) for each in inputs if each.held_out == each}
-        asked |= {each: ("train",) for each in inputs if each.held_out != each}
+        measured = (held for each in inputs for held in (each.held_out, *each.held_out_apart))
+        asked: dict[RowsSpec, tuple[Split, ...]] = dict.fromkeys(measured, ("val",))
+        asked |= {each: ("train", *asked.get(each, ())) for each in inputs}
         return [RowTask(wanted=each, splits=splits) for each, splits in asked.items()]
 
     def title(self, task: RowTask) -> str:
@@ -108,15 +108,23 @@ class AnchorRows(Rows):
 
 def make_rows(
     coordinator: Coordinator, sources: RowSources, wanted: Sequence[RowsSpec]
-) -> list[tuple[Artefact, Artefact]]:
-    """Return (train, val) of each data set; val are the rows that measure it."""
+) -> list[RowSet]:
+    """Return the rows of each data set, and those that measure it."""
     stage = Rows(sources=sources)
     found = {
         (task.wanted, split): artefact
         for task, made in zip(stage.tasks(wanted), coordinator.by_task(stage, wanted), strict=True)
         for split, artefact in zip(task.splits, made, strict=True)
     }
-    return [(found[each, "train"], found[each.held_out, "val"]) for each in wanted]
+    return [
+        RowSet(
+            wanted=each,
+            train=found[each, "train"],
+            val=found[each.held_out, "val"],
+            apart={held.objective: found[held, "val"] for held in each.held_out_apart},
+        )
+        for each in wanted
+    ]
 
 
 def make_anchor(coordinator: Coordinator, sources: RowSources, row_length: int) -> Artefact:

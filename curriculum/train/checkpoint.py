@@ -68,6 +68,11 @@ class CheckpointState(Strict):
         update = {"device": device, "backend": backend, "switched": switched}
         return self.model_copy(update=update)
 
+    def measured(self, figures: tuple[Figure, ...]) -> "CheckpointState":
+        """The state with the figures of one more evaluation; those of the same step are replaced."""
+        kept = tuple(each for each in self.figures if each.step != self.step)
+        return self.model_copy(update={"figures": kept + figures})
+
     def advanced(self, job: Job, counts: TokenCounts) -> "CheckpointState":
         """The state one step of `job` later, by what that step consumed."""
         slot = max(rows.row_length for rows in job.rows)

@@ -1,4 +1,4 @@
-"""Bits per byte on held-out rows, with an interval over documents."""
+"""Bits per byte on held-out rows, with an interval over documents, and the documents themselves."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 import torch
 
 from curriculum import parquet
@@ -17,6 +17,13 @@ from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.dataloader import Batch, blank, collate
 from curriculum.train.device import mixed
 from curriculum.train.distributed import ALONE, Ranks
+from curriculum.train.document_sums import (
+    DocumentSums,
+    interval,
+    joined,
+    of_evaluation,
+    table_of,
+)
 from curriculum.train.optimizer import TrainState
 from schemas.errors import JobError
 from schemas.job import Evaluation, EvaluationStratum, Figure, Job
@@ -25,9 +32,6 @@ _Measured = tuple[str, float, int, int]
 """Document id, nats, bytes and scored tokens of a document of a batch."""
 _Asked = tuple[str, str, int]
 """Path of rows, their domain, and the largest number of positions."""
-Floats = npt.NDArray[np.float64]
-RESAMPLES = 1000
-INTERVAL = (2.5, 97.5)
 ANY_DOMAIN = "*"
 
 
@@ -49,17 +53,11 @@ class Cancelled(Exception):  # noqa: N818 - it is an outcome, not a fault
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocumentSums:
-    """Nats and bytes of the scored tokens of each document."""
+class Evaluated:
+    """Figures of evaluations at a step, and the documents that they are of, as EVALUATED_SCHEMA has them."""
 
-    nats: Floats
-    num_bytes: Floats
-    tokens: int
-
-    @property
-    def bits_per_byte(self) -> float:
-        """Σ nll / ln 2 ÷ Σ bytes."""
-        return float(self.nats.sum() / math.log(2) / self.num_bytes.sum())
+    figures: tuple[Figure, ...]
+    documents: pa.Table
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,11 +72,11 @@ class Evaluator:
     workspace: Path
     token_bytes: torch.Tensor
     stop: Callable[[], bool]
-    before: tuple[Figure, ...] = ()
-    """Figures of step 0 that `carried_over` has found."""
+    before: Evaluated | None = None
+    """Evaluations of step 0 that `carried_over` has found."""
 
-    def figures(self, step: int) -> tuple[Figure, ...]:
-        """`HeldOut.figures` of the train state's model, which trains on afterwards.
+    def evaluated(self, step: int) -> Evaluated:
+        """`HeldOut.evaluated` of the train state's model, which trains on afterwards.
 
         Raises:
             Cancelled: between two batches, when a stop was asked for.
@@ -94,7 +92,7 @@ class Evaluator:
         )
         self.train_state.model.eval()
         try:
-            return held_out.figures(step, self.before if step == 0 else ())
+            return held_out.evaluated(step, self.before if step == 0 else None)
         finally:
             self.train_state.model.train()
             self.train_state.rest()
@@ -120,26 +118,32 @@ class HeldOut:
     stop: Callable[[], bool]
     ranks: Ranks = ALONE
 
-    def figures(self, step: int, known: Sequence[Figure] = ()) -> tuple[Figure, ...]:
-        """All figures of the job's evaluations at a step, each evaluation's weighted mean last.
+    def evaluated(self, step: int, known: Evaluated | None = None) -> Evaluated:
+        """The job's evaluations at a step, figures of strata before the weighted mean of each.
 
-        Rows that several evaluations ask for are read and computed once; evaluations with known figures
-        not at all.
+        Rows that several evaluations ask for are read and computed once; what is known already not at all.
 
         Raises:
             Cancelled: between two batches, when a stop was asked for.
             JobError: for a stratum without scored bytes, or a loss that isn't a number.
         """
         sums: dict[_Asked, DocumentSums] = {}
-        return tuple(
-            figure
-            for evaluation in self.job.evaluations
-            for figure in figures_of(evaluation, known) or self._evaluation(evaluation, step, sums)
-        )
+        figures: list[Figure] = []
+        documents: list[pa.Table] = []
+        for evaluation in self.job.evaluations:
+            carried = figures_of(evaluation, known.figures) if known is not None else []
+            if known is not None and carried:
+                figures += carried
+                documents.append(of_evaluation(known.documents, evaluation))
+            else:
+                found, table = self._evaluation(evaluation, step, sums)
+                figures += found
+                documents.append(table)
+        return Evaluated(figures=tuple(figures), documents=joined(documents))
 
     def _evaluation(
         self, evaluation: Evaluation, step: int, known: dict[_Asked, DocumentSums]
-    ) -> list[Figure]:
+    ) -> tuple[list[Figure], pa.Table]:
         sums: list[DocumentSums] = []
         for stratum in evaluation.strata:
             asked = (stratum.rows.path, stratum.domain, evaluation.max_positions)
@@ -151,21 +155,24 @@ class HeldOut:
             for stratum, each in zip(evaluation.strata, sums, strict=True)
         ]
         weights = [stratum.weight for stratum in evaluation.strata]
-        return [*figures, _figure(evaluation, "*", "*", step, sums, weights)]
+        figures.append(_figure(evaluation, "*", "*", step, sums, weights))
+        return figures, table_of(evaluation, sums)
 
     def _stratum(self, stratum: EvaluationStratum, max_positions: int) -> DocumentSums:
         nats: dict[str, float] = {}
         num_bytes: dict[str, int] = {}
-        tokens = 0
+        tokens: dict[str, int] = {}
         for document, nll, size, count in self._shared(stratum, max_positions):
             nats[document] = nats.get(document, 0.0) + nll
             num_bytes[document] = num_bytes.get(document, 0) + size
-            tokens += count
+            tokens[document] = tokens.get(document, 0) + count
         _require_numbers(stratum, nats, num_bytes)
+        ids = sorted(nats)
         return DocumentSums(
-            nats=np.array(list(nats.values())),
-            num_bytes=np.array(list(num_bytes.values()), dtype=np.float64),
-            tokens=tokens,
+            document_ids=tuple(ids),
+            nats=np.array([nats[each] for each in ids]),
+            num_bytes=np.array([num_bytes[each] for each in ids], dtype=np.int64),
+            tokens=np.array([tokens[each] for each in ids], dtype=np.int64),
         )
 
     def _shared(self, stratum: EvaluationStratum, max_positions: int) -> Iterator[_Measured]:
@@ -213,8 +220,8 @@ class HeldOut:
 
 def figures_of(evaluation: Evaluation, figures: Sequence[Figure]) -> list[Figure]:
     """The figures of one evaluation among those of several."""
-    name = evaluation.kind, evaluation.phase
-    return [figure for figure in figures if (figure.kind, figure.phase) == name]
+    name = evaluation.set, evaluation.phase
+    return [figure for figure in figures if (figure.set, figure.phase) == name]
 
 
 _MEASURES = (
@@ -227,8 +234,10 @@ _MEASURES = (
 """Fields of a job that a figure's last bits depend on, beside model, rows, device and backend."""
 
 
-def carried_over(job: Job, before: Job, state: CheckpointState) -> tuple[Figure, ...]:
-    """Figures at step 0 of a job that carries on `before` at a checkpoint, from those measured there.
+def carried_over(
+    job: Job, before: Job, state: CheckpointState, documents: pa.Table
+) -> Evaluated | None:
+    """Evaluations at step 0 of a job that carries on `before` at a checkpoint, from those measured there.
 
     Those of the same evaluations by the same arithmetic: evaluating again would give the same bits.
     Weights of structure that are attached between the two start at zero and change none.
@@ -237,13 +246,16 @@ def carried_over(job: Job, before: Job, state: CheckpointState) -> tuple[Figure,
     same = all(getattr(job, name) == getattr(before, name) for name in _MEASURES)
     same = same and (job.device, job.backend) == (state.device, state.backend)
     if not same or model != job.model or before.trainer is not None:
-        return ()
+        return None
     at_end = [figure for figure in state.figures if figure.step == state.step]
-    return tuple(
-        figure.model_copy(update={"step": 0})
-        for evaluation in job.evaluations
-        if evaluation in before.evaluations
-        for figure in figures_of(evaluation, at_end)
+    alike = [each for each in job.evaluations if each in before.evaluations]
+    return Evaluated(
+        figures=tuple(
+            figure.model_copy(update={"step": 0})
+            for evaluation in alike
+            for figure in figures_of(evaluation, at_end)
+        ),
+        documents=documents,
     )
 
 
@@ -275,35 +287,6 @@ def read_token_bytes(folder: Path) -> torch.Tensor:
     return torch.from_numpy(values.astype(np.int64))
 
 
-def interval(
-    strata: Sequence[DocumentSums], weights: Sequence[float], *, seed: int = 0
-) -> tuple[float, float]:
-    """95 % of the weighted mean's values when each stratum's documents are drawn anew, seeded.
-
-    The draws are the same at every step, so intervals of a run differ by its weights only.
-
-    Costs RESAMPLES · documents; 100 resamples are drawn at once.
-    """
-    means = np.zeros(RESAMPLES)
-    for number, (sums, weight) in enumerate(zip(strata, weights, strict=True)):
-        generator = np.random.default_rng([seed, number])
-        means += weight / math.fsum(weights) * _resampled(sums, generator)
-    low, high = np.percentile(means, INTERVAL)
-    return float(low), float(high)
-
-
-def _resampled(sums: DocumentSums, generator: np.random.Generator) -> Floats:
-    documents = len(sums.nats)
-    chances = np.full(documents, 1 / documents)
-    drawn: list[Floats] = []
-    for _ in range(RESAMPLES // 100):
-        times = generator.multinomial(documents, chances, size=100).astype(np.float64)
-        # A draw may hold no scored byte at all where few documents have any.
-        num_bytes = np.maximum(times @ sums.num_bytes, 1)
-        drawn.append(times @ sums.nats / math.log(2) / num_bytes)
-    return np.concatenate(drawn)
-
-
 def _figure(
     evaluation: Evaluation,
     family: str,
@@ -316,7 +299,7 @@ def _figure(
     total = math.fsum(weights)
     pairs = zip(strata, weights, strict=True)
     return Figure(
-        kind=evaluation.kind,
+        set=evaluation.set,
         phase=evaluation.phase,
         family=family,
         domain=domain,
@@ -324,7 +307,7 @@ def _figure(
         val_bpb=math.fsum(sums.bits_per_byte * weight for sums, weight in pairs) / total,
         low=low,
         high=high,
-        scored_tokens=sum(sums.tokens for sums in strata),
+        scored_tokens=sum(int(sums.tokens.sum()) for sums in strata),
         scored_bytes=int(sum(sums.num_bytes.sum() for sums in strata)),
     )
 

@@ -170,10 +170,10 @@ def _card(
     count = sum(weight.numel() for weight in weights.values())
     name = "/".join(filter(None, (job.specialist, job.branch, job.phase)))
     means = [each for each in state.figures if each.family == "*"]
-    last = {(each.kind, each.phase): each for each in means}
+    last = {each.name: each for each in means}
     lines = [
-        f"| {kind} {phase} | {each.val_bpb:.3f} | {_interval(each)} | {each.step} |"
-        for (kind, phase), each in last.items()
+        f"| {name} | {each.val_bpb:.3f} | {_interval(each)} | {each.step} |"
+        for name, each in last.items()
     ]
     table = "\n".join(["| evaluation | bits per byte | 95 % | step |", "|---|---|---|---|", *lines])
     return f"""# {name}, step {state.step}

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from curriculum import parquet
 from curriculum.store import Store
-from curriculum.train import checkpoint
+from curriculum.train import checkpoint, document_sums
 from curriculum.train.batch import Batch
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.checkpoint_files import damage, require_whole
@@ -143,6 +143,8 @@ class ForeignRun:
     def evaluate(self, nll: Callable[[Batch], Tensor]) -> tuple[Figure, ...]:
         """Bits per byte on the job's held-out rows at this step; they enter the report.
 
+        Those of each document are written to evaluations/step=<step>/documents.parquet.
+
         `nll` gives the nats [N] of a batch's scored targets, where loss_mask is 1, row by row. It costs a
         forward pass of `max_positions` of each stratum.
         """
@@ -153,15 +155,15 @@ class ForeignRun:
             token_bytes=self._token_bytes,
             stop=lambda: False,
         )
-        figures = held_out.figures(self.step)
-        kept = tuple(each for each in self.state.figures if each.step != self.step)
-        self.state = self.state.model_copy(update={"figures": kept + figures})
-        self._open_metrics().evaluated(figures)
-        return figures
+        metrics, found = self._open_metrics(), held_out.evaluated(self.step)
+        self.state = self.state.measured(found.figures)
+        document_sums.write(self.directory, self.step, found.documents)
+        metrics.evaluated(found.figures)
+        return found.figures
 
     def gate(self) -> str | None:
         """Return the reason why the phase may end now, by its evaluations; None while it may not."""
-        bits = gate_bits(self.state.figures, self.job.phase)
+        bits = gate_bits(self.state.figures, self.job.phase, self.job.advance_when)
         return opens(self.job.advance_when, valid_tokens=self.state.tokens.valid, bits=bits)
 
     def publish_checkpoint(self, write: Callable[[Path], object]) -> Path:
@@ -214,6 +216,8 @@ class ForeignRun:
     def _open_metrics(self) -> Metrics:
         """Opened late, so that of several processes only the one that records removes what is stale."""
         if self._metrics is None:
+            steps = {figure.step for figure in self.state.figures}
+            document_sums.keep_only(self.directory, steps)
             self._metrics = Metrics(
                 self.directory / METRICS,
                 resumed_at=self.step,

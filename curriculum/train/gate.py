@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from schemas.diet import AdvanceWhen
 from schemas.job import Figure
+from schemas.objectives import ANCHOR_SET, PHASE_SET
 
 
 def opens(rule: AdvanceWhen | None, *, valid_tokens: int, bits: Sequence[float]) -> str | None:
@@ -23,16 +24,22 @@ def opens(rule: AdvanceWhen | None, *, valid_tokens: int, bits: Sequence[float])
         gained = bits[-1 - over] - bits[-1]
         if gained >= rule.val_bpb.stops_improving_by:
             return None
-        reasons.append(
-            f"val_bpb fell by {gained:.4f} over {over} evaluation{'' if over == 1 else 's'}"
-        )
+        span = f"{over} evaluation{'' if over == 1 else 's'}"
+        reasons.append(f"{rule.val_bpb.what} fell by {gained:.4f} over {span}")
     return ", ".join(reasons)
 
 
-def gate_bits(figures: Sequence[Figure], phase: str) -> list[float]:
-    """val_bpb of a phase's own weighted mean, evaluation by evaluation."""
-    return [
-        figure.val_bpb
-        for figure in figures
-        if (figure.kind, figure.phase, figure.family) == ("phase", phase, "*")
-    ]
+def gate_bits(
+    figures: Sequence[Figure], phase: str, rule: AdvanceWhen | None = None
+) -> list[float]:
+    """val_bpb of the set that a rule names, evaluation by evaluation; by default of the phase's own.
+
+    An objective that isn't apart is all that the phase serves.
+    """
+    asked = rule.val_bpb.set if rule is not None and rule.val_bpb is not None else PHASE_SET
+    return _means(figures, asked, phase) or _means(figures, PHASE_SET, phase)
+
+
+def _means(figures: Sequence[Figure], name: str, phase: str) -> list[float]:
+    place = (name, ANCHOR_SET if name == ANCHOR_SET else phase, "*")
+    return [each.val_bpb for each in figures if (each.set, each.phase, each.family) == place]

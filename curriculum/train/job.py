@@ -27,6 +27,7 @@ from schemas.job import (
     TokenizerRef,
 )
 from schemas.mixture import MixtureReport
+from schemas.objectives import ANCHOR_SET, PHASE_SET
 
 ANNEAL = "anneal"
 DEFAULT_EVALUATION_POSITIONS = 1 << 17
@@ -58,7 +59,7 @@ class JobInputs:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validation:
-    """Validation rows of a family, causal but for chat: its share of the phase, and its factors by domain."""
+    """Validation rows of a family and an objective: their share of the phase, and its factors by domain."""
 
     family: str
     share: float
@@ -78,7 +79,8 @@ def make_job(
 ) -> Job:
     """The job of a diet's phase, or of its tail `anneal` over the last phase's spec.
 
-    `evaluations` are this phase's and the anchor; those of earlier phases come from the previous run.
+    `evaluations` are this phase's, its own first, and the anchor; those of earlier phases come from the
+    previous run.
 
     Raises:
         JobError: for an unknown model or phase, a plan without one whole step, or structure that would go.
@@ -88,8 +90,8 @@ def make_job(
     mixture = _mixture(ingredients.plan)
     before = _previous_job(ingredients)
     served = _diet_phase(diet, phase_name)
-    gate = None if phase_name == ANNEAL else _gate(served.advance_when, mixture)
     evaluated = _evaluations(evaluations, before)
+    gate = None if phase_name == ANNEAL else _gate(served, mixture, evaluated)
     job = Job(
         specialist=diet.specialist,
         branch=diet.branch,
@@ -145,6 +147,39 @@ def evaluation(
     Raises:
         JobError: where no validation row is left.
     """
+    which = ANCHOR_SET if name == ANCHOR_SET else PHASE_SET
+    found = _evaluation(which, name, validations, workspace, max_positions)
+    if found is None:
+        raise JobError(
+            f"evaluation of {name}",
+            cause="there are no validation rows",
+            cure="Raise val_fraction in the corpus, or add repositories",
+        )
+    return found
+
+
+def evaluations_apart(
+    whole: Evaluation, apart: Mapping[str, Sequence[Validation]], *, workspace: Path
+) -> list[Evaluation]:
+    """The sets of a phase by objective: those that hold rows, and aren't all of `whole`, the phase's own.
+
+    Shares count within a set: a set of one serving is of that alone.
+    """
+    found = (
+        _evaluation(objective, whole.phase, some, workspace, whole.max_positions)
+        for objective, some in apart.items()
+    )
+    return [each for each in found if each is not None and each.strata != whole.strata]
+
+
+def _evaluation(
+    name: str,
+    phase: str,
+    validations: Sequence[Validation],
+    workspace: Path,
+    max_positions: int,
+) -> Evaluation | None:
+    """A set of validation rows; None where there are none."""
     strata = _added_up(
         stratum
         for validation in validations
@@ -152,14 +187,10 @@ def evaluation(
     )
     total = math.fsum(stratum.weight for stratum in strata)
     if not total:
-        raise JobError(
-            f"evaluation of {name}",
-            cause="there are no validation rows",
-            cure="Raise val_fraction in the corpus, or add repositories",
-        )
+        return None
     return Evaluation(
-        kind="anchor" if name == "anchor" else "phase",
-        phase=name,
+        set=name,
+        phase=phase,
         max_positions=max_positions,
         strata=tuple(
             stratum.model_copy(update={"weight": stratum.weight / total}) for stratum in strata
@@ -196,6 +227,7 @@ def _strata(validation: Validation, workspace: Path, max_positions: int) -> list
     return [
         EvaluationStratum(
             family=validation.family,
+            objective=validation.rows.manifest.labels["objective"],
             domain=domain,
             weight=validation.share * weight / total,
             rows=source,
@@ -269,10 +301,10 @@ def _optimizer(
 
 
 def _evaluations(given: Sequence[Evaluation], before: Job | None) -> tuple[Evaluation, ...]:
-    """Return the evaluations, earlier phases' first; a given one replaces one of the same name."""
-    named = {each.phase: each for each in (before.evaluations if before is not None else ())}
-    named.update({each.phase: each for each in given})
-    return tuple(named.values())
+    """Return the evaluations, earlier phases' first; given ones replace those of the same phase."""
+    again = {each.phase for each in given}
+    kept = before.evaluations if before is not None else ()
+    return (*(each for each in kept if each.phase not in again), *given)
 
 
 def _between_evaluations(
@@ -296,12 +328,35 @@ def _between_checkpoints(steps: int) -> int:
     return int(np.clip(steps // 10, SHORTEST_BETWEEN_CHECKPOINTS, LONGEST_BETWEEN_CHECKPOINTS))
 
 
-def _gate(rule: AdvanceWhen | None, mixture: MixtureReport) -> AdvanceWhen | None:
+def _gate(
+    phase: DietPhase, mixture: MixtureReport, evaluations: Sequence[Evaluation]
+) -> AdvanceWhen | None:
     """The rule of a phase; one that goes on has counted some of its tokens already."""
+    rule = phase.advance_when
+    if rule is not None and rule.val_bpb is not None:
+        _require_measured(phase.phase, rule.val_bpb.set, evaluations)
     if rule is None or rule.min_tokens is None or mixture.continued is None:
         return rule
     left = max(rule.min_tokens - mixture.continued.tokens, 1)
     return rule.model_copy(update={"min_tokens": left})
+
+
+def _require_measured(phase: str, name: str, evaluations: Sequence[Evaluation]) -> None:
+    """Pass where the set that a gate waits for is apart, or all that the phase serves.
+
+    Raises:
+        JobError: for a set of which no row is held out.
+    """
+    mine = {each.set: each for each in evaluations if each.phase in (phase, ANCHOR_SET)}
+    own = mine.get(PHASE_SET)
+    whole = {each.objective for each in own.strata} if own is not None else set()
+    if name not in (PHASE_SET, *mine) and whole != {name}:
+        raise JobError(
+            f"gate of {phase}",
+            f"val_bpb.set = {name}",
+            cause="no row of it is held out",
+            cure=f"Raise val_fraction in the corpus, or name another: {', '.join(mine)}",
+        )
 
 
 def _previous_job(ingredients: JobInputs) -> Job | None:

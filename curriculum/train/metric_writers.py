@@ -108,9 +108,8 @@ def of_figures(figures: Iterable[Figure]) -> Scalars:
 
 
 def _name(figure: Figure) -> str:
-    evaluation = figure.kind if figure.kind == figure.phase else f"{figure.kind} {figure.phase}"
     is_mean = figure.family == "*"
-    return evaluation if is_mean else f"{evaluation}, {figure.family} {figure.domain}"
+    return figure.name if is_mean else f"{figure.name}, {figure.family} {figure.domain}"
 
 
 class _TensorBoard:

@@ -9,6 +9,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from curriculum.model.decoder import Decoder
+from curriculum.train import document_sums
 from curriculum.train.checkpoint import CheckpointState, read_state
 from curriculum.train.checkpoint_files import (
     MOMENTS,
@@ -19,6 +20,7 @@ from curriculum.train.checkpoint_files import (
     require_whole,
 )
 from curriculum.train.distributed import ALONE, Ranks
+from curriculum.train.evaluation import Evaluated, carried_over
 from curriculum.train.job import would_lose_structure
 from curriculum.train.optimizer import (
     MOMENT_NAMES,
@@ -219,3 +221,18 @@ def model_in(checkpoint: Path) -> tuple[ModelSpec, dict[str, Tensor]]:
     """
     require_whole(checkpoint)
     return read_spec(checkpoint), read_weights(checkpoint)
+
+
+def evaluated_before(job: Job, workspace: Path, step: int) -> Evaluated | None:
+    """Evaluations at step 0 that the run before has measured already; None where it left none."""
+    if job.start_from is None or step:
+        return None
+    start = workspace / job.start_from.path
+    run = start.parents[1]
+    if not (run / JOB).is_file():
+        return None
+    state = read_state(start)
+    documents = document_sums.read(run, state.step)
+    if documents is None:
+        return None
+    return carried_over(job, job_of(start), state, documents)

@@ -114,7 +114,7 @@ def _inputs(job: Job) -> tuple[Input, ...]:
         *(Input(name="rows", key=rows.key, content=rows.content) for rows in job.rows),
         *(
             Input(
-                name=f"evaluation {evaluation.kind} {evaluation.phase} {number}",
+                name=f"evaluation {evaluation.set} {evaluation.phase} {number}",
                 key=stratum.rows.key,
                 content=stratum.rows.content,
             )
@@ -139,9 +139,10 @@ def torch_version() -> str:
 
 JOB, STATE, REPORT, LOG = "job.json", "state.json", "report.json", "train.log"
 CHECKPOINTS, METRICS, HEARTBEAT = "checkpoints", "metrics", "heartbeat.json"
+EVALUATIONS = "evaluations"
 LEAKCHECK = "leakcheck.json"
 _BESIDE = (LEAKCHECK, "masking_cost.json", "sbatch.json", "sbatch.exit")
-OURS = (JOB, STATE, REPORT, LOG, CHECKPOINTS, METRICS, HEARTBEAT, *_BESIDE)
+OURS = (JOB, STATE, REPORT, LOG, CHECKPOINTS, METRICS, EVALUATIONS, HEARTBEAT, *_BESIDE)
 """The files that we write in a run's directory; another trainer may write more."""
 ENDING_SECONDS = 10.0
 """Seconds for a killed process to end: its memory goes before its files and their locks,
@@ -199,7 +200,7 @@ def claimed(store: Store, job: Job, directory: Path) -> Iterator[None]:
         StoreError: for a link in the directory, or above it.
     """
     store.require_inside(directory)
-    for folder in (CHECKPOINTS, METRICS):
+    for folder in (CHECKPOINTS, METRICS, EVALUATIONS):
         inside.require_tree(directory / folder)
     lock = _claim(store, job)
     _acquire(lock, directory / STATE, directory)

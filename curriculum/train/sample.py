@@ -16,6 +16,7 @@ from curriculum.model.sampling import Sampling
 from curriculum.train.restore import job_of, model_in
 from schemas.errors import JobError
 from schemas.job import Backend, Job, ModelSpec
+from schemas.objectives import PHASE_SET
 
 
 def trained_model(checkpoint: Path, device: torch.device) -> Decoder:
@@ -37,7 +38,7 @@ def longest_row(job: Job) -> int:
     evaluated = (
         stratum.rows.row_length
         for evaluation in job.evaluations
-        if evaluation.kind == "phase"
+        if evaluation.set == PHASE_SET
         for stratum in evaluation.strata
     )
     return max(*(rows.row_length for rows in job.rows), *evaluated)

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from curriculum.store import Store
-from curriculum.train import checkpoint, restore
+from curriculum.train import checkpoint, document_sums, restore
 from curriculum.train.checkpoint import CheckpointState, Saver
 from curriculum.train.dataloader import Batch, PlannedRows, steps_of
 from curriculum.train.device import enough_memory, prepare, with_backend
@@ -20,7 +20,6 @@ from curriculum.train.distributed import ALONE, ProcessRank, Ranks, joined
 from curriculum.train.evaluation import (
     Cancelled,
     Evaluator,
-    carried_over,
     is_evaluated,
     read_token_bytes,
 )
@@ -42,11 +41,11 @@ from curriculum.train.optimizer import learning_rate, new_train_state
 from curriculum.train.processes import failure_of
 from curriculum.train.proof import proven
 from curriculum.train.report import HeartbeatWriter, Outcome, record_kernel, report_of, write_end
-from curriculum.train.run_directory import JOB, REPORT, claimed, read_job, read_report, write_text
+from curriculum.train.run_directory import REPORT, claimed, read_job, read_report, write_text
 from curriculum.train.step import cut_for, optimizer_step
 from curriculum.train.validate import require_fitting
 from schemas.errors import CurriculumError
-from schemas.job import Figure, Job, Report
+from schemas.job import Job, Report
 
 
 def run_job(path: Path, stop: Callable[[], bool], place: ProcessRank) -> Report:
@@ -110,7 +109,7 @@ def _trained(
         leakcheck="passed" if required else "not run",
         masking_cost=cost,
     )
-    ranks.from_first(lambda: _write(directory, report))
+    ranks.from_first(lambda: write_text(directory / REPORT, report.model_dump_json(indent=1)))
     return report
 
 
@@ -121,10 +120,6 @@ def _stopped(job: Job, store: Store, directory: Path, ranks: Ranks) -> Report:
         lambda: write_end(job, store.root, directory, "cancelled", reason, devices=ranks.size)
     )
     return read_report(directory)
-
-
-def _write(directory: Path, report: Report) -> None:
-    write_text(directory / REPORT, report.model_dump_json(indent=1))
 
 
 class Trainer:
@@ -161,8 +156,11 @@ class Trainer:
             workspace=workspace,
             token_bytes=self.token_bytes,
             stop=self.stop,
-            before=ranks.from_first(lambda: self._figures_before(workspace)),
+            before=ranks.from_first(
+                lambda: restore.evaluated_before(job, workspace, self.state.step)
+            ),
         )
+        self.directory = directory
         self.rows = PlannedRows.of(job, workspace)
 
     def train(self) -> Outcome:
@@ -189,6 +187,7 @@ class Trainer:
             self.saver.close()
 
     def _metrics(self, directory: Path) -> Metrics:
+        document_sums.keep_only(directory, {figure.step for figure in self.state.figures})
         return Metrics(
             directory / "metrics",
             resumed_at=self.state.step,
@@ -232,33 +231,25 @@ class Trainer:
             restore.carry_over(workspace / self.job.start_from.path, self.train_state)
         return CheckpointState().computed_by(self.job.device, self.job.kernel)
 
-    def _figures_before(self, workspace: Path) -> tuple[Figure, ...]:
-        """The figures of the run before that are this one's at step 0."""
-        if self.job.start_from is None or self.state.step:
-            return ()
-        start = workspace / self.job.start_from.path
-        if not (start.parents[1] / JOB).is_file():
-            return ()
-        return carried_over(self.job, restore.job_of(start), checkpoint.read_state(start))
-
     def _evaluate_if_due(self) -> str | None:
         """Evaluate where `is_evaluated` says so; the reason if the gate opens."""
         step, known = self.state.step, {figure.step for figure in self.state.figures}
         due = is_evaluated(step, every=self.job.evaluate_every, steps=self.job.steps)
         if due and step not in known:
-            figures = self.evaluator.figures(step)
-            self.state = self.state.model_copy(update={"figures": self.state.figures + figures})
+            found = self.evaluator.evaluated(step)
+            self.state = self.state.measured(found.figures)
             if self.metrics is not None:
-                self.metrics.evaluated(figures)
-            for figure in figures:
+                document_sums.write(self.directory, step, found.documents)
+                self.metrics.evaluated(found.figures)
+            for figure in found.figures:
                 if figure.family == "*":
-                    log(f"step {step}  {figure.kind} {figure.phase}  val_bpb {figure.val_bpb:.4f}")
+                    log(f"step {step}  {figure.name}  val_bpb {figure.val_bpb:.4f}")
         if not due or step in (0, self.job.steps):
             return None
         return opens(
             self.job.advance_when,
             valid_tokens=self.state.tokens.valid,
-            bits=gate_bits(self.state.figures, self.job.phase),
+            bits=gate_bits(self.state.figures, self.job.phase, self.job.advance_when),
         )
 
     def _step(self, batches: list[Batch], began: float) -> None:

@@ -7,6 +7,6 @@ SELECT a.specialist, a.branch, a.phase, a.family, a.domain,
        CASE WHEN a.low < a.high THEN round(a.high, 4) END AS high
 FROM figures a
 JOIN figures b ON b.run = a.run AND b.moment = 'before'
-    AND b.kind = a.kind AND b.phase = a.phase AND b.family = a.family AND b.domain = a.domain
-WHERE a.moment = 'after' AND a.kind = 'phase' AND a.phase = a.run_phase
+    AND b.set = a.set AND b.phase = a.phase AND b.family = a.family AND b.domain = a.domain
+WHERE a.moment = 'after' AND a.set = 'phase' AND a.phase = a.run_phase
 ORDER BY a.specialist, a.branch, a.phase, a.family, a.domain

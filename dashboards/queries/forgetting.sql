@@ -7,7 +7,7 @@ SELECT later.specialist, later.branch, later.phase AS of_phase, later.run_phase 
 FROM figures later
 JOIN figures own ON own.specialist = later.specialist AND own.branch IS NOT DISTINCT FROM later.branch
     AND own.run_phase = later.phase AND own.phase = later.phase
-    AND own.current AND own.kind = 'phase' AND own.moment = 'after' AND own.family = '*'
-WHERE later.current AND later.kind = 'phase' AND later.moment = 'after' AND later.family = '*'
+    AND own.current AND own.set = 'phase' AND own.moment = 'after' AND own.family = '*'
+WHERE later.current AND later.set = 'phase' AND later.moment = 'after' AND later.family = '*'
     AND later.run_phase <> later.phase
 ORDER BY later.specialist, later.branch, of_phase, now

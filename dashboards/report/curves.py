@@ -67,7 +67,7 @@ def plot_of(facts: Facts) -> Plot | None:
     for each in facts.phases:
         if each.report is None or not each.report.history:
             continue
-        for figure in each.report.history:
+        for figure in (figure for figure in each.report.history if figure.is_whole):
             at = Point(step=first + figure.step, figure=figure)
             points.setdefault(figure.phase, []).append(at)
         bands.append((each, first, first + each.report.steps))

@@ -350,8 +350,9 @@ def _most(counted: dict[str, int]) -> tuple[tuple[str, int], ...]:
 
 
 def mean_of(figures: Sequence[Figure], phase: str) -> Figure | None:
-    """The weighted mean of an evaluation, by its phase; `anchor` for the anchor."""
-    return next((each for each in figures if (each.phase, each.family) == (phase, "*")), None)
+    """The weighted mean of all that a phase serves, by its name; `anchor` for the anchor."""
+    means = (each for each in figures if each.family == "*" and each.is_whole)
+    return next((each for each in means if each.phase == phase), None)
 
 
 def report_path(root: Path, specialist: str, branch: str | None) -> Path:

@@ -328,9 +328,9 @@ def _run_json(side: ComparedRun) -> dict[str, object]:
 
 
 def _figure_json(each: MeasuredPair) -> dict[str, object]:
-    kind, phase, family, domain = each.place
+    name, phase, family, domain = each.place
     return {
-        "kind": kind,
+        "set": name,
         "phase": phase,
         "family": family,
         "domain": domain,

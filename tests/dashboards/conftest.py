@@ -181,8 +181,8 @@ def _run(
     def figures(step: int, value: float) -> tuple[Figure, ...]:
         return tuple(
             factories.figure(
-                value + (kind == "anchor") * 0.1,
-                kind=kind,
+                value + (name == "anchor") * 0.1,
+                set=name,
                 phase=phase,
                 step=step,
                 low=value - 0.05,
@@ -190,7 +190,7 @@ def _run(
                 scored_tokens=900,
                 scored_bytes=2700,
             )
-            for kind in ("phase", "anchor")
+            for name in ("phase", "anchor")
         )
 
     report = factories.run_report(

@@ -137,7 +137,7 @@ def test_the_trainers_heartbeat_has_the_means_of_all_evaluations(folder: Path) -
     state = CheckpointState(step=101, figures=(*means, stratum))
     writer.step(state, positions=16, seconds=1.0)
     found = training_curves(folder)
-    assert [*found.phase, *found.anchor] == sorted(means, key=lambda each: each.kind, reverse=True)
+    assert [*found.phase, *found.anchor] == sorted(means, key=lambda each: each.set, reverse=True)
     assert found.heartbeat is not None
     assert found.heartbeat.step == 101
 

@@ -66,7 +66,7 @@ def test_a_phase_of_conversations_trains_and_its_loss_falls(
     _, _, report = trained
     assert report.stopped == "budget"
     before, after = (
-        next(each for each in figures if (each.kind, each.family) == ("phase", "chat"))
+        next(each for each in figures if (each.set, each.family) == ("phase", "chat"))
         for figures in (report.before, report.after)
     )
     assert after.val_bpb < before.val_bpb
@@ -78,7 +78,7 @@ def test_val_bpb_counts_the_bytes_of_the_assistant_and_no_others(
     built, _, report = trained
     (rows,) = [each for each in built.rows if each.wanted.family == "chat"]
     encoded: Any = rows.splits[1].manifest.report["encode"]
-    (figure,) = [each for each in report.after if (each.kind, each.family) == ("phase", "chat")]
+    (figure,) = [each for each in report.after if (each.set, each.family) == ("phase", "chat")]
     assert figure.domain == "chat"
     assert figure.scored_bytes == encoded["objective"]["assistant_bytes"] > 0
     assert figure.scored_tokens > encoded["objective"]["turns_ended_by_token"] > 0

@@ -153,8 +153,7 @@ def test_the_demos_phases_compare_by_their_reports(demo_home: Path) -> None:
     assert first.report is not None
     assert last.report is not None
     ends = {
-        (each.kind, each.phase, each.family, each.domain): each.val_bpb
-        for each in last.report.after
+        (each.set, each.phase, each.family, each.domain): each.val_bpb for each in last.report.after
     }
     found = measured_pairs(group.runs)
     assert {each.place: each.figures[1].val_bpb for each in found if each.figures[1]} == ends

@@ -36,7 +36,8 @@ def artefact(report: dict[str, JsonValue]) -> Artefact:
 def built(family: str, row_length: int, report: dict[str, JsonValue]) -> Built:
     made = artefact(report)
     held_out = artefact(HELD_OUT)
-    rows = RowSet(wanted=RowsSpec(family=family, row_length=row_length), train=made, val=held_out)
+    wanted = RowsSpec(family=family, row_length=row_length)
+    rows = RowSet(wanted=wanted, train=made, val=held_out, apart={})
     return Built(
         indexes=(),
         documents=(),

@@ -55,12 +55,12 @@ def evaluated(run: Artefact, step: int, home: Path) -> tuple[Figure, ...]:
     evaluator = Evaluator(
         train_state=state, job=job, workspace=home, token_bytes=token_bytes, stop=lambda: False
     )
-    return evaluator.figures(step)
+    return evaluator.evaluated(step).figures
 
 
 def anchor_bpb(figures: Iterable[Figure]) -> float:
     """The mean over the anchor's strata."""
-    (found,) = [each for each in figures if (each.kind, each.family) == ("anchor", "*")]
+    (found,) = [each for each in figures if (each.set, each.family) == ("anchor", "*")]
     return found.val_bpb
 
 

@@ -251,7 +251,7 @@ def test_without_anything_held_out_they_are_trained_on_and_it_is_said(
     assert done.exit_code == 0, done.output
     assert f"{key}: no rows of split val were imported under this name" in done.stderr
     run = run_of(home, "syntax")
-    assert {each.kind for each in report_of(run).after} == {"anchor"}
+    assert {each.set for each in report_of(run).after} == {"anchor"}
     assert run_line(report_of(run))["val_bpb"] == ""
     sql = "SELECT phase_bpb_after, anchor_bpb_after > 0 FROM runs"
     assert query(home, sql).rows == [(None, True)]

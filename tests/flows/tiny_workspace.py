@@ -227,7 +227,12 @@ def job(
     """A job over a plan; `content` is that of the rows that it is measured on."""
     source = RowsSource(key="0" * 64, content=content, path="rows/x", row_length=LENGTH)
     stratum = EvaluationStratum(
-        family="v2_simple", domain="general", weight=1.0, rows=source, positions=LENGTH
+        family="v2_simple",
+        objective="causal",
+        domain="general",
+        weight=1.0,
+        rows=source,
+        positions=LENGTH,
     )
     values: dict[str, Any] = {
         "specialist": specialist, "branch": None, "phase": plan.manifest.labels["phase"],
@@ -242,7 +247,7 @@ def job(
         "micro_positions": LENGTH, "tokens_per_step": 2 * LENGTH, "steps": 2,
         "optimizer": OptimizerSpec(learning_rate=1e-3, warmup_steps=1), "start_from": None,
         "evaluations": (
-            Evaluation(kind="phase", phase="syntax", max_positions=64, strata=(stratum,)),
+            Evaluation(set="phase", phase="syntax", max_positions=64, strata=(stratum,)),
         ),
         "evaluate_every": 1, "checkpoint_every": 1, "advance_when": None, "require": (),
         "overrides": {},

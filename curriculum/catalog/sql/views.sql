@@ -66,6 +66,17 @@ FROM internal.open_metrics m JOIN internal.runs r USING (path);
 COMMENT ON VIEW metrics IS
     'a line a training step, of open runs too: loss, gradient norm, rate, speed, context';
 
+CREATE VIEW evaluations AS
+SELECT a.specialist, a.branch, a.phase AS run_phase, r.attempt,
+       try_cast(regexp_extract(d.file, '/step=([0-9]+)/', 1) AS BIGINT) AS step,
+       d.set, d.phase, d.family, d.objective, d.domain, d.row_length, d.document_id,
+       d.nats, d.bytes, d.tokens, d.nats / ln(2) / nullif(d.bytes, 0) AS bits_per_byte,
+       d.rows_key, a.key AS run_key, a.path AS run
+FROM $evaluations d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path
+LEFT JOIN internal.runs r ON r.path = f.path;
+COMMENT ON VIEW evaluations IS
+    'a line a held-out document of each set that a run was measured on at a step: nats, bytes and number of its scored tokens';
+
 CREATE VIEW phases AS
 WITH mixed AS (
     SELECT p.specialist, p.branch, p.phase, p.path AS mixture, m.created

@@ -5,7 +5,7 @@ SELECT p.specialist, p.branch, p.phase, p.phase_bpb_before AS before, p.phase_bp
        p.valid_tokens AS tokens
 FROM phases p
 LEFT JOIN figures f ON f.run = p.run AND f.moment = 'after'
-    AND f.kind = 'phase' AND f.phase = p.phase AND f.family = '*' AND f.domain = '*'
+    AND f.set = 'phase' AND f.phase = p.phase AND f.family = '*' AND f.domain = '*'
 LEFT JOIN (
     SELECT specialist, branch, phase, min(created) AS first FROM mixtures GROUP BY ALL
 ) o ON o.specialist = p.specialist AND o.branch IS NOT DISTINCT FROM p.branch AND o.phase = p.phase

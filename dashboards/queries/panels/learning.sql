@@ -20,7 +20,7 @@ SELECT o.specialist, o.branch, o.phase, f.step,
        any_value(f.val_bpb) AS val_bpb, any_value(f.low) AS low, any_value(f.high) AS high
 FROM ordered o
 JOIN figures f ON f.run = o.run
-    AND f.kind = 'anchor' AND f.family = '*' AND f.domain = '*'
+    AND f.set = 'anchor' AND f.family = '*' AND f.domain = '*'
 LEFT JOIN seen s ON s.run = f.run AND s.step = f.step
 WHERE f.step > 0 OR o.tokens_before = 0
 GROUP BY o.specialist, o.branch, o.phase, o.tokens_before, f.step

@@ -272,10 +272,10 @@ def _checkpoint_figures(saved: Saved, options: InspectOptions) -> Iterator[Line]
     """The figures that were taken last before the checkpoint."""
     last: dict[tuple[str, ...], Figure] = {}
     for each in saved.figures:
-        last[each.kind, each.phase, each.family, each.domain] = each
+        last[each.set, each.phase, each.family, each.domain] = each
     for each in last.values():
         said: Line = {
-            "evaluation": each.kind,
+            "set": each.set,
             "phase": each.phase,
             "family": each.family,
             "domain": each.domain,

@@ -144,10 +144,10 @@ def _run(store: Store, figures: tuple[Figure, ...]) -> Artefact:
     return store.publish_run(folder, recipe, {})
 
 
-def _figure(kind: str, phase: str, family: str, val_bpb: float) -> Figure:
+def _figure(name: str, phase: str, family: str, val_bpb: float) -> Figure:
     return Figure.model_validate(
         {
-            "kind": kind,
+            "set": name,
             "phase": phase,
             "family": family,
             "domain": "*",

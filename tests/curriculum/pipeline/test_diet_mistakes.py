@@ -120,6 +120,24 @@ def test_a_whole_diet_is_read_and_our_own_spelling_of_thousands_too(tmp_path: Pa
             9,
             "Write {stops_improving_by: 0.002}",
         ),
+        (
+            "    portion: 0.5",
+            "    portion: 0.5\n    advance_when: {val_bpb: {stops_improving_by: 0.1, set: casual}}",
+            9,
+            "Did you mean 'causal'?",
+        ),
+        (
+            "    portion: 0.5",
+            "    portion: 0.5\n    advance_when: {val_bpb: {stops_improving_by: 0.1, set: fim}}",
+            9,
+            "it serves nothing of that objective. Take phase or causal or anchor",
+        ),
+        (
+            "v2_simple, share: 0.6",
+            "v2_simple, objective: target, share: 0.6",
+            10,
+            "documents of v2_simple have no target. Take v4_context_graph or v5_clang_graph",
+        ),
     ],
 )
 def test_a_mistake_is_named_by_its_line_with_what_was_meant(

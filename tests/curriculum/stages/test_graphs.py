@@ -134,6 +134,40 @@ def test_without_its_columns_structure_is_the_flat_rows(
     assert len(pc.list_flatten(edges)) > 0
 
 
+def test_targets_are_held_out_rows_of_graphs_of_which_the_target_alone_is_scored(
+    built: Built,
+) -> None:
+    known = {each.document_id: each for each in documents(built, V4)}
+    for wanted in (WANTED[0], WANTED[4]):
+        rows = built.rows_of(wanted)
+        causal, target = rows.apart["causal"], rows.apart["target"]
+        assert causal is rows.val
+        assert target in rows.splits
+        same = ["input_ids", "doc_ids", "document_ids"]
+        assert table(target, same).equals(table(causal, same))
+        columns = ["loss_mask", "pieces", "document_ids"]
+        whole = table(causal, ["loss_mask"]).to_pylist()
+        scored = 0
+        for row, all_of_it in zip(table(target, columns).to_pylist(), whole, strict=True):
+            assert all(
+                b >= a for a, b in zip(row["loss_mask"], all_of_it["loss_mask"], strict=True)
+            )
+            for piece in row["pieces"] if wanted.family == V4 else ():
+                first = _target_of(known[row["document_ids"][piece["doc"]]])
+                masked = row["loss_mask"][piece["token_start"] - 1 : piece["token_end"] - 1]
+                if piece["token_start"] and piece["byte_end"] <= first:
+                    assert sum(masked) == 0
+                elif piece["token_start"]:
+                    assert sum(masked) > 0
+            scored += sum(row["loss_mask"])
+        assert 0 < scored < sum(sum(each["loss_mask"]) for each in whole)
+    assert "target" not in built.rows_of(WANTED[2]).apart, "files have no target"
+
+
+def _target_of(document: Document) -> int:
+    return next(each.start for each in document.parts if each.kind == "target")
+
+
 def test_no_row_holds_context_from_the_other_side(built: Built) -> None:
     for each in built.rows:
         if each.wanted.family == V4:

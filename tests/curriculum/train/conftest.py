@@ -92,7 +92,12 @@ class World:
         val = source(self.val, root)
         strata = tuple(
             EvaluationStratum(
-                family="v2_simple", domain=domain, weight=weight, rows=val, positions=1024
+                family="v2_simple",
+                objective="causal",
+                domain=domain,
+                weight=weight,
+                rows=val,
+                positions=1024,
             )
             for domain, weight in (("one", 0.75), ("two", 0.25))
         )
@@ -132,12 +137,12 @@ class World:
             "start_from": None,
             "evaluations": tuple(
                 Evaluation(
-                    kind=kind,
+                    set=name,
                     phase=phase,
                     max_positions=1024,
                     strata=strata,
                 )
-                for kind, phase in (("phase", "syntax"), ("anchor", "anchor"))
+                for name, phase in (("phase", "syntax"), ("anchor", "anchor"))
             ),
             "evaluate_every": 4,
             "checkpoint_every": 3,
@@ -244,7 +249,12 @@ def make_rows(
 
     recipe = Recipe(
         stage="rows",
-        labels=(("family", family), ("row_length", str(length)), ("split", split)),
+        labels=(
+            ("family", family),
+            ("objective", "causal"),
+            ("row_length", str(length)),
+            ("split", split),
+        ),
         revision=1,
         config={"length": length, "count": count, "split": split, "family": family},
     )

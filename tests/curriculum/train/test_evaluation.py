@@ -1,22 +1,33 @@
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch.nn import functional as F
 
 from curriculum.train.batch import Shards
 from curriculum.train.dataloader import Batch, collate
+from curriculum.train.document_sums import (
+    RESAMPLES,
+    DocumentSums,
+    Pair,
+    interval,
+    keep_only,
+    paired_change,
+    read,
+    write,
+)
 from curriculum.train.evaluation import (
     Cancelled,
-    DocumentSums,
     Evaluator,
-    interval,
     read_token_bytes,
     rows_of,
 )
 from curriculum.train.optimizer import new_train_state
+from schemas.job import EVALUATED_SCHEMA
 
 
 def evaluator(world: Any, **changes: Any) -> Evaluator:
@@ -48,7 +59,7 @@ def plainly(subject: Evaluator, domain: str) -> float:
 
 def test_val_bpb_is_bits_over_bytes_of_scored_targets(world: Any) -> None:
     subject = evaluator(world)
-    figures = {(each.phase, each.domain): each for each in subject.figures(0)}
+    figures = {(each.phase, each.domain): each for each in subject.evaluated(0).figures}
     for domain in ("one", "two"):
         assert figures["syntax", domain].val_bpb == pytest.approx(plainly(subject, domain), 1e-5)
     mean = 0.75 * figures["syntax", "one"].val_bpb + 0.25 * figures["syntax", "two"].val_bpb
@@ -65,15 +76,15 @@ def test_rows_that_two_evaluations_ask_for_are_computed_once(
     assert syntax.strata == anchor.strata
     computed: list[int] = []
     monkeypatch.setattr(Evaluator, "_nll", counting(computed))
-    both = subject.figures(0)
+    both = subject.evaluated(0).figures
     together = sum(computed)
     computed.clear()
-    alone = evaluator(world, evaluations=(anchor,)).figures(0)
+    alone = evaluator(world, evaluations=(anchor,)).evaluated(0).figures
     assert sum(computed) == together > 0
     assert [each for each in both if each.phase == "anchor"] == [*alone]
     computed.clear()
     fewer = anchor.model_copy(update={"max_positions": anchor.max_positions // 4})
-    evaluator(world, evaluations=(syntax, fewer)).figures(0)
+    evaluator(world, evaluations=(syntax, fewer)).evaluated(0)
     assert sum(computed) > together, "other rows are asked for, and those must be read"
 
 
@@ -91,13 +102,13 @@ def counting(computed: list[int]) -> Any:
 def test_an_evaluation_changes_neither_model_nor_base(world: Any) -> None:
     subject = evaluator(world, rope_base=77.0)
     before = {name: value.clone() for name, value in subject.train_state.model.state_dict().items()}
-    first = subject.figures(0)
+    first = subject.evaluated(0).figures
     assert subject.train_state.model.rope_base == 77.0
     assert all(
         torch.equal(before[name], value)
         for name, value in subject.train_state.model.state_dict().items()
     )
-    assert subject.figures(0) == first
+    assert subject.evaluated(0).figures == first
 
 
 def test_no_more_rows_are_read_than_the_cap_allows(world: Any) -> None:
@@ -125,8 +136,17 @@ def test_no_shard_is_read_behind_the_one_that_fills_the_cap(
         read.clear()
 
 
+def sums(nats: Any, num_bytes: Any) -> DocumentSums:
+    """Sums of documents that are numbered."""
+    ids = tuple(f"{each:032x}" for each in range(len(nats)))
+    sizes = np.asarray(num_bytes, dtype=np.int64)
+    return DocumentSums(
+        document_ids=ids, nats=np.asarray(nats, dtype=np.float64), num_bytes=sizes, tokens=sizes
+    )
+
+
 def test_a_document_of_several_rows_is_one_draw() -> None:
-    many = DocumentSums(nats=np.full(50, 1.0), num_bytes=np.full(50, 2.0), tokens=50)
+    many = sums(np.full(50, 1.0), np.full(50, 2))
     low, high = interval([many], [1.0], seed=0)
     assert low == high == pytest.approx(0.5 / math.log(2))
 
@@ -134,12 +154,10 @@ def test_a_document_of_several_rows_is_one_draw() -> None:
 def test_the_interval_is_seeded_and_narrows_with_documents() -> None:
     def width(documents: int) -> float:
         generator = np.random.default_rng(0)
-        sums = DocumentSums(
-            nats=generator.exponential(1.0, documents), num_bytes=np.ones(documents), tokens=9
-        )
-        low, high = interval([sums], [1.0], seed=1)
-        assert (low, high) == interval([sums], [1.0], seed=1)
-        assert low < sums.bits_per_byte < high
+        drawn = sums(generator.exponential(1.0, documents), np.ones(documents))
+        low, high = interval([drawn], [1.0], seed=1)
+        assert (low, high) == interval([drawn], [1.0], seed=1)
+        assert low < drawn.bits_per_byte < high
         return high - low
 
     assert width(1600) < width(100) / 2
@@ -155,4 +173,84 @@ def test_a_stop_is_heeded_between_batches(world: Any) -> None:
         stop=lambda: True,
     )
     with pytest.raises(Cancelled):
-        stopping.figures(0)
+        stopping.evaluated(0)
+
+
+def test_documents_sum_to_the_reported_bits_per_byte_exactly(world: Any, tmp_path: Path) -> None:
+    subject = evaluator(world)
+    found = subject.evaluated(0)
+    write(tmp_path, 0, found.documents)
+    read_back = read(tmp_path, 0)
+    assert read_back is not None
+    assert read_back.equals(found.documents)
+    assert read_back.schema.equals(EVALUATED_SCHEMA)
+    assert pq.read_metadata(tmp_path / "evaluations/step=0/documents.parquet").num_row_groups == 1
+    documents = read_back.to_pylist()
+    places = [tuple(each.values())[:8] for each in documents]
+    assert places == sorted(set(places))
+    for figure in found.figures:
+        mine = [
+            each
+            for each in documents
+            if (each["set"], each["phase"]) == (figure.set, figure.phase)
+            and figure.domain in ("*", each["domain"])
+        ]
+        assert sum(each["tokens"] for each in mine) == figure.scored_tokens
+        assert sum(each["bytes"] for each in mine) == figure.scored_bytes
+        if figure.domain != "*":
+            nats = math.fsum(each["nats"] for each in mine)
+            assert nats / math.log(2) / figure.scored_bytes == figure.val_bpb
+
+
+def test_a_pair_has_the_interval_of_brute_force() -> None:
+    """Documents are drawn one by one, both sides alike, and the weighted difference is taken each time."""
+    generator = np.random.default_rng(5)
+    pairs = []
+    for documents, weight in ((7, 3.0), (40, 1.0)):
+        hard = generator.exponential(20.0, documents)
+        num_bytes = generator.integers(5, 60, documents)
+        before, after = (
+            sums(hard + generator.normal(gain, 0.5, documents), num_bytes) for gain in (2, 1)
+        )
+        pairs.append(Pair(before=before, after=after, weight=weight))
+    found = paired_change(pairs, seed=3)
+    differences = np.zeros(RESAMPLES)
+    for number, pair in enumerate(pairs):
+        drawing = np.random.default_rng([3, number])
+        count = len(pair.before.nats)
+        for at in range(RESAMPLES):
+            times = drawing.multinomial(count, np.full(count, 1 / count))
+            sides = []
+            for side in (pair.before, pair.after):
+                nats = sum(float(n) * int(t) for n, t in zip(side.nats, times, strict=True))
+                size = sum(int(b) * int(t) for b, t in zip(side.num_bytes, times, strict=True))
+                sides.append(nats / math.log(2) / size)
+            differences[at] += pair.weight / 4 * (sides[1] - sides[0])
+    assert (found.low, found.high) == pytest.approx(tuple(np.percentile(differences, (2.5, 97.5))))
+    expected = [each.after.bits_per_byte - each.before.bits_per_byte for each in pairs]
+    assert found.change == pytest.approx(0.75 * expected[0] + 0.25 * expected[1])
+    assert found.documents == 47
+
+
+def test_a_pair_is_surer_than_two_intervals_that_touch() -> None:
+    generator = np.random.default_rng(1)
+    hard = generator.exponential(50.0, 60)
+    before, after = sums(hard + 1.0, np.full(60, 40)), sums(hard, np.full(60, 40))
+    low, high = interval([after], [1.0])
+    assert low < before.bits_per_byte < high, "alone they can't be told apart"
+    found = paired_change([Pair(before=before, after=after, weight=1.0)])
+    assert found.verdict == "lower"
+    assert found.low <= found.change <= found.high < 0
+    again = paired_change([Pair(before=after, after=after, weight=1.0)])
+    assert (again.change, again.low, again.high, again.verdict) == (0, 0, 0, "")
+
+
+def test_evaluations_behind_the_checkpoint_are_removed(world: Any, tmp_path: Path) -> None:
+    table = EVALUATED_SCHEMA.empty_table()
+    for step in (0, 4, 8):
+        write(tmp_path, step, table)
+    (tmp_path / "evaluations" / "step=half").mkdir()
+    keep_only(tmp_path, {0, 4})
+    left = sorted(each.name for each in (tmp_path / "evaluations").iterdir())
+    assert left == ["step=0", "step=4"]
+    assert read(tmp_path, 8) is None

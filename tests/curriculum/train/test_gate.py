@@ -39,10 +39,10 @@ def test_the_gate_says_why() -> None:
 
 
 def test_the_gate_reads_the_phases_own_weighted_mean() -> None:
-    def figure(kind: str, phase: str, family: str, value: float) -> Figure:
+    def figure(name: str, phase: str, family: str, value: float) -> Figure:
         return Figure.model_validate(
             {
-                "kind": kind,
+                "set": name,
                 "phase": phase,
                 "family": family,
                 "domain": "*",
@@ -61,5 +61,19 @@ def test_the_gate_reads_the_phases_own_weighted_mean() -> None:
         figure("phase", "graph", "*", 3.0),
         figure("anchor", "anchor", "*", 4.0),
         figure("phase", "syntax", "*", 5.0),
+        figure("fim", "syntax", "*", 6.0),
+        figure("fim", "graph", "*", 7.0),
     ]
     assert gate_bits(figures, "syntax") == [1.0, 5.0]
+    assert gate_bits(figures, "syntax", waiting_for("fim")) == [6.0]
+    assert gate_bits(figures, "syntax", waiting_for("anchor")) == [4.0]
+    assert gate_bits(figures, "syntax", waiting_for("causal")) == [1.0, 5.0], "all that it serves"
+
+
+def waiting_for(name: str) -> AdvanceWhen:
+    return AdvanceWhen(val_bpb=StopsImproving(stops_improving_by=0.002, set=name))
+
+
+def test_the_gate_says_which_set_it_waited_for() -> None:
+    reason = opens(waiting_for("target"), valid_tokens=9, bits=FLAT)
+    assert reason == "val_bpb of target fell by 0.0015 over 3 evaluations"

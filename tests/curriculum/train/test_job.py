@@ -1,4 +1,5 @@
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from curriculum.train.job import (
     JobInputs,
     Validation,
     evaluation,
+    evaluations_apart,
     make_job,
 )
 from curriculum.train.launch.gpu_slots import Machine
@@ -86,14 +88,17 @@ def validation(world: Any, name: str = "syntax") -> Evaluation:
     return evaluation(name, rows, workspace=world.store.root)
 
 
-def job_of(world: Any, phase: str = "syntax", previous: Artefact | None = None) -> Job:
+def job_of(
+    world: Any, phase: str = "syntax", previous: Artefact | None = None, **given: Any
+) -> Job:
     names = [phase] if phase != ANNEAL else []
+    usual = [validation(world, name) for name in (*names, "anchor")]
     return make_job(
-        diet(),
+        given.get("diet", diet()),
         phase,
         PHASE,
         ingredients(world, previous),
-        evaluations=[validation(world, name) for name in (*names, "anchor")],
+        evaluations=given.get("evaluations", usual),
         machine=CPU,
     )
 
@@ -154,7 +159,7 @@ def test_the_next_job_carries_on_and_keeps_all_evaluations(world: Any, tmp_path:
     second = job_of(world, "graph", finished(world, first, world.store.root / "runs" / "attempt=1"))
     assert second.start_from is not None
     assert second.start_from.path == "runs/x/checkpoints/step=1"
-    assert [each.phase for each in second.evaluations] == ["syntax", "anchor", "graph"]
+    assert [each.phase for each in second.evaluations] == ["syntax", "graph", "anchor"]
     assert second.optimizer.warmup_steps == 0
     assert second.run_key != first.run_key
 
@@ -216,7 +221,7 @@ def test_domains_weigh_what_there_is_of_them_times_their_factor(world: Any) -> N
         Validation(family="v2_simple", share=1.0, rows=world.val, factors={"one": 0, "*": 1})
     ]
     left = evaluation("anchor", without, workspace=world.store.root)
-    assert (left.kind, [each.domain for each in left.strata]) == ("anchor", ["two"])
+    assert (left.set, [each.domain for each in left.strata]) == ("anchor", ["two"])
 
 
 def test_servings_that_share_rows_are_one_stratum_and_one_source(world: Any) -> None:
@@ -226,6 +231,50 @@ def test_servings_that_share_rows_are_one_stratum_and_one_source(world: Any) -> 
     served = dataclasses.replace(ingredients(world), rows=world.rows * 2)
     job = make_job(diet(), "syntax", PHASE, served, evaluations=[twice], machine=CPU)
     assert [each.row_length for each in job.rows] == [256, 128]
+
+
+def apart(world: Any, **sets: float) -> list[Evaluation]:
+    """The phase's evaluation, and sets by objective that take domain one times a factor."""
+    whole = validation(world)
+    some = {
+        name: [Validation(family="v2_simple", share=0.5, rows=world.val, factors={"one": factor})]
+        for name, factor in sets.items()
+    }
+    return [whole, *evaluations_apart(whole, some, workspace=world.store.root)]
+
+
+def test_a_set_of_an_objective_is_apart_where_it_is_not_all_of_the_phase(world: Any) -> None:
+    whole, fim = apart(world, causal=1.0, fim=3.0)
+    assert (whole.set, fim.set, fim.phase) == ("phase", "fim", "syntax")
+    assert math.fsum(each.weight for each in fim.strata) == pytest.approx(1.0)
+    assert fim.strata[0].weight > whole.strata[0].weight
+    gone = {"fim": [Validation(family="v2_simple", share=1.0, rows=world.val, factors={"*": 0.0})]}
+    assert evaluations_apart(whole, gone, workspace=world.store.root) == []
+    first = job_of(world, evaluations=[*apart(world, fim=3.0), validation(world, "anchor")])
+    second = job_of(world, "graph", finished(world, first, world.store.root / "runs" / "attempt=1"))
+    names = [each.name for each in second.evaluations]
+    assert names == ["phase syntax", "fim of syntax", "phase graph", "anchor"]
+    assert first.run_key != job_of(world).run_key, "what is evaluated enters the key"
+
+
+def test_a_gate_waits_for_a_set_that_is_measured(world: Any) -> None:
+    evaluations = [*apart(world, fim=3.0), validation(world, "anchor")]
+    for name in ("phase", "fim", "anchor", "causal"):
+        gate = {"val_bpb": {"stops_improving_by": 0.1, "set": name}}
+        job = job_of(world, evaluations=evaluations, diet=gated(gate))
+        assert job.advance_when is not None
+        assert job.advance_when.val_bpb is not None
+        assert job.advance_when.val_bpb.set == name
+    gate = {"val_bpb": {"stops_improving_by": 0.1, "set": "doc_to_code"}}
+    with pytest.raises(
+        JobError, match=r"val_bpb\.set = doc_to_code; no row of it is held out.*phase, fim, anchor"
+    ):
+        job_of(world, evaluations=evaluations, diet=gated(gate))
+
+
+def gated(rule: dict[str, Any]) -> Diet:
+    phases = [each.model_dump() | {"advance_when": rule} for each in diet().phases]
+    return diet(phases=phases)
 
 
 def test_a_phase_without_validation_rows_is_refused(world: Any) -> None:

@@ -1,5 +1,6 @@
 import dataclasses
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from curriculum.train.step import gradients
 from curriculum.train.trainer import Trainer
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.errors import JobError
-from schemas.job import CheckpointRef, Evaluation, Figure, Job
+from schemas.job import CheckpointRef, Evaluation, Job
 
 CPU = torch.device("cpu")
 
@@ -31,7 +32,7 @@ def step_of(world: Any, job: Any) -> list[Batch]:
 
 def test_a_toy_language_is_learnt(world: Any, tmp_path: Path) -> None:
     outcome = train(world, tmp_path, steps=14, evaluate_every=7)
-    bits = [f.val_bpb for f in outcome.state.figures if (f.kind, f.family) == ("phase", "*")]
+    bits = [f.val_bpb for f in outcome.state.figures if (f.set, f.family) == ("phase", "*")]
     assert len(bits) == 3
     assert bits[0] == pytest.approx(3, abs=0.2)
     assert bits[-1] < bits[0] - 0.5
@@ -170,12 +171,22 @@ def carrying_on(world: Any, before: Job, checkpoint: Path, **changes: Any) -> Jo
     return job
 
 
+def target_set(world: Any) -> Evaluation:
+    """The second stratum of the phase as a set apart."""
+    whole: Evaluation = world.job().evaluations[0]
+    strata = tuple(each.model_copy(update={"objective": "target"}) for each in whole.strata[1:])
+    return whole.model_copy(update={"set": "target", "strata": strata})
+
+
+EVALUATED = ["phase syntax", "anchor", "target of syntax", "phase graph"]
+
+
 @pytest.mark.parametrize(
     ("changes", "again"),
     [
-        ({}, ["graph"]),
-        ({"rope_base": 20_000.0}, ["syntax", "anchor", "graph"]),
-        ({"micro_positions": 256}, ["syntax", "anchor", "graph"]),
+        ({}, ["phase graph"]),
+        ({"rope_base": 20_000.0}, EVALUATED),
+        ({"micro_positions": 256}, EVALUATED),
     ],
 )
 def test_figures_of_the_run_before_are_those_of_evaluating_again(
@@ -185,7 +196,7 @@ def test_figures_of_the_run_before_are_those_of_evaluating_again(
     changes: dict[str, Any],
     again: list[str],
 ) -> None:
-    first = world.job(steps=3)
+    first = world.job(steps=3, evaluations=(*world.job().evaluations, target_set(world)))
     directory = world.open_run(first)
     outcome = Trainer(first, world.store.root, directory, CPU, lambda: False).train()
     assert outcome.checkpoint is not None
@@ -193,15 +204,29 @@ def test_figures_of_the_run_before_are_those_of_evaluating_again(
     evaluated: list[str] = []
     plain = HeldOut._evaluation
 
-    def noted(self: HeldOut, evaluation: Evaluation, *rest: Any) -> list[Figure]:
-        evaluated.append(evaluation.phase)
+    def noted(self: HeldOut, evaluation: Evaluation, *rest: Any) -> Any:
+        evaluated.append(evaluation.name)
         return plain(self, evaluation, *rest)
 
     monkeypatch.setattr(HeldOut, "_evaluation", noted)
     second = Trainer(job, world.store.root, tmp_path / "run", CPU, lambda: False)
-    carried = second.evaluator.figures(0)
+    carried = second.evaluator.evaluated(0)
     assert evaluated == again
-    anew = dataclasses.replace(second.evaluator, before=()).figures(0)
-    assert evaluated == [*again, "syntax", "anchor", "graph"]
-    assert carried == anew
-    assert {each.step for each in carried} == {0}
+    anew = dataclasses.replace(second.evaluator, before=None).evaluated(0)
+    assert evaluated == [*again, *EVALUATED]
+    assert carried.figures == anew.figures
+    assert carried.documents.equals(anew.documents)
+    assert {each.step for each in carried.figures} == {0}
+
+
+def test_without_the_documents_of_the_run_before_all_is_evaluated_again(
+    world: Any, tmp_path: Path
+) -> None:
+    first = world.job(steps=3)
+    directory = world.open_run(first)
+    outcome = Trainer(first, world.store.root, directory, CPU, lambda: False).train()
+    assert outcome.checkpoint is not None
+    shutil.rmtree(directory / "evaluations")
+    job = carrying_on(world, first, outcome.checkpoint)
+    second = Trainer(job, world.store.root, tmp_path / "run", CPU, lambda: False)
+    assert second.evaluator.before is None
