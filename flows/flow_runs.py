@@ -9,6 +9,7 @@ from prefect.client.orchestration import get_client
 
 from curriculum.corpus.sources import looked_up
 from curriculum.pipeline import forecast, recorded_config
+from curriculum.pipeline.checks import require_steps
 from curriculum.pipeline.execute import Perform, PhaseTrained, Scope, execute
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
@@ -76,7 +77,11 @@ def show_forecast(specialist: str, changes: BuildChanges, scope: Scope, phase: s
     artifacts.show(plan.mark_of("reasons", phase), "What would be made, and why", reasons)
     for line in lines:
         Log().info(", ".join(f"{name}: {value}" for name, value in line.items() if value))
+    for warning in found.warnings:
+        Log().warning(warning)
     Log().info(f"Nothing was made: a dry run. {words}")
+    if found.refusal is not None:
+        raise found.refusal
     return ()
 
 
@@ -92,6 +97,8 @@ def carry_out(
     The report is written before a closed gate is returned, since nobody may look at the run afterwards.
     """
     context = tasks.flow_context(ignore_progress)
+    if scope.until == "train":
+        require_steps(plan, _of_phase(scope, phase), context)
     for event in execute(plan, perform, _of_phase(scope, phase), context):
         if isinstance(event, PhaseTrained):
             if not (event.gate and event.gate.is_open and shows(plan, event.run)):

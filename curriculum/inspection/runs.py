@@ -11,11 +11,12 @@ from typing import Any, Literal
 from curriculum.inspection.formats import TOO_FEW, count, percent
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ANNEAL
-from curriculum.store import Artefact
+from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.train.run_directory import WHICH_RUN, read_report
+from curriculum.train.run_directory import JOB, WHICH_RUN, read_job, read_report
 from schemas.job import Evaluation, Figure, Heartbeat, Job, Report
-from schemas.mixture import StratumReport
+from schemas.manifest import MANIFEST_NAME
+from schemas.mixture import MixtureReport, StratumReport
 
 
 def report_of(run: Artefact) -> Report:
@@ -27,14 +28,58 @@ def run_words(report: Report) -> str:
     """A run in a sentence.
 
     run_words(report) ->
-    'val_bpb 3.622 → 1.770, anchor 3.520 → 2.018, after 198k tokens (budget)'
+    'val_bpb 3.622 → 1.770, anchor 3.520 → 2.018, after 198k tokens (end of its budget)'
     """
     figures = (
         ("val_bpb", change(report, "phase")),
         ("anchor", change(report, "anchor")),
     )
     measured = "".join(f"{name} {figure}, " for name, figure in figures if figure)
-    return f"{measured}after {count(report.tokens.valid)} tokens ({report.stopped})"
+    why = ENDINGS.get(report.stopped, report.stopped)
+    return f"{measured}after {count(report.tokens.valid)} tokens ({why})"
+
+
+NOTICEABLE = 0.05
+"""Share of a phase's tokens that is worth a word where whole steps leave it out."""
+
+
+def whole_steps(steps: int, tokens_per_step: int, tokens: int, budget: int) -> str:
+    """What whole steps make of a phase's tokens; empty where they leave out hardly any.
+
+    >>> whole_steps(7, 2048, 14_400, 18_000)
+    '7 whole steps of 2,048 positions hold 14.4k of 18k tokens'
+    >>> whole_steps(700, 2048, 1_440_000, 1_441_000)
+    ''
+    """
+    if not steps or tokens >= (1 - NOTICEABLE) * budget:
+        return ""
+    listed = f"{steps:,} whole {'step' if steps == 1 else 'steps'} of {tokens_per_step:,} positions"
+    return f"{listed} {'holds' if steps == 1 else 'hold'} {count(tokens)} of {count(budget)} tokens"
+
+
+ENDINGS: Mapping[str, str] = {"budget": "end of its budget", "gate": "gate opened"}
+"""Words for the reasons for which runs end, where they say more than the reason's name."""
+
+
+def ending(report: Report) -> str:
+    """The reason for which a run ended, in words."""
+    why = ENDINGS.get(report.stopped, report.stopped)
+    return f"{why}: {report.reason}" if report.reason else why
+
+
+def unused_budget(report: Report, mixture: MixtureReport) -> str:
+    """What whole steps made of the budget of a run that ended with it; empty where hardly any is left."""
+    if report.stopped != "budget":
+        return ""
+    tokens = report.tokens.valid
+    return whole_steps(report.steps, mixture.tokens_per_step, tokens, mixture.budget)
+
+
+def mixture_of_run(store: Store, run: Artefact) -> MixtureReport | None:
+    """The report of the mixture that a closed run was trained on; None where that is gone."""
+    folder = (store.root / read_job(run.path / JOB).plan).parent
+    is_there = (folder / MANIFEST_NAME).is_file()
+    return mixture_report_of(store.load(folder)) if is_there else None
 
 
 def change(report: Report, kind: Literal["phase", "anchor"]) -> str:

@@ -5,7 +5,7 @@ from typing import get_args
 
 from curriculum.encode.documents import Outcome
 from curriculum.inspection.formats import Line, count, duration, interval, number, percent
-from curriculum.inspection.runs import change
+from curriculum.inspection.runs import change, ending
 from curriculum.mixing import mix
 from curriculum.mixing.tree import Branch
 from curriculum.stages import Built
@@ -123,7 +123,7 @@ def run_line(report: Report) -> Line:
         "context": "" if report.mean_context is None else f"{report.mean_context:,.0f}",
         "tokens/s": f"{report.tokens_per_second:,.0f}",
         "time": duration(report.seconds),
-        "stopped": f"{report.stopped}: {report.reason}" if report.reason else report.stopped,
+        "stopped": ending(report),
     }
 
 

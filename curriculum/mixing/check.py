@@ -1,17 +1,34 @@
 """Check of a diet against the rows that there are, before anything is mixed."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
+from curriculum.mixing.mix import check_step, less_than_a_step
+from curriculum.mixing.plan import ROW_GROUP, Planner, Totals, WholeSteps, count_plan, within
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.mixing.supply import Stratum, Supply, demand, without_rows
+from curriculum.mixing.supply import (
+    Stratum,
+    Supply,
+    Taken,
+    demand,
+    within_supply,
+    without_rows,
+)
 from schemas.errors import MixtureError
 
 SUPPOSED = "estimate"
 """The key of rows that aren't built."""
+MOST_PLANNED = 1 << 20
+"""Rows up to which a phase is planned to count its steps; those of longer ones are divided out."""
+MOST_TOKENS = 1 << 60
+"""More than any budget."""
+HALF_FULL = 2
+"""A step of rows that aren't built may hold fewer tokens than the estimate's full rows by this factor:
+whole documents packed best-fit leave rows half full at worst."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,17 +59,47 @@ class ServingCheck:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PhaseSupply:
+    """A phase with the rows of its servings, one supply a variant."""
+
+    phase: ResolvedPhase
+    supplies: Sequence[Sequence[Supply]]
+    is_estimate: bool = False
+    """True if some of them aren't built, or aren't known of a phase before."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseCheck:
     """A phase held against its rows."""
 
     phase: ResolvedPhase
     held: tuple[ServingCheck, ...]
+    served: tuple[Stratum, ...]
+    """The same strata with the shares that they get; empty where the phase can't be served."""
     fault: MixtureError | None
     """Reason why it can't be served, with the cure."""
     warnings: tuple[str, ...]
+    whole: WholeSteps | None
+    """Whole steps within its tokens; None where it can't be served."""
+    is_counted: bool
+    """True if the steps were counted on a plan, rather than divided out."""
+    is_estimate: bool
+    """True if some of its rows aren't built."""
+
+    @property
+    def is_below_a_step(self) -> bool:
+        """Return True if its tokens don't reach the end of its first step."""
+        return self.whole is not None and not self.whole.steps
+
+    @property
+    def is_certain(self) -> bool:
+        """Return True if a run would find the same."""
+        return not self.is_estimate
 
 
-def supposed_supply(amounts: Mapping[str, float], row_length: int) -> Supply:
+def supposed_supply(
+    amounts: Mapping[str, float], row_length: int, *, key: str = SUPPOSED
+) -> Supply:
     """Rows such as a build would leave, of so many valid tokens of each domain.
 
     >>> found = supposed_supply({"general": 1000.0, "testing": 300.0}, 512)
@@ -67,7 +114,7 @@ def supposed_supply(amounts: Mapping[str, float], row_length: int) -> Supply:
         own[: each % len(own)] += 1
     count = sum(rows)
     return Supply(
-        key=SUPPOSED,
+        key=key,
         domains=domains,
         domain=np.repeat(np.arange(len(domains), dtype=np.int16), rows),
         valid_tokens=np.concatenate([np.empty(0, np.int32), *valid]).astype(np.int32),
@@ -76,62 +123,289 @@ def supposed_supply(amounts: Mapping[str, float], row_length: int) -> Supply:
     )
 
 
-def check_phase(
-    phase: ResolvedPhase, supplies: Sequence[Sequence[Supply]], *, tokens_per_step: int
-) -> PhaseCheck:
-    """A phase held against the rows of its servings, one supply a variant; nothing is raised."""
-    fault: MixtureError | None = None
+Fit = Literal["small", "fits", "large"]
+"""A budget with too little for a step of some phase; one that fits; one with more than there is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Budgets:
+    """The smallest and the largest token budget of a diet that fit; None where none does."""
+
+    smallest: int | None
+    largest: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DietSupply:
+    """Phases in their order, with the rows that there are, at any number of tokens."""
+
+    listed: tuple[PhaseSupply, ...]
+    tokens_of: Callable[[int], Sequence[int]]
+    """Tokens of each phase at some token budget."""
+    budget: int
+    """The present one."""
+    tokens_per_step: int
+    seed: int
+    taken: Taken = field(default_factory=dict)
+    """Rows that plans before the first phase took."""
+
+    def check(self) -> tuple[PhaseCheck, ...]:
+        """Hold each phase against its rows; nothing is raised."""
+        asked = [_asked(each) for each in self.listed]
+        tokens = self.tokens_of(self.budget)
+        found = self._steps(asked, tokens, count_all=True)
+        is_small = any(each is not None and not each.whole.steps for each in found)
+        smallest = self.budgets().smallest if is_small else None
+        return tuple(
+            self._checked(each, own, steps, smallest)
+            for each, own, steps in zip(self.listed, asked, found, strict=True)
+        )
+
+    def budgets(self) -> Budgets:
+        """The budgets that fit.
+
+        The smallest is the least above a present one that is too small; the largest is in whole thousands
+        where that fits too. Of rows that aren't built the smallest fits however full they will be.
+        """
+        asked = [_asked(each) for each in self.listed]
+
+        def fit(budget: int) -> Fit | None:
+            return self._fit(asked, self.tokens_of(budget))
+
+        def is_large(budget: int) -> bool:
+            return self._served(asked, self.tokens_of(budget)) is None
+
+        if (now := fit(self.budget)) is None:
+            return Budgets(smallest=None, largest=None)
+        smallest = _border(lambda at: fit(at) != "small", self.budget if now == "small" else 0)
+        if fit(smallest) != "fits":
+            return Budgets(smallest=None, largest=None)
+        largest = _border(is_large, smallest) - 1
+        whole = largest // 1000 * 1000
+        return Budgets(smallest=smallest, largest=whole if fit(whole) == "fits" else largest)
+
+    def _fit(self, asked: Sequence["_Asked"], tokens: Sequence[int]) -> Fit | None:
+        if any(each.fault for each in asked):
+            return None
+        if any(self._step_fault(each.phase) for each in self.listed):
+            return None
+        if self._served(asked, tokens) is None:
+            return "large"
+        if min(tokens) >= self.tokens_per_step:
+            return "fits"
+        steps = self._steps(asked, tokens, count_all=False)
+        return "fits" if all(each and each.whole.steps for each in steps) else "small"
+
+    def _served(
+        self, asked: Sequence["_Asked"], tokens: Sequence[int]
+    ) -> list[tuple[Stratum, ...]] | None:
+        """The strata of each phase with their shares; None where one asks for more than there is."""
+        served = [
+            _served(each.phase, own, amount)
+            for each, own, amount in zip(self.listed, asked, tokens, strict=True)
+        ]
+        kept = [each for each in served if not isinstance(each, MixtureError)]
+        return kept if len(kept) == len(served) else None
+
+    def _steps(
+        self, asked: Sequence["_Asked"], tokens: Sequence[int], *, count_all: bool
+    ) -> list["_Steps | None"]:
+        """The whole steps of each phase, after the rows that the phases before took.
+
+        They are counted where a phase, or one after it, may be below a step; `count_all` also counts those
+        of all plans of moderate length.
+        """
+        taken, found = dict(self.taken), list[_Steps | None]()
+        below = [amount < self.tokens_per_step for amount in tokens]
+        for at, (each, own, amount) in enumerate(zip(self.listed, asked, tokens, strict=True)):
+            served = _served(each.phase, own, amount)
+            if isinstance(served, MixtureError) or self._step_fault(each.phase):
+                found.append(None)
+                continue
+            rows = amount / min(one.row_length for one in each.phase.servings)
+            if any(below[at:]) or (count_all and rows <= MOST_PLANNED):
+                totals = self._planned(each, _after(served, taken), amount)
+                found.append(_Steps(whole=totals.whole, is_counted=True))
+                _take(taken, served, totals)
+            else:
+                found.append(_Steps(whole=self._divided(each, served, amount), is_counted=False))
+        return found
+
+    def _planned(self, each: PhaseSupply, strata: Sequence[Stratum], tokens: int) -> Totals:
+        slot = each.phase.slot_length
+        planner = Planner(strata, each.supplies, slot_length=slot, seed=self.seed)
+        rows = tokens // min(one.serving.row_length for one in strata)
+        pieces = within(
+            planner.pieces(min(rows, ROW_GROUP)),
+            budget=tokens,
+            slots_per_step=self.tokens_per_step // slot,
+        )
+        return count_plan(pieces, strata, each.supplies)
+
+    def _divided(self, each: PhaseSupply, strata: Sequence[Stratum], tokens: int) -> WholeSteps:
+        slot = each.phase.slot_length
+        slots_per_token = math.fsum(one.served * one.slots_per_token(slot) for one in strata)
+        of_a_step = self.tokens_per_step / slot / slots_per_token
+        steps = int(tokens / of_a_step)
+        return WholeSteps(steps=steps, tokens=round(steps * of_a_step), first=round(of_a_step))
+
+    def _step_fault(self, phase: ResolvedPhase) -> MixtureError | None:
+        try:
+            check_step(phase, self.tokens_per_step)
+        except MixtureError as found:
+            return found
+        return None
+
+    def _checked(
+        self, each: PhaseSupply, asked: "_Asked", steps: "_Steps | None", smallest: int | None
+    ) -> PhaseCheck:
+        phase = each.phase
+        served = _served(phase, asked, phase.tokens)
+        fault = served if isinstance(served, MixtureError) else self._step_fault(phase)
+        warnings = [*without_rows(phase, asked.strata)]
+        if fault is None and steps is not None and not steps.whole.steps:
+            first = steps.whole.first
+            least = first / HALF_FULL if each.is_estimate else first
+            if phase.tokens < least:
+                fault = less_than_a_step(
+                    phase,
+                    first,
+                    tokens_per_step=self.tokens_per_step,
+                    cure="Lower tokens_per_step or enlarge the corpus: no token_budget fits"
+                    if smallest is None
+                    else f"Raise token_budget to {smallest:,}, the smallest that fits every phase, or "
+                    "lower tokens_per_step",
+                )
+            else:
+                warnings.append(
+                    f"{phase.tokens:,} tokens may be less than one step of {self.tokens_per_step:,} "
+                    "positions: its rows aren't built, so it isn't known how full they are"
+                )
+        return PhaseCheck(
+            phase=phase,
+            held=tuple(
+                ServingCheck(
+                    phase=phase.name,
+                    stratum=one,
+                    asked=round(one.share * phase.tokens),
+                    limit=phase.max_repetition,
+                )
+                for one in asked.strata
+            ),
+            served=() if isinstance(served, MixtureError) else served,
+            fault=fault,
+            warnings=tuple(warnings),
+            whole=steps.whole if steps else None,
+            is_counted=bool(steps and steps.is_counted),
+            is_estimate=each.is_estimate,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Asked:
+    """What a phase asks of its rows, whatever its tokens."""
+
+    strata: tuple[Stratum, ...]
+    fault: MixtureError | None
+    """The error of a serving without rows."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Steps:
+    whole: WholeSteps
+    is_counted: bool
+
+
+def _asked(each: PhaseSupply) -> _Asked:
+    endless = replace(each.phase, max_repetition=math.inf, tokens=max(each.phase.tokens, 1))
     strata: tuple[Stratum, ...] = ()
     try:
-        strata = demand(
-            replace(phase, on_shortage="renormalise", max_repetition=math.inf), supplies
-        )
-        demand(phase, supplies)
+        strata = demand(replace(endless, on_shortage="renormalise"), each.supplies)
+        demand(endless, each.supplies)
     except MixtureError as found:
-        fault = found
-    if fault is None and phase.tokens < tokens_per_step:
-        fault = MixtureError(
-            f"phase {phase.name}",
-            f"{phase.tokens:,} tokens",
-            cause=f"that is less than one step of {tokens_per_step:,} row positions",
-            cure="Raise token_budget or lower tokens_per_step",
-        )
-    held = tuple(
-        ServingCheck(
-            phase=phase.name,
-            stratum=each,
-            asked=round(each.share * phase.tokens),
-            limit=phase.max_repetition,
+        return _Asked(strata=strata, fault=found)
+    return _Asked(strata=strata, fault=None)
+
+
+def _served(phase: ResolvedPhase, asked: _Asked, tokens: int) -> tuple[Stratum, ...] | MixtureError:
+    if asked.fault is not None:
+        return asked.fault
+    try:
+        return within_supply(replace(phase, tokens=tokens), asked.strata)
+    except MixtureError as found:
+        return found
+
+
+def _after(strata: Sequence[Stratum], taken: Taken) -> tuple[Stratum, ...]:
+    """Strata of which these rows came before."""
+    return tuple(
+        replace(
+            each,
+            variants=tuple(
+                replace(one, drawn_before=taken.get((one.key, each.domain), 0))
+                for one in each.variants
+            ),
         )
         for each in strata
     )
-    return PhaseCheck(
-        phase=phase, held=held, fault=fault, warnings=tuple(without_rows(phase, strata))
-    )
 
 
-def largest_budget(checks: Sequence[PhaseCheck], *, tokens_per_step: int) -> int | None:
-    """The most tokens of a diet that every phase can serve, in whole thousands; None if no number fits.
+def _take(taken: dict[tuple[str, str], int], strata: Sequence[Stratum], totals: Totals) -> None:
+    """Add the rows that a plan took, those that it passed over among them."""
+    for each, rows, passed in zip(strata, totals.rows_of, totals.passed_of, strict=True):
+        for variant, number in zip(each.variants, rows + passed, strict=True):
+            place = (variant.key, each.domain)
+            taken[place] = taken.get(place, 0) + int(number)
 
-    What is asked of a phase grows with the budget, and what is there doesn't.
+
+def _border(holds: Callable[[int], bool], below: int) -> int:
+    """A number above `below` where something holds that doesn't one before; beyond MOST_TOKENS if nowhere.
+
+    >>> _border(lambda at: at >= 917, 0), _border(lambda at: at >= 4, 3)
+    (917, 4)
     """
-    least = max(tokens_per_step / each.phase.portion for each in checks)
-    most = math.floor(min(_most_tokens(each) / each.phase.portion for each in checks))
-    fitting = most // 1000 * 1000 or most
-    return fitting if fitting >= least else None
+    low, high = below, max(2 * below, below + 1)
+    while not holds(high):
+        if high > MOST_TOKENS:
+            return high
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
-def _most_tokens(check: PhaseCheck) -> float:
-    """Return the most tokens that a phase can serve within its repetition; 0 if it lacks a serving."""
-    phase, strata = check.phase, [each.stratum for each in check.held]
-    whole = math.fsum(each.share for each in strata)
-    if phase.on_shortage == "stop":
-        there = {each.serving.index for each in strata}
-        if any(each.index not in there for each in phase.servings):
-            return 0
-        shares = ((each, each.share / whole) for each in strata)
-        return min(phase.max_repetition * each.tokens / share for each, share in shares if share)
-    return phase.max_repetition * sum(each.tokens for each in strata)
+def shortages(check: PhaseCheck) -> Iterator[str]:
+    """Yield a sentence for each serving of which more is asked than there is: how much, and what follows."""
+    phase = check.phase
+    for serving in phase.servings:
+        own = [each for each in check.held if each.stratum.serving.index == serving.index]
+        short = [each for each in own if each.is_short]
+        if own and not short:
+            continue
+        asked = sum(each.asked for each in short) if own else round(serving.share * phase.tokens)
+        there = sum(each.available for each in short)
+        most = round(phase.max_repetition * there)
+        domains = ", ".join(each.stratum.domain for each in short)
+        where = f", domain {domains}" if len(short) < len(own) else ""
+        have = (
+            f"{there:,} there, {most:,} at max_repetition {phase.max_repetition:g}"
+            if there
+            else "there is no row of it"
+        )
+        about = "about " if check.is_estimate and there else ""
+        yield (
+            f"{serving.title}{where}: {asked:,} tokens asked, {about}{have}; "
+            f"{_consequence(check, serving.index)}"
+        )
+
+
+def _consequence(check: PhaseCheck, serving: int) -> str:
+    if not check.served:
+        return "the phase will be refused"
+    share = check.phase.servings[serving].share
+    served = math.fsum(each.served for each in check.served if each.serving.index == serving)
+    return f"its share of {share:.3g} becomes {served:.3g}, and the others fill the rest"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -69,7 +69,7 @@ def mix(
         MixtureError: for rows that can't serve what is asked, and for a step that isn't whole slots or
             is larger than the budget.
     """
-    _check_step(phase, tokens_per_step)
+    check_step(phase, tokens_per_step)
     phase = _the_rest(phase, continued)
     before = [mixture for mixture in previous if not mixture.planned and continued is None]
     seen = (*seen_of(before), *(continued.seen if continued else ()))
@@ -218,15 +218,23 @@ def _write(
     slots_per_step = tokens_per_step // phase.slot_length
     pieces = within(planner.pieces(), budget=phase.tokens, slots_per_step=slots_per_step)
     totals = write_plan(draft.path / PLAN_NAME, pieces, strata, supplies)
-    if not totals.steps:
-        raise MixtureError(
-            f"phase {phase.name}",
-            f"{phase.tokens:,} tokens",
-            cause=f"that is less than one step of {tokens_per_step:,} row positions",
-            cure="Raise token_budget or lower tokens_per_step",
-        )
+    if not totals.whole.steps:
+        raise less_than_a_step(phase, totals.whole.first, tokens_per_step=tokens_per_step)
     report = _report(phase, tokens_per_step, strata, totals)
     return report.model_copy(update={"left_out": counted(supplies)})
+
+
+def less_than_a_step(
+    phase: ResolvedPhase, first: int, *, tokens_per_step: int, cure: str | None = None
+) -> MixtureError:
+    """The error of a phase whose tokens don't reach the end of its first step."""
+    usual = f"Raise token_budget until {phase.name} has {first:,} tokens, or lower tokens_per_step"
+    return MixtureError(
+        f"phase {phase.name}",
+        f"{phase.tokens:,} tokens",
+        cause=f"one step takes {first:,} tokens, in {tokens_per_step:,} row positions",
+        cure=cure or usual,
+    )
 
 
 def _report(
@@ -251,7 +259,7 @@ def _report(
         tokens=totals.tokens,
         budget=phase.tokens,
         tokens_per_step=tokens_per_step,
-        steps=totals.steps,
+        steps=totals.whole.steps,
         strata=tuple(_stratum_report(at, stratum, totals) for at, stratum in enumerate(strata)),
         warnings=tuple(warnings),
     )
@@ -324,7 +332,12 @@ def _with_sources(
     return report.model_copy(update={"sources": found, "warnings": warnings})
 
 
-def _check_step(phase: ResolvedPhase, tokens_per_step: int) -> None:
+def check_step(phase: ResolvedPhase, tokens_per_step: int) -> None:
+    """Refuse a step that isn't whole slots of a phase.
+
+    Raises:
+        MixtureError: naming the phase and a multiple.
+    """
     if tokens_per_step % phase.slot_length:
         raise MixtureError(
             f"phase {phase.name}",

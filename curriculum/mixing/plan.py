@@ -35,14 +35,25 @@ class Totals:
     slots: int
     rows: int
     tokens: int
-    steps: int
-    """Whole steps within the budget."""
+    whole: "WholeSteps"
+    """Steps within the budget."""
     slots_of: Ints
     rows_of: tuple[Ints, ...]
     """Rows of each variant, by stratum."""
     passed_of: tuple[Ints, ...]
     """The same of rows that came and are left out."""
     tokens_of: Ints
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WholeSteps:
+    """The whole steps of a plan that lie within its budget."""
+
+    steps: int = 0
+    tokens: int = 0
+    """Their valid tokens."""
+    first: int = 0
+    """Valid tokens of the plan's first step, within the budget or not: the least that a phase needs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,9 +117,12 @@ class Planner:
         servings = [stratum.serving.index for stratum in strata]
         self._blocks = blocks(rates(weights), seed=seed, groups=servings)
 
-    def pieces(self) -> Iterator[Piece]:
-        """Piece after piece, without end; a plan for a larger budget begins with the same ones."""
-        at_once = max(1, ROW_GROUP // (BLOCK_SLOTS * int(self._rows_per_slot.max())))
+    def pieces(self, most_rows: int = ROW_GROUP) -> Iterator[Piece]:
+        """Piece after piece of about so many rows, without end.
+
+        The rows are the same in pieces of any size, and a plan for a larger budget begins with them.
+        """
+        at_once = max(1, most_rows // (BLOCK_SLOTS * int(self._rows_per_slot.max())))
         start = 0
         while True:
             slots = np.concatenate([next(self._blocks) for _ in range(at_once)])
@@ -158,65 +172,98 @@ class Planner:
 
 def within(
     pieces: Iterator[Piece], *, budget: int, slots_per_step: int
-) -> Iterator[tuple[Piece, int]]:
+) -> Iterator[tuple[Piece, WholeSteps]]:
     """The pieces up to the first end of a step at which the budget is covered.
 
-    Each comes with the number of steps within the budget so far: the step that crosses the budget is
-    planned but not counted.
+    Each comes with the steps within the budget so far: the step that crosses the budget is planned but
+    not counted.
     """
-    tokens, steps = 0, 0
+    tokens, whole = 0, WholeSteps()
     for piece in pieces:
-        first = int(piece.slot[0])
-        by_slot = np.bincount(piece.slot - first, weights=piece.valid_tokens).astype(np.int64)
+        start = int(piece.slot[0])
+        by_slot = np.bincount(piece.slot - start, weights=piece.valid_tokens).astype(np.int64)
         sums = tokens + np.cumsum(by_slot)
-        ends = np.flatnonzero((np.arange(first, first + len(sums)) + 1) % slots_per_step == 0)
-        steps += int((sums[ends] <= budget).sum())
+        ends = np.flatnonzero((np.arange(start, start + len(sums)) + 1) % slots_per_step == 0)
+        inside = sums[ends][sums[ends] <= budget]
+        whole = WholeSteps(
+            steps=whole.steps + len(inside),
+            tokens=int(inside[-1]) if len(inside) else whole.tokens,
+            first=whole.first or (int(sums[ends[0]]) if len(ends) else 0),
+        )
         covered = ends[sums[ends] >= budget]
         if len(covered):
-            yield piece.until(first + int(covered[0]) + 1), steps
+            yield piece.until(start + int(covered[0]) + 1), whole
             return
-        yield piece, steps
+        yield piece, whole
         tokens = int(sums[-1])
+
+
+def count_plan(
+    pieces: Iterator[tuple[Piece, WholeSteps]],
+    strata: Sequence[Stratum],
+    supplies: Sequence[Sequence[Supply]],
+) -> Totals:
+    """Count a plan that isn't written; memory is flat in the plan's length."""
+    lanes, counts = _Lanes(strata, supplies), _Counts(strata)
+    for piece, whole in pieces:
+        counts.add(piece, lanes, whole)
+    return counts.totals(lanes)
 
 
 def write_plan(
     file: Path,
-    pieces: Iterator[tuple[Piece, int]],
+    pieces: Iterator[tuple[Piece, WholeSteps]],
     strata: Sequence[Stratum],
     supplies: Sequence[Sequence[Supply]],
 ) -> Totals:
     """Write a plan in row groups and count it; memory is flat in the plan's length."""
-    lanes = _Lanes(strata, supplies)
-    slots, tokens = (np.zeros(len(strata), dtype=np.int64) for _ in range(2))
-    rows, gone = (np.zeros(len(lanes.keys), dtype=np.int64) for _ in range(2))
+    lanes, counts = _Lanes(strata, supplies), _Counts(strata)
     passed: list[ExcludedRows] = []
-    position, steps = 0, 0
     with _writer(file) as writer:
-        for piece, steps in pieces:  # noqa: B007 -- the last steps count
-            lane = lanes.of(piece)
-            table = _table(piece, position, strata, lanes)
+        for piece, whole in pieces:
+            table = _table(piece, counts.rows, strata, lanes)
             writer.write_table(table, row_group_size=ROW_GROUP)
-            position += len(piece.row)
-            first_rows = np.flatnonzero(np.diff(piece.slot, prepend=-1))
-            slots += np.bincount(piece.stratum[first_rows], minlength=len(strata))
-            rows += np.bincount(lane, minlength=len(rows))
-            gone += np.bincount(lanes.of(piece.passed), minlength=len(rows))
+            counts.add(piece, lanes, whole)
             passed.append(piece.passed)
-            tokens += np.bincount(
-                piece.stratum, weights=piece.valid_tokens, minlength=len(strata)
-            ).astype(np.int64)
     if any(supply.left_out is not None for variants in supplies for supply in variants):
         write_left_out(file.parent, lanes.named(ExcludedRows.joined(passed)), supplies)
-    return Totals(
-        slots=int(slots.sum()),
-        rows=position,
-        tokens=int(tokens.sum()),
-        steps=steps,
-        slots_of=slots,
-        rows_of=tuple(np.split(rows, lanes.starts[1:])),
-        passed_of=tuple(np.split(gone, lanes.starts[1:])),
-        tokens_of=tokens,
-    )
+    return counts.totals(lanes)
+
+
+class _Counts:
+    """Running totals of a plan."""
+
+    def __init__(self, strata: Sequence[Stratum]) -> None:
+        lanes = sum(len(each.variants) for each in strata)
+        self._slots, self._tokens = (np.zeros(len(strata), dtype=np.int64) for _ in range(2))
+        self._rows, self._passed = (np.zeros(lanes, dtype=np.int64) for _ in range(2))
+        self._whole = WholeSteps()
+        self.rows = 0
+
+    def add(self, piece: Piece, lanes: "_Lanes", whole: WholeSteps) -> None:
+        """Add the next slots of the plan."""
+        first_rows = np.flatnonzero(np.diff(piece.slot, prepend=-1))
+        self._slots += np.bincount(piece.stratum[first_rows], minlength=len(self._slots))
+        self._rows += np.bincount(lanes.of(piece), minlength=len(self._rows))
+        self._passed += np.bincount(lanes.of(piece.passed), minlength=len(self._passed))
+        self._tokens += np.bincount(
+            piece.stratum, weights=piece.valid_tokens, minlength=len(self._tokens)
+        ).astype(np.int64)
+        self.rows += len(piece.row)
+        self._whole = whole
+
+    def totals(self, lanes: "_Lanes") -> Totals:
+        """Return the totals so far."""
+        return Totals(
+            slots=int(self._slots.sum()),
+            rows=self.rows,
+            tokens=int(self._tokens.sum()),
+            whole=self._whole,
+            slots_of=self._slots,
+            rows_of=tuple(np.split(self._rows, lanes.starts[1:])),
+            passed_of=tuple(np.split(self._passed, lanes.starts[1:])),
+            tokens_of=self._tokens,
+        )
 
 
 def _writer(file: Path) -> pq.ParquetWriter:

@@ -136,16 +136,20 @@ def resolve(
         raise DietError(f"diet {diet.specialist}", fault.value, cause=fault.cause, cure=fault.cure)
     last = diet.phases[-1]
     jobs = [(phase.phase, phase) for phase in diet.phases]
-    portions = [phase.portion for phase in diet.phases]
     if diet.anneal:
         tail = {"portion": diet.anneal.portion, "advance_when": None, "require": ()}
         jobs.append((ANNEAL, last.model_copy(update=tail)))
-        portions.append(diet.anneal.portion)
-    budgets = _divide(diet.token_budget, portions)
+    budgets = phase_tokens(diet, diet.token_budget)
     return tuple(
         _resolved(diet, name, phase, phases[phase.phase], tokens, imported)
         for (name, phase), tokens in zip(jobs, budgets, strict=True)
     )
+
+
+def phase_tokens(diet: Diet, token_budget: int) -> list[int]:
+    """The tokens of each phase, the anneal last, if the diet had some budget."""
+    portions = [phase.portion for phase in diet.phases]
+    return _divide(token_budget, [*portions, *([diet.anneal.portion] if diet.anneal else [])])
 
 
 def faults(diet: Diet, phases: Mapping[str, PhaseSpec]) -> Iterator[DietFault]:

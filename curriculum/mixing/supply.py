@@ -308,7 +308,7 @@ def demand(
             cause="there is no row of it",
             cure="Take the serving out, or build it from a larger corpus",
         )
-    return _within_supply(phase, strata)
+    return within_supply(phase, strata)
 
 
 def without_rows(phase: ResolvedPhase, strata: Sequence[Stratum]) -> Iterator[str]:
@@ -419,8 +419,13 @@ def _mean_tokens(variants: Sequence[Variant]) -> int:
     return round(sum(each.tokens for each in variants) / len(variants))
 
 
-def _within_supply(phase: ResolvedPhase, strata: list[Stratum]) -> tuple[Stratum, ...]:
-    most = [phase.max_repetition * stratum.tokens / phase.tokens for stratum in strata]
+def within_supply(phase: ResolvedPhase, strata: Sequence[Stratum]) -> tuple[Stratum, ...]:
+    """The strata of a phase with the shares that they are served.
+
+    Raises:
+        MixtureError: where more is asked than max_repetition times what there is, as `demand` does.
+    """
+    most = [phase.max_repetition * stratum.tokens / max(phase.tokens, 1) for stratum in strata]
     whole = math.fsum(stratum.share for stratum in strata)
     shares = [stratum.share / whole for stratum in strata]
     short = [at for at, share in enumerate(shares) if share > most[at]]

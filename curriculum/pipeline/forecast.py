@@ -2,15 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from curriculum.inspection.formats import Line, count, duration
-from curriculum.inspection.runs import report_of
+from curriculum.inspection.runs import report_of, whole_steps
+from curriculum.mixing.check import PhaseCheck
 from curriculum.mixing.mix import report_of as mixture_report_of
+from curriculum.mixing.mix import seen_until
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline.attempts import checkpoints
+from curriculum.pipeline.checks import known_supply, supply_warnings
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import (
     Event,
@@ -25,9 +28,11 @@ from curriculum.pipeline.execute import (
 from curriculum.pipeline.gates import APPROVAL, verdict
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.steps import UNKNOWN, tokens_per_step
+from curriculum.stages import Built
 from curriculum.store import Artefact, Difference, Explanation, Step, Store, explain, explain_all
 from curriculum.store.artefact import KEY_DIGITS, Recipe
 from curriculum.train.run_directory import JOB, attempts, read_job
+from schemas.errors import MixtureError
 from schemas.manifest import MANIFEST_NAME
 
 CPU_HOURS, GPU_HOURS = "hours on this CPU", "GPU hours"
@@ -128,6 +133,8 @@ class PhaseForecast:
     """Valid tokens that would be trained on, at most: a gate may open before."""
     steps: int = 0
     note: str = ""
+    whole: str = ""
+    """What whole steps make of its tokens, where they leave out some."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,6 +146,10 @@ class Forecast:
     speed: Speed | None
     price: float | None
     """Price of a GPU hour."""
+    warnings: tuple[str, ...] = ()
+    """Servings of which too little is there, and what follows; phases of which it isn't known."""
+    refusal: MixtureError | None = None
+    """The error that the command is bound to end with."""
 
     @property
     def tokens(self) -> int:
@@ -162,11 +173,19 @@ def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
     Raises:
         JobError: for a phase whose run before isn't there.
     """
+    made = list(_planned_artefacts(plan, scope, context))
+    found, unmixed = None, [each.phase for each in made if each.mixture and each.mixture.planned]
+    if unmixed:
+        built = {each.phase: each.built for each in made}
+        found = known_supply(plan, built, context.sources)
+    checks = {each.phase.name: each for each in found.phases} if found else {}
     return Forecast(
-        phases=tuple(_phase_forecasts(plan, scope, context)),
+        phases=tuple(_phase_forecasts(plan, scope, made, checks)),
         model=plan.diet.model,
         speed=last_speed(plan.store, plan.diet.model),
         price=context.resources.gpu_price,
+        warnings=tuple(supply_warnings(plan, found, unmixed)) if found else (),
+        refusal=found.refusal if found else None,
     )
 
 
@@ -197,44 +216,63 @@ def _stages(to_make: Mapping[str, int]) -> str:
 
 
 def forecast_words(found: Forecast, *, until: Verb) -> Iterator[str]:
-    """Sentences on the time and the cost of all phases together."""
+    """Sentences on tokens that whole steps leave out, on the time and the cost of all phases together."""
+    for each in found.phases:
+        if each.whole:
+            yield f"{each.phase}: {each.whole}"
     if until != "train":
         yield "how long building takes isn't measured"
-    elif not found.tokens:
-        yield "Nothing to train: every run is there."
-    else:
+    elif found.tokens:
         yield expected(found.tokens, found.model, found.speed)
         if found.price is None:
             yield "$CURRICULUM_GPU_PRICE, the price of a GPU hour, gives the cost"
         elif found.cost is not None:
             yield f"{money(found.cost)} at {found.price:g} for a GPU hour"
+    elif found.refusal is None:
+        yield "Nothing to train: every run is there."
 
 
-def _phase_forecasts(plan: RunPlan, scope: Scope, context: Context) -> Iterator[PhaseForecast]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Made:
+    """The artefacts of a phase, as far as a dry plan goes."""
+
+    phase: str
+    built: Built
+    mixture: Artefact | None = None
+    run: Artefact | None = None
+
+    @property
+    def artefacts(self) -> list[Artefact]:
+        """All of them, in the order of the steps."""
+        return [*self.built.artefacts(), *(each for each in (self.mixture, self.run) if each)]
+
+
+def _phase_forecasts(
+    plan: RunPlan, scope: Scope, made: Sequence[_Made], checks: Mapping[str, PhaseCheck]
+) -> Iterator[PhaseForecast]:
     seen: set[Path] = set()
     blocked = ""
-    for name, made in _planned_artefacts(plan, scope, context):
-        phase = plan.phase(name)
-        new = [each for each in made if each.planned and each.path not in seen]
-        seen |= {each.path for each in new}
-        to_make = Counter(each.manifest.stage for each in new)
-        if scope.until != "train":
+    for each in made:
+        name, phase = each.phase, plan.phase(each.phase)
+        new = [one for one in each.artefacts if one.planned and one.path not in seen]
+        seen |= {one.path for one in new}
+        to_make = Counter(one.manifest.stage for one in new)
+        if each.mixture is None or each.run is None:
             yield PhaseForecast(phase=name, to_make=to_make)
             continue
-        mixture, run = made[-2:]
-        if run.planned:
-            tokens, steps, note = _training(plan, phase, mixture, run)
+        if each.run.planned:
+            ahead = _training(plan, phase, each.mixture, each.run, checks.get(name))
             notes = [
                 blocked,
-                note,
+                ahead.note,
                 "a new attempt" if scope.retrain and name == scope.phase else "",
                 "its gate may end it earlier" if phase.advance_when else "",
                 "somebody must approve it" if APPROVAL in phase.require else "",
             ]
             note = "; ".join(filter(None, notes))
-            yield PhaseForecast(phase=name, to_make=to_make, tokens=tokens, steps=steps, note=note)
+            yield replace(ahead, to_make=to_make, note=note)
             continue
-        gate = verdict(plan, name, run)
+        gate = verdict(plan, name, each.run)
         closed = "" if gate.is_open else gate.why
         note = "; ".join(filter(None, (blocked, closed)))
         yield PhaseForecast(phase=name, to_make=to_make, note=note)
@@ -242,39 +280,64 @@ def _phase_forecasts(plan: RunPlan, scope: Scope, context: Context) -> Iterator[
             blocked = f"not before {name} is let pass"
 
 
-def _planned_artefacts(
-    plan: RunPlan, scope: Scope, context: Context
-) -> Iterator[tuple[str, list[Artefact]]]:
-    """The artefacts of each phase, the one of the last step at the end."""
-    made = list[Artefact]()
+def _planned_artefacts(plan: RunPlan, scope: Scope, context: Context) -> Iterator[_Made]:
+    """The artefacts of each phase, up to the last step of the scope."""
+    made: _Made | None = None
     for event in execute(plan, here(context), scope, context):
         match event:
             case PhaseBuilt():
-                made = [*event.built.artefacts()]
+                made = _Made(phase=event.phase, built=event.built)
             case PhaseMixed():
-                made.append(event.mixture)
+                assert made is not None
+                made = replace(made, mixture=event.mixture)
             case PhaseTrained():
-                made.append(event.run)
+                assert made is not None
+                made = replace(made, run=event.run)
         if isinstance(event, _LAST[scope.until]):
-            yield event.phase, made
+            assert made is not None
+            yield made
 
 
 def _training(
-    plan: RunPlan, phase: ResolvedPhase, mixture: Artefact, run: Artefact
-) -> tuple[int, int, str]:
+    plan: RunPlan,
+    phase: ResolvedPhase,
+    mixture: Artefact,
+    run: Artefact,
+    check: PhaseCheck | None,
+) -> PhaseForecast:
     """Tokens and steps that are still to be trained on, and the step that a run resumes at."""
+    name, step = phase.name, tokens_per_step(plan)
+    ahead = PhaseForecast(phase=name, to_make={})
+    if mixture.planned and check is not None and check.fault is not None:
+        return replace(ahead, note="will be refused")
+    if mixture.planned and check is not None and check.whole is not None:
+        whole, is_sure = check.whole, check.is_counted and not check.is_estimate
+        return replace(
+            ahead,
+            tokens=whole.tokens,
+            steps=whole.steps,
+            note="" if is_sure else "steps are a guess: its rows aren't built",
+            whole=whole_steps(whole.steps, step, whole.tokens, check.phase.tokens),
+        )
     if mixture.planned:
         tokens, resumed = phase.tokens, plan.resume_point_of(phase)
         if resumed is not None:
             # About so many were trained on before.
             tokens -= phase.tokens * resumed.step // max(resumed.job.steps, 1)
-        steps = max(tokens // tokens_per_step(plan), 1)
-        return tokens, steps, "steps are a guess: it isn't mixed yet"
+        note = "steps are a guess: it isn't mixed yet"
+        return replace(ahead, tokens=tokens, steps=max(tokens // step, 1), note=note)
     report = mixture_report_of(mixture)
+    slots = report.steps * report.tokens_per_step // report.slot_length
+    tokens = seen_until(mixture, slots=slots)[1]
     done = 0 if run.manifest.revision == UNKNOWN else _last_step(run)
     left = max(report.steps - done, 0)
-    note = f"goes on from step {done:,} of {report.steps:,}" if done else ""
-    return report.budget * left // max(report.steps, 1), left, note
+    return replace(
+        ahead,
+        tokens=tokens * left // max(report.steps, 1),
+        steps=left,
+        note=f"goes on from step {done:,} of {report.steps:,}" if done else "",
+        whole=whole_steps(report.steps, report.tokens_per_step, tokens, report.budget),
+    )
 
 
 def _last_step(run: Artefact) -> int:

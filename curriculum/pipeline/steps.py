@@ -116,7 +116,7 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
     mixture = mix(
         plan.store,
         plan.diet,
-        replace(resolved, without=_excluded_rows(plan, resolved, built)),
+        replace(resolved, without=excluded_rows(plan, resolved, built)),
         [[built.rows_of(each).train for each in variants] for variants in wanted_of(resolved)],
         tokens_per_step=tokens_per_step(plan),
         previous=[each for each in previous if each],
@@ -129,7 +129,7 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
     return mixture
 
 
-def _excluded_rows(plan: RunPlan, phase: ResolvedPhase, built: Built) -> tuple[str, ...]:
+def excluded_rows(plan: RunPlan, phase: ResolvedPhase, built: Built) -> tuple[str, ...]:
     """The pack_ids that a plan leaves out: what is asked, and what the run it goes on from left out."""
     resumed = plan.resume_point_of(phase)
     before = left_out_before(plan.store, resumed) if resumed else ()

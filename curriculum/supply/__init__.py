@@ -9,7 +9,7 @@ are scaled by what the log says of all commits.
     estimate.py         the estimate of a whole corpus, whose kinds of rows are artefacts of a workspace
 """
 
-from curriculum.supply.estimate import Estimate, EstimateTask, estimate
+from curriculum.supply.estimate import Estimate, EstimateTask, estimate, known_estimate
 from curriculum.supply.ratios import ALL, Kind, Sampling, SupplyLine
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "Sampling",
     "SupplyLine",
     "estimate",
+    "known_estimate",
 ]

@@ -47,6 +47,8 @@ LINES_NAME, SAMPLINGS_NAME = "lines.parquet", "samplings.parquet"
 class Estimate:
     """Supply of a corpus, line by line; lines of ALL domains and lines of each."""
 
+    kinds: frozenset[Kind]
+    """The kinds of rows that are estimated; one that has no line has nothing."""
     lines: tuple[SupplyLine, ...]
     samplings: tuple[Sampling, ...]
     notes: tuple[str, ...]
@@ -264,6 +266,26 @@ def estimate(
         )
 
 
+def known_estimate(task: EstimateTask, store: Store) -> Estimate | None:
+    """Return what `estimate` would, of the kinds that a dry store holds; None where it holds none.
+
+    Nothing is sampled.
+    """
+    assert store.dry
+    made = Coordinator(store=store).make(Estimates(workers=1, watch=ignore_progress), task)
+    kept = {kind: each for kind, each in zip(task.measured, made, strict=True) if not each.planned}
+    known = tuple(
+        kind
+        for kind in task.kinds
+        if {kind, replace(kind, family=FAMILIES[kind.family].stand_in or kind.family)}
+        <= kept.keys()
+    )
+    if not known:
+        return None
+    task = replace(task, kinds=known)
+    return _read(store, task, [kept[kind] for kind in task.measured])
+
+
 Row = TypeVar("Row", SupplyLine, Sampling)
 
 
@@ -295,6 +317,7 @@ def _read(store: Store, task: EstimateTask, made: Sequence[Artefact]) -> Estimat
         walked = max(other.walked, sampling.walked)
         samplings[sampling.repository] = replace(other, walked=walked)
     return Estimate(
+        kinds=frozenset(task.kinds),
         lines=tuple(each for each in lines if each.kind in task.kinds),
         samplings=tuple(samplings.values()),
         notes=tuple(_notes(task, samplings.values())),

@@ -6,12 +6,13 @@ from typing import get_args
 
 from curriculum.encode.documents import Outcome
 from curriculum.inspection.formats import count, integer, moment, number, percent
+from curriculum.inspection.runs import ending as run_ending
+from curriculum.inspection.runs import unused_budget
 from curriculum.mixing.resolve import ResolvedServing
 from curriculum.mixing.tree import Branch, explain_plan
 from dashboards.charts import Band, Part, ServingShares, ShareLine, scale
 from dashboards.palette import family_class, phase_class
 from dashboards.report.facts import Facts, Packed, PhaseFacts
-from schemas.job import Report
 from schemas.mixture import MixtureReport
 
 PHASE_STEP, SERVING_STEP = 0.25, 0.1
@@ -70,15 +71,12 @@ def state_note(each: PhaseFacts) -> str:
     return moment(each.ended) if status.state == "done" and each.ended else status.why
 
 
-def ending(report: Report) -> str:
-    """The reason for which a run ended."""
-    words = {
-        "gate": f"opened: {report.reason}",
-        "budget": f"budget spent: {report.reason}",
-        "failed": report.reason,
-        "cancelled": "cancelled",
-    }
-    return words[report.stopped]
+def ending(each: PhaseFacts) -> str:
+    """The reason for which a phase's run ended; empty where none has."""
+    if each.report is None:
+        return ""
+    unused = unused_budget(each.report, each.mixture) if each.mixture else ""
+    return f"end of its budget: {unused}" if unused else run_ending(each.report)
 
 
 def sheet_facts(each: PhaseFacts) -> list[str]:

@@ -11,7 +11,7 @@ from rich.text import Text
 from curriculum.corpus.sources import Sources, looked_up
 from curriculum.inspection.formats import number
 from curriculum.inspection.losses import require_some
-from curriculum.inspection.runs import report_of
+from curriculum.inspection.runs import mixture_of_run, report_of, unused_budget
 from curriculum.inspection.stage_tables import (
     YIELD_NOTE,
     branch_lines,
@@ -34,6 +34,7 @@ from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.supply import unmeasured
 from curriculum.mixing.tree import explain_diet, explain_plan
 from curriculum.pipeline.attempts import mark_current
+from curriculum.pipeline.checks import require_steps
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import (
     NOTHING_TO_DO,
@@ -202,6 +203,8 @@ def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
     made: list[Artefact] = []
     gate: Verdict | None = None
     with _context_for(plan) as context:
+        if not dry:
+            require_steps(plan, scope, context)
         for event in execute(plan, here(context), scope, context):
             made += _artefacts_of(event)
             if isinstance(event, PhaseTrained) and event.gate is not None:
@@ -216,8 +219,18 @@ def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
     if not dry:
         _update_report(plan)
     runs = [each for each in made if each.manifest.stage == "runs" and not each.planned]
-    out.print(table(run_line(report_of(run)) for run in runs))
+    _print_runs(plan, runs)
     return _is_open(gate)
+
+
+def _print_runs(plan: RunPlan, runs: Sequence[Artefact]) -> None:
+    """Print a line a run, then what whole steps left of the budgets of those that ended with them."""
+    reports = [report_of(run) for run in runs]
+    out.print(table(map(run_line, reports)))
+    for run, report in zip(runs, reports, strict=True):
+        mixture = mixture_of_run(plan.store, run)
+        if mixture and (unused := unused_budget(report, mixture)):
+            out.print(Text(f"{report.phase}: {unused}", MUTED), soft_wrap=True)
 
 
 def _is_done(plan: RunPlan, made: Sequence[Artefact]) -> bool:
@@ -274,7 +287,7 @@ def run(config: RunConfig, phase: str | None, *, onwards: bool = False) -> bool:
     plan = resolve_plan(config, dry=True)
     runs = flow(config, phase, onwards=onwards)
     if any(each.made for each in runs):
-        out.print(table(run_line(report_of(run)) for run in runs))
+        _print_runs(plan, runs)
         _warn_unmeasured(plan, selected(plan, Scope(phase=phase, onwards=onwards)))
     gate = verdict(plan, report_of(runs[-1]).phase, runs[-1]) if runs else None
     return _is_open(gate)
@@ -290,6 +303,7 @@ def flow(config: RunConfig, phase: str | None, *, onwards: bool = False) -> tupl
     plan = resolve_plan(config, dry=True)
     trust.permitted(plan)
     _require_sources(plan)
+    require_steps(plan, Scope(phase=phase, onwards=onwards), context_of(warn=warn))
     with api_for(config.workspace):
         # Prefect reads its settings when it is imported.
         with prefect_variables.unset(config.workspace):
@@ -333,7 +347,12 @@ def print_forecast(
     plan = resolve_plan(config, dry=True)
     scope = Scope(until=until, phase=phase, onwards=onwards, retrain=retrain, gates=False)
     with _context_for(plan) as context:
-        show_forecast(forecast(plan, scope, context), until=until)
+        found = forecast(plan, scope, context)
+    show_forecast(found, until=until)
+    for line in found.warnings:
+        warn(line)
+    if found.refusal is not None:
+        raise found.refusal
 
 
 def show_forecast(found: Forecast, *, until: Until) -> None:

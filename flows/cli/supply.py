@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.text import Text
@@ -12,13 +12,10 @@ from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_co
 from curriculum.corpus.sources import Sources
 from curriculum.inspection.formats import Line, count
 from curriculum.mixing.load import Phases, diet_names, load_phases
-from curriculum.mixing.resolve import ResolvedServing, default_base
+from curriculum.mixing.resolve import default_base
+from curriculum.pipeline.checks import indexes_for, kind_of, plan_estimate
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.pipeline.steps import tokenizing_of
-from curriculum.stages.documents import Repository, repositories
-from curriculum.stages.indexes import Index, make_indexes
-from curriculum.stages.stage import Coordinator
 from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Store
 from curriculum.supply import ALL, Estimate, EstimateTask, Kind, estimate
@@ -27,25 +24,13 @@ from flows.settings.trust import shadow_words, shadows
 from schemas.corpus import CorpusSpec
 from schemas.diet import TRAINED_TOKENIZER
 from schemas.errors import CorpusError, DietError
-from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, need_index
+from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY
 from schemas.progress import ProgressCallback
 from schemas.text import read_yaml
 
 CONFIGURATION = (".yaml", ".yml")
 DOUBT = 2.0
 """Standard errors to either side: about 19 estimates of 20 are so near."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SupplyOptions:
-    """Options of `supply`."""
-
-    home: Path
-    corpus: CorpusSpec
-    kinds: tuple[Kind, ...]
-    tokenizing: Tokenizing
-    share: float
-    workers: int | None = None
 
 
 def supply(
@@ -65,6 +50,7 @@ def supply(
     """
     for line in shadow_words(home):
         warn(line)
+    sources = Sources.of(home)
     if _is_diet(home, what):
         config = RunConfig.of(
             specialist=what, workspace=home, phases_file=phases_file, tokenizer=tokenizer
@@ -79,48 +65,33 @@ def supply(
                 cure=f"Compare it with the imported rows: curriculum diet check {what}",
             )
         corpus, kinds = plan.corpus, tuple(sorted(own))
-        tokenizing = tokenizing_of(plan.diet)
+        task = plan_estimate(plan, kinds, share, sources)
     else:
         corpus = _corpus(home, what)
         kinds = _kinds(load_phases(phases_file or "phases", home), corpus)
         given = tokenizer if tokenizer and tokenizer != TRAINED_TOKENIZER else None
-        tokenizing = Tokenizing(file=Path(given) if given else None)
-    options = SupplyOptions(
-        home=home, corpus=corpus, kinds=kinds, tokenizing=tokenizing, share=share, workers=workers
-    )
+        task = EstimateTask.of(
+            corpus,
+            kinds,
+            tokenizing=Tokenizing(file=Path(given) if given else None),
+            share=share,
+            sources=sources,
+            indexes=indexes_for(Store(home), corpus, kinds, sources),
+        )
     with watching() as watch:
-        found = counted(options, watch)
+        found = counted(task, Store(home), workers, watch)
     if as_json:
         print_json({**_as_json(corpus.name, found), "shadows": [*shadows(home)]})
     else:
         _show(found, kinds)
 
 
-def kind_of(serving: ResolvedServing) -> Kind:
-    """Return the kind of a serving's rows."""
-    return Kind(family=serving.base or serving.family, row_length=serving.row_length)
-
-
-def counted(options: SupplyOptions, watch: ProgressCallback) -> Estimate:
-    """The estimate; a workspace lends its clones and indexes, and keeps it for the next time."""
-    return estimate(
-        _task(options, Sources.of(options.home)),
-        store=Store(options.home),
-        workers=options.workers or len(os.sched_getaffinity(0)),
-        watch=watch,
-    )
-
-
-def _task(options: SupplyOptions, sources: Sources) -> EstimateTask:
-    indexed = need_index(each.family for each in options.kinds)
-    return EstimateTask.of(
-        options.corpus,
-        options.kinds,
-        tokenizing=options.tokenizing,
-        share=options.share,
-        sources=sources,
-        indexes=_indexes(options.home, repositories(options.corpus, sources)) if indexed else (),
-    )
+def counted(
+    task: EstimateTask, store: Store, workers: int | None, watch: ProgressCallback
+) -> Estimate:
+    """The estimate; the workspace keeps it for the next time."""
+    processes = workers or len(os.sched_getaffinity(0))
+    return estimate(task, store=store, workers=processes, watch=watch)
 
 
 def doubtful(tokens: float, error: float) -> str:
@@ -178,10 +149,6 @@ def _kinds(specs: Phases, corpus: CorpusSpec) -> tuple[Kind, ...]:
         for length in spec.row_lengths
     }
     return tuple(sorted(wanted | chats))
-
-
-def _indexes(home: Path, listed: Sequence[Repository]) -> tuple[Index, ...]:
-    return make_indexes(Coordinator(store=Store(home, dry=True)), listed)
 
 
 def _show(found: Estimate, kinds: Sequence[Kind]) -> None:

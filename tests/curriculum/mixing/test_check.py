@@ -1,4 +1,4 @@
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.mixing.check import (
+    Budgets,
+    DietSupply,
     PhaseCheck,
-    check_phase,
-    largest_budget,
+    PhaseSupply,
     source_checks,
     supposed_supply,
 )
@@ -21,6 +22,28 @@ STEP = 512
 
 def rows(amounts: Mapping[str, float]) -> list[Supply]:
     return [supposed_supply(amounts, 512)]
+
+
+def supply_of(
+    phase: ResolvedPhase,
+    supplies: Sequence[Sequence[Supply]],
+    *,
+    portion: float = 1.0,
+    step: int = STEP,
+) -> DietSupply:
+    """The supply of a diet with one phase that is checked."""
+    return DietSupply(
+        listed=(PhaseSupply(phase=phase, supplies=supplies),),
+        tokens_of=lambda budget: [int(budget * portion)],
+        budget=int(phase.tokens / portion),
+        tokens_per_step=step,
+        seed=17,
+    )
+
+
+def checked_phase(phase: ResolvedPhase, supplies: Sequence[Sequence[Supply]]) -> PhaseCheck:
+    (found,) = supply_of(phase, supplies).check()
+    return found
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 1e7)), st.sampled_from([128, 4096]))
@@ -39,7 +62,7 @@ def test_supposed_rows_have_the_tokens_that_were_estimated(
 
 def test_what_can_be_served_is_listed_with_its_repetition(serving: Make, phase: Make) -> None:
     resolved = phase(serving(share=1.0), tokens=1000)
-    found = check_phase(resolved, [rows({"a": 300, "b": 200})], tokens_per_step=STEP)
+    found = checked_phase(resolved, [rows({"a": 300, "b": 200})])
     assert found.fault is None
     listed = [(each.stratum.domain, each.asked, each.available) for each in found.held]
     assert listed == [("a", 600, 300), ("b", 400, 200)]
@@ -54,7 +77,7 @@ def test_every_shortage_is_marked_and_one_cure_is_named(serving: Make, phase: Ma
     ]
     resolved = phase(*servings, tokens=10_000)
     supplies = [rows({"a": 100}), rows({"a": 200}), rows({"a": 9_000})]
-    found = check_phase(resolved, supplies, tokens_per_step=STEP)
+    found = checked_phase(resolved, supplies)
     assert [each.is_short for each in found.held] == [True, True, False]
     assert found.fault is not None
     assert "raise max_repetition" in str(found.fault)
@@ -63,7 +86,7 @@ def test_every_shortage_is_marked_and_one_cure_is_named(serving: Make, phase: Ma
 def test_a_phase_that_renormalises_can_be_served_with_less(serving: Make, phase: Make) -> None:
     servings = [serving(0, share=0.5), serving(1, share=0.5, family="v2_simple")]
     resolved = phase(*servings, tokens=10_000, on_shortage="renormalise")
-    found = check_phase(resolved, [rows({"a": 100}), rows({"a": 9_000})], tokens_per_step=STEP)
+    found = checked_phase(resolved, [rows({"a": 100}), rows({"a": 9_000})])
     assert found.fault is None
     assert [each.is_short for each in found.held] == [True, False]
 
@@ -71,15 +94,9 @@ def test_a_phase_that_renormalises_can_be_served_with_less(serving: Make, phase:
 @pytest.mark.parametrize("handling", ["stop", "renormalise"])
 def test_a_phase_without_any_row_is_at_fault(serving: Make, phase: Make, handling: str) -> None:
     resolved = phase(serving(), tokens=1000, on_shortage=handling)
-    found = check_phase(resolved, [rows({})], tokens_per_step=STEP)
+    found = checked_phase(resolved, [rows({})])
     assert found.held == ()
     assert "there is no row of it" in str(found.fault)
-
-
-def test_a_budget_below_one_step_is_at_fault(serving: Make, phase: Make) -> None:
-    resolved = phase(serving(), tokens=1000)
-    found = check_phase(resolved, [rows({"a": 900})], tokens_per_step=4096)
-    assert "less than one step" in str(found.fault)
 
 
 @pytest.mark.parametrize("handling", ["stop", "renormalise"])
@@ -101,9 +118,10 @@ def test_the_largest_budget_fits_and_one_above_it_does_not(
         resolved = phase(
             *servings, tokens=budget // 2, portion=0.5, max_repetition=limit, on_shortage=handling
         )
-        return check_phase(resolved, supplies, tokens_per_step=1)
+        return checked_phase(resolved, supplies)
 
-    fitting = largest_budget([checked(10**9)], tokens_per_step=1)
+    resolved = phase(*servings, max_repetition=limit, on_shortage=handling)
+    fitting = supply_of(resolved, supplies, portion=0.5).budgets().largest
     assert fitting is not None
     assert checked(fitting).fault is None
     assert checked(fitting + 1002).fault is not None
@@ -111,20 +129,18 @@ def test_the_largest_budget_fits_and_one_above_it_does_not(
 
 def test_no_budget_fits_a_phase_without_the_rows_of_a_serving(serving: Make, phase: Make) -> None:
     servings = [serving(0, share=0.5), serving(1, share=0.5, family="v2_simple")]
-    found = check_phase(
-        phase(*servings, tokens=1000), [rows({"a": 100}), rows({})], tokens_per_step=STEP
-    )
-    assert largest_budget([found], tokens_per_step=STEP) is None
+    supply = supply_of(phase(*servings, tokens=1000), [rows({"a": 100}), rows({})])
+    assert supply.budgets() == Budgets(smallest=None, largest=None)
 
 
 def test_no_budget_fits_rows_of_less_than_a_step(serving: Make, phase: Make) -> None:
-    found = check_phase(phase(serving(), tokens=9000), [rows({"a": 90})], tokens_per_step=4096)
-    assert largest_budget([found], tokens_per_step=4096) is None
+    supply = supply_of(phase(serving(), tokens=9000), [rows({"a": 90})], step=4096)
+    assert supply.budgets() == Budgets(smallest=None, largest=None)
 
 
 def test_families_of_the_same_files_add_up(serving: Make, phase: Make) -> None:
     def checked(resolved: ResolvedPhase, *amounts: Mapping[str, float]) -> Any:
-        return check_phase(resolved, [rows(each) for each in amounts], tokens_per_step=STEP)
+        return checked_phase(resolved, [rows(each) for each in amounts])
 
     two = [serving(0, share=0.5), serving(1, share=0.5, family="v2_simple")]
     first = checked(phase(*two, tokens=1000), {"a": 1000}, {"a": 500})
@@ -137,7 +153,7 @@ def test_families_of_the_same_files_add_up(serving: Make, phase: Make) -> None:
 def test_a_repository_that_is_named_is_seen_by_all_servings(serving: Make, phase: Make) -> None:
     servings = [serving(0, share=0.5), serving(1, share=0.5, repositories=("llvm",))]
     resolved = phase(*servings, tokens=2000)
-    found = check_phase(resolved, [rows({"a": 1000}), rows({"a": 100})], tokens_per_step=STEP)
+    found = checked_phase(resolved, [rows({"a": 1000}), rows({"a": 100})])
     every, llvm = source_checks([found])
     assert (every.repositories, every.asked) == ((), 1000)
     assert (llvm.repositories, llvm.asked, llvm.distinct) == (("llvm",), 1100, 100)

@@ -1,0 +1,261 @@
+"""Check of a plan against its rows: those that are built, else an estimate of them."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from curriculum.corpus.sources import Sources
+from curriculum.mixing.check import (
+    SUPPOSED,
+    DietSupply,
+    PhaseCheck,
+    PhaseSupply,
+    shortages,
+    supposed_supply,
+)
+from curriculum.mixing.mix import rows_taken, seen_of
+from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing, phase_tokens
+from curriculum.mixing.supply import Supply, read_supply
+from curriculum.pipeline.context import Context
+from curriculum.pipeline.execute import PhaseBuilt, Scope, execute, here, selected
+from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.resume import continued
+from curriculum.pipeline.run_config import command
+from curriculum.pipeline.steps import excluded_rows, tokenizing_of, tokens_per_step, wanted_of
+from curriculum.stages import Built, RowSet
+from curriculum.stages.documents import repositories
+from curriculum.stages.indexes import Index, make_indexes
+from curriculum.stages.stage import Coordinator
+from curriculum.store import Artefact, Store
+from curriculum.supply import Estimate, EstimateTask, Kind, known_estimate
+from schemas.corpus import CorpusSpec
+from schemas.errors import MixtureError
+from schemas.families import need_index
+
+USUAL_SHARE = 0.01
+"""Share of a repository's commits that an estimate reads, where nobody says otherwise."""
+Sets = tuple[RowSet, ...]
+"""The rows of one serving, a set a variant."""
+Estimated = Callable[[Sequence[Kind]], Estimate | None]
+"""Gives the estimate of some kinds of rows; None where it isn't known."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckedPlan:
+    """Phases of a plan held against their rows."""
+
+    supply: DietSupply
+    phases: tuple[PhaseCheck, ...]
+    sets: Mapping[str, tuple[Sets, ...]]
+    """The rows of each serving, by phase."""
+    estimate: Estimate | None
+    """The estimate of rows that aren't built; None where all are, or none is known."""
+    unknown: Mapping[str, tuple[ResolvedServing, ...]]
+    """Phases that aren't held against anything, with the servings of which nothing is known."""
+
+    def is_built(self, phase: str, serving: int) -> bool:
+        """Return True if the rows of a serving are built."""
+        return not is_planned(self.sets[phase][serving])
+
+    @property
+    def refusal(self) -> MixtureError | None:
+        """The error that a run is bound to end with; None where none is certain."""
+        return next((each.fault for each in self.phases if each.fault and each.is_certain), None)
+
+
+def check_plan(plan: RunPlan, built: Mapping[str, Built], estimated: Estimated) -> CheckedPlan:
+    """Hold phases of a dry plan, in their order, against what a dry build answers; nothing is refused."""
+    assert plan.store.dry
+    phases = [
+        replace(phase, without=excluded_rows(plan, phase, built[phase.name]))
+        for phase in map(plan.phase, built)
+    ]
+    sets = {each.name: _sets(each, built[each.name]) for each in phases}
+    kinds = [
+        kind_of(serving)
+        for phase in phases
+        for serving, rows in zip(phase.servings, sets[phase.name], strict=True)
+        if is_planned(rows)
+    ]
+    found = estimated(sorted(set(kinds))) if kinds else None
+    known = frozenset[Kind]() if found is None else found.kinds
+    unknown = {
+        phase.name: lacking
+        for phase in phases
+        if (lacking := tuple(_lacking(phase, sets[phase.name], known)))
+    }
+    listed = [each for each in phases if each.name not in unknown]
+    supply = _supply(plan, listed, sets, found, is_whole=not unknown)
+    return CheckedPlan(
+        supply=supply, phases=supply.check(), sets=sets, estimate=found, unknown=unknown
+    )
+
+
+def known_supply(plan: RunPlan, built: Mapping[str, Built], sources: Sources | None) -> CheckedPlan:
+    """Hold phases of a dry plan against what is known without reading a history: rows, kept estimates."""
+
+    def kept(kinds: Sequence[Kind]) -> Estimate | None:
+        found = sources or Sources.of(plan.store.root)
+        return known_estimate(plan_estimate(plan, kinds, USUAL_SHARE, found), plan.store)
+
+    return check_plan(plan, built, kept)
+
+
+def dry_build(plan: RunPlan, names: Sequence[str], context: Context) -> dict[str, Built]:
+    """What a build of some phases would leave, or has left."""
+    events = (
+        event
+        for name in names
+        for event in execute(plan, here(context), Scope(until="build", phase=name), context)
+    )
+    return {each.phase: each.built for each in events if isinstance(each, PhaseBuilt)}
+
+
+def require_steps(plan: RunPlan, scope: Scope, context: Context) -> None:
+    """Refuse a plan of which some phase surely ends before its first step, before anything is trained.
+
+    Rows that aren't built are passed over: how full they will be isn't known.
+
+    Raises:
+        MixtureError: naming the phase, and the smallest token budget that fits.
+    """
+    step, names = tokens_per_step(plan), selected(plan, scope)
+    if all(plan.phase(name).tokens >= step for name in names):
+        return
+    dry = replace(plan, store=Store(plan.store.root, dry=True), planned={})
+    built = dry_build(replace(dry, resume=None), names, context)
+    found = check_plan(dry, built, lambda _: None)
+    if found.refusal is not None:
+        raise found.refusal
+
+
+def supply_warnings(plan: RunPlan, found: CheckedPlan, names: Collection[str]) -> Iterator[str]:
+    """Yield what a dry run has to say of the supply of some phases: what is short and what follows."""
+    for each in (each for each in found.phases if each.phase.name in names):
+        how = "by the estimate, " if each.is_estimate else ""
+        for line in shortages(each):
+            yield f"{each.phase.name}: {how}{line}"
+        if each.fault is not None and not each.is_certain:
+            yield f"by the estimate, this will be refused: {each.fault}"
+        for line in each.warnings:
+            yield f"{each.phase.name}: {line}"
+    for name, servings in found.unknown.items():
+        if name not in names:
+            continue
+        listed = ", ".join(each.title for each in servings)
+        yield (
+            f"{name}: it isn't known how much there is of {listed}; "
+            f"`{command('diet check', plan.config)}` estimates it"
+        )
+
+
+def kind_of(serving: ResolvedServing) -> Kind:
+    """Return the kind of a serving's rows."""
+    return Kind(family=serving.base or serving.family, row_length=serving.row_length)
+
+
+def plan_estimate(
+    plan: RunPlan, kinds: Sequence[Kind], share: float, sources: Sources
+) -> EstimateTask:
+    """Return the task of estimating kinds of rows of a plan's corpus."""
+    return EstimateTask.of(
+        plan.corpus,
+        kinds,
+        tokenizing=tokenizing_of(plan.diet),
+        share=share,
+        sources=sources,
+        indexes=indexes_for(plan.store, plan.corpus, kinds, sources),
+    )
+
+
+def indexes_for(
+    store: Store, corpus: CorpusSpec, kinds: Sequence[Kind], sources: Sources
+) -> tuple[Index, ...]:
+    """Return the indexes that a workspace has or would make, where a kind needs them."""
+    if not need_index(each.family for each in kinds):
+        return ()
+    coordinator = Coordinator(store=Store(store.root, dry=True))
+    return make_indexes(coordinator, repositories(corpus, sources))
+
+
+def is_planned(rows: Sets) -> bool:
+    """Return True if some of the rows aren't built."""
+    return any(each.train.planned for each in rows)
+
+
+def _sets(phase: ResolvedPhase, built: Built) -> tuple[Sets, ...]:
+    return tuple(tuple(built.rows_of(each) for each in variants) for variants in wanted_of(phase))
+
+
+def _lacking(
+    phase: ResolvedPhase, sets: Sequence[Sets], known: frozenset[Kind]
+) -> Iterator[ResolvedServing]:
+    """Yield servings whose rows are neither built nor estimated."""
+    for serving, rows in zip(phase.servings, sets, strict=True):
+        if is_planned(rows) and kind_of(serving) not in known:
+            yield serving
+
+
+def _supply(
+    plan: RunPlan,
+    listed: Sequence[ResolvedPhase],
+    sets: Mapping[str, tuple[Sets, ...]],
+    found: Estimate | None,
+    *,
+    is_whole: bool,
+) -> DietSupply:
+    """Phases with their supplies, after what a run that they continue has seen and spent."""
+    names = [each.name for each in plan.phases]
+    places = [names.index(each.name) for each in listed]
+    resumed = continued(plan.store, plan.resume) if plan.resume else None
+    spent = [resumed.tokens if resumed and plan.resume_point_of(each) else 0 for each in listed]
+
+    def tokens_of(budget: int) -> list[int]:
+        tokens = phase_tokens(plan.diet, budget)
+        return [max(0, tokens[at] - gone) for at, gone in zip(places, spent, strict=True)]
+
+    rows = [each.train for name in sets for variants in sets[name] for each in variants]
+    before = plan.phases[: places[0]] if places else ()
+    mixed = [plan.current("mixtures", each) for each in before]
+    seen = (
+        resumed.seen if resumed else seen_of([each for each in mixed if each and not each.planned])
+    )
+    return DietSupply(
+        listed=tuple(
+            PhaseSupply(
+                phase=replace(phase, tokens=tokens),
+                supplies=_supplies(phase, sets[phase.name], found),
+                is_estimate=not is_whole or any(map(is_planned, sets[phase.name])),
+            )
+            for phase, tokens in zip(listed, tokens_of(plan.diet.token_budget), strict=True)
+        ),
+        tokens_of=tokens_of,
+        budget=plan.diet.token_budget,
+        tokens_per_step=tokens_per_step(plan),
+        seed=plan.diet.seed,
+        taken=rows_taken(seen, [rows]),
+    )
+
+
+def _supplies(
+    phase: ResolvedPhase, sets: Sequence[Sets], found: Estimate | None
+) -> list[list[Supply]]:
+    """Return the supplies of each serving, variant by variant; of an estimate the variants are alike."""
+    supplies = []
+    for serving, rows in zip(phase.servings, sets, strict=True):
+        if not is_planned(rows):
+            supplies.append([_read(each.train, phase.without) for each in rows])
+            continue
+        assert found is not None
+        kind = kind_of(serving)
+        amounts = {name: found.total(kind, name, serving.repositories)[0] for name in found.domains}
+        supplies.append(
+            [
+                supposed_supply(amounts, serving.row_length, key=f"{SUPPOSED} {each.train.key}")
+                for each in rows
+            ]
+        )
+    return supplies
+
+
+def _read(rows: Artefact, without: Sequence[str]) -> Supply:
+    return read_supply(rows.files(), key=rows.key, without=without)
