@@ -44,7 +44,7 @@ NOTICEABLE = 0.05
 
 
 def whole_steps(steps: int, tokens_per_step: int, tokens: int, budget: int) -> str:
-    """What whole steps make of a phase's tokens; empty where they leave out hardly any.
+    """The tokens of whole steps against a phase's budget, in words; empty where hardly any are left out.
 
     >>> whole_steps(7, 2048, 14_400, 18_000)
     '7 whole steps of 2,048 positions hold 14.4k of 18k tokens'
@@ -68,7 +68,7 @@ def ending(report: Report) -> str:
 
 
 def unused_budget(report: Report, mixture: MixtureReport) -> str:
-    """What whole steps made of the budget of a run that ended with it; empty where hardly any is left."""
+    """The tokens of a run that ended with its budget against it; empty where hardly any are left out."""
     if report.stopped != "budget":
         return ""
     tokens = report.tokens.valid

@@ -224,7 +224,7 @@ class DietSupply:
                 continue
             rows = amount / min(one.row_length for one in each.phase.servings)
             if any(below[at:]) or (count_all and rows <= MOST_PLANNED):
-                totals = self._planned(each, _after(served, taken), amount)
+                totals = self._planned(each, _continued(served, taken), amount)
                 found.append(_Steps(whole=totals.whole, is_counted=True))
                 _take(taken, served, totals)
             else:
@@ -303,7 +303,7 @@ class DietSupply:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Asked:
-    """What a phase asks of its rows, whatever its tokens."""
+    """Demand of a phase on its rows, at any number of tokens."""
 
     strata: tuple[Stratum, ...]
     fault: MixtureError | None
@@ -336,7 +336,7 @@ def _served(phase: ResolvedPhase, asked: _Asked, tokens: int) -> tuple[Stratum, 
         return found
 
 
-def _after(strata: Sequence[Stratum], taken: Taken) -> tuple[Stratum, ...]:
+def _continued(strata: Sequence[Stratum], taken: Taken) -> tuple[Stratum, ...]:
     """Strata of which these rows came before."""
     return tuple(
         replace(
@@ -383,7 +383,8 @@ def shortages(check: PhaseCheck) -> Iterator[str]:
         short = [each for each in own if each.is_short]
         if own and not short:
             continue
-        asked = sum(each.asked for each in short) if own else round(serving.share * phase.tokens)
+        share = math.fsum(each.stratum.share for each in short) if own else serving.share
+        asked = round(share * phase.tokens)
         there = sum(each.available for each in short)
         most = round(phase.max_repetition * there)
         domains = ", ".join(each.stratum.domain for each in short)

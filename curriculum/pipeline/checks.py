@@ -93,15 +93,15 @@ def check_plan(plan: RunPlan, built: Mapping[str, Built], estimated: Estimated) 
 def known_supply(plan: RunPlan, built: Mapping[str, Built], sources: Sources | None) -> CheckedPlan:
     """Hold phases of a dry plan against what is known without reading a history: rows, kept estimates."""
 
-    def kept(kinds: Sequence[Kind]) -> Estimate | None:
+    def known(kinds: Sequence[Kind]) -> Estimate | None:
         found = sources or Sources.of(plan.store.root)
         return known_estimate(plan_estimate(plan, kinds, USUAL_SHARE, found), plan.store)
 
-    return check_plan(plan, built, kept)
+    return check_plan(plan, built, known)
 
 
 def dry_build(plan: RunPlan, names: Sequence[str], context: Context) -> dict[str, Built]:
-    """What a build of some phases would leave, or has left."""
+    """Plan the builds of some phases: artefacts that are there, and those that would be made."""
     events = (
         event
         for name in names
@@ -138,12 +138,11 @@ def supply_warnings(plan: RunPlan, found: CheckedPlan, names: Collection[str]) -
             yield f"by the estimate, this will be refused: {each.fault}"
         for line in each.warnings:
             yield f"{each.phase.name}: {line}"
-    for name, servings in found.unknown.items():
-        if name not in names:
-            continue
-        listed = ", ".join(each.title for each in servings)
+    unknown = {name: found.unknown[name] for name in names if name in found.unknown}
+    if unknown:
+        titles = dict.fromkeys(each.title for servings in unknown.values() for each in servings)
         yield (
-            f"{name}: it isn't known how much there is of {listed}; "
+            f"{', '.join(unknown)}: it isn't known if there is enough of {', '.join(titles)}; "
             f"`{command('diet check', plan.config)}` estimates it"
         )
 

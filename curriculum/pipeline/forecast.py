@@ -134,7 +134,7 @@ class PhaseForecast:
     steps: int = 0
     note: str = ""
     whole: str = ""
-    """What whole steps make of its tokens, where they leave out some."""
+    """The tokens of whole steps against its budget, where they leave out some."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -311,13 +311,15 @@ def _training(
     if mixture.planned and check is not None and check.fault is not None:
         return replace(ahead, note="will be refused")
     if mixture.planned and check is not None and check.whole is not None:
-        whole, is_sure = check.whole, check.is_counted and not check.is_estimate
+        whole, tokens = check.whole, check.phase.tokens
+        if check.is_estimate or not check.is_counted:
+            note = "steps are a guess: its rows aren't built" if check.is_estimate else ""
+            return replace(ahead, tokens=tokens, steps=max(whole.steps, 1), note=note)
         return replace(
             ahead,
             tokens=whole.tokens,
             steps=whole.steps,
-            note="" if is_sure else "steps are a guess: its rows aren't built",
-            whole=whole_steps(whole.steps, step, whole.tokens, check.phase.tokens),
+            whole=whole_steps(whole.steps, step, whole.tokens, tokens),
         )
     if mixture.planned:
         tokens, resumed = phase.tokens, plan.resume_point_of(phase)

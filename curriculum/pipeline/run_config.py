@@ -297,4 +297,4 @@ def command(verb: str, config: RunConfig, *words: str) -> str:
         else:
             for each in value if isinstance(value, tuple) else (value,):
                 options += [option(field), str(each)]
-    return shlex.join(["curriculum", verb, config.specialist, *words, *options])
+    return shlex.join(["curriculum", *verb.split(), config.specialist, *words, *options])

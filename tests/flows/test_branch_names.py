@@ -9,8 +9,8 @@ from curriculum.catalog import query
 from curriculum.pipeline.context import Resources
 from dashboards import overview_panels
 from dashboards.questions import question
+from tests.curriculum.pipeline.tiny_diet import write_tiny_diet
 from tests.flows.cli_runner import curriculum
-from tests.flows.test_status_agrees import CORPUS, DIET
 
 pytestmark = pytest.mark.system
 
@@ -45,10 +45,7 @@ TAKES_A_PHASE = (
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace in which one phase of a branch without a diet of its own is trained."""
     home = tmp_path_factory.mktemp("names") / "home"
-    for folder in ("corpora", "diets"):
-        (home / folder).mkdir(parents=True)
-    (home / "corpora" / "small.yaml").write_text(CORPUS)
-    (home / "diets" / "tiny.yaml").write_text(DIET.format(corpus="small"))
+    write_tiny_diet(home)
     words = ("tiny", "--branch", "ux", "--phase", "syntax", "--workers", "1")
     done = curriculum("train", *words, home=home)
     assert done.returncode == 0, done.stdout + done.stderr

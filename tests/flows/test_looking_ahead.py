@@ -152,6 +152,73 @@ def _checked(home: Path) -> str:
     return done.stdout
 
 
+def test_a_budget_below_a_step_is_refused_alike_by_check_dry_run_and_run(tmp_path: Path) -> None:
+    write_tiny_diet(tmp_path)
+    at = ("--home", str(tmp_path))
+    built = curriculum("build", NAME, "--workers", "1", *at)
+    assert built.returncode == 0, built.stderr
+    below = (NAME, "--token-budget", "900", *at)
+    checked = curriculum("diet", "check", *below)
+    verdict = checked.stdout.splitlines()[-1]
+    assert verdict.startswith("✗ tiny can't be served with 900 tokens; too few for one step of ")
+    smallest = verdict.split()[-1]
+    found = re.search(
+        r"^phase syntax: 450 tokens; one step takes .*$", checked.stderr, re.MULTILINE
+    )
+    assert found is not None, checked.stderr
+    assert (
+        f"Raise token_budget to {int(smallest):,}, the smallest that fits every phase" in found[0]
+    )
+    for words in (("run", "--dry-run"), ("train", "--dry-run"), ("run",), ("train",)):
+        refused = curriculum(words[0], *below, *words[1:])
+        assert (refused.returncode, found[0] in refused.stderr) == (2, True), refused.stderr
+    assert not list(tmp_path.glob("runs/**/job.json")), "nothing was trained"
+    fits = (NAME, "--token-budget", smallest, *at)
+    for words in (("diet", "check"), ("run",)):
+        dry = ("--dry-run",) if words[0] == "run" else ()
+        assert curriculum(*words, *fits, *dry).returncode == 0
+        less = (NAME, "--token-budget", str(int(smallest) - 1), *at)
+        assert curriculum(*words, *less, *dry).returncode == 2
+
+
+def test_a_dry_run_says_what_is_short_by_what_is_known_and_samples_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tiny_diet(tmp_path)
+    at = ("--home", str(tmp_path))
+    dry = ("run", NAME, "--dry-run", "--token-budget", "900M", *at)
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            "curriculum.supply.ratios.sample_corpus",
+            lambda *_, **__: pytest.fail("a dry run samples the corpus"),
+        )
+        unknown = curriculum(*dry)
+        assert unknown.returncode == 0, unknown.stderr
+        said = "syntax, file_graph: it isn't known if there is enough of v2_simple causal at 512, "
+        assert said in unknown.stderr
+        asking = re.search(r"`curriculum (diet check .*)` estimates it", unknown.stderr)
+        assert asking is not None
+    assert curriculum(*asking[1].split(), *at).returncode == 2
+    known = curriculum(*dry)
+    assert known.returncode == 0, known.stderr
+    assert "isn't known" not in known.stderr
+    short = r"syntax: by the estimate, v2_simple causal at 512: 270,000,000 tokens asked, about [\d,]+ there"
+    assert re.search(short, known.stderr), known.stderr
+    assert "the phase will be refused" in known.stderr
+    edit(
+        tmp_path,
+        "diets/tiny.yaml",
+        "max_repetition: 100\n",
+        "max_repetition: 100\n    on_shortage: renormalise\n",
+    )
+    less = curriculum(*dry[:4], "7M", *at)
+    assert less.returncode == 0, less.stderr
+    assert re.search(
+        r"v3_simple causal at 512.*; its share of 0\.4 becomes 0\.\d+, and", less.stderr
+    )
+    assert "refused" not in less.stderr
+
+
 def test_an_edited_diet_is_checked_without_sampling_again_and_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

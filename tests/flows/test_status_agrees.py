@@ -8,42 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.corpus.load import SAMPLES
 from curriculum.pipeline.context import Resources
 from dashboards import overview_panels
 from dashboards.questions import question
+from tests.curriculum.pipeline.tiny_diet import edit, write_tiny_diet
 from tests.flows.cli_runner import curriculum
 
 pytestmark = pytest.mark.system
 
-CORPUS = f"""
-name: small
-repositories:
-  - name: lattice
-    path: {json.dumps(str(SAMPLES / "lattice.bundle"))}
-    licence: Apache-2.0
-    max_commits: 12
-files: [cpp, c, cmake, make]
-val_fraction: 0.3
-"""
-DIET = """
-specialist: tiny
-phases_file: phases.demo
-corpus: {corpus}
-vocab_size: 400
-model: tiny
-token_budget: 4K
-tokens_per_step: 1024
-phases:
-  - phase: syntax
-    portion: 0.5
-    servings: [{{family: v2_simple, share: 0.6}}, {{family: v3_simple, share: 0.4}}]
-    max_repetition: 100
-  - phase: file_graph
-    portion: 0.5
-    servings: [{{family: v2_simple, share: 1}}]
-    max_repetition: 100
-"""
 STATE = re.compile(r'<tr data-phase="([^"]*)">.*?<span class="state is-([a-z]+)', re.DOTALL)
 Answer = dict[str, str]
 """States by phase."""
@@ -53,10 +25,7 @@ Answer = dict[str, str]
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace whose first phase is trained; about 15 s of a core."""
     home = tmp_path_factory.mktemp("agree") / "home"
-    for folder in ("corpora", "diets"):
-        (home / folder).mkdir(parents=True)
-    (home / "corpora" / "small.yaml").write_text(CORPUS)
-    (home / "diets" / "tiny.yaml").write_text(DIET.format(corpus="small"))
+    write_tiny_diet(home)
     done = curriculum("train", "tiny", "--phase", "syntax", "--workers", "1", home=home)
     assert done.returncode == 0, done.stdout + done.stderr
     return home
@@ -161,7 +130,7 @@ def test_a_run_leaves_the_status_that_the_overview_takes_as_it_is(
 
 def test_looking_at_the_overview_writes_no_status(home: Path) -> None:
     file = home / "current" / "status.parquet"
-    (home / "diets" / "tiny.yaml").write_text(DIET.format(corpus="small").replace("4K", "5K"))
+    edit(home, "diets/tiny.yaml", "token_budget: 4K", "token_budget: 5K")
     before = file.read_bytes()
     assert of_overview(home)["syntax"] == "stale"
     assert file.read_bytes() == before
