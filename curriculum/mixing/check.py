@@ -7,8 +7,16 @@ from typing import Literal
 
 import numpy as np
 
-from curriculum.mixing.mix import check_step, less_than_a_step
-from curriculum.mixing.plan import ROW_GROUP, Planner, Totals, WholeSteps, count_plan, within
+from curriculum.mixing.plan import (
+    ROW_GROUP,
+    Planner,
+    Totals,
+    WholeSteps,
+    check_step,
+    count_plan,
+    less_than_a_step,
+    within,
+)
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.mixing.supply import (
     Stratum,
@@ -373,40 +381,6 @@ def _border(holds: Callable[[int], bool], below: int) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
-
-
-def shortages(check: PhaseCheck) -> Iterator[str]:
-    """Yield a sentence for each serving of which more is asked than there is: how much, and what follows."""
-    phase = check.phase
-    for serving in phase.servings:
-        own = [each for each in check.held if each.stratum.serving.index == serving.index]
-        short = [each for each in own if each.is_short]
-        if own and not short:
-            continue
-        share = math.fsum(each.stratum.share for each in short) if own else serving.share
-        asked = round(share * phase.tokens)
-        there = sum(each.available for each in short)
-        most = round(phase.max_repetition * there)
-        domains = ", ".join(each.stratum.domain for each in short)
-        where = f", domain {domains}" if len(short) < len(own) else ""
-        have = (
-            f"{there:,} there, {most:,} at max_repetition {phase.max_repetition:g}"
-            if there
-            else "there is no row of it"
-        )
-        about = "about " if check.is_estimate and there else ""
-        yield (
-            f"{serving.title}{where}: {asked:,} tokens asked, {about}{have}; "
-            f"{_consequence(check, serving.index)}"
-        )
-
-
-def _consequence(check: PhaseCheck, serving: int) -> str:
-    if not check.served:
-        return "the phase will be refused"
-    share = check.phase.servings[serving].share
-    served = math.fsum(each.served for each in check.served if each.serving.index == serving)
-    return f"its share of {share:.3g} becomes {served:.3g}, and the others fill the rest"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,7 @@ import polars as pl
 from pydantic import JsonValue
 
 from curriculum import frames
-from curriculum.mixing.plan import Planner, Totals, within, write_plan
+from curriculum.mixing.plan import Planner, Totals, check_step, less_than_a_step, within, write_plan
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.mixing.schedule import counted, of_keys, passed_until
 from curriculum.mixing.supply import (
@@ -224,19 +224,6 @@ def _write(
     return report.model_copy(update={"left_out": counted(supplies)})
 
 
-def less_than_a_step(
-    phase: ResolvedPhase, first: int, *, tokens_per_step: int, cure: str | None = None
-) -> MixtureError:
-    """The error of a phase whose tokens don't reach the end of its first step."""
-    usual = f"Raise token_budget until {phase.name} has {first:,} tokens, or lower tokens_per_step"
-    return MixtureError(
-        f"phase {phase.name}",
-        f"{phase.tokens:,} tokens",
-        cause=f"one step takes {first:,} tokens, in {tokens_per_step:,} row positions",
-        cure=cure or usual,
-    )
-
-
 def _report(
     phase: ResolvedPhase,
     tokens_per_step: int,
@@ -330,21 +317,6 @@ def _with_sources(
     message = warning(found)
     warnings = (*report.warnings, message) if message else report.warnings
     return report.model_copy(update={"sources": found, "warnings": warnings})
-
-
-def check_step(phase: ResolvedPhase, tokens_per_step: int) -> None:
-    """Refuse a step that isn't whole slots of a phase.
-
-    Raises:
-        MixtureError: naming the phase and a multiple.
-    """
-    if tokens_per_step % phase.slot_length:
-        raise MixtureError(
-            f"phase {phase.name}",
-            f"tokens_per_step = {tokens_per_step}",
-            cause=f"a step must be whole slots of {phase.slot_length} row positions",
-            cure=f"Take a multiple of {phase.slot_length}, the same in every phase",
-        )
 
 
 def _the_rest(phase: ResolvedPhase, continued: Continued | None) -> ResolvedPhase:

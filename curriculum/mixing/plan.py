@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.mixing.schedule import (
     DrawnRows,
     ExcludedRows,
@@ -20,6 +21,7 @@ from curriculum.mixing.schedule import (
     write_left_out,
 )
 from curriculum.mixing.supply import Stratum, Supply, pack_ids
+from schemas.errors import MixtureError
 from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA
 
 ROW_GROUP = 1 << 15
@@ -264,6 +266,34 @@ class _Counts:
             passed_of=tuple(np.split(self._passed, lanes.starts[1:])),
             tokens_of=self._tokens,
         )
+
+
+def check_step(phase: ResolvedPhase, tokens_per_step: int) -> None:
+    """Refuse a step that isn't whole slots of a phase.
+
+    Raises:
+        MixtureError: naming the phase and a multiple.
+    """
+    if tokens_per_step % phase.slot_length:
+        raise MixtureError(
+            f"phase {phase.name}",
+            f"tokens_per_step = {tokens_per_step}",
+            cause=f"a step must be whole slots of {phase.slot_length} row positions",
+            cure=f"Take a multiple of {phase.slot_length}, the same in every phase",
+        )
+
+
+def less_than_a_step(
+    phase: ResolvedPhase, first: int, *, tokens_per_step: int, cure: str | None = None
+) -> MixtureError:
+    """The error of a phase whose tokens don't reach the end of its first step."""
+    usual = f"Raise token_budget until {phase.name} has {first:,} tokens, or lower tokens_per_step"
+    return MixtureError(
+        f"phase {phase.name}",
+        f"{phase.tokens:,} tokens",
+        cause=f"one step takes {first:,} tokens, in {tokens_per_step:,} row positions",
+        cure=cure or usual,
+    )
 
 
 def _writer(file: Path) -> pq.ParquetWriter:

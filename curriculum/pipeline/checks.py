@@ -1,5 +1,6 @@
 """Check of a plan against its rows: those that are built, else an estimate of them."""
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,7 +10,6 @@ from curriculum.mixing.check import (
     DietSupply,
     PhaseCheck,
     PhaseSupply,
-    shortages,
     supposed_supply,
 )
 from curriculum.mixing.mix import rows_taken, seen_of
@@ -145,6 +145,40 @@ def supply_warnings(plan: RunPlan, found: CheckedPlan, names: Collection[str]) -
             f"{', '.join(unknown)}: it isn't known if there is enough of {', '.join(titles)}; "
             f"`{command('diet check', plan.config)}` estimates it"
         )
+
+
+def shortages(check: PhaseCheck) -> Iterator[str]:
+    """Yield a sentence for each serving of which more is asked than there is: how much, and what follows."""
+    phase = check.phase
+    for serving in phase.servings:
+        own = [each for each in check.held if each.stratum.serving.index == serving.index]
+        short = [each for each in own if each.is_short]
+        if own and not short:
+            continue
+        share = math.fsum(each.stratum.share for each in short) if own else serving.share
+        asked = round(share * phase.tokens)
+        there = sum(each.available for each in short)
+        most = round(phase.max_repetition * there)
+        domains = ", ".join(each.stratum.domain for each in short)
+        where = f", domain {domains}" if len(short) < len(own) else ""
+        have = (
+            f"{there:,} there, {most:,} at max_repetition {phase.max_repetition:g}"
+            if there
+            else "there is no row of it"
+        )
+        about = "about " if check.is_estimate and there else ""
+        yield (
+            f"{serving.title}{where}: {asked:,} tokens asked, {about}{have}; "
+            f"{_consequence(check, serving.index)}"
+        )
+
+
+def _consequence(check: PhaseCheck, serving: int) -> str:
+    if not check.served:
+        return "the phase will be refused"
+    share = check.phase.servings[serving].share
+    served = math.fsum(each.served for each in check.served if each.serving.index == serving)
+    return f"its share of {share:.3g} becomes {served:.3g}, and the others fill the rest"
 
 
 def kind_of(serving: ResolvedServing) -> Kind:
