@@ -19,6 +19,7 @@ from curriculum.model.backends import attention
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.hyper_connections import HyperConnection
 from curriculum.model.masks import BLOCK, Attend, Boundaries, Chunks
+from curriculum.model.n_gram_tables import tables
 from curriculum.model.structure import Structure
 from schemas.job import Backend, EngramSpec, MambaSpec, ModelSpec
 from schemas.leak import Finding, LeakReport
@@ -330,7 +331,7 @@ def state(subject: Subject, chunk: int) -> Finding:
 def n_grams(subject: Subject, spec: ModelSpec) -> Finding:
     """The rows of memory that tokens read, packed against alone; gradients can't see ids."""
     doc_ids_BT = subject.doc_ids
-    hashes = engram.tables(spec.engram)
+    hashes = tables(spec.engram)
     ids_BT = subject.ids(doc_ids_BT.shape, seed=8)
     packed = engram.n_gram_slots(ids_BT, subject.cut(doc_ids_BT), hashes)
     wrong = 0

@@ -140,7 +140,8 @@ class Observer:
         def noted(*given: Any, **named: Any) -> LossSums:
             sums = taken(*given, **named)
             self.note_losses(sums.token_nll, sums.token_z)
-            self._note_total(sums, named["z_weight"])
+            tokens = sums.nll + named["z_weight"] * sums.z
+            self.note_total(float(sums.total.detach()), float(tokens))
             return sums
 
         norm = model.norm.register_forward_hook(lambda _, __, output: self.note_hidden(output))
@@ -158,13 +159,8 @@ class Observer:
         ids_N = inputs[0].detach().to("cpu", torch.int32).flatten()
         if len(ids_N) % T:
             return output
-        noted = _MicroBatch(ids=ids_N.view(-1, T))
-        self.seen.append(noted)
-        factor_BT = torch.ones(noted.ids.shape)
-        if self.scaled is not None:
-            for at, row in enumerate(self.rows_of(noted.ids)):
-                if row is not None:
-                    factor_BT[at][self.scaled[row]] = SCALE
+        factor_BT = self.begin(ids_N.view(-1, T))
+        noted = self.seen[-1]
         scaled_BTD = output * factor_BT.view(output.shape[:-1])[..., None].to(output)
 
         def backward(gradient: Tensor) -> None:
@@ -173,6 +169,20 @@ class Observer:
         if scaled_BTD.requires_grad:
             scaled_BTD.register_hook(backward)  # type: ignore[no-untyped-call]
         return scaled_BTD
+
+    def begin(self, ids_BT: Tensor) -> Tensor:
+        """Begin the notes of a micro-batch of these ids; return the factors [B, T] of its embeddings."""
+        self.seen.append(_MicroBatch(ids=ids_BT))
+        factor_BT = torch.ones(ids_BT.shape)
+        if self.scaled is not None:
+            for at, row in enumerate(self.rows_of(ids_BT)):
+                if row is not None:
+                    factor_BT[at][self.scaled[row]] = SCALE
+        return factor_BT
+
+    def note_gradient(self, gradient_BTD: Tensor) -> None:
+        """Note the gradient of the embeddings, as they were scaled, of the micro-batch begun last."""
+        self.seen[-1].gradient = gradient_BTD
 
     def note_hidden(self, output_BTD: Tensor) -> None:
         """Note the states of the micro-batch that was embedded last."""
@@ -184,8 +194,8 @@ class Observer:
         if self.seen:
             self.seen[-1].losses.append(torch.stack([nll_N, z_N], dim=-1).detach().clone())
 
-    def _note_total(self, sums: LossSums, z_weight: float) -> None:
-        total, tokens = float(sums.total.detach()), float(sums.nll + z_weight * sums.z)
+    def note_total(self, total: float, tokens: float) -> None:
+        """Note a loss that goes backward, beside the sum of its tokens' losses."""
         if self.seen and not abs(total - tokens) <= LOSS_TOLERANCE * abs(tokens):
             self.seen[-1].fault = f"{total:.6g} goes backward, and its tokens' loss is {tokens:.6g}"
 

@@ -6,11 +6,7 @@ through that, so the ids of other documents are kept out here, by position: what
 blank, reads nothing and adds exactly nothing.
 """
 
-import functools
-import hashlib
-import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -18,49 +14,8 @@ from torch.nn import functional as F
 
 from curriculum.model.conv import masked_conv
 from curriculum.model.masks import Boundaries, LayerInputs
-from schemas.job import EngramSpec, ModelSpec
-
-BLANK = -1
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Table:
-    """Hash table of the n-grams of one order for one head: `size` rows from `offset` on."""
-
-    multipliers: tuple[int, ...]
-    """Multipliers of the last id, the one before it, and so on: as many as the order, odd, below 2³¹."""
-    size: int
-    offset: int
-
-
-@functools.cache
-def tables(spec: EngramSpec) -> tuple[Table, ...]:
-    """The tables, order by order; each has a prime size of its own, so that no two collide alike.
-
-    4 slots, order 2, 3 heads -> sizes 5, 7, 11 at offsets 0, 5, 12.
-    """
-    hashes = list(itertools.product(spec.orders, range(spec.heads)))
-    sizes = list(itertools.islice(_primes(spec.slots), len(hashes)))
-    return tuple(
-        Table(
-            multipliers=tuple(_multiplier(order, head, k) for k in range(order)),
-            size=size,
-            offset=sum(sizes[:number]),
-        )
-        for number, ((order, head), size) in enumerate(zip(hashes, sizes, strict=True))
-    )
-
-
-def _multiplier(*name: int) -> int:
-    """An odd number below 2³¹ that follows from the name alone, on every machine and version."""
-    digest = hashlib.blake2b(repr(name).encode(), digest_size=4).digest()
-    return int.from_bytes(digest) >> 1 | 1
-
-
-def _primes(least: int) -> Iterator[int]:
-    for number in itertools.count(max(least, 2)):
-        if all(number % divisor for divisor in range(2, int(number**0.5) + 1)):
-            yield number
+from curriculum.model.n_gram_tables import BLANK, Table, tables
+from schemas.job import ModelSpec
 
 
 def earlier(ids_BT: Tensor, positions_BT: Tensor, k: int) -> Tensor:

@@ -11,8 +11,9 @@ from torch.nn import functional as F
 
 from curriculum.model import engram
 from curriculum.model.decoder import Decoder, initialise
-from curriculum.model.engram import BLANK, Engram, earlier, n_gram_slots, tables
+from curriculum.model.engram import Engram, earlier, n_gram_slots
 from curriculum.model.masks import Boundaries, LayerInputs
+from curriculum.model.n_gram_tables import BLANK, Table, tables
 from curriculum.model.presets import model_spec
 from schemas.job import EngramSpec
 
@@ -95,7 +96,7 @@ def test_slots_are_those_of_a_plain_reading(boundaries: Boundaries, seed: int) -
     assert found.tolist() == expected
 
 
-def slot(ids: Tensor, doc_ids: Tensor, t: int, table: engram.Table) -> int:
+def slot(ids: Tensor, doc_ids: Tensor, t: int, table: Table) -> int:
     order = len(table.multipliers)
     if t + 1 < order or doc_ids[t + 1 - order] != doc_ids[t]:
         return BLANK

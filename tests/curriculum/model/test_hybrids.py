@@ -12,6 +12,7 @@ from curriculum.model import conv, engram, hyper_connections
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.loss import loss_sums
 from curriculum.model.masks import Boundaries
+from curriculum.model.n_gram_tables import BLANK
 from curriculum.model.presets import model_spec
 from schemas.job import EngramSpec, ModelSpec
 
@@ -38,7 +39,7 @@ def everywhere(positions: Tensor, k: int) -> Tensor:
 
 
 def across(ids_BT: Tensor, positions_BT: Tensor, k: int) -> Tensor:
-    return F.pad(ids_BT, (k, 0), value=engram.BLANK)[:, : ids_BT.shape[1]]
+    return F.pad(ids_BT, (k, 0), value=BLANK)[:, : ids_BT.shape[1]]
 
 
 def pooled(x_BTND: Tensor) -> Tensor:

@@ -1,0 +1,329 @@
+"""Document masks in JAX, for TPUs: inputs from packed rows, and each operator that would mix documents.
+
+Attention is Splash, a Pallas kernel, with documents as segments; on a CPU it is interpreted. Chunks of the
+state-space scan are cut by rows, since shapes must not follow from documents: a state is dropped where a
+document begins, and decays are blanked between documents. Hashes of n-grams need 64-bit integers, which
+TPUs lack, so they are taken on the host. tpu_decoder.py makes a model of these, on the weights of ours.
+
+Shapes as in decoder.py and mamba.py: x_BTD; q_BHTK, k_BGTK, v_BGTK; x_BTHP, b_BTE, with q positions of a
+chunk.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from curriculum.model.n_gram_tables import BLANK, Table, tables
+from schemas.errors import JobError, SchemaError
+from schemas.job import ModelSpec
+
+LEAST_JAX = (0, 10)
+
+
+def _required(cause: str, version: str = "") -> JobError:
+    return JobError(
+        "curriculum.model.tpu",
+        f"jax {version}" if version else "jax",
+        cause=f"{cause}; it needs jax {'.'.join(map(str, LEAST_JAX))} or later with the Splash kernel, "
+        "which is experimental and may move: 0.10.2 was tested",
+        cure="Install curriculum[jax], or jax[tpu]==0.10.2 on a TPU",
+    )
+
+
+try:
+    import jax
+except ImportError as missing:
+    raise _required(f"it can't be imported: {missing}") from missing
+if jax.__version_info__ < LEAST_JAX:
+    raise _required("it is too old", jax.__version__)
+try:
+    from jax.experimental.pallas.ops.tpu.splash_attention import (
+        BlockSizes,
+        CausalMask,
+        MultiHeadMask,
+        SegmentIds,
+        make_splash_mha_single_device,
+    )
+except ImportError as moved:
+    raise _required(f"Splash isn't where it was: {moved}", jax.__version__) from moved
+from jax import lax  # noqa: E402 - after the guard
+from jax import numpy as jnp  # noqa: E402
+
+A = TypeVar("A", jax.Array, npt.NDArray[Any])
+
+
+class PackedRows(Protocol):
+    """Columns of packed rows, [T] or [B, T]: a Row of the loader, or a RowBatch of the reader."""
+
+    @property
+    def input_ids(self) -> npt.NDArray[np.int32]:
+        """Ids of tokens."""
+
+    @property
+    def target_ids(self) -> npt.NDArray[np.int32]:
+        """Ids to be predicted."""
+
+    @property
+    def loss_mask(self) -> npt.NDArray[np.uint8]:
+        """1 where the prediction counts."""
+
+    @property
+    def doc_ids(self) -> npt.NDArray[np.int32]:
+        """Documents by number; padding is the last."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowInputs(Generic[A]):
+    """Inputs of a model from packed rows, [B, T]; a pytree of numpy arrays, of JAX's inside of a step."""
+
+    ids: A
+    targets: A
+    loss_mask: A
+    """True where the prediction of the target counts."""
+    segments: A
+    """The document of each position, for attention; padding is the last."""
+    positions: A
+    """Counted from each document's start: of rotations, and how far a convolution reaches back."""
+    resets: A
+    """True where a document begins and a state is dropped."""
+    slots: A
+    """[B, T, tables]: the row of each n-gram table, BLANK where the n-gram would cross a start."""
+
+
+def inputs_of(rows: PackedRows, spec: ModelSpec) -> RowInputs[npt.NDArray[Any]]:
+    """Inputs of packed rows; all masks follow from doc_ids here, and from nothing else later.
+
+    Documents [5 6 7] and [8 9]:
+
+    >>> from types import SimpleNamespace as Columns
+    >>> from curriculum.model.presets import model_spec
+    >>> row = Columns(input_ids=np.array([5, 6, 7, 8, 9]), target_ids=np.array([6, 7, 0, 9, 0]),
+    ...               loss_mask=np.array([1, 1, 0, 1, 0]), doc_ids=np.array([0, 0, 0, 1, 1]))
+    >>> found = inputs_of(row, model_spec("attention-tiny", 10))
+    >>> found.segments.tolist(), found.positions.tolist()
+    ([0, 0, 0, 1, 1], [0, 1, 2, 0, 1])
+    >>> found.resets.tolist(), found.loss_mask.tolist()
+    ([True, False, False, True, False], [True, True, False, True, False])
+    >>> found.ids.tolist(), found.targets.tolist()
+    ([5, 6, 7, 8, 9], [6, 7, 0, 9, 0])
+
+    Raises:
+        SchemaError: for doc_ids that fall, so that an id might come again.
+    """
+    segments = np.asarray(rows.doc_ids, dtype=np.int32)
+    if (np.diff(segments, axis=-1) < 0).any():
+        raise SchemaError(
+            "doc_ids",
+            cause="they fall within a row; documents must be contiguous, and no id may come again",
+            cure="Build the rows again",
+        )
+    ids = np.asarray(rows.input_ids, dtype=np.int32)
+    resets = np.diff(segments, axis=-1, prepend=segments[..., :1] - 1) != 0
+    places = np.arange(segments.shape[-1], dtype=np.int32)
+    positions = places - np.maximum.accumulate(np.where(resets, places, 0), axis=-1)
+    hashes = tables(spec.engram) if "E" in spec.blocks else ()
+    return RowInputs(
+        ids=ids,
+        targets=np.asarray(rows.target_ids, dtype=np.int32),
+        loss_mask=np.asarray(rows.loss_mask, dtype=np.bool_),
+        segments=segments,
+        positions=positions,
+        resets=resets,
+        slots=n_gram_slots(ids, positions, hashes),
+    )
+
+
+def n_gram_slots(
+    ids: npt.NDArray[np.int32], positions: npt.NDArray[np.int32], hashes: tuple[Table, ...]
+) -> npt.NDArray[np.int32]:
+    """Row of each table that the n-gram ending at each token reads; see engram.n_gram_slots."""
+    found = np.full((*ids.shape, len(hashes)), BLANK, dtype=np.int32)
+    wide = ids.astype(np.int64)
+    for number, table in enumerate(hashes):
+        mixed = np.zeros_like(wide)
+        for k, multiplier in enumerate(table.multipliers[: wide.shape[-1]]):
+            mixed[..., k:] ^= wide[..., : wide.shape[-1] - k] * multiplier
+        whole = positions >= len(table.multipliers) - 1
+        found[..., number] = np.where(whole, mixed % table.size + table.offset, BLANK)
+    return found
+
+
+BLOCKS = (512, 256, 128)
+"""Positions of a block of Splash: the first that divides the row length."""
+
+
+def attend(
+    q_BHTK: jax.Array,
+    k_BGTK: jax.Array,
+    v_BGTK: jax.Array,
+    segments_BT: jax.Array,
+    *,
+    softcap: float | None = None,
+    block: int | None = None,
+) -> jax.Array:
+    """Causal attention within segments by Splash, out_BHTK; compiled on a TPU, interpreted on a CPU.
+
+    Raises:
+        JobError: for float64, or another device.
+        SchemaError: for a row length that no block divides.
+    """
+    _, H, T, K = q_BHTK.shape
+    n = block or next((each for each in BLOCKS if T % each == 0), 0)
+    if not n:
+        raise SchemaError(
+            "row_length", T, cause=f"Splash needs a multiple of {BLOCKS[-1]}", cure="Pad the rows"
+        )
+    kernel = make_splash_mha_single_device(
+        MultiHeadMask([CausalMask((T, T))] * H),
+        block_sizes=BlockSizes(
+            block_q=n, block_kv=n, block_kv_compute=n,
+            block_q_dkv=n, block_kv_dkv=n, block_kv_dkv_compute=n, block_q_dq=n, block_kv_dq=n,
+        ),
+        attn_logits_soft_cap=softcap,
+        interpret=_is_interpreted(q_BHTK),
+    )  # fmt: skip
+
+    def of_row(q: jax.Array, k: jax.Array, v: jax.Array, segments_T: jax.Array) -> jax.Array:
+        out: jax.Array = kernel(q, k, v, SegmentIds(q=segments_T, kv=segments_T))
+        return out
+
+    return jax.vmap(of_row)(q_BHTK * K**-0.5, k_BGTK, v_BGTK, segments_BT)
+
+
+def _is_interpreted(x: jax.Array) -> bool:
+    device = jax.default_backend()
+    if x.dtype == jnp.float64 or device not in ("tpu", "cpu"):
+        raise JobError(
+            "attention by Splash",
+            f"{x.dtype} on {device}",
+            cause="it computes in float32 or less, and is compiled for TPUs alone",
+            cure="Give float32 or bfloat16, and run on a TPU, or on a CPU, where it is interpreted",
+        )
+    return device == "cpu"
+
+
+def masked_conv(x_BTC: jax.Array, weight_CK: jax.Array, positions_BT: jax.Array) -> jax.Array:
+    """y_BTC[t] = Σ_k weight_CK[:, k] · x_BTC[t - k] over the k that stay in t's document."""
+    T = x_BTC.shape[1]
+    y_BTC = x_BTC * weight_CK[:, 0]
+    for k in range(1, min(weight_CK.shape[1], T)):
+        shifted_BTC = jnp.pad(x_BTC[:, : T - k], ((0, 0), (k, 0), (0, 0)))
+        y_BTC += jnp.where(within(positions_BT, k), shifted_BTC, 0) * weight_CK[:, k]
+    return y_BTC
+
+
+def within(positions_BT: jax.Array, k: int) -> jax.Array:
+    """Mask [B, T, 1] of positions at least k into their document."""
+    return positions_BT[..., None] >= k
+
+
+def scanned(
+    x_BTHP: jax.Array,
+    step_BTH: jax.Array,
+    rate_H: jax.Array,
+    b_BTE: jax.Array,
+    c_BTE: jax.Array,
+    resets_BT: jax.Array,
+    *,
+    chunk: int,
+) -> jax.Array:
+    """y_BTHP of mamba.scanned: h[t] = exp(dt[t] · rate) · h[t-1] + dt[t] · x[t] ⊗ b[t], y = h · c.
+
+    h is 0 before each reset. Chunks are walked one after the other and computed again in backward; of each
+    the state that enters it is kept.
+    """
+    B, T, H, P = x_BTHP.shape
+    padding = -T % chunk
+
+    def chunks(x: jax.Array, blank: float = 0) -> jax.Array:
+        widths = ((0, 0), (0, padding), *(((0, 0),) * (x.ndim - 2)))
+        padded = jnp.pad(x, widths, constant_values=blank)
+        return jnp.moveaxis(padded.reshape(B, -1, chunk, *x.shape[2:]), 1, 0)
+
+    dt_BTH = jax.nn.softplus(step_BTH)
+    start_BHPE = jnp.zeros((B, H, P, b_BTE.shape[-1]), x_BTHP.dtype)
+    parts = (x_BTHP * dt_BTH[..., None], dt_BTH * rate_H, b_BTE, c_BTE, resets_BT)
+    _, y_nBqHP = lax.scan(jax.checkpoint(_walk), start_BHPE, tuple(map(chunks, parts)))
+    return jnp.moveaxis(y_nBqHP, 0, 1).reshape(B, -1, H, P)[:, :T]
+
+
+def _walk(entering_BHPE: jax.Array, chunk: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+    """One chunk: the state that leaves it, and its outputs y_BqHP."""
+    u_BqHP, log_BqH, b_BqE, c_BqE, resets_Bq = chunk
+    log_BHq = jnp.swapaxes(log_BqH, 1, 2)
+    same_Bkq, enters_Bq = chunk_masks(resets_Bq)
+    decays_BHkq = _decays_between(log_BHq, same_Bkq[:, None])
+    scores_Bkq = jnp.einsum("bke,bqe->bkq", b_BqE, c_BqE)
+    near_BqHP = jnp.einsum("bhkq,bkhp->bqhp", decays_BHkq * scores_Bkq[:, None], u_BqHP)
+
+    kept_BHq = _masked_exp(jnp.cumsum(log_BHq, axis=-1), enters_Bq[:, None])
+    far_BqHP = jnp.einsum("bqe,bhpe,bhq->bqhp", c_BqE, entering_BHPE, kept_BHq)
+    left_BHPE = jnp.einsum("bhk,bkhp,bke->bhpe", decays_BHkq[..., -1], u_BqHP, b_BqE)
+    return kept_BHq[..., -1, None, None] * entering_BHPE + left_BHPE, near_BqHP + far_BqHP
+
+
+def chunk_masks(resets_Bq: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Masks of a chunk: k is of q's document and not later [B, k, q]; what enters reaches q [B, q].
+
+    Resets [0 0 1] -> [[1 1 0] [0 1 0] [0 0 1]], [1 1 0].
+    """
+    number_Bq = jnp.cumsum(resets_Bq, axis=-1)
+    past_kq = jnp.triu(jnp.ones((resets_Bq.shape[1],) * 2, dtype=bool))
+    same_Bkq = number_Bq[:, :, None] == number_Bq[:, None]
+    return same_Bkq & past_kq, number_Bq == 0
+
+
+def _decays_between(log_BHq: jax.Array, same_B1kq: jax.Array) -> jax.Array:
+    """Decay from k to q [B, H, k, q]: exp of the sum of logs after k up to q; see mamba.decays_between."""
+    later_kq = jnp.triu(jnp.ones((log_BHq.shape[-1],) * 2, dtype=bool), 1)
+    sums_BHkq = jnp.cumsum(jnp.where(later_kq, log_BHq[..., None, :], 0), axis=-1)
+    return _masked_exp(sums_BHkq, same_B1kq)
+
+
+def _masked_exp(x: jax.Array, mask: jax.Array) -> jax.Array:
+    """Return exp where the mask is true, else 0; no gradient meets an infinity."""
+    return jnp.where(mask, jnp.exp(jnp.where(mask, x, 0)), 0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossSums:
+    """Loss over scored targets, in nats; divide by the count of the global batch."""
+
+    total: jax.Array
+    """Σ nll + z_weight · Σ z."""
+    nll: jax.Array
+    """Cross-entropy [B, T] of each target, 0 where it isn't scored."""
+    z: jax.Array
+    """Squared log [B, T] of each normaliser, not weighted, 0 where nothing is scored."""
+
+
+LOSS_CHUNK = 1024
+"""Positions whose logits stand at once; backward computes them again."""
+
+
+def loss_sums(
+    x_BTD: jax.Array, head_VD: jax.Array, inputs: RowInputs[jax.Array], *, z_weight: float = 0.0
+) -> LossSums:
+    """Cross-entropy and z-loss over the positions of the loss mask; what isn't scored adds exactly 0."""
+    B, T, D = x_BTD.shape
+    n = math.gcd(B * T, LOSS_CHUNK)
+
+    def of_chunk(chunk: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+        x_cD, targets_c, mask_c = chunk
+        logits_cV = x_cD @ head_VD.T
+        logits_cV = logits_cV.astype(jnp.promote_types(logits_cV.dtype, jnp.float32))
+        normaliser_c = jax.nn.logsumexp(logits_cV, axis=-1)
+        nll_c = normaliser_c - jnp.take_along_axis(logits_cV, targets_c[:, None], axis=-1)[:, 0]
+        return jnp.where(mask_c, nll_c, 0), jnp.where(mask_c, normaliser_c**2, 0)
+
+    chunks = (
+        x_BTD.reshape(-1, n, D),
+        inputs.targets.reshape(-1, n),
+        inputs.loss_mask.reshape(-1, n),
+    )
+    nll, z = (each.reshape(B, T) for each in lax.map(jax.checkpoint(of_chunk), chunks))
+    return LossSums(total=nll.sum() + z_weight * z.sum(), nll=nll, z=z)
