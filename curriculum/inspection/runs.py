@@ -82,6 +82,22 @@ def mixture_of_run(store: Store, run: Artefact) -> MixtureReport | None:
     return mixture_report_of(store.load(folder)) if is_there else None
 
 
+def measured_domains(report: Report) -> tuple[str, ...]:
+    """The domains of the held-out rows that a phase's val_bpb is the mean of; empty where it has none."""
+    last = mean(report.after, "phase")
+    own = [
+        each for each in report.after if last and (each.set, each.phase) == (last.set, last.phase)
+    ]
+    return tuple(sorted({each.domain for each in own} - {"*"}))
+
+
+def unmeasured_domains(report: Report, mixture: MixtureReport) -> tuple[str, ...]:
+    """The domains that a phase was trained on and its val_bpb is silent on; empty where it has none."""
+    measured = measured_domains(report)
+    served = dict.fromkeys(each.domain for each in mixture.strata if each.drawn)
+    return tuple(name for name in served if name not in measured) if measured else ()
+
+
 def change(report: Report, kind: Literal["phase", "anchor"]) -> str:
     """val_bpb before and after as `3.214 → 2.871`; empty where it wasn't measured.
 

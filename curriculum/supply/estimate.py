@@ -38,7 +38,7 @@ from schemas.objectives import OBJECTIVES
 from schemas.progress import ProgressCallback, ignore_progress
 from schemas.reports import EstimateReport
 
-REVISION = 1
+REVISION = 2
 """Revision of how a sample is drawn and scaled."""
 LINES_NAME, SAMPLINGS_NAME = "lines.parquet", "samplings.parquet"
 

@@ -64,10 +64,11 @@ MEASURES_SCHEMA = pl.Schema(
         "tokens": pl.Int64,
         "documents": pl.Int64,
         "routed": pl.Int64,
+        "held_out": pl.Int64,
     }
 )
 """Columns by unit, a commit or a conversation, and domain: valid tokens of rows to train on, documents that
-have some, and documents that are too long for such a row."""
+have some, documents that are too long for such a row, and documents that are held out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
@@ -87,7 +88,7 @@ class Kind:
 def measure(
     kind: Kind, source: RowSource, selection: Artefact, tokenizer: Tokenizer
 ) -> pl.DataFrame:
-    """A table of MEASURES_SCHEMA, of the documents that the selection keeps to train on; in no order."""
+    """A table of MEASURES_SCHEMA, of the documents that the selection keeps; in no order."""
     built = objective_of(kind.objective, tokenizer, variant=0)
     room = kind.row_length - built.reserve
     fitter = encode.fitter_of(tokenizer, row_length=room, family=kind.family)
@@ -106,7 +107,11 @@ def measure(
         domain = picked.domains[int(picked.domain[fitted.row])]
         tokens = sum(len(encoding.ids) for encoding in fitted.encodings)
         routed = int(fitted.outcome == "routed")
-        rows.append((units[fitted.row], domain, tokens, int(tokens > 0), routed))
+        rows.append((units[fitted.row], domain, tokens, int(tokens > 0), routed, 0))
+    rows += [
+        (units[at], picked.domains[int(picked.domain[at])], 0, 0, 0, 1)
+        for at in np.flatnonzero(picked.kept & picked.val)
+    ]
     frame = pl.DataFrame(rows, schema=MEASURES_SCHEMA, orient="row")
     return frame.group_by("unit", "domain").sum()
 
@@ -140,6 +145,8 @@ class SupplyLine:
     """Number of documents that have tokens in such rows."""
     routed: float
     """Number of documents that are too long for such a row and wait for a longer one."""
+    held_out: float
+    """Number of documents of split val, whatever their length."""
 
     @property
     def is_total(self) -> bool:
@@ -195,7 +202,8 @@ def _file_lines(
             by_ratio(_amounts(own, name, units), known, whole=whole, population=population)
             for name in ("tokens", "documents", "routed")
         )
-        yield _line(kind, repository, domain, tokens, documents, routed)
+        held = _count(own, "held_out", units, population)
+        yield _line(kind, repository, domain, tokens, documents, routed, held)
 
 
 def _graph_lines(
@@ -208,6 +216,7 @@ def _graph_lines(
     each_one = np.ones(len(sampled))
     for domain in (ALL, *sorted(sizes["domain"].unique())):
         own = sizes if domain == ALL else sizes.filter(domain=domain)
+        measured_here = measured if domain == ALL else measured.filter(domain=domain)
         amounts = _amounts(own, "size", sampled)
         whole = by_ratio(amounts, each_one, whole=float(population), population=population)
         share = np.count_nonzero(amounts) / len(sampled)
@@ -219,7 +228,13 @@ def _graph_lines(
             )
             for name in ("tokens", "documents", "routed")
         )
-        yield _line(kind, repository, domain, tokens, documents, routed)
+        held = _count(measured_here, "held_out", walked, population)
+        yield _line(kind, repository, domain, tokens, documents, routed, held)
+
+
+def _count(frame: pl.DataFrame, column: str, units: Sequence[str], population: int) -> float:
+    """The sum of a column over all units, by its mean over some."""
+    return float(_amounts(frame, column, units).sum()) * population / max(len(units), 1)
 
 
 def _line(
@@ -229,6 +244,7 @@ def _line(
     tokens: tuple[float, float],
     documents: tuple[float, float],
     routed: tuple[float, float],
+    held_out: float,
 ) -> SupplyLine:
     return SupplyLine(
         family=kind.family,
@@ -239,6 +255,7 @@ def _line(
         error=tokens[1],
         documents=documents[0],
         routed=routed[0],
+        held_out=held_out,
     )
 
 

@@ -7,7 +7,7 @@ from typing import get_args
 from curriculum.encode.documents import Outcome
 from curriculum.inspection.formats import count, integer, moment, number, percent
 from curriculum.inspection.runs import ending as run_ending
-from curriculum.inspection.runs import unused_budget
+from curriculum.inspection.runs import measured_domains, unmeasured_domains, unused_budget
 from curriculum.mixing.resolve import ResolvedServing
 from curriculum.mixing.tree import Branch, explain_plan
 from dashboards.charts import Band, Part, ServingShares, ShareLine, scale
@@ -80,7 +80,7 @@ def ending(each: PhaseFacts) -> str:
 
 
 def sheet_facts(each: PhaseFacts) -> list[str]:
-    """Row lengths, tokens, steps, context and run of a phase."""
+    """Row lengths, tokens, steps, context, measured domains and run of a phase."""
     lengths = sorted({serving.row_length for serving in each.phase.servings})
     facts = [f"rows of {', '.join(map(integer, lengths))} tokens", f"{tokens_text(each)} tokens"]
     if each.mixture is not None:
@@ -88,6 +88,10 @@ def sheet_facts(each: PhaseFacts) -> list[str]:
         facts.append(f"{integer(steps)} of {number(each.mixture.steps, 'step')}")
     if each.report and each.report.mean_context is not None:
         facts.append(f"mean context {integer(each.report.mean_context)} tokens")
+    if each.report and each.mixture and (measured := measured_domains(each.report)):
+        silent = unmeasured_domains(each.report, each.mixture)
+        without = f", not {', '.join(silent)}" if silent else ""
+        facts.append(f"val_bpb measures {', '.join(measured)}{without}")
     return [*facts, each.run] if each.run else facts
 
 

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from curriculum.corpus.sources import Sources
 from curriculum.inspection.formats import Line, count
+from curriculum.inspection.held_out import HeldOut, expected_held_out, held_out
 from curriculum.inspection.runs import whole_steps
 from curriculum.mixing.check import PhaseCheck, ServingCheck, SourceCheck, source_checks
 from curriculum.mixing.load import warnings
@@ -117,11 +118,29 @@ def _show(
         out.print()
         for line in each.warnings:
             warn(f"{each.phase.name}: {line}")
+    alike: dict[str, list[str]] = {}
+    for name, held in _held_out(found):
+        if (words := held.warning()) is not None:
+            alike.setdefault(words, []).append(name)
+    for words, names in alike.items():
+        warn(f"{', '.join(names)}: {words}")
     out.print(table(_source_lines(sources, plan.diet.max_source_repetition)))
     out.print()
     out.print(expected(plan.diet.token_budget, plan.diet.model, speed), soft_wrap=True)
     for note in found.estimate.notes if found.estimate else ():
         out.print(Text(note, MUTED), soft_wrap=True)
+
+
+def _held_out(found: CheckedPlan) -> Iterator[tuple[str, HeldOut]]:
+    """Yield the held-out documents of each phase: those of its rows, else about those of the estimate."""
+    for each in found.phases:
+        sets = [rows for variants in found.sets[each.phase.name] for rows in variants]
+        held = held_out(sets)
+        if held is None and found.estimate is not None:
+            kinds = [kind_of(one) for one in each.phase.servings if one.imported is None]
+            held = expected_held_out(found.estimate, kinds)
+        if held is not None:
+            yield each.phase.name, held
 
 
 def _held_lines(check: PhaseCheck, checked: CheckedPlan) -> Iterator[Line]:

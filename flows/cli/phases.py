@@ -10,8 +10,14 @@ from rich.text import Text
 
 from curriculum.corpus.sources import Sources, looked_up
 from curriculum.inspection.formats import number
+from curriculum.inspection.held_out import held_out
 from curriculum.inspection.losses import require_some
-from curriculum.inspection.runs import mixture_of_run, report_of, unused_budget
+from curriculum.inspection.runs import (
+    mixture_of_run,
+    report_of,
+    unmeasured_domains,
+    unused_budget,
+)
 from curriculum.inspection.stage_tables import (
     YIELD_NOTE,
     branch_lines,
@@ -127,6 +133,9 @@ def _print_built(phase: str, built: Built) -> None:
     for warnings in (graph_warnings, context_warnings, conversation_warnings, domain_warnings):
         for line in warnings(built):
             warn(f"{phase}: {line}")
+    held = held_out(built.rows)
+    if held is not None and (words := held.warning()) is not None:
+        warn(f"{phase}: {words}")
 
 
 def sample(config: RunConfig, phase: str | None, number: int) -> None:
@@ -231,6 +240,10 @@ def _print_runs(plan: RunPlan, runs: Sequence[Artefact]) -> None:
         mixture = mixture_of_run(plan.store, run)
         if mixture and (unused := unused_budget(report, mixture)):
             out.print(Text(f"{report.phase}: {unused}", MUTED), soft_wrap=True)
+        if mixture and (silent := unmeasured_domains(report, mixture)):
+            warn(
+                f"{report.phase}: val_bpb says nothing of {', '.join(silent)}: val holds none of them"
+            )
 
 
 def _is_done(plan: RunPlan, made: Sequence[Artefact]) -> bool:

@@ -11,6 +11,7 @@ from curriculum.corpus.domains import text_of
 from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
 from curriculum.corpus.sources import Sources
 from curriculum.inspection.formats import Line, count
+from curriculum.inspection.held_out import expected_held_out
 from curriculum.mixing.load import Phases, diet_names, load_phases
 from curriculum.mixing.resolve import default_base
 from curriculum.pipeline.checks import indexes_for, kind_of, plan_estimate
@@ -164,6 +165,13 @@ def _show(found: Estimate, kinds: Sequence[Kind]) -> None:
         if sampled
         else "all commits were read"
     )
+    held = expected_held_out(found, kinds)
+    domains = ", ".join(
+        f"{name} {count:,}" for name, count in sorted(held.documents.items()) if count
+    )
+    out.print(Text(f"documents held out in val: {domains or 'none'}", MUTED), soft_wrap=True)
+    if (words := held.warning()) is not None:
+        warn(words)
     for line in (how, f"{ENRICHED_FAMILY} has what its base has", *found.notes):
         out.print(Text(line, MUTED), soft_wrap=True)
 

@@ -1,0 +1,96 @@
+"""Held-out documents in words: how many, of which domains, and which domains val_bpb is silent on."""
+
+import json
+
+import pytest
+
+from curriculum.inspection.held_out import FEW, HeldOut, expected_held_out
+from curriculum.inspection.runs import measured_domains, unmeasured_domains
+from curriculum.supply import ALL, Estimate, Kind, SupplyLine
+from schemas.mixture import MixtureReport
+from tests.factories import figure, run_report
+
+KINDS = (Kind(family="v2_simple", row_length=512), Kind(family="v3_simple", row_length=512))
+
+
+def line(kind: Kind, domain: str, tokens: float, held: float) -> SupplyLine:
+    return SupplyLine(
+        family=kind.family,
+        row_length=kind.row_length,
+        repository="own",
+        domain=domain,
+        tokens=tokens,
+        error=0.0,
+        documents=1.0,
+        routed=0.0,
+        held_out=held,
+    )
+
+
+def test_domains_that_are_served_and_not_held_out_are_named() -> None:
+    held = HeldOut(
+        served=("algorithms", "templates", "testing"),
+        documents={"testing": 40},
+        rows={"testing": 12},
+    )
+    assert held.unmeasured == ("algorithms", "templates")
+    assert held.warning() == (
+        "val holds 40 documents in 12 rows, all of testing: val_bpb says nothing of algorithms, templates. "
+        "Add repositories, or raise the corpus's val_fraction"
+    )
+
+
+@pytest.mark.parametrize(("documents", "warned"), [(0, True), (FEW - 1, True), (FEW, False)])
+def test_almost_no_documents_are_warned_of(documents: int, warned: bool) -> None:
+    found = HeldOut(served=("a",) if documents else (), documents={"a": documents}).warning()
+    assert (found is not None) == warned
+    if found:
+        assert "too few for val_bpb to say much" in found
+
+
+def test_an_estimate_holds_out_the_documents_of_the_family_that_has_most() -> None:
+    two, three = KINDS
+    lines = (
+        line(two, ALL, 900.0, 30.0),
+        line(two, "a", 500.0, 25.0),
+        line(two, "b", 400.0, 0.0),
+        line(three, "a", 300.0, 27.0),
+        line(three, "c", 0.0, 3.0),
+    )
+    found = Estimate(kinds=frozenset(KINDS), lines=lines, samplings=(), notes=())
+    held = expected_held_out(found, KINDS)
+    assert (held.served, held.unmeasured) == (("a", "b"), ("b",))
+    assert held.documents == {"a": 27, "b": 0, "c": 3}
+    assert expected_held_out(found, KINDS[:1]).documents == {"a": 25, "b": 0}
+
+
+def mixture(*domains: str) -> MixtureReport:
+    stratum = {
+        "serving": 0, "family": "v2_simple", "objective": "causal", "row_length": 512, "rows_key": "k",
+        "rows": 1, "rows_tokens": 1, "share": 0.5, "served": 0.5, "slots": 1, "drawn": 1,
+        "drawn_before": 0, "tokens": 1, "variants": [],
+    }  # fmt: skip
+    return MixtureReport.model_validate_json(
+        json.dumps(
+            {
+                "slot_length": 512, "slots": 1, "rows": 1, "tokens": 1, "budget": 1,
+                "tokens_per_step": 512, "steps": 1, "warnings": [],
+                "strata": [
+                    {**stratum, "stratum": at, "domain": name} for at, name in enumerate(domains)
+                ],
+            }
+        )
+    )  # fmt: skip
+
+
+def test_a_report_names_the_domains_of_its_own_phase_alone() -> None:
+    figures = (
+        figure(2.0, phase="syntax", family="*", domain="*"),
+        figure(2.0, phase="syntax", family="v2_simple", domain="templates"),
+        figure(2.0, phase="file_graph", family="*", domain="*"),
+        figure(2.0, phase="file_graph", family="v2_simple", domain="testing"),
+    )
+    report = run_report(after=figures)
+    assert measured_domains(report) == ("testing",)
+    assert unmeasured_domains(report, mixture("testing", "algorithms")) == ("algorithms",)
+    assert unmeasured_domains(run_report(after=()), mixture("testing")) == ()
