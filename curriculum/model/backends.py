@@ -315,6 +315,8 @@ def flex_attend(
             return out
         k_BHTK, v_BHTK = for_each_head(q_BHTK, k_BGTK, v_BGTK)
         scale = 1 / math.sqrt(q_BHTK.shape[-1])
+        if torch.compiler.is_compiling():
+            return _apply(q_BHTK, k_BHTK, v_BHTK, score, mask.as_tuple(), scale)
         with warnings.catch_warnings():
             # Tracing looks at .grad of inputs that are no leaves, and warns of its own look.
             warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")

@@ -13,6 +13,7 @@ heads are therefore computed in groups and again in backward once a group's are 
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -108,13 +109,14 @@ def scanned(
     """
     with torch.autocast(x_NHP.device.type, enabled=False):
         b_nqE, c_nqE = (chunks.placed(each.to(step_NH.dtype)) for each in (b_NE, c_NE))
-        at_once = max(1, AT_ONCE // (len(b_nqE) * chunks.size**2))
+        decays = chunks.count * chunks.size**2
+        if decays * len(rate_H) <= AT_ONCE:
+            return _heads(x_NHP, step_NH, rate_H, b_nqE, c_nqE, chunks)
+        at_once = max(1, AT_ONCE // decays)
         groups = [
             (x_NHP[:, h : h + at_once], step_NH[:, h : h + at_once], rate_H[h : h + at_once])
             for h in range(0, len(rate_H), at_once)
         ]
-        if len(groups) == 1:
-            return _heads(*groups[0], b_nqE, c_nqE, chunks)
         return torch.cat(
             [
                 checkpoint(_heads, *group, b_nqE, c_nqE, chunks, use_reentrant=False)
@@ -127,7 +129,11 @@ def scanned(
 def _heads(
     x_NHP: Tensor, step_NH: Tensor, rate_H: Tensor, b_nqE: Tensor, c_nqE: Tensor, chunks: Chunks
 ) -> Tensor:
-    dt_nqH = F.softplus(chunks.placed(step_NH, blank=-math.inf))
+    if torch.compiler.is_compiling():
+        # torch 2.13 traces other strides for softplus's gradient within chunks than it then has.
+        dt_nqH = chunks.placed(F.softplus(step_NH))
+    else:
+        dt_nqH = F.softplus(chunks.placed(step_NH, blank=-math.inf))
     # Not within chunks: a lone chunk lies otherwise in memory, and its gradient would sum otherwise.
     u_nqHP = chunks.placed(x_NHP * chunks.unchunk(dt_nqH)[..., None])
     log_decay_nHq = (dt_nqH * rate_H).transpose(1, 2)
@@ -168,13 +174,75 @@ def entering_states(left_nHPE: Tensor, decay_nH: Tensor, chunks: Chunks) -> Tens
     It is 0 for the first chunk of a document. Chunks that add [a b c], keeping [p q r], of one document
     -> [0 a qa+b].
     """
-    entering, kept, end_mHPE, end_m = walked(left_nHPE, decay_nH, chunks.sizes)
-    if len(chunks.span_sizes) == 1:
+    if torch.compiler.is_compiling():
+        # Its steps differ from batch to batch, and each number of them would be another graph.
+        out: Tensor = _entering(left_nHPE, decay_nH, chunks.spans, chunks.steps)
+        return out
+    return _two_scans(left_nHPE, decay_nH, chunks.spans, chunks.sizes, chunks.span_sizes)
+
+
+def _two_scans(
+    left_nHPE: Tensor,
+    decay_nH: Tensor,
+    spans: Tensor,
+    sizes: tuple[int, ...],
+    span_sizes: tuple[int, ...],
+) -> Tensor:
+    entering, kept, end_mHPE, end_m = walked(left_nHPE, decay_nH, sizes)
+    if len(span_sizes) == 1:
         return entering
-    ends = torch.empty_like(end_mHPE).index_copy(0, chunks.spans, end_mHPE)
-    keeps = torch.empty_like(end_m).index_copy(0, chunks.spans, end_m)
-    before_mHPE = walked(ends, keeps, chunks.span_sizes)[0].index_select(0, chunks.spans)
-    return entering + kept[..., None, None] * torch.cat([before_mHPE[:k] for k in chunks.sizes])
+    ends = torch.empty_like(end_mHPE).index_copy(0, spans, end_mHPE)
+    keeps = torch.empty_like(end_m).index_copy(0, spans, end_m)
+    before_mHPE = walked(ends, keeps, span_sizes)[0].index_select(0, spans)
+    return entering + kept[..., None, None] * torch.cat([before_mHPE[:k] for k in sizes])
+
+
+@torch.library.custom_op("curriculum::entering_states", mutates_args=())
+def _entering(left_nHPE: Tensor, decay_nH: Tensor, spans: Tensor, steps: Tensor) -> Tensor:
+    """The scans of `entering_states` as one operator of a compiled graph; `steps` lies on the host."""
+    return _two_scans(left_nHPE, decay_nH, spans, *_sizes(steps)).contiguous()
+
+
+@torch.library.custom_op("curriculum::entering_states_backward", mutates_args=())
+def _entering_backward(
+    gradient: Tensor, left_nHPE: Tensor, decay_nH: Tensor, spans: Tensor, steps: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients of left_nHPE and decay_nH; the scans are computed again, which costs little beside them."""
+    sizes = _sizes(steps)
+    backward = torch.func.vjp(
+        lambda left, decay: _two_scans(left, decay, spans, *sizes), left_nHPE, decay_nH
+    )[1]
+    to_left, to_decay = backward(gradient)
+    return to_left.contiguous(), to_decay.contiguous()
+
+
+def _sizes(steps: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    within, *sizes = steps.tolist()
+    return tuple(sizes[:within]), tuple(sizes[within:])
+
+
+@_entering.register_fake
+def _like_left(left: Tensor, decay: Tensor, spans: Tensor, steps: Tensor) -> Tensor:
+    return left.new_empty(left.shape)
+
+
+@_entering_backward.register_fake
+def _like_both(
+    gradient: Tensor, left: Tensor, decay: Tensor, spans: Tensor, steps: Tensor
+) -> tuple[Tensor, Tensor]:
+    return left.new_empty(left.shape), decay.new_empty(decay.shape)
+
+
+def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    to_left, to_decay = _entering_backward(gradient, *ctx.saved_tensors)
+    return to_left, to_decay, None, None
+
+
+_entering.register_autograd(_gradients, setup_context=_keep)
 
 
 def walked(

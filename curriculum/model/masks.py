@@ -173,6 +173,10 @@ class Chunks:
     """int64 [m]: where the span that begins at each chunk of the first step stands in the second scan."""
     span_sizes: tuple[int, ...]
     """Spans of each step of the second scan; one step where no document has two spans."""
+    count: int
+    """Chunks of all documents."""
+    steps: Tensor
+    """int64 on the host: the number of steps within spans, then `sizes`, then `span_sizes`."""
 
     @staticmethod
     def of(boundaries: Boundaries, size: int) -> "Chunks":
@@ -193,12 +197,13 @@ class Chunks:
             sizes=within.sizes,
             spans=spans_m.to(device, non_blocking=True),
             span_sizes=between.sizes,
+            count=sum(within.sizes),
+            steps=torch.tensor([len(within.sizes), *within.sizes, *between.sizes]),
         )
 
     def placed(self, x_NX: Tensor, *, blank: float = 0.0) -> Tensor:
         """x_NX -> x_nqX in chunks, `blank` in their padding: [a b c d e] -> [[a b] [d e] [c 0]]."""
-        slots = sum(self.sizes) * self.size
-        blank_MX = x_NX.new_full((slots, *x_NX.shape[1:]), blank)
+        blank_MX = x_NX.new_full((self.count * self.size, *x_NX.shape[1:]), blank)
         return blank_MX.index_copy(0, self.slots, x_NX).view(-1, self.size, *x_NX.shape[1:])
 
     def unchunk(self, x_nqX: Tensor) -> Tensor:

@@ -1,0 +1,43 @@
+from typing import get_args
+
+import pytest
+import torch
+
+from benchmarks.on_device.fake import CUDA, attended, boundaries_on_gpu, fake_gpu
+from curriculum.model.masks import Boundaries
+from schemas.errors import JobError
+from schemas.job import Backend
+
+LENGTHS = torch.tensor([1, 100, 27, 128])
+
+
+def rows() -> Boundaries:
+    one = torch.arange(len(LENGTHS)).repeat_interleave(LENGTHS)
+    return Boundaries.of(torch.stack([one, torch.zeros_like(one)]).int())
+
+
+@pytest.mark.parametrize("backend", get_args(Backend))
+def test_every_backend_is_called_on_fake_tensors_of_a_gpu(backend: Backend) -> None:
+    out = attended(backend, rows(), heads=4, kv_heads=2, width=64)
+    assert tuple(out.shape) == (2, 4, 256, 64)
+    assert (out.dtype, out.device.type) == (torch.bfloat16, "cuda")
+
+
+def test_a_call_with_wrong_shapes_is_seen_on_fake_tensors() -> None:
+    with pytest.raises(Exception, match=r"(?i)shape|size|match|divis"):
+        attended("math", rows(), heads=3, kv_heads=2, width=64)
+
+
+def test_boundaries_keep_their_lengths_on_a_fake_gpu() -> None:
+    real = rows()
+    with fake_gpu():
+        fake = boundaries_on_gpu(real)
+    assert fake.lengths == real.lengths
+    assert fake.doc_ids.device.type == CUDA.type
+    assert fake.doc_ids.shape == real.doc_ids.shape
+
+
+def test_a_backend_refuses_what_it_can_not_honour_on_fake_tensors_too() -> None:
+    long = Boundaries.of(torch.zeros(1, 8320).int())
+    with pytest.raises(JobError, match="rows of at most 8192"):
+        attended("sdpa", long, heads=2, kv_heads=2, width=64)
