@@ -7,6 +7,7 @@ HTML above a block of shell, `<!-- not run: <reason> -->`, which no page shows, 
 """
 
 import ast
+import itertools
 import os
 import re
 import shlex
@@ -26,7 +27,7 @@ from typer.core import TyperGroup
 from dashboards.questions import recipes
 from flows.cli import app
 from schemas.corpus import ConversationsSpec, CorpusSpec, DomainsSpec
-from schemas.diet import Diet, PhasesSpec, Trainer
+from schemas.diet import AskedBackend, Diet, PhasesSpec, Trainer
 from schemas.errors import DietError
 from schemas.text import Strict, parse
 from tests.flows.cli_runner import curriculum as in_process
@@ -55,10 +56,18 @@ class TrainerOfDiet(Strict):
     trainer: Trainer
 
 
+class AttentionOfDiet(Strict):
+    """The part of a diet that says how attention is computed."""
+
+    backend: AskedBackend
+    softcap: float
+
+
 YAML: dict[str, type[BaseModel]] = {
     "specialist": Diet,
     "extends": Diet,
     "trainer": TrainerOfDiet,
+    "backend": AttentionOfDiet,
     "conversations": Conversations,
     "repositories": CorpusSpec,
     "rules": DomainsSpec,
@@ -161,6 +170,21 @@ def test_a_command_that_is_not_run_is_parsed(command: Command) -> None:
         if words and Path(words[0]).name == "curriculum":
             accept(*words[1:])
             assert in_process(words[1], "--help").returncode == 0
+        if words[:1] == ["prefect"]:
+            require_options(words[1:])
+
+
+def require_options(words: list[str]) -> None:
+    """Require that a command of Prefect is there and has the options that it is given."""
+    words = [each for each in words if each != "--no-prompt"]
+    name = list(itertools.takewhile(re.compile(r"[a-z][a-z-]+").fullmatch, words))[:3]
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("prefect")), *name, "--help"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    options = [each for each in words if each.startswith("--")]
+    assert [each for each in options if each not in done.stdout] == []
 
 
 @pytest.mark.parametrize(
