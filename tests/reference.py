@@ -69,17 +69,30 @@ def _commands(prefix: str, group: TyperGroup) -> Iterator[str]:
 def presets() -> str:
     """Write the sizes of models, with their weights over two vocabularies."""
     lines = [
-        f"| model | {' | '.join(f'weights, {ids:,} ids' for ids in VOCABULARIES)} | blocks | width | "
-        "heads, key-value heads | feed-forward | streams | rate | tokens a step | warm-up |",
-        f"|{'---|' * (len(VOCABULARIES) + 9)}",
+        f"| model | {' | '.join(f'weights, {ids:,} ids' for ids in VOCABULARIES)} | blocks | "
+        "width, feed-forward | heads, key-value heads | streams |",
+        f"|{'---|' * (len(VOCABULARIES) + 5)}",
     ]
     for name, size in PRESETS.items():
         weights = " | ".join(f"{_weights(name, ids) / 1e6:,.1f} M" for ids in VOCABULARIES)
         lines.append(
-            f"| {name} | {weights} | {_pattern(size.blocks)} | {size.width:,} | "
-            f"{size.heads}, {size.kv_heads} | {size.mlp_width:,} | {size.streams} | "
-            f"{size.learning_rate:g} | {size.tokens_per_step:,} | {size.warmup_steps:,} |"
+            f"| {name} | {weights} | {_pattern(size.blocks)} | {size.width:,}, {size.mlp_width:,} | "
+            f"{size.heads}, {size.kv_heads} | {size.streams} |"
         )
+    return "\n".join(lines)
+
+
+def rates() -> str:
+    """Write the rate and the step that come with each size."""
+    lines = ["| models | rate | tokens a step | steps of warm-up |", "|---|---|---|---|"]
+    alike: dict[tuple[float, int, int], list[str]] = {}
+    for name, size in PRESETS.items():
+        step = (size.learning_rate, size.tokens_per_step, size.warmup_steps)
+        alike.setdefault(step, []).append(name)
+    lines += [
+        f"| {', '.join(names)} | {rate:g} | {tokens:,} | {warmup:,} |"
+        for (rate, tokens, warmup), names in alike.items()
+    ]
     return "\n".join(lines)
 
 
@@ -162,7 +175,7 @@ def _cell(text: str | None) -> str:
 GENERATED = {
     "docs/concepts.md": {"columns": columns, "structure": structure},
     "docs/cli.md": {"commands": command_line},
-    "docs/training.md": {"presets": presets},
+    "docs/training.md": {"presets": presets, "rates": rates},
     "docs/yaml.md": {"fields": fields},
     "docs/cookbook.md": {"cookbook": cookbook},
 }
