@@ -72,7 +72,9 @@ def show_forecast(specialist: str, changes: BuildChanges, scope: Scope, phase: s
         found = forecast.forecast(plan, replace(_of_phase(scope, phase), gates=False), context)
     lines = [*forecast.forecast_lines(found, until=scope.until)]
     words = "; ".join(forecast.forecast_words(found, until=scope.until))
-    artifacts.show(plan.mark_of("forecast", phase), words, lines)
+    summary = forecast.forecast_summary(found, until=scope.until)
+    described = "; ".join((words, *forecast.notes_words(found)))
+    artifacts.show(plan.mark_of("forecast", phase), described, summary)
     reasons = [*forecast.reason_lines(plan.store)]
     artifacts.show(plan.mark_of("reasons", phase), "What would be made, and why", reasons)
     for line in lines:

@@ -97,7 +97,10 @@ TABLES: dict[str, pa.Schema] = {
 """Tables of published artefacts; one Parquet file each in the cache."""
 OPEN_TABLES: dict[str, pa.Schema] = {
     "open_runs": _schema(_RUN),
-    "open_metrics": pa.schema([*METRICS_SCHEMA, pa.field("path", pa.string())]),
+    # Of a trainer that writes fewer columns the others are null.
+    "open_metrics": pa.schema(
+        [*(each.with_nullable(True) for each in METRICS_SCHEMA), pa.field("path", pa.string())]
+    ),
     "closed_gates": _schema("run content specialist branch phase kind why cure"),
     "diets": _schema("specialist branch phase"),
     "status": STATUS_SCHEMA,

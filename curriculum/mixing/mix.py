@@ -44,7 +44,7 @@ PLAN_NAME = "plan.parquet"
 
 
 @in_lease
-def mix(
+def mix(  # noqa: PLR0913 - each is an input of the plan
     store: Store,
     diet: Diet,
     phase: ResolvedPhase,
@@ -54,6 +54,7 @@ def mix(
     previous: Sequence[Artefact] = (),
     continued: Continued | None = None,
     documents: Callable[[], pl.LazyFrame] | None = None,
+    begins: Callable[[], None] = lambda: None,
 ) -> Artefact:
     """The mixture of a phase: plan.parquet, and `report_of` it in the manifest.
 
@@ -63,7 +64,7 @@ def mix(
     covers at least its valid tokens, to the end of a step of `tokens_per_step` row positions; the report
     says how many whole steps lie within the budget. Rows that the phase goes without have no place in it;
     the others come in the order in which they would have come. `documents`, which scans (document_id,
-    lineage), adds the source repetition to the report; it is called where a plan is made.
+    lineage), adds the source repetition to the report; where one is made it is called, and `begins` before.
 
     Raises:
         MixtureError: for rows that can't serve what is asked, and for a step that isn't whole slots or
@@ -84,6 +85,7 @@ def mix(
 
     def write(drafts: Sequence[StagingDirectory]) -> None:
         """Plan, and count what was planned."""
+        begins()
         (draft,) = drafts
         report = _write(draft, diet, phase, rows, tokens_per_step, seen)
         report = report.model_copy(update={"continued": continued})

@@ -19,13 +19,19 @@ from schemas.json_text import seconds_from
 from schemas.manifest import MANIFEST_NAME
 
 
-def mark_current(store: Store, name: str, artefacts: Sequence[Artefact]) -> None:
-    """Let a name stand for these artefacts from now on, and catalog.sql read what is in use then."""
+def mark_current(store: Store, name: str, artefacts: Sequence[Artefact]) -> bool:
+    """Let a name stand for these artefacts from now on, and catalog.sql read what is in use then.
+
+    The result is False where the name stands for them already: nothing is written then.
+    """
+    if store.is_marked(name, artefacts):
+        return False
     # `status` loads this and asks nothing of DuckDB.
     from curriculum import catalog
 
     store.mark(name, artefacts)
     catalog.publish(store.root)
+    return True
 
 
 def current_artefacts(store: Store, stage: str) -> list[Artefact]:

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from curriculum.inspection.formats import Line, count, duration
+from curriculum.inspection.formats import Line, count, duration, gpu_hours, number
 from curriculum.inspection.runs import report_of, whole_steps
 from curriculum.mixing.check import PhaseCheck
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.mix import seen_until
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.pipeline.attempts import checkpoints
+from curriculum.pipeline.attempts import checkpoints, specialist_of, spelled
 from curriculum.pipeline.checks import known_supply, supply_warnings
-from curriculum.pipeline.context import Context
+from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import (
     Event,
     PhaseBuilt,
@@ -27,7 +27,7 @@ from curriculum.pipeline.execute import (
 )
 from curriculum.pipeline.gates import APPROVAL, verdict
 from curriculum.pipeline.plan import RunPlan
-from curriculum.pipeline.steps import UNKNOWN, tokens_per_step
+from curriculum.pipeline.steps import UNKNOWN, machine_of, tokens_per_step
 from curriculum.stages import Built
 from curriculum.store import Artefact, Difference, Explanation, Step, Store, explain, explain_all
 from curriculum.store.artefact import KEY_DIGITS, Recipe
@@ -35,25 +35,23 @@ from curriculum.train.run_directory import JOB, attempts, read_job
 from schemas.errors import MixtureError
 from schemas.manifest import MANIFEST_NAME
 
-CPU_HOURS, GPU_HOURS = "hours on this CPU", "GPU hours"
 HOUR = 3600
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speed:
-    """Speed of the newest run of a model."""
+    """Speed of a run."""
 
+    name: str
+    """Name of that run: its specialist and phase."""
     run: str
+    """Its key."""
     model: str
     device: str
     devices: int
     """GPUs that trained together; 1 for a CPU."""
     seconds_per_token: float
     """Seconds of one device for a valid token."""
-
-    def device_hours(self, tokens: int) -> float:
-        """Hours of one device for so many valid tokens."""
-        return tokens * self.seconds_per_token / HOUR
 
     def seconds(self, tokens: int) -> float:
         """Seconds until so many valid tokens are trained on, with as many devices as that run had."""
@@ -63,31 +61,41 @@ class Speed:
         """Cost of so many valid tokens at a price of a GPU hour; a CPU costs nothing."""
         if price is None:
             return None
-        return self.device_hours(tokens) * price if self.device == "cuda" else 0.0
+        hours = tokens * self.seconds_per_token / HOUR
+        return hours * price if self.device == "cuda" else 0.0
 
-    def words(self, tokens: int, model: str) -> str:
+    def words(self, tokens: int) -> str:
         """Describe the time of so many tokens, and the run that it is derived from."""
-        where = GPU_HOURS if self.device == "cuda" else CPU_HOURS
-        other = f", which trained {self.model}, not {model}" if self.model != model else ""
+        used = f" ({gpu_hours(tokens * self.seconds_per_token)})" if self.device == "cuda" else ""
         return (
-            f"{count(tokens)} tokens; about {self.device_hours(tokens):,.2g} {where} at the "
-            f"{1 / self.seconds_per_token:,.0f} tokens/s of run {self.run[:KEY_DIGITS]}{other}"
+            f"{count(tokens)} tokens; about {duration(self.seconds(tokens))}{used} at the "
+            f"{self.devices / self.seconds_per_token:,.0f} tokens/s of {self.name}, "
+            f"run {self.run[:KEY_DIGITS]}"
         )
 
 
-def last_speed(store: Store, model: str) -> Speed | None:
-    """Return the speed of a model's newest run, else of the newest of any; None where none was measured."""
-    runs = sorted(store.artefacts("runs"), key=lambda run: run.manifest.created, reverse=True)
-    speeds = [each for each in map(_speed_of, runs) if each is not None]
-    ours = [each for each in speeds if each.model == model]
-    return next(iter([*ours, *speeds]), None)
+def last_speed(plan: RunPlan, resources: Resources) -> Speed | None:
+    """Return the speed of the newest run of the plan's model on a device of the kind that it would train on.
+
+    None where there is no such run: another model, or another device, says nothing of this one.
+    """
+    runs = plan.store.artefacts("runs")
+    newest_first = sorted(runs, key=lambda run: run.manifest.created, reverse=True)
+    speeds = [each for run in newest_first if (each := _speed_of(run)) is not None]
+    ours = [each for each in speeds if each.model == plan.diet.model]
+    # To look for a GPU may import torch: only where there is something to compare.
+    device = machine_of(plan, resources).device if ours else ""
+    return next((each for each in ours if each.device == device), None)
 
 
 def expected(tokens: int, model: str, speed: Speed | None) -> str:
     """Describe the time of so many tokens by the last measured speed, or that none was measured."""
     if speed is not None:
-        return speed.words(tokens, model)
-    return f"{count(tokens)} tokens; no run here has measured a speed, so GPU hours are unknown"
+        return speed.words(tokens)
+    return (
+        f"{count(tokens)} tokens; how long they take isn't known: no run of {model} on a device like "
+        "this machine's is in this workspace"
+    )
 
 
 def money(cost: float | None) -> str:
@@ -105,6 +113,7 @@ def _speed_of(run: Artefact) -> Speed | None:
         return None
     job = read_job(run.path / JOB)
     return Speed(
+        name=spelled(specialist_of(run), report.phase),
         run=run.key,
         model=job.model.name,
         device=job.device,
@@ -182,7 +191,7 @@ def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
     return Forecast(
         phases=tuple(_phase_forecasts(plan, scope, made, checks)),
         model=plan.diet.model,
-        speed=last_speed(plan.store, plan.diet.model),
+        speed=last_speed(plan, context.resources),
         price=context.resources.gpu_price,
         warnings=tuple(supply_warnings(plan, found, unmixed)) if found else (),
         refusal=found.refusal if found else None,
@@ -204,6 +213,21 @@ def forecast_lines(found: Forecast, *, until: Verb) -> Iterator[Line]:
                 "note": each.note,
             }
         yield line
+
+
+def forecast_summary(found: Forecast, *, until: Verb) -> Iterator[Line]:
+    """A line a phase in narrow columns, for a page that cuts wide tables; no cost without a price."""
+    names = ["tokens", "steps", "time", *(["cost"] if found.price is not None else [])]
+    lines = forecast_lines(found, until=until)
+    for each, line in zip(found.phases, lines, strict=True):
+        made = number(sum(each.to_make.values()), "artefact") if each.to_make else "nothing"
+        figures = {name: line[name] for name in names} if until == "train" else {}
+        yield {"phase": each.phase, "to make": made, **figures}
+
+
+def notes_words(found: Forecast) -> Iterator[str]:
+    """The note of each phase that has one, with its name."""
+    yield from (f"{each.phase}: {each.note}" for each in found.phases if each.note)
 
 
 def _stages(to_make: Mapping[str, int]) -> str:

@@ -398,10 +398,15 @@ def write_status(inputs: StatusInputs, statuses: Iterable[PhaseStatus]) -> None:
 
 
 def record_status(home: Path, resources: Resources, warn: Callable[[str], None]) -> None:
-    """Write the status of a workspace; a failure is a warning, since no run is stopped by it."""
+    """Write the status of a workspace, and catalog.sql; a failure stops no run and is a warning."""
+    # `status` loads this and asks nothing of DuckDB.
+    from curriculum import catalog
+
     try:
         inputs = StatusInputs.read(Store(home, dry=True), resources)
         write_status(inputs, inputs.phase_statuses())
+        # A command that was killed between a mark and its catalog is given again and marks nothing new.
+        catalog.publish(home)
     except (CurriculumError, OSError) as failed:
         warn(f"the status of {home} isn't written: {failed}")
 

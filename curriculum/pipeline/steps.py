@@ -12,7 +12,8 @@ import polars as pl
 
 from curriculum import frames
 from curriculum.inspection.losses import require_documents
-from curriculum.interop.huggingface import write_card
+from curriculum.inspection.runs import run_words
+from curriculum.interop.huggingface import CARD_NAME, write_card
 from curriculum.mixing.imported import completed
 from curriculum.mixing.mix import mix
 from curriculum.mixing.resolve import ResolvedPhase
@@ -20,7 +21,7 @@ from curriculum.model.backend_choice import Capabilities
 from curriculum.model.presets import preset
 from curriculum.pipeline import notifications
 from curriculum.pipeline.attempts import mark_current
-from curriculum.pipeline.context import Context
+from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.plan import RunPlan, require_backend
 from curriculum.pipeline.resume import OPTION, continued, left_out_before
 from curriculum.pipeline.run_config import command
@@ -57,8 +58,9 @@ def build_phase(plan: RunPlan, phase: str, context: Context) -> Built:
         require_documents(built, served, all_of_them=resolved.on_shortage == "stop")
         length = f"-{plan.config.build.row_length}" if plan.config.build.row_length else ""
         name = f"{plan.mark_of('build', phase)}{length}-of-{plan.corpus.name}"
-        mark_current(plan.store, name, built.artefacts())
-        write_card(plan.store)
+        is_new = mark_current(plan.store, name, built.artefacts())
+        if is_new or not (plan.store.root / CARD_NAME).is_file():
+            write_card(plan.store)
     return built
 
 
@@ -113,6 +115,7 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
     resolved = plan.phase(phase)
     previous = [plan.current("mixtures", each) for each in plan.before(resolved)]
     resumed = plan.resume_point_of(resolved)
+    progress = Progress(stage="mix", item=phase, done=0, total=1, unit="tasks")
     mixture = mix(
         plan.store,
         plan.diet,
@@ -122,10 +125,11 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
         previous=[each for each in previous if each],
         continued=continued(plan.store, resumed) if resumed else None,
         documents=None if plan.store.dry else lambda: _lineages(plan.store, built),
+        begins=lambda: context.watch(progress),
     )
     plan.keep("mixtures", resolved, mixture)
     if mixture.made:
-        context.watch(Progress(stage="mix", item=phase, done=1, total=1, unit="tasks"))
+        context.watch(replace(progress, done=1))
     return mixture
 
 
@@ -191,18 +195,11 @@ def _train(
     retrain: bool,
     context: Context,
 ) -> Artefact:
-    # torch takes seconds to import, and most commands never train.
-    from curriculum.train.launch.gpu_slots import Machine
     from curriculum.train.run import train
     from curriculum.train.run_directory import finished, goes_on, run_recipe
 
-    processes, recompute = plan.config.train.processes, plan.config.train.recompute
-    resources = context.resources
-    if resources.sbatch is not None:
-        machine = Machine.in_slurm(resources.sbatch, processes, recompute=recompute)
-    else:
-        machine = Machine.here(processes, recompute=recompute, slots=resources.gpu_slots)
-    store = plan.store
+    resources, store = context.resources, plan.store
+    machine = machine_of(plan, resources)
     job = job_of(plan, resolved, built, mixture, previous, machine, gpu_price=resources.gpu_price)
     if store.dry:
         found = None if retrain or goes_on(store, job) else finished(store, job)
@@ -230,8 +227,19 @@ def _train(
             cure="Run the same command again to continue from its last checkpoint",
         )
     if run.artefact.made:
-        context.watch(replace(progress, done=run.report.steps))
+        done = run.report.steps
+        context.watch(replace(progress, done=done, total=done, note=run_words(run.report)))
     return run.artefact
+
+
+def machine_of(plan: RunPlan, resources: Resources) -> "Machine":
+    """Return the machine that the jobs of a plan ask for: this one, or one of Slurm."""
+    from curriculum.train.launch.gpu_slots import Machine
+
+    processes, recompute = plan.config.train.processes, plan.config.train.recompute
+    if resources.sbatch is not None:
+        return Machine.in_slurm(resources.sbatch, processes, recompute=recompute)
+    return Machine.here(processes, recompute=recompute, slots=resources.gpu_slots)
 
 
 def job_of(

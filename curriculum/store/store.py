@@ -316,12 +316,25 @@ class Store:
     def mark(self, name: str, artefacts: Sequence[Artefact]) -> Path:
         """List artefacts as live, a path a line, in current/<name>.txt; gc keeps them and their inputs."""
         self.open()
-        file = self.root / "current" / f"{name}.txt"
+        file = self._mark_of(name)
         file.parent.mkdir(exist_ok=True)
         self._inside.require(file)
-        lines = sorted({artefact.path.relative_to(self.root).as_posix() for artefact in artefacts})
-        write_whole(file, marks_text(lines))
+        write_whole(file, self._marks_text(artefacts))
         return file
+
+    def is_marked(self, name: str, artefacts: Sequence[Artefact]) -> bool:
+        """Return True if current/<name>.txt lists just these artefacts."""
+        file = self._mark_of(name)
+        self._inside.require(file)
+        text = self._marks_text(artefacts)
+        return file.is_file() and file.read_text(encoding="utf-8", errors="replace") == text
+
+    def _mark_of(self, name: str) -> Path:
+        return self.root / "current" / f"{name}.txt"
+
+    def _marks_text(self, artefacts: Sequence[Artefact]) -> str:
+        paths = {artefact.path.relative_to(self.root).as_posix() for artefact in artefacts}
+        return marks_text(sorted(paths))
 
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:

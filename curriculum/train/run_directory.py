@@ -6,6 +6,7 @@ import os
 import runpy
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def run_recipe(job: Job) -> Recipe:
         revision=REVISION,
         config=config,
         inputs=_inputs(job),
-        tools={"torch": torch_version()},
+        tools={"torch": torch_build().version},
         alternate_folders=(
             f"runs/specialist=*/phase={job.phase}",
             f"runs/specialist=*/branch=*/phase={job.phase}",
@@ -128,13 +129,26 @@ def _inputs(job: Job) -> tuple[Input, ...]:
     return tuple(inputs)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TorchBuild:
+    """The torch that would train."""
+
+    version: str
+    is_for_gpus: bool
+    """False for a build that runs on CPUs alone, whatever the machine has."""
+
+
 @cache
-def torch_version() -> str:
-    """The version of torch that would train, without the seconds that importing it takes."""
+def torch_build() -> TorchBuild:
+    """Return the installed torch, without the seconds that importing it takes."""
     found = importlib.util.find_spec("torch")
     assert found is not None, "torch isn't installed"
     assert found.origin is not None
-    return str(runpy.run_path(str(Path(found.origin).with_name("version.py")))["__version__"])
+    said = runpy.run_path(str(Path(found.origin).with_name("version.py")))
+    return TorchBuild(
+        version=str(said["__version__"]),
+        is_for_gpus=any(said.get(name) is not None for name in ("cuda", "hip", "xpu")),
+    )
 
 
 JOB, STATE, REPORT, LOG = "job.json", "state.json", "report.json", "train.log"

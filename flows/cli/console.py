@@ -335,7 +335,7 @@ class _Lines:
 
     def __init__(self) -> None:
         self.told: dict[str, float] = {}
-        self.began: dict[str, float] = {}
+        self.clocks: dict[str, _Clock] = {}
         self.still: dict[str, Progress] = {}
 
     def watch(self, progress: Progress) -> None:
@@ -344,7 +344,8 @@ class _Lines:
         now, before = time.monotonic(), self.still.get(title)
         begins = before is None or progress.done < before.done
         if begins:
-            self.began[title] = now
+            self.clocks[title] = _Clock(now)
+        times = self.clocks[title].times(progress, now)
         # What doesn't move and has something else to say waits for something.
         waits = before is not None and before.done == progress.done and before.note != progress.note
         self.still[title] = progress
@@ -354,23 +355,36 @@ class _Lines:
             begins = progress.unit != TASKS or progress.total != 1
         if begins or ended or waits or now - self.told[title] >= LINE_EVERY_S:
             self.told[title] = now
-            times = _times(progress, now - self.began[title])
             of = f"/{progress.total:,}" if progress.total is not None else ""
             words = (f"{title}: {progress.done:,}{of} {progress.unit}", times, note)
             line = one_line("  ".join(filter(None, words)))
             print(line, file=sys.stderr, flush=True)  # noqa: T201 - a terminal's width must not cut it
 
 
-def _times(progress: Progress, elapsed: float) -> str:
-    """Elapsed and remaining time; empty at the beginning.
+class _Clock:
+    """Elapsed and remaining time of one round of a stage.
 
-    >>> done = Progress(stage="rows", item="", done=2, total=8, unit="tasks")
-    >>> _times(done, 10.0), _times(replace(done, done=8), 40.0), _times(replace(done, done=0), 0.0)
-    ('10 s, about 30 s left', '40 s', '')
+    >>> clock, at = _Clock(0.0), Progress(stage="train", item="", done=0, total=9, unit="steps")
+    >>> [clock.times(replace(at, done=done), now) for done, now in ((0, 0), (1, 16), (3, 20), (9, 32))]
+    ['', '16 s', '20 s, about 12 s left', '32 s']
     """
-    if not progress.done:
-        return ""
-    if progress.total is None or progress.done >= progress.total:
-        return duration(elapsed)
-    left = elapsed * (progress.total - progress.done) / progress.done
-    return f"{duration(elapsed)}, about {duration(left)} left"
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.first: tuple[int, float] | None = None
+        """Items that were done at the first report of any, and the time: what came before is starting up."""
+
+    def times(self, progress: Progress, now: float) -> str:
+        """Elapsed and remaining time; empty until an item is done."""
+        if not progress.done:
+            return ""
+        elapsed = duration(now - self.began)
+        if self.first is None:
+            self.first = progress.done, now
+        first, since = self.first
+        is_over = progress.total is None or progress.done >= progress.total
+        if is_over or progress.done <= first:
+            return elapsed
+        assert progress.total is not None
+        left = (now - since) * (progress.total - progress.done) / (progress.done - first)
+        return f"{elapsed}, about {duration(left)} left"

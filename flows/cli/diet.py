@@ -14,7 +14,7 @@ from curriculum.mixing.load import warnings
 from curriculum.mixing.resolve import structure_faults
 from curriculum.mixing.supply import unmeasured
 from curriculum.pipeline.checks import CheckedPlan, check_plan, dry_build, kind_of, plan_estimate
-from curriculum.pipeline.forecast import Speed, expected, last_speed
+from curriculum.pipeline.forecast import HOUR, Speed, expected, last_speed
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Store
@@ -47,7 +47,7 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
     built = dry_build(plan, [each.name for each in plan.phases], context)
     found = check_plan(plan, built, estimated)
     faults = [str(each.fault) for each in found.phases if each.fault]
-    sources, speed = tuple(source_checks(found.phases)), last_speed(plan.store, plan.diet.model)
+    sources, speed = tuple(source_checks(found.phases)), last_speed(plan, context.resources)
     if as_json:
         print_json(_as_json(plan, found, faults, sources, speed))
     else:
@@ -243,7 +243,11 @@ def _as_json(
             for each in found.phases
         ],
         "sources": [{**asdict(each), "repetition": round(each.repetition, 4)} for each in sources],
-        "hours": (round(speed.device_hours(plan.diet.token_budget), 4) if speed else None),
+        "hours": (
+            round(speed.seconds(plan.diet.token_budget) * speed.devices / HOUR, 4)
+            if speed
+            else None
+        ),
         "speed": asdict(speed) if speed else None,
         "fits": not faults,
         "smallest_token_budget": budgets.smallest,

@@ -41,7 +41,7 @@ from curriculum.mixing.supply import unmeasured
 from curriculum.mixing.tree import explain_diet, explain_plan
 from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.checks import require_steps
-from curriculum.pipeline.context import Context
+from curriculum.pipeline.context import Context, ignore
 from curriculum.pipeline.execute import (
     NOTHING_TO_DO,
     Event,
@@ -78,6 +78,7 @@ from curriculum.train.launch.slurm import asked
 from dashboards.report.page import rewritten, shows
 from flows import settings
 from flows.cli.console import ACCENT, MUTED, out, table, warn, watching
+from flows.cli.run_summary import print_summary
 from flows.cli.workspace import shard_lines
 from flows.server.supervisor import api_for
 from flows.settings import prefect_variables, trust
@@ -225,10 +226,11 @@ def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
     _warn_unmeasured(plan, phases)
     _print_origin(plan, made)
     _print_counts(plan.store, made)
-    if not dry:
-        _update_report(plan)
     runs = [each for each in made if each.manifest.stage == "runs" and not each.planned]
     _print_runs(plan, runs)
+    if not dry:
+        _update_report(plan)
+        print_summary(plan, scope, runs, gate)
     return _is_open(gate)
 
 
@@ -297,17 +299,20 @@ def _is_open(gate: Verdict | None) -> bool:
 
 def run(config: RunConfig, phase: str | None, *, onwards: bool = False) -> bool:
     """Run the flow in this process, print its runs, and return whether all gates are open."""
-    plan = resolve_plan(config, dry=True)
+    plan, scope = resolve_plan(config, dry=True), Scope(phase=phase, onwards=onwards)
     runs = flow(config, phase, onwards=onwards)
+    gate = verdict(plan, report_of(runs[-1]).phase, runs[-1]) if runs else None
     if any(each.made for each in runs):
         _print_runs(plan, runs)
-        _warn_unmeasured(plan, selected(plan, Scope(phase=phase, onwards=onwards)))
-    gate = verdict(plan, report_of(runs[-1]).phase, runs[-1]) if runs else None
+        _warn_unmeasured(plan, selected(plan, scope))
+        print_summary(plan, scope, runs, gate)
     return _is_open(gate)
 
 
 def flow(config: RunConfig, phase: str | None, *, onwards: bool = False) -> tuple[Artefact, ...]:
     """Run the Prefect flow in this process with its progress in the terminal, and return its runs.
+
+    Prefect, which takes longer to start than all else, is left out where every run is there already.
 
     Raises:
         CurriculumError: for a mistake in the config, before anything is written.
@@ -316,6 +321,13 @@ def flow(config: RunConfig, phase: str | None, *, onwards: bool = False) -> tupl
     plan = resolve_plan(config, dry=True)
     trust.permitted(plan)
     _require_sources(plan)
+    scope = Scope(phase=phase, onwards=onwards, retrain=True)
+    if _is_all_there(plan, scope):
+        out.print(NOTHING_TO_DO)
+        runs = _reused(config, scope)
+        # A dry plan reads each manifest once.
+        _update_report(plan)
+        return runs
     require_steps(plan, Scope(phase=phase, onwards=onwards), context_of(warn=warn))
     with api_for(config.workspace):
         # Prefect reads its settings when it is imported.
@@ -323,10 +335,24 @@ def flow(config: RunConfig, phase: str | None, *, onwards: bool = False) -> tupl
             from flows.run import run_in_process
 
         with watching() as watch:
-            runs = run_in_process(config, phase, watch, onwards=onwards)
-    if not any(each.made for each in runs):
-        out.print(NOTHING_TO_DO)
-    return runs
+            return run_in_process(config, phase, watch, onwards=onwards)
+
+
+def _is_all_there(plan: RunPlan, scope: Scope) -> bool:
+    """Return True where a dry plan would make nothing, up to its first closed gate."""
+    with looked_up(plan.store.root) as sources:
+        context = replace(context_of(warn=ignore), sources=sources)
+        events = execute(plan, here(context), scope, context)
+        return not any(each.planned for event in events for each in _artefacts_of(event))
+
+
+def _reused(config: RunConfig, scope: Scope) -> tuple[Artefact, ...]:
+    """Make the artefacts of a plan, which are all there, the current ones, and return its runs."""
+    plan = resolve_plan(config)
+    write_command_snapshot(plan)
+    with _context_for(plan) as context:
+        events = [*execute(plan, here(context), scope, context)]
+    return tuple(event.run for event in events if isinstance(event, PhaseTrained))
 
 
 def explain_run(config: RunConfig, phase: str | None, *, onwards: bool) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -180,9 +181,10 @@ def test_a_dry_run_shows_what_would_be_made_and_makes_nothing(
     forecast, reasons = (
         _artifact(state, f"{name}-templates-demo-syntax") for name in ("forecast", "reasons")
     )
-    made = "rows 7, mixtures 1, runs 1" if flow in (train, run) else "rows 7"
     assert [line["phase"] for line in forecast] == ["syntax"]
-    assert made in forecast[0]["to make"].replace("\\", "")
+    assert re.fullmatch(r"\d+ artefacts", forecast[0]["to make"])
+    assert ("tokens" in forecast[0]) == (flow in (train, run))
+    assert sum(map(len, map(str, forecast[0].values()))) < 60, "Prefect's page cuts wide tables"
     assert {line["why"] for line in reasons} == {"first version"}
     assert not [*tmp_path.rglob("manifest.json")]
     assert not (tmp_path / "home" / "orders").exists()

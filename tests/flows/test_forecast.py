@@ -2,20 +2,27 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from curriculum.pipeline import forecast
+from curriculum.pipeline.context import Resources
 from curriculum.pipeline.forecast import Forecast, PhaseForecast, Speed, expected, money
+from curriculum.pipeline.plan import RunPlan
 from flows import settings
 from flows.cli import phases
 
 
 def speed(*, device: str = "cuda", devices: int = 1, seconds_per_token: float = 1e-3) -> Speed:
     return Speed(
+        name="templates/demo/syntax",
         run="0123456789abcdef",
         model="tiny",
         device=device,
@@ -78,7 +85,7 @@ def test_what_is_printed_names_tokens_time_price_and_the_run_that_measured(
         "1 h",
         "5.00",
         "2 GPU hours",
-        "run 0123456789ab",
+        "tokens/s of templates/demo/syntax, run 0123456789ab",
         "at 2.5 for a GPU hour",
     ):
         assert part in said, said
@@ -95,11 +102,42 @@ def test_nothing_to_train_is_said(printed: Console) -> None:
 
 
 def test_an_unmeasured_speed_is_said() -> None:
-    assert "no run here has measured a speed" in expected(1000, "tiny", None)
+    assert "how long they take isn't known: no run of tiny" in expected(1000, "tiny", None)
 
 
-def test_a_speed_of_another_model_is_named() -> None:
-    assert "which trained tiny, not 60m" in expected(1000, "60m", speed())
+def test_a_time_is_in_its_largest_units_and_not_in_parts_of_an_hour() -> None:
+    on_cpu = speed(device="cpu", seconds_per_token=1e-3)
+    assert "about 50 s at the 1,000 tokens/s" in expected(50_000, "tiny", on_cpu)
+
+
+def test_the_speed_is_that_of_the_newest_run_of_the_same_model_and_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [
+        speed(device="cpu", seconds_per_token=1.0),
+        replace(speed(device="cpu"), model="60m", seconds_per_token=2.0),
+        replace(speed(device="cuda"), model="60m", seconds_per_token=3.0),
+    ]
+    stored = [
+        SimpleNamespace(manifest=SimpleNamespace(created=str(at)), speed=each)
+        for at, each in enumerate(runs)
+    ]
+    monkeypatch.setattr(forecast, "_speed_of", lambda run: run.speed)
+
+    def asked(model: str, device: str) -> Speed | None:
+        plan = SimpleNamespace(
+            store=SimpleNamespace(artefacts=lambda stage: stored),
+            diet=SimpleNamespace(model=model),
+        )
+        machine = SimpleNamespace(device=device)
+        monkeypatch.setattr(forecast, "machine_of", lambda plan, resources: machine)
+        return forecast.last_speed(cast("RunPlan", plan), Resources())
+
+    assert asked("tiny", "cpu") == runs[0]
+    assert asked("tiny", "cuda") is None
+    assert asked("60m", "cpu") == runs[1]
+    assert asked("60m", "cuda") == runs[2]
+    assert asked("300m", "cpu") is None
 
 
 def test_money_is_to_the_cent() -> None:

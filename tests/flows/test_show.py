@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -38,6 +39,36 @@ def test_the_tasks_of_a_stage_share_one_line_which_begins_again_with_the_stage(
     expected = ["rows: 0/2 tasks", "rows: 2/2 tasks"] * 2
     assert [line.split("  ")[0] for line in lines] == expected
     assert lines[1].endswith("syntax 2")
+
+
+def test_the_time_of_a_stage_is_that_of_its_own_round_and_remaining_time_leaves_out_its_start(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    mix = Progress(stage="mix", item="syntax", done=0, total=1, unit="tasks")
+    step = Progress(stage="train", item="syntax", done=0, total=21, unit="steps")
+    with watching() as watch:
+        for at, progress in (
+            (0, mix),
+            (1, replace(mix, done=1)),
+            (2, step),
+            (18, replace(step, done=1)),
+            (28, replace(step, done=6)),
+            (60, replace(step, done=21)),
+            (100, replace(mix, item="file_graph")),
+            (102, replace(mix, item="file_graph", done=1)),
+        ):
+            now[0] = at
+            watch(progress)
+    assert capsys.readouterr().err.splitlines() == [
+        "mix: 1/1 tasks  1.0 s  syntax",
+        "train syntax: 0/21 steps",
+        "train syntax: 1/21 steps  16 s",
+        "train syntax: 6/21 steps  26 s, about 30 s left",
+        "train syntax: 21/21 steps  58 s",
+        "mix: 1/1 tasks  2.0 s  file_graph",
+    ]
 
 
 def test_a_terminal_has_a_bar_a_stage_with_elapsed_and_remaining_time() -> None:

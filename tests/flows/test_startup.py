@@ -1,11 +1,19 @@
 """What makes a short command slow isn't imported: the seconds themselves are benchmarks/startup.py's."""
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from curriculum.pipeline.execute import Scope
+from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.run_config import RunConfig
+from curriculum.store import read_mark
+from flows.cli import phases
 from tests.flows.tiny_workspace import Larder, figure, job, run
 
 ASKED = """
@@ -51,3 +59,45 @@ def test_a_short_command_imports_nothing_that_takes_long(
     for _ in range(2):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("words", [["run"], ["run", "--dry-run"], ["build", "--explain"]])
+def test_a_command_that_finds_everything_done_starts_no_prefect(
+    demo_home: Path, tmp_path: Path, words: list[str]
+) -> None:
+    home = tmp_path / "workspace"
+    shutil.copytree(demo_home, home, symlinks=True)
+    verb, *options = words
+    own = [sys.executable, "-c", ASKED, ",".join(SLOW), verb, "templates.demo", *options]
+    # The first of them reads what was copied, and keeps what it read for the next.
+    for _ in range(2 if words == ["run"] else 1):
+        done = subprocess.run(
+            [*own, "--home", str(home)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "CURRICULUM_STATE": str(tmp_path / "state")},
+        )
+    assert done.returncode == 0, done.stderr
+    assert "Nothing to" in done.stdout
+
+
+def test_a_run_that_has_something_to_do_is_found_out(demo_home: Path, tmp_path: Path) -> None:
+    home = tmp_path / "workspace"
+    shutil.copytree(demo_home, home, symlinks=True)
+    config = RunConfig.of(specialist="templates.demo", workspace=home)
+    scope = Scope(retrain=True)
+
+    def is_all_there(**changes: Any) -> bool:
+        changed = RunConfig.of(specialist="templates.demo", workspace=home, **changes)
+        return phases._is_all_there(resolve_plan(changed, dry=True), scope)
+
+    assert is_all_there()
+    assert not is_all_there(seed=5)
+    assert not is_all_there(max_commits=3)
+    again = Scope(phase="syntax", retrain=True)
+    assert not phases._is_all_there(resolve_plan(config, dry=True), again)
+    mark = next((home / "current").glob("runs-templates-demo-anneal.txt"))
+    (run, *_) = read_mark(mark)
+    shutil.rmtree(home / run)
+    assert not is_all_there()

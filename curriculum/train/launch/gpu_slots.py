@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from curriculum.store import inside
 from curriculum.store.leases import is_alive, this_process
 from curriculum.train.launch.slurm import asked
 from curriculum.train.processes import end_all
-from curriculum.train.run_directory import write_text
+from curriculum.train.run_directory import torch_build, write_text
 from schemas.job import DeviceName, SlotState
 
 WORKERS_FOR_A_GPU = 2
@@ -42,12 +43,10 @@ class Machine:
     @staticmethod
     def here(processes: int | None = None, *, recompute: bool = False, slots: int = 1) -> "Machine":
         """A slot's share of the GPUs where there are any, else of the CPU."""
-        # torch takes seconds to import, and a job that is only looked at names its machine.
-        import torch
-
-        gpu = torch.cuda.is_available()
+        gpus = _usable_gpus()
+        gpu = gpus > 0
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        processes = processes or max((torch.cuda.device_count() if gpu else 1) // slots, 1)
+        processes = processes or max(max(gpus, 1) // slots, 1)
         return Machine(
             device="cuda" if gpu else "cpu",
             threads=max(cores // (processes * slots), 1),
@@ -70,6 +69,15 @@ class Machine:
             processes=processes,
             recompute=recompute,
         )
+
+
+def _usable_gpus() -> int:
+    """GPUs that torch can use here; one that is built for CPUs isn't imported for it, which takes seconds."""
+    if "torch" not in sys.modules and not torch_build().is_for_gpus:
+        return 0
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 POLL_SECONDS = 0.25

@@ -76,7 +76,9 @@ class LogFollower:
         beat = read_heartbeat(self.directory)
         if beat is not None and beat != self._seen:
             self._seen = beat
-            self.watch(progress_of(self.job, beat))
+            # The last step isn't the end: an evaluation and a checkpoint follow.
+            if beat.step < beat.steps:
+                self.watch(progress_of(self.job, beat))
         silent = self._pulse.felt(beat.step if beat else 0, time.monotonic())
         if silent is not None:
             at = f"after step {beat.step} of {beat.steps}" if beat else "before its first step"

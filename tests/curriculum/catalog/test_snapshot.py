@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curriculum import catalog
 from curriculum.catalog import open_catalog, query, snapshot
+from curriculum.catalog.sandbox import ask
 from curriculum.catalog.snapshot import walk
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store, garbage, published
 from schemas.job import (
@@ -386,3 +388,13 @@ def test_metrics_of_an_open_run_stay_readable_when_its_trainer_begins_anew(home:
     opened = open_catalog(home)
     shutil.rmtree(run / "metrics")
     assert opened.execute("SELECT count(*) FROM metrics").fetchone() == (4,)
+
+
+def test_metrics_of_an_open_run_that_lack_columns_are_null_there(home: Path) -> None:
+    run = _begin(home)
+    few = _lines(METRICS_SCHEMA, 4).select(["step", "loss"])
+    pq.write_table(few, run / "metrics" / "0000000001.parquet")
+    asked = "SELECT count(step), count(loss), count(position), count(seconds) FROM metrics"
+    assert query(home, asked).rows == [(4, 4, 0, 0)]
+    assert ask(home, asked).rows == [(4, 4, 0, 0)]
+    assert catalog.publish(home) is not None, "catalog.sql keeps what was read as Parquet"

@@ -1,0 +1,64 @@
+"""The last lines of `curriculum run` and `train`: the paths of report and weights, and the next command."""
+
+import shlex
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from curriculum.inspection.runs import report_of
+from curriculum.pipeline.attempts import SpecialistRef, spelled
+from curriculum.pipeline.execute import Scope
+from curriculum.pipeline.gates import Verdict, approve_command
+from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.run_config import command
+from curriculum.store import Artefact
+from dashboards.report.facts import report_path
+from flows import settings
+from flows.cli.console import ACCENT, MUTED, out
+
+PROMPT = "int main() {"
+
+
+def print_summary(
+    plan: RunPlan, scope: Scope, runs: Sequence[Artefact], gate: Verdict | None
+) -> None:
+    """Print the paths of the report and of the last weights, and the one command to give next."""
+    root, last = plan.store.root, report_of(runs[-1])
+    report = report_path(root, plan.diet.specialist, plan.diet.branch)
+    paths = [("report", report)] if report.is_file() else []
+    if last.checkpoint:
+        paths.append(("weights", root / last.checkpoint))
+    out.print()
+    for name, path in paths:
+        out.print(Text(f"{name:<8}", MUTED), Text(str(path)), soft_wrap=True)
+    line, effect = next_command(plan, scope, runs, gate)
+    place = "" if root == settings.home() else f" --home {shlex.quote(str(root))}"
+    shown = Text.assemble(
+        (f"{'next':<8} ", MUTED), (f"{line}{place}", ACCENT), (f"  # {effect}", MUTED)
+    )
+    out.print(shown, soft_wrap=True)
+
+
+def next_command(
+    plan: RunPlan, scope: Scope, runs: Sequence[Artefact], gate: Verdict | None
+) -> tuple[str, str]:
+    """Return the command to give after some runs, with the effect that it has."""
+    ref = SpecialistRef(plan.diet.specialist, plan.diet.branch)
+    last = report_of(runs[-1])
+    phase = last.phase
+    run, names = spelled(ref, phase), [each.name for each in plan.phases]
+    if gate is not None and gate.kind == "waits":
+        return approve_command(plan, phase), "approves the run; then give the same command again"
+    if gate is not None and gate.kind == "holds":
+        return _line("inspect", run), "shows the run whose gate isn't met"
+    if gate is not None and not gate.is_open:
+        return command("run", plan.config), "continues from the last checkpoint"
+    if scope.phase is not None and phase != names[-1]:
+        return command("run", plan.config), f"trains what depends on {phase}"
+    if plan.diet.trainer is not None or not last.checkpoint:
+        return _line("inspect", run), "shows the run"
+    return _line("sample", run, "--prompt", PROMPT), "completes a prompt with these weights"
+
+
+def _line(*words: str) -> str:
+    return shlex.join(["curriculum", *words])
