@@ -327,6 +327,12 @@ class ImportReport(StageReport):
     """Documents without a token."""
     unscored: int = 0
     """Pieces of fewer than two tokens."""
+    boundaries_from_eos: int = 0
+    """Documents that begin behind an EOS, with --boundaries eos; as the next two."""
+    without_eos: int = 0
+    """Last documents of rows, or of the tokens, that end without an EOS: cut where the row ends."""
+    cleared: int = 0
+    """Targets that a loss mask had across a boundary."""
     columns_left_behind: tuple[str, ...] = ()
     """Columns that the contract doesn't have; of Parquet, as the next."""
     read_as: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ row_order.py        rows as they lie, or a mixture's in training order
 tokens_out.py       documents end to end with all else beside them: Megatron's files and index, flat files
 huggingface.py      Parquet with a dataset card, and the card of a workspace as it lies
 
+eos_boundaries.py   boundaries that nobody stored, taken from EOS where that is asked for
 foreign_parquet.py  packed rows in Parquet files of others, with limits and checks
 token_files.py      .bin files with boundaries, ours and others'
 tokens_in.py        the same as the rows that they were, or packed into new ones

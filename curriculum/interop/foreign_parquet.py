@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curriculum.interop.eos_boundaries import Boundaries
 from curriculum.interop.publish import (
     CURE,
     FILLS,
@@ -363,10 +364,13 @@ def stored_names(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
 BATCH_TOKENS = 1 << 18
 
 
-def parquet_rows(path: Path, given: RowFacts, tokenizer: Tokenizer) -> Imported:
+def parquet_rows(
+    path: Path, given: RowFacts, tokenizer: Tokenizer, boundaries: Boundaries | None = None
+) -> Imported:
     """The rows of a Parquet file, or of all below a folder in name order.
 
-    `given` are the labels of the options; what the rows themselves store must agree with them.
+    `given` are the labels of the options; what the rows themselves store must agree with them. `boundaries`
+    is what stands in for boundaries that they don't store.
 
     Raises:
         SchemaError: for no rows, a required column that lacks or stands twice, a type that can't be read,
@@ -383,7 +387,7 @@ def parquet_rows(path: Path, given: RowFacts, tokenizer: Tokenizer) -> Imported:
     for file in files:
         with opened(file) as content:
             require_room(file, content, row_format.row_length)
-    require(stored, row_format, name=files[0].name)
+    require(stored, row_format, name=files[0].name, boundaries=boundaries)
     for file, schema in zip(files, schemas, strict=True):
         _require_format(file, schema, row_format)
         require_types(file, schema, stored)
@@ -401,7 +405,10 @@ def parquet_rows(path: Path, given: RowFacts, tokenizer: Tokenizer) -> Imported:
         format="parquet",
         files=tuple(files),
         shards=[_shard(file, stored) for file in files],
-        completion=Completion(row_format=row_format, facts=facts, stored=stored),
+        completion=Completion(
+            row_format=row_format, facts=facts, stored=stored, boundaries=boundaries
+        ),
+        boundaries=boundaries,
         notes=ImportReport(columns_left_behind=tuple(others), read_as=tuple(read)),
     )
 

@@ -14,6 +14,15 @@ import numpy as np
 import pyarrow as pa
 from pydantic import JsonValue
 
+from curriculum.interop.eos_boundaries import (
+    BY_EOS,
+    Boundaries,
+    EosCounts,
+    cleared,
+    cure_of,
+    require_eos,
+    with_starts,
+)
 from curriculum.packing import rules
 from curriculum.packing.boundaries import Layout
 from curriculum.packing.check import check
@@ -58,6 +67,8 @@ class Completion:
     """Values of every label that rows don't store."""
     stored: tuple[str, ...]
     """The columns that rows store."""
+    boundaries: Boundaries | None = None
+    """Stand-in for boundaries that aren't stored, where one is asked for."""
 
     @property
     def without_fill(self) -> tuple[str, ...]:
@@ -81,12 +92,13 @@ class Completion:
     def fallbacks(self) -> list[str]:
         """The columns that aren't stored, each with what stands in for it."""
         starts = "doc_ids" if "doc_ids" in self.stored else "a BOS"
+        from_eos = f"0, and behind each EOS ({BY_EOS})" if self.boundaries else None
         instead: Mapping[str, str] = {
             "target_ids": "readers derive it from input_ids and loss_mask",
             "doc_ids": "derived from doc_starts"
-            if "doc_starts" in self.stored
+            if "doc_starts" in self.stored or self.boundaries
             else "from each BOS",
-            "doc_starts": f"where {starts} says that a document begins",
+            "doc_starts": from_eos or f"where {starts} says that a document begins",
             "valid_token_count": "up to the last token that isn't padding",
             **{name: str(value) for name, value in asdict(self.facts).items()},
             "document_ids": "digests of family and token ids",
@@ -109,7 +121,9 @@ class Completion:
         Raises:
             SchemaError: for rows whose boundaries aren't sound.
         """
-        layout = _layout(columns, place)
+        layout = self._layout(columns, place)
+        if self.boundaries is not None:
+            columns = cleared(columns, layout)
         filled = {name: columns.array(name) for name in columns.table.column_names}
         for name, array in self._fills(columns, layout):
             filled.setdefault(name, array)
@@ -117,6 +131,36 @@ class Completion:
         filled["pack_id"] = pa.array([f"{key[:KEY_DIGITS]}-{row:010d}" for row in rows])
         schema = self.schema
         return pa.table([filled[name] for name in schema.names], schema=schema)
+
+    def _layout(self, columns: RowBatch, place: BatchPosition) -> Layout:
+        sound = rules.whole(columns, place)
+        if sound.all():
+            sound = rules.shape(columns, place)
+        layout = None
+        if sound.all():
+            known = columns if self.boundaries is None else with_starts(columns)
+            sound, layout = rules.boundaries(known, place)
+        if place.faults.kept:
+            self._require_bos(columns, place)
+        raise_first(place.faults, {})
+        assert layout is not None, "rows with sound boundaries"
+        return layout
+
+    def _require_bos(self, columns: RowBatch, place: BatchPosition) -> None:
+        """Give rows without BOS and boundaries a cure of their own: their documents may end with EOS."""
+        inferred = self.boundaries is None and not {"doc_starts", "doc_ids"} & {*self.stored}
+        length, bos = self.row_format.row_length, self.row_format.bos_id
+        if not inferred or len(columns.values("input_ids")) != len(columns) * length:
+            return
+        without = np.flatnonzero((columns.input_ids != bos).all(axis=1))
+        if len(without):
+            raise SchemaError(
+                f"row {int(place.rows[without[0]])} of {place.shard}",
+                f"no BOS {bos}, and no column doc_starts or doc_ids",
+                cause="nothing says where documents begin",
+                cure="Store it in the rows; or, if each EOS ends a document and none has a BOS, say "
+                f"--document-tokens eos {BY_EOS}",
+            )
 
     def _fills(self, columns: RowBatch, layout: Layout) -> Iterator[tuple[str, Any]]:
         lacking = {*self.schema.names} - {*columns.table.column_names}
@@ -168,8 +212,14 @@ def format_of(tokenizer: Tokenizer, row_length: int) -> RowFormat:
     )
 
 
-def require(stored: Sequence[str], row_format: RowFormat, *, name: str) -> None:
-    """Fail for columns that must be stored.
+def require(
+    stored: Sequence[str],
+    row_format: RowFormat,
+    *,
+    name: str,
+    boundaries: Boundaries | None = None,
+) -> None:
+    """Fail for columns that must be stored, and for boundaries that EOS can't stand in for.
 
     Raises:
         SchemaError: naming the file and the column.
@@ -177,9 +227,12 @@ def require(stored: Sequence[str], row_format: RowFormat, *, name: str) -> None:
     for column in REQUIRED:
         if column not in stored:
             raise _lacking(name, column, "it is required, and nothing may stand in for it")
-    if not {"doc_starts", "doc_ids"} & {*stored} and not row_format.bos_marks_documents:
+    if boundaries is not None:
+        marks = row_format.bos_marks_documents
+        require_eos(stored, row_format.eos_id, bos_marks_documents=marks, name=name)
+    elif not {"doc_starts", "doc_ids"} & {*stored} and not row_format.bos_marks_documents:
         why = "the tokenizer has no BOS, or pads with it, so nothing says where documents begin"
-        raise _lacking(name, "doc_starts or doc_ids", why)
+        raise _lacking(name, "doc_starts or doc_ids", why, cure_of(stored, row_format))
     if "valid_token_count" not in stored and row_format.pad_id == row_format.eos_id:
         why = "the tokenizer pads with its EOS, so padding can't be told from a document's end"
         raise _lacking(name, "valid_token_count", why)
@@ -189,20 +242,8 @@ def require(stored: Sequence[str], row_format: RowFormat, *, name: str) -> None:
         raise _lacking(name, ", ".join(missing), why)
 
 
-def _lacking(name: str, column: str, why: str) -> SchemaError:
-    return SchemaError(name, f"no column {column}", cause=why, cure="Store it in the rows")
-
-
-def _layout(columns: RowBatch, place: BatchPosition) -> Layout:
-    sound = rules.whole(columns, place)
-    if sound.all():
-        sound = rules.shape(columns, place)
-    layout = None
-    if sound.all():
-        sound, layout = rules.boundaries(columns, place)
-    raise_first(place.faults, {})
-    assert layout is not None, "rows with sound boundaries"
-    return layout
+def _lacking(name: str, column: str, why: str, cure: str = "Store it in the rows") -> SchemaError:
+    return SchemaError(name, f"no column {column}", cause=why, cure=cure)
 
 
 def raise_first(faults: Violations, names: Mapping[str, str]) -> None:
@@ -261,8 +302,19 @@ class Imported:
     completion: Completion
     settings: dict[str, JsonValue] = field(default_factory=dict)
     """Other settings that change the rows."""
+    boundaries: Boundaries | None = None
+    """Stand-in for boundaries that aren't stored."""
     notes: ImportReport = field(default_factory=ImportReport)
     """The part of the report that is known before the rows are written."""
+
+    @property
+    def fallbacks(self) -> tuple[str, ...]:
+        """The columns that aren't stored, and boundaries of tokens that aren't, with what stands in."""
+        of_tokens = self.boundaries is not None and self.completion.boundaries is None
+        edges = (
+            (f"boundaries are not stored: 0, and behind each EOS ({BY_EOS})",) if of_tokens else ()
+        )
+        return (*edges, *self.completion.fallbacks())
 
 
 def publish(store: Store, imported: Imported, tokenizer: Artefact) -> Artefact:
@@ -274,10 +326,12 @@ def publish(store: Store, imported: Imported, tokenizer: Artefact) -> Artefact:
 
     def fill(drafts: Sequence[StagingDirectory]) -> None:
         (draft,) = drafts
-        counts = _write(draft, imported)
-        fallbacks = tuple(imported.completion.fallbacks())
+        from_eos = EosCounts()
+        counts = _write(draft, imported, from_eos)
         draft.record(imported.notes)
-        draft.record(ImportReport(fallbacks=fallbacks, domains=counts))
+        if imported.completion.boundaries is not None:
+            draft.record(from_eos.report())
+        draft.record(ImportReport(fallbacks=imported.fallbacks, domains=counts))
         names = {
             f"part-{number:05d}.parquet": shard.name for number, shard in enumerate(imported.shards)
         }
@@ -306,13 +360,16 @@ def recipe(imported: Imported, tokenizer: Artefact) -> Recipe:
             "files": [sha256_of(file) for file in imported.files],
             "row_length": row_format.row_length,
             **asdict(facts),
+            **({"boundaries": imported.boundaries} if imported.boundaries else {}),
             **imported.settings,
         },
         inputs=(tokenizer.as_input("tokenizer"),),
     )
 
 
-def _write(draft: StagingDirectory, imported: Imported) -> dict[str, ImportedDomain]:
+def _write(
+    draft: StagingDirectory, imported: Imported, from_eos: EosCounts
+) -> dict[str, ImportedDomain]:
     completion, counts = imported.completion, _Counts(imported.completion.row_format.row_length)
     row = 0
     with row_shards(
@@ -328,6 +385,8 @@ def _write(draft: StagingDirectory, imported: Imported) -> dict[str, ImportedDom
                 rows = completion.complete(columns, place, key=draft.recipe.key, first_row=row)
                 writer.append(rows)
                 counts.add(rows)
+                if completion.boundaries is not None:
+                    from_eos.add(columns, rows)
                 row += len(rows)
     return counts.report()
 

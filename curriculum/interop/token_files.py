@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.interop import tokens_out
+from curriculum.interop.eos_boundaries import BY_EOS, OPTION, Boundaries, edges_of, require_eos
 from curriculum.interop.tokens_out import INDEX_NAME, OFFSETS_NAME, TOKENS_NAME
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
@@ -41,6 +42,8 @@ class TokenFiles:
     files: tuple[Path, ...]
     empty: int
     """Documents without a token, which are left out."""
+    boundaries: Boundaries | None
+    """Stand-in for boundaries that aren't stored."""
 
     @property
     def beside(self) -> Path | None:
@@ -50,8 +53,12 @@ class TokenFiles:
         return self.path.parent / BESIDE_NAME
 
 
-def open_tokens(path: Path, form: TokenFormat, tokenizer: Tokenizer) -> TokenFiles:
+def open_tokens(
+    path: Path, form: TokenFormat, tokenizer: Tokenizer, boundaries: Boundaries | None = None
+) -> TokenFiles:
     """The files of a folder that was exported, or of a .bin by its name, with or without .bin or .idx.
+
+    `boundaries` is what stands in for boundaries that aren't stored.
 
     Raises:
         SchemaError: for files that lack, are cut off or don't agree, and for ids that the tokenizer
@@ -60,11 +67,13 @@ def open_tokens(path: Path, form: TokenFormat, tokenizer: Tokenizer) -> TokenFil
     ids_file = _ids_file(path)
     record = _record(ids_file, form, tokenizer)
     other = _boundaries_file(ids_file, form)
+    if boundaries is not None:
+        _require_none_stored(other, form)
     if form == "megatron":
         edges, dtype = tokens_out.read_index(other)
         ids = _mapped(ids_file, dtype, int(edges[-1]))
     else:
-        ids, edges = _flat(ids_file, other, record, tokenizer)
+        ids, edges = _flat(ids_file, other, record, tokenizer, boundaries)
     marks = {
         name: _mapped(ids_file.parent / f"{name}.bin", "uint8", len(ids))
         for name in (record.columns if record else ())
@@ -81,6 +90,7 @@ def open_tokens(path: Path, form: TokenFormat, tokenizer: Tokenizer) -> TokenFil
         record=record,
         files=tuple(file for file in files if file.is_file()),
         empty=len(edges) - len(kept),
+        boundaries=boundaries,
     )
 
 
@@ -152,12 +162,32 @@ def _read_record(file: Path) -> ExportRecord:
     )
 
 
+def _require_none_stored(other: Path, form: TokenFormat) -> None:
+    """Refuse to take boundaries from EOS where a file says them, as each of Megatron's does."""
+    if form == "megatron" or other.is_file():
+        raise SchemaError(
+            BY_EOS,
+            other.name,
+            cause="that file says where documents begin",
+            cure=f"Leave {OPTION} out",
+        )
+
+
 def _flat(
-    ids_file: Path, offsets_file: Path, record: ExportRecord | None, tokenizer: Tokenizer
+    ids_file: Path,
+    offsets_file: Path,
+    record: ExportRecord | None,
+    tokenizer: Tokenizer,
+    boundaries: Boundaries | None,
 ) -> tuple[Values, npt.NDArray[np.int64]]:
     if not offsets_file.is_file():
         dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
         ids = _mapped(ids_file, dtype, None)
+        if boundaries is not None:
+            marks = tokenizer.bos_id not in (None, tokenizer.pad_id)
+            require_eos((), tokenizer.eos_id, bos_marks_documents=marks, name=ids_file.name)
+            assert tokenizer.eos_id is not None
+            return ids, edges_of(ids, tokenizer.eos_id, AT_ONCE)
         return ids, _inferred(ids_file, offsets_file, ids, tokenizer)
     if offsets_file.stat().st_size % 8 or not offsets_file.stat().st_size:
         raise _cut_off(offsets_file, offsets_file.stat().st_size, "whole numbers of 8 bytes")
@@ -212,13 +242,22 @@ def _inferred(
             str(offsets_file),
             "missing",
             cause="without it a BOS that differs from padding must begin every document",
-            cure="Write it: int64, where each document begins, and the end of the last",
+            cure="Write it: int64, where each document begins, and the end of the last"
+            + _or_eos(tokenizer),
         )
     starts = [
         first + np.flatnonzero(ids[first : first + AT_ONCE] == bos)
         for first in range(0, len(ids), AT_ONCE)
     ]
     return np.concatenate([*starts, [len(ids)]]).astype(np.int64)
+
+
+def _or_eos(tokenizer: Tokenizer) -> str:
+    """The other cure for tokens without boundaries."""
+    if tokenizer.eos_id is None:
+        return ""
+    without_bos = "" if tokenizer.bos_id is None else "--document-tokens eos "
+    return f"; or, if each EOS ends a document, say {without_bos}{BY_EOS}"
 
 
 def _require_ids(ids_file: Path, ids: Values, tokenizer: Tokenizer) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from curriculum.interop.eos_boundaries import Boundaries
 from curriculum.interop.foreign_parquet import (
     as_known,
     batches,
@@ -81,13 +82,23 @@ def packed_rows(
         shards=_Packing(tokens, cuts, row_format).shards(),
         completion=Completion(row_format=row_format, facts=facts, stored=tuple(_PACKED.names)),
         settings={"pack_seed": SEED},
+        boundaries=tokens.boundaries,
         notes=ImportReport(
             divided=cuts.divided,
             added_bos=cuts.added,
             empty=tokens.empty,
             unscored=int((cuts.lengths < 2).sum()),
+            **_from_eos(tokens, row_format),
         ),
     )
+
+
+def _from_eos(tokens: TokenFiles, row_format: RowFormat) -> dict[str, int]:
+    """Fields of the report for boundaries that were taken from EOS."""
+    if tokens.boundaries is None:
+        return {}
+    unended = int(tokens.ids[-1] != row_format.eos_id)
+    return {"boundaries_from_eos": len(tokens.edges) - 2, "without_eos": unended}
 
 
 def _require_bos(tokens: TokenFiles, row_format: RowFormat) -> None:
@@ -230,15 +241,22 @@ _PACKED = pa.schema(
 
 
 def token_rows(
-    path: Path, form: TokenFormat, given: RowFacts, tokenizer: Tokenizer, row_length: int | None
+    path: Path,
+    form: TokenFormat,
+    given: RowFacts,
+    tokenizer: Tokenizer,
+    row_length: int | None,
+    boundaries: Boundaries | None = None,
 ) -> Imported:
-    """The rows of .bin files with boundaries; `row_length` is for documents that aren't packed.
+    """The rows of .bin files; `row_length` is for documents that aren't packed.
+
+    `boundaries` is what stands in for boundaries that aren't stored.
 
     Raises:
         SchemaError: for files that can't be read, several row lengths, and what must be said and isn't.
     """
     check_facts(given)
-    tokens = open_tokens(path, form, tokenizer)
+    tokens = open_tokens(path, form, tokenizer, boundaries)
     if not len(tokens.ids):
         raise SchemaError(str(tokens.path), cause="there isn't a token", cure="Give another file")
     if tokens.beside is not None:

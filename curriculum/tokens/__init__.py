@@ -2,6 +2,7 @@
 
     train.py    a corpus becomes tokenizer.json
     codec.py    tokenizer.json becomes a Tokenizer that keeps every byte
+    turns.py    marks around the turns of a conversation; chat_template.py has those of others' templates
     store.py    a documents artefact becomes tokens.bin, offsets.bin, parts.parquet
 
 This file needs numpy only, so a training job may read tokens without a tokenizer.

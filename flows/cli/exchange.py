@@ -9,6 +9,7 @@ from rich.text import Text
 
 from curriculum.inspection.formats import count
 from curriculum.interop import tokens_out
+from curriculum.interop.eos_boundaries import OPTION, Boundaries
 from curriculum.interop.foreign_parquet import bounded_memory, check_facts, parquet_rows
 from curriculum.interop.huggingface import export_parquet, whole_folder, write_card
 from curriculum.interop.publish import ImportFormat, RowFacts, publish
@@ -193,8 +194,14 @@ class ImportOptions:
     document_tokens: str
     row_length: int | None
     facts: RowFacts
+    boundaries: str | None = None
     name: str | None = None
     """Name of the rows in diets."""
+
+    @property
+    def stand_in(self) -> Boundaries | None:
+        """Stand-in for boundaries that aren't stored."""
+        return next((each for each in get_args(Boundaries) if each == self.boundaries), None)
 
 
 def import_rows(home: Path, options: ImportOptions) -> None:
@@ -212,11 +219,13 @@ def import_rows(home: Path, options: ImportOptions) -> None:
         tokenizer = load_tokenizer(artefact)
         with bounded_memory(options.path):
             if options.format == "parquet":
-                imported = parquet_rows(options.path, options.facts, tokenizer)
+                imported = parquet_rows(options.path, options.facts, tokenizer, options.stand_in)
             else:
                 form = _token_format(options.format)
                 length = options.row_length
-                imported = token_rows(options.path, form, options.facts, tokenizer, length)
+                imported = token_rows(
+                    options.path, form, options.facts, tokenizer, length, options.stand_in
+                )
             rows = publish(store, imported, artefact)
         split, key = rows.manifest.labels["split"], rows.key[:KEY_DIGITS]
         mark = mark_of(options.name, split) if options.name else f"{IMPORT}-{key}"
@@ -243,6 +252,7 @@ def _check_options(options: ImportOptions) -> None:
     known = {
         "--format": (options.format, get_args(ImportFormat)),
         "--document-tokens": (options.document_tokens, get_args(DocumentTokens)),
+        OPTION: (options.boundaries, get_args(Boundaries)),
     }
     for name, (value, values) in known.items():
         if value is not None and value not in values:
@@ -296,6 +306,9 @@ def _print_import(store: Store, rows: Artefact) -> None:
         "added bos": report.added_bos,
         "empty": report.empty,
         "unscored": report.unscored,
+        "documents behind an EOS": report.boundaries_from_eos,
+        "documents without an EOS": report.without_eos,
+        "targets across a boundary, cleared": report.cleared,
     }
     for name, number in cut.items():
         if number:

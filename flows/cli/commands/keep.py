@@ -76,6 +76,14 @@ def import_rows(  # noqa: PLR0913 - each is an option
             show_default=False,
         ),
     ] = None,
+    boundaries: Annotated[
+        str | None,
+        typer.Option(
+            help="eos: if the data stores no boundaries, take each EOS for the end of a document; a fallback "
+            "that the manifest records and counts.",
+            show_default=False,
+        ),
+    ] = None,
     objective: Annotated[
         str | None,
         typer.Option(
@@ -116,6 +124,7 @@ def import_rows(  # noqa: PLR0913 - each is an option
         document_tokens=document_tokens,
         row_length=row_length,
         facts=facts,
+        boundaries=boundaries,
         name=name,
     )
     exchange.import_rows(settings.home(home), request)

@@ -1,0 +1,131 @@
+"""Boundaries that nobody stored, taken from EOS: only where `--boundaries eos` asks for it, and counted.
+
+    input_ids   [a b EOS c d EOS e PAD]      doc_starts   [0 3 6]
+
+An EOS ends a document, and what follows it begins one; so does what a row begins with, be it the rest of a
+document that another row begins. Nothing is predicted across such a boundary: a loss mask that scores it is
+cleared there. Tokens of a turn's end that are EOS too would be taken for boundaries.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from curriculum.packing.boundaries import Int64s, Layout, Values
+from curriculum.packing.rows import RowBatch, lists, target_ids
+from schemas.errors import SchemaError
+from schemas.packed_row import RowFormat
+from schemas.reports import ImportReport
+
+Boundaries = Literal["eos"]
+"""Stand-in for boundaries that aren't stored."""
+OPTION = "--boundaries"
+BY_EOS = f"{OPTION} eos"
+STORED = ("doc_starts", "doc_ids")
+_DEPENDENT = ("loss_token_count", "context_histogram")
+"""Columns that follow from boundaries and mask, and are counted anew with them."""
+
+
+def require_eos(
+    stored: Sequence[str], eos_id: int | None, *, bos_marks_documents: bool, name: str
+) -> None:
+    """Refuse to take boundaries from EOS where they are known, or where there is no EOS.
+
+    Raises:
+        SchemaError: naming the file.
+    """
+    known = next((column for column in STORED if column in stored), None)
+    if known is not None:
+        raise SchemaError(
+            name,
+            f"column {known}",
+            cause=f"it says where documents begin, so {BY_EOS} has nothing to stand in for",
+            cure=f"Leave {OPTION} out, or the column",
+        )
+    if bos_marks_documents:
+        raise SchemaError(
+            BY_EOS,
+            cause="the tokenizer's BOS begins every document, and says so where it is in the rows",
+            cure=f"Leave {OPTION} out; or say --document-tokens eos where documents have no BOS",
+        )
+    if eos_id is None:
+        raise SchemaError(
+            BY_EOS,
+            cause="the tokenizer has no EOS, or --document-tokens says that it ends no document",
+            cure="Say --document-tokens eos, or store doc_starts in the rows",
+        )
+
+
+def with_starts(columns: RowBatch) -> RowBatch:
+    """The rows with doc_starts: 0, and behind each EOS among the valid tokens."""
+    ids, eos = columns.input_ids, columns.row_format.eos_id
+    begins = np.ones(ids.shape, dtype=np.bool_)
+    begins[:, 1:] = ids[:, :-1] == eos
+    begins &= np.arange(ids.shape[1]) < columns.valid_counts()[:, None]
+    starts = np.nonzero(begins)[1].astype(np.int32)
+    array = lists(pa.array(starts), begins.sum(axis=1), pa.int32())
+    return RowBatch(
+        row_format=columns.row_format, table=columns.table.append_column("doc_starts", array)
+    )
+
+
+def cleared(columns: RowBatch, layout: Layout) -> RowBatch:
+    """The rows with nothing scored at a document's last token; without what depends on it."""
+    mask = columns.loss_mask.copy()
+    mask.reshape(-1)[layout.flat_start + layout.lengths - 1] = 0
+    each = np.full(len(columns), columns.row_format.row_length)
+    changed = {"loss_mask": lists(pa.array(mask.reshape(-1)), each, pa.uint8())}
+    if columns.has("target_ids"):
+        targets = target_ids(columns.input_ids, mask, columns.row_format.pad_id)
+        changed["target_ids"] = lists(pa.array(targets.reshape(-1)), each, pa.int32())
+    table = columns.table
+    for name, array in changed.items():
+        table = table.set_column(table.column_names.index(name), name, array)
+    known = [name for name in _DEPENDENT if name in table.column_names]
+    return RowBatch(row_format=columns.row_format, table=table.drop_columns(known))
+
+
+@dataclass(kw_only=True, slots=True)
+class EosCounts:
+    """Counts of what was taken from EOS."""
+
+    behind_eos: int = 0
+    unended: int = 0
+    cleared: int = 0
+
+    def add(self, before: RowBatch, after: pa.Table) -> None:
+        """Count the documents of some rows, and the targets that they lost."""
+        ids, rows = before.input_ids, np.arange(len(before))
+        valid: Int64s = before.valid_counts()
+        last: Values = ids[rows, valid - 1]
+        documents: Values = after["num_docs"].to_numpy()
+        self.behind_eos += int(documents.sum()) - len(before)
+        self.unended += int((last != before.row_format.eos_id).sum())
+        scored: Values = after["loss_token_count"].to_numpy()
+        self.cleared += int(before.loss_mask.sum(dtype=np.int64)) - int(scored.sum())
+
+    def report(self) -> ImportReport:
+        """Return the counts as a part of an import's report."""
+        return ImportReport(
+            boundaries_from_eos=self.behind_eos, without_eos=self.unended, cleared=self.cleared
+        )
+
+
+def edges_of(ids: Values, eos_id: int, at_once: int) -> Int64s:
+    """[documents + 1]: 0, and behind each EOS, of ids that lie end to end; looked at piece by piece."""
+    behind = [
+        first + np.flatnonzero(ids[first : first + at_once] == eos_id) + 1
+        for first in range(0, len(ids), at_once)
+    ]
+    return np.unique(np.concatenate([[0], *behind, [len(ids)]])).astype(np.int64)
+
+
+def cure_of(stored: Sequence[str], row_format: RowFormat) -> str:
+    """The cure for rows without boundaries: to store them, or to take EOS for them where that can be."""
+    ambiguous = row_format.eos_id == row_format.pad_id and "valid_token_count" not in stored
+    if row_format.eos_id is None or ambiguous:
+        return "Store it in the rows"
+    return f"Store it in the rows; or, if each EOS ends a document, say {BY_EOS}"
