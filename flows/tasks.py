@@ -6,6 +6,7 @@ from typing import Any, TypedDict, TypeVar, cast
 from prefect import task
 
 from curriculum.inspection.losses import loss_lines, loss_words
+from curriculum.inspection.paired import changes_within
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.inspection.stage_tables import (
     figure_lines,
@@ -86,7 +87,8 @@ def show_run(step: TrainStep, run: Artefact) -> None:
     """Show the figures of a run on the page of its flow run."""
     report = report_of(run)
     name = step.plan.mark_of("val-bpb", step.phase)
-    artifacts.show(name, run_words(report), figure_lines(report))
+    changes = changes_within(run.path, report)
+    artifacts.show(name, run_words(report), figure_lines(report, changes))
 
 
 def perform(step: Step[Result], /) -> Result:

@@ -5,6 +5,7 @@ documents.py           documents with tokens and facts; context documents as tre
 line_selection.py      the chosen lines of an artefact
 lineage.py             rows of a step down to commits, the steps that read something, origins of documents
 runs.py                reports of runs, and comparisons of several
+paired.py              two runs, or one before and after, document by document
 open_runs.py           loss and val_bpb of runs that train now
 losses.py              excluded documents by stage
 token_counts.py        tokens by document and origin, and differences

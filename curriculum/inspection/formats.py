@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     # It imports pyarrow, and --help formats nothing.
+    from curriculum.train.document_sums import PairedChange
     from schemas.diet import AdvanceWhen
 
 Line = Mapping[str, str | int]
@@ -147,6 +148,18 @@ def difference(by: float) -> str:
     if float(said) == 0:
         return f"±{said}"
     return f"{MINUS if by < 0 else '+'}{said}"
+
+
+def paired(change: "PairedChange") -> str:
+    """Format a change on the same documents with its interval, where that says something.
+
+    paired(change) ->
+    '−0.118 (−0.130 to −0.104)'
+    """
+    said = difference(change.change)
+    if change.low == change.high:
+        return said
+    return f"{said} ({difference(change.low)} to {difference(change.high)})"
 
 
 def rule(gate: "AdvanceWhen | None") -> str:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from curriculum.inspection.formats import TOO_FEW, count, percent
+from curriculum.inspection.paired import Place, changes, measured
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ANNEAL
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
+from curriculum.train.document_sums import PairedChange
 from curriculum.train.run_directory import JOB, WHICH_RUN, read_job, read_report
 from schemas.job import Evaluation, Figure, Heartbeat, Job, Report
 from schemas.manifest import MANIFEST_NAME
@@ -126,10 +128,9 @@ NOT_SETTINGS = {
     *("plan", "plan_key", "plan_content", "rows", "evaluations", "tokenizer", "start_from"),
 }
 """Fields of a job that identify the run, or are listed by other names."""
-Place = tuple[str, str, str, str]
-"""Set, phase, family and domain of a figure."""
 ROWS = "rows"
 OTHER_ROWS, TOUCH = "measured on other rows", "intervals touch"
+NOT_SURE = "no sure difference"
 Stratum = tuple[str, str]
 """A serving and a domain."""
 
@@ -175,6 +176,9 @@ class MeasuredPair:
     figures: tuple[Figure | None, ...]
     same_rows: bool
     """True if all that have it were measured on the same rows, so that the figures can be compared."""
+    paired: PairedChange | None = None
+    """The last of two runs less the first, on the documents that both were measured on; None where there
+    are none, and of more runs."""
 
     @property
     def is_shared(self) -> bool:
@@ -183,13 +187,18 @@ class MeasuredPair:
 
     @property
     def verdict(self) -> str:
-        """Compare the last with the first: `lower` or `higher` only where their intervals don't touch.
+        """Compare the last with the first: `lower` or `higher` only where the interval is surely so.
 
-        The interval of a single document has no width, and no meaning.
+        That of the change on the same documents where it is known, else their own must not touch. The
+        interval of a single document has no width, and no meaning.
         """
         first, last = self.figures[0], self.figures[-1]
         if first is None or last is None:
             return ""
+        if self.paired is not None:
+            if self.paired.documents == 1:
+                return TOO_FEW
+            return self.paired.verdict or NOT_SURE
         if not self.same_rows:
             return OTHER_ROWS
         if not (first.is_sure and last.is_sure):
@@ -227,6 +236,7 @@ def measured_pairs(compared: Sequence[ComparedRun]) -> list[MeasuredPair]:
     ]
     grounds = [_grounds(side.job) for side in compared]
     places = dict.fromkeys(place for each in after for place in each)
+    pairs = _paired(compared)
     found = [
         MeasuredPair(
             place=place,
@@ -239,10 +249,21 @@ def measured_pairs(compared: Sequence[ComparedRun]) -> list[MeasuredPair]:
                 }
             )
             == 1,
+            paired=pairs.get(place),
         )
         for place in places
     ]
     return sorted(found, key=lambda each: (each.place[2] != "*", *each.place[:2]))
+
+
+def _paired(compared: Sequence[ComparedRun]) -> dict[Place, PairedChange]:
+    """The changes from the first of two runs to the last, where both left documents."""
+    if len(compared) != 2:
+        return {}
+    first, last = (
+        measured(side.path, side.report.steps) if side.report else None for side in compared
+    )
+    return changes(first, last) if first is not None and last is not None else {}
 
 
 def shared_strata(compared: Sequence[ComparedRun]) -> list[Shared]:

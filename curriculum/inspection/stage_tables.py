@@ -1,10 +1,19 @@
 """Results of stages as lines of words and numbers, the same in the terminal and on a run's page."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, get_args
 
 from curriculum.encode.documents import Outcome
-from curriculum.inspection.formats import Line, count, duration, interval, number, percent
+from curriculum.inspection.formats import (
+    Line,
+    count,
+    duration,
+    interval,
+    number,
+    paired,
+    percent,
+)
 from curriculum.inspection.runs import change, ending
 from curriculum.mixing import mix
 from curriculum.mixing.tree import Branch
@@ -23,6 +32,11 @@ from schemas.reports import (
     SelectionReport,
 )
 
+if TYPE_CHECKING:
+    from curriculum.train.document_sums import PairedChange
+
+NO_CHANGES: Mapping[tuple[str, str, str, str], "PairedChange"] = MappingProxyType({})
+"""Changes of a run that left no documents."""
 REPORT_NAME = "report.json"
 
 YIELD_NOTE = (
@@ -152,8 +166,10 @@ def _masking(cost: MaskingCost | None) -> str:
     return f"{cost.ratio:.2f} over {count(cost.positions)} positions, rows of {cost.row_length:,}"
 
 
-def figure_lines(report: Report) -> Iterator[Line]:
-    """A line an evaluation of the run: its figure before and after, with the interval."""
+def figure_lines(
+    report: Report, changes: Mapping[tuple[str, str, str, str], "PairedChange"] = NO_CHANGES
+) -> Iterator[Line]:
+    """A line an evaluation of the run: its figure before and after, and what documents changed by."""
     for after in report.after:
         before = next((each for each in report.before if _place(each) == _place(after)), None)
         yield {
@@ -164,7 +180,20 @@ def figure_lines(report: Report) -> Iterator[Line]:
             "before": f"{before.val_bpb:.3f}" if before else "",
             "after": f"{after.val_bpb:.3f}",
             "interval": interval(after.low, after.high),
+            "change": paired(changes[place]) if (place := _place(after)) in changes else "",
         }
+
+
+def set_lines(
+    report: Report, changes: Mapping[tuple[str, str, str, str], "PairedChange"], phase: str
+) -> list[Line]:
+    """A line a set of a phase, where there is one apart from all that it serves."""
+    means: list[Line] = [
+        {name: value for name, value in line.items() if name not in ("phase", "family", "domain")}
+        for line in figure_lines(report, changes)
+        if (line["phase"], line["family"]) == (phase, "*")
+    ]
+    return means if len(means) > 1 else []
 
 
 def _place(figure: Figure) -> tuple[str, str, str, str]:

@@ -11,6 +11,7 @@ from typing import get_args
 from pydantic import BaseModel
 
 from curriculum.corpus.blobs import Unreadable
+from curriculum.inspection.paired import Place, changes_within
 from curriculum.inspection.runs import report_of
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ResolvedPhase
@@ -20,6 +21,7 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.status import PhaseStatus, phase_statuses
 from curriculum.store import Artefact, inside, read_mark
 from curriculum.store.artefact import KEY_DIGITS
+from curriculum.train.document_sums import PairedChange
 from curriculum.train.run_directory import HEARTBEAT, JOB, REPORT, read_report
 from dashboards.rows.write import Example
 from schemas import regular_files
@@ -90,6 +92,8 @@ class PhaseFacts:
     ended: str
     """Time of the end; ISO 8601."""
     report: Report | None
+    changes: Mapping[Place, PairedChange]
+    """Changes of its figures on the same documents."""
     price: float | None
     """Price of an hour of one GPU, as in the run's job."""
     approval: Approval | None
@@ -206,6 +210,7 @@ def _phases(
     for number, (phase, status) in enumerate(zip(plan.phases, statuses, strict=True), start=1):
         run, mixture = plan.current("runs", phase), plan.current("mixtures", phase)
         rows = {each.key: each for each in _marked(plan, phase) if _is_trained_on(each)}
+        report = report_of(run) if run else None
         mixed = [record.key for record in mixture.manifest.inputs] if mixture else [*rows]
         yield PhaseFacts(
             number=number,
@@ -215,7 +220,8 @@ def _phases(
             heartbeat=_heartbeat(status.run) if status.run and not status.report else None,
             run=run.path.relative_to(plan.store.root).as_posix() if run else "",
             ended=run.manifest.created if run else "",
-            report=report_of(run) if run else None,
+            report=report,
+            changes=changes_within(run.path, report) if run and report else {},
             price=_job(run.path).gpu_price if run else None,
             approval=gates.find_approval(plan.store, run) if run else None,
             mixture=mixture_report_of(mixture) if mixture else None,

@@ -18,7 +18,7 @@ from curriculum.inspection.formats import (
     money,
     percent,
 )
-from curriculum.inspection.stage_tables import figure_lines
+from curriculum.inspection.stage_tables import figure_lines, set_lines
 from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.notifiers import Log
@@ -62,6 +62,7 @@ def page(facts: Facts) -> str:
         charts=charts,
         curves=curves,
         figure_lines=figure_lines,
+        set_lines=set_lines,
         mean_of=mean_of,
         palette=palette,
         phases=phases,

@@ -1,13 +1,23 @@
 """`curriculum compare`: runs side by side, or specialists phase by phase."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from curriculum.inspection.formats import Line, bits, count, duration, interval, number, percent
+from curriculum.inspection.formats import (
+    Line,
+    bits,
+    count,
+    difference,
+    duration,
+    interval,
+    number,
+    percent,
+)
+from curriculum.inspection.formats import paired as change_words
 from curriculum.inspection.runs import (
     OTHER_ROWS,
     ComparedRun,
@@ -36,8 +46,9 @@ from curriculum.train.run_directory import read_report
 from flows.cli.console import ACCENT, MUTED, out, plain_table, print_json, table
 from flows.settings.contexts import resources
 from schemas.errors import JobError
-from schemas.job import Figure, Job
+from schemas.job import Figure, Job, set_title
 from schemas.manifest import MANIFEST_NAME
+from schemas.objectives import PHASE_SET
 from schemas.visible import one_line
 
 MOST_LINES = 16
@@ -216,20 +227,23 @@ def _settings(
 def _figures(
     found: Sequence[MeasuredPair], titles: Sequence[str], *, brief: bool, full: bool
 ) -> Iterator[RenderableType]:
-    """val_bpb with intervals; of two runs also what it changed by, and whether the intervals touch."""
+    """val_bpb with intervals; of two runs also what it changed by, on the same documents where it can."""
     worth = [each for each in found if each.place[2] == "*" or (not brief and each.is_shared)]
     listed = [*found] if full else worth[:MOST_LINES]
     if not listed:
         return
-    last = ("difference", "verdict") if len(titles) == 2 else ("verdict",)
+    is_paired = any(each.paired for each in listed)
+    counted = ["documents"] if is_paired else []
+    last = ["difference", *counted, "verdict"] if len(titles) == 2 else ["verdict"]
     where = () if brief else ("family", "domain")
     heads = [head for title in titles for head in (title, "interval")]
     drawn = plain_table("val_bpb", *where, *heads, *last, dropped_first=("interval", *last))
     for column in drawn.columns[1 + len(where) : -1]:
         column.justify = "right"
     for each in listed:
-        _, phase, family, domain = each.place
-        name = phase if family == "*" else f"  {phase}"
+        which, phase, family, domain = each.place
+        title = phase if which == PHASE_SET else set_title(which, phase)
+        name = title if family == "*" else f"  {title}"
         rest = [] if brief else ["", ""] if family == "*" else [family, domain]
         best = min((figure.val_bpb for figure in each.figures if figure), default=0.0)
         cells = (
@@ -239,7 +253,7 @@ def _figures(
             Text(name, "bold" if family == "*" else ""),
             *map(Text, rest),
             *cells,
-            *_verdict(each, two=len(titles) == 2),
+            *_verdict(each, two=len(titles) == 2, paired=is_paired),
         )
     yield ""
     yield drawn
@@ -255,13 +269,18 @@ def _figure(figure: Figure | None, best: float, *, is_mean: bool) -> tuple[Text,
     return Text(bits(figure.val_bpb), style), Text(interval(figure.low, figure.high), MUTED)
 
 
-def _verdict(each: MeasuredPair, *, two: bool) -> Iterator[Text]:
+def _verdict(each: MeasuredPair, *, two: bool, paired: bool) -> Iterator[Text]:
     first, last = each.figures[0], each.figures[-1]
     if not two:
         yield Text("" if each.same_rows else OTHER_ROWS, "yellow")
         return
     gap = last.val_bpb - first.val_bpb if first and last else None
-    yield Text("" if gap is None else f"{'+' if gap > 0 else '−'}{abs(gap):.3f}")
+    if each.paired is not None:
+        yield Text(change_words(each.paired))
+        yield Text(f"{each.paired.documents:,}", MUTED)
+    else:
+        yield Text("" if gap is None else difference(gap))
+        yield from [Text()] if paired else []
     styles = {"lower": ACCENT, "higher": ACCENT, OTHER_ROWS: "yellow"}
     yield Text(each.verdict, styles.get(each.verdict, MUTED))
 
@@ -335,6 +354,8 @@ def _figure_json(each: MeasuredPair) -> dict[str, object]:
         "family": family,
         "domain": domain,
         "same_rows": each.same_rows,
+        "paired": asdict(each.paired) if each.paired else None,
+        "verdict": each.verdict,
         "values": [
             figure.model_dump(mode="json", include={"step", "val_bpb", "low", "high"})
             if figure

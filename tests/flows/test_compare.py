@@ -1,6 +1,7 @@
 """What `curriculum compare` says of runs: settings, figures with intervals, what they ate."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from curriculum.inspection.runs import (
+    NOT_SURE,
     OTHER_ROWS,
     TOUCH,
     measured_pairs,
@@ -83,6 +85,69 @@ def test_figures_on_other_rows_are_never_judged(home: Path) -> None:
     mean = measured_pairs(group.runs)[0]
     assert not mean.same_rows
     assert mean.verdict == OTHER_ROWS
+
+
+@pytest.fixture(scope="module")
+def paired_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two specialists on other rows, that share 40 documents of 50 each; the second is a little better."""
+    home = tmp_path_factory.mktemp("paired")
+    larder = Larder(home)
+    other = mixture(home, "syntax", [(larder.one, 0, 0, 7)], specialist="abseil")
+    runs = (
+        job(larder.syntax, home, run_key="1" * 64),
+        job(other, home, specialist="abseil", run_key="2" * 64, content="2"),
+    )
+    for each, first, better in zip(runs, (0, 10), (0.0, 2.0), strict=True):
+        documents = {
+            f"{at:032x}": (20.0 + 5 * (at % 7) - better * (1 + at % 5 / 10), 30)
+            for at in range(first, first + 50)
+        }
+        middle = _bits(documents)
+        wide = figure(middle, 0.4)
+        alike = figure(middle, 0.4, family="v2_simple", domain="general")
+        run(home, each, [wide, alike], documents=documents)
+    return home
+
+
+def _bits(documents: dict[str, tuple[float, int]]) -> float:
+    nats, num_bytes = (math.fsum(each) for each in zip(*documents.values(), strict=True))
+    return nats / math.log(2) / num_bytes
+
+
+def test_two_specialists_are_paired_on_the_documents_that_both_were_measured_on(
+    paired_home: Path,
+) -> None:
+    (group,) = _two(paired_home, "fmt/syntax", "abseil/syntax")
+    mean, stratum = measured_pairs(group.runs)
+    assert not mean.same_rows
+    assert mean.paired is not None
+    assert mean.paired == stratum.paired, "one stratum is all that there is"
+    assert mean.paired.documents == 40
+    assert mean.paired.change == pytest.approx(-2.4 / math.log(2) / 30)
+    assert mean.paired.low < mean.paired.change < mean.paired.high < 0
+    assert mean.verdict == "lower", "their own intervals overlap by far"
+    (turned,) = _two(paired_home, "abseil/syntax", "fmt/syntax")
+    assert measured_pairs(turned.runs)[0].verdict == "higher"
+    (same,) = _two(paired_home, "fmt/syntax", "fmt/syntax")
+    assert measured_pairs(same.runs)[0].verdict == NOT_SURE
+
+
+def test_a_pair_is_printed_with_its_interval_and_its_documents(
+    paired_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console = Console(record=True, width=180, color_system=None)
+    monkeypatch.setattr(compare, "out", console)
+    compare.compare(paired_home, ["fmt/syntax", "abseil/syntax"])
+    said = console.export_text()
+    capsys.readouterr()
+    (line,) = [each.split() for each in said.splitlines() if each.startswith("syntax  ")]
+    assert line[-2:] == ["40", "lower"]
+    assert line[-6] == "−0.115"
+    assert line[-5].startswith("(−0.1")
+    compare.compare(paired_home, ["fmt/syntax", "abseil/syntax"], as_json=True)
+    (left,) = json.loads(capsys.readouterr().out)["groups"]
+    assert left["figures"][0]["paired"]["documents"] == 40
+    assert left["figures"][0]["verdict"] == "lower"
 
 
 def test_shares_are_those_of_the_plans(home: Path) -> None:

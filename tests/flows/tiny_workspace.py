@@ -8,7 +8,7 @@ syntax      one 0.0 twice, one 0.1 once: a 6, c 8, b 8
 file_graph  one 1.0, two 0.0: b 5, d 6
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from safetensors.numpy import save_file
 
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
 from curriculum.store.verify import sha256_of
+from curriculum.train import document_sums
+from curriculum.train.document_sums import DocumentSums
 from schemas.job import (
     CheckpointRef,
     Evaluation,
@@ -205,6 +207,9 @@ def _stratum(
     )  # fmt: skip
 
 
+NO_DOCUMENTS: Mapping[str, tuple[float, int]] = {}
+
+
 def figure(
     bits: float, width: float, family: str = "*", domain: str = "*", step: int = 2
 ) -> Figure:
@@ -256,9 +261,18 @@ def job(
 
 
 def run(
-    home: Path, ordered: Job, after: Sequence[Figure], *, closed: bool = True, **left: Any
+    home: Path,
+    ordered: Job,
+    after: Sequence[Figure],
+    *,
+    closed: bool = True,
+    documents: Mapping[str, tuple[float, int]] = NO_DOCUMENTS,
+    **left: Any,
 ) -> Path:
-    """A run's directory with a checkpoint; closed, or still open."""
+    """A run's directory with a checkpoint; closed, or still open.
+
+    Of `documents`, by their ids, it was left with so many nats and bytes at its end.
+    """
     of_branch = (("branch", ordered.branch),) if ordered.branch else ()
     labels = (("specialist", ordered.specialist), *of_branch, ("phase", ordered.phase))
     recipe = Recipe(stage="runs", labels=labels, revision=1, config={"run": ordered.run_key})
@@ -272,6 +286,16 @@ def run(
         "learning_rate": [0.1, 0.2], "tokens_per_second": [9.0, 9.0], "mean_context": [3.0, 3.0],
     }  # fmt: skip
     pq.write_table(pa.table(steps), folder / "metrics" / "0000000001.parquet")
+    if documents:
+        ids = sorted(documents)
+        sizes = np.array([documents[each][1] for each in ids], dtype=np.int64)
+        sums = DocumentSums(
+            document_ids=tuple(ids),
+            nats=np.array([documents[each][0] for each in ids]),
+            num_bytes=sizes,
+            tokens=sizes,
+        )
+        document_sums.write(folder, 2, document_sums.table_of(ordered.evaluations[0], [sums]))
     if not closed:
         return folder
     values: dict[str, Any] = {

@@ -300,7 +300,7 @@ def _first(store: Store, found: Sequence[Artefact], options: InspectOptions) -> 
         case "runs":
             report = report_of(first)
             content["job"] = Attempt.at(first.path).job.model_dump(mode="json")
-            content["figures"] = figures_of(report, options)
+            content["figures"] = figures_of(first.path, report, options)
             content["checkpoints"] = _checkpoints(first.path)
         case "tokenizers":
             content["controls"] = controls(load_tokenizer(first))

@@ -14,6 +14,7 @@ from curriculum.inspection.checkpoint_weights import Group, Tensor, groups, tens
 from curriculum.inspection.documents import chosen_lines
 from curriculum.inspection.formats import Line, count, interval, number, percent
 from curriculum.inspection.line_selection import InspectOptions
+from curriculum.inspection.paired import changes_within
 from curriculum.inspection.runs import mixture_of_run, unused_budget
 from curriculum.inspection.runs import report_of as run_report_of
 from curriculum.inspection.stage_tables import figure_lines, machine_line, run_line
@@ -57,7 +58,7 @@ def run(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[R
     yield ""
     yield table([machine_line(report)])
     yield from _course(store, artefact, options)
-    yield from _figures(report, options)
+    yield from _figures(artefact.path, report, options)
     yield from _kept_checkpoints(store, artefact.path)
 
 
@@ -131,9 +132,10 @@ def spec_at(path: Path) -> ModelSpec | None:
     return read_part(ModelSpec, path, SPEC) if (path / SPEC).is_file() else None
 
 
-def figures_of(report: Report, options: InspectOptions) -> list[Line]:
+def figures_of(run: Path, report: Report, options: InspectOptions) -> list[Line]:
     """The figures that are wished; means belong to all families and domains."""
-    return [each for each in figure_lines(report) if _fits(each, options)]
+    changes = changes_within(run, report)
+    return [each for each in figure_lines(report, changes) if _fits(each, options)]
 
 
 def _fits(figure: Line, options: InspectOptions) -> bool:
@@ -197,8 +199,8 @@ def _losses(run: Path) -> list[float]:
     return [found[step] for step in sorted(found)]
 
 
-def _figures(report: Report, options: InspectOptions) -> Iterator[RenderableType]:
-    lines = figures_of(report, options)
+def _figures(run: Path, report: Report, options: InspectOptions) -> Iterator[RenderableType]:
+    lines = figures_of(run, report, options)
     yield ""
     yield table(lines) if lines else Text("no figure matches", MUTED)
 

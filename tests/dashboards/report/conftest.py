@@ -4,9 +4,11 @@ import itertools
 
 import pytest
 
+from curriculum.inspection.paired import Place
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.attempts import SpecialistRef
 from curriculum.pipeline.status import PhaseStatus, State
+from curriculum.train.document_sums import PairedChange
 from dashboards.report.facts import Attempt, Facts, Losses, Packed, PhaseFacts, Source
 from dashboards.rows.write import Example
 from schemas.diet import AdvanceWhen, StopsImproving
@@ -25,10 +27,13 @@ ENDS = (
 """val_bpb of each evaluation after each phase: repository_graph forgets syntax."""
 
 
-def figure(phase: str, step: int, bits: float, *, family: str = "*", domain: str = "*") -> Figure:
+def figure(
+    phase: str, step: int, bits: float, *, family: str = "*", domain: str = "*", **changes: str
+) -> Figure:
     """A figure with an interval around it."""
     return factories.figure(
         bits,
+        **changes,
         phase=phase,
         family=family,
         domain=domain,
@@ -65,6 +70,7 @@ def report(number: int, *, attempt: int = 1, worse: float = 0.0) -> Report:
         after=(
             *(figure(name, steps, bits) for name, bits in sorted(ends.items())),
             figure(NAMES[number], steps, 0.7, family="v3_doxygen", domain="templates"),
+            figure(NAMES[number], steps, 0.9, set="fim"),
         ),
         history=tuple(history),
         tokens_per_second=412_345.0,
@@ -215,6 +221,12 @@ WHYS: dict[State, str] = {
 }
 
 
+def changes_of(phase: str) -> dict[Place, PairedChange]:
+    """What the documents of a phase changed by, of all that it serves and of an objective apart."""
+    change = PairedChange(change=-0.25, low=-0.3, high=-0.2, documents=9)
+    return {(name, phase, "*", "*"): change for name in ("phase", "fim")}
+
+
 def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
     """A phase in a state."""
     each = phase(number, portion)
@@ -244,6 +256,7 @@ def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
         else "",
         ended=ENDED[number] if done else "",
         report=report(number) if done else None,
+        changes=changes_of(each.name) if done else {},
         price=2.5 if done else None,
         approval=APPROVED if number == 1 else None,
         mixture=mixture(each) if state != "waiting" else None,

@@ -108,6 +108,19 @@ def test_phases_stand_with_states_gates_and_approvals(facts: Facts) -> None:
         assert said in text, said
 
 
+def test_held_out_rows_stand_by_objective_with_what_the_same_documents_changed_by(
+    facts: Facts,
+) -> None:
+    drawn = str(page(facts))
+    assert drawn.count("Held-out rows by objective") == 3, "once a phase with a run"
+    table = drawn.partition("Held-out rows by objective")[2].partition("</table>")[0]
+    cells = re.findall(r"<t[dh]\b[^>]*>([^<]*)<", table)
+    assert cells[:5] == ["set", "before", "after", "interval", "change"]
+    assert [cells[5], cells[10]] == ["phase", "fim"]
+    assert cells[9] == cells[14] == "−0.250 (−0.300 to −0.200)"
+    assert cells[12] == "0.900"
+
+
 def test_a_phase_that_was_spoilt_later_is_seen_to_forget(facts: Facts) -> None:
     table = re.search(r'(?s)<table class="kept">.*?</table>', page(facts))
     assert table

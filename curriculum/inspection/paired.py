@@ -1,0 +1,104 @@
+"""Two measurements paired document by document: two runs at their ends, or one run before and after.
+
+Documents are the same where family, objective, domain, row length and document_id are: rows of other
+corpora, diets and specialists share some, and tokenizers may differ, since bits are counted per byte.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from curriculum.store import inside
+from curriculum.train.document_sums import DocumentSums, Pair, PairedChange, paired_change, read
+from curriculum.train.run_directory import EVALUATIONS, JOB, read_job
+from schemas.job import Report
+
+Place = tuple[str, str, str, str]
+"""Set, phase, family and domain of a figure."""
+_Stratum = tuple[str, str, str, str, str, int]
+"""A place, objective and row length."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """Documents that a run was measured on at a step, by stratum, and the weights of strata in their sets."""
+
+    strata: Mapping[_Stratum, DocumentSums]
+    weights: Mapping[_Stratum, float]
+
+
+def measured(run: Path, step: int) -> Measured | None:
+    """Read what an evaluation of a run left; None where it left no documents.
+
+    Raises:
+        JobError: for a file that is no job.
+        StoreError: for a link or what is no plain file in the directory.
+    """
+    inside.require_tree(run / EVALUATIONS)
+    documents = read(run, step)
+    if documents is None:
+        return None
+    weights: dict[_Stratum, float] = defaultdict(float)
+    for each in read_job(run / JOB).evaluations:
+        for stratum in each.strata:
+            where = (each.set, each.phase, stratum.family, stratum.domain)
+            weights[*where, stratum.objective, stratum.rows.row_length] += stratum.weight
+    return Measured(strata=_strata(documents), weights=weights)
+
+
+def changes(first: Measured, last: Measured) -> dict[Place, PairedChange]:
+    """The change of each stratum's bits per byte and of each set's weighted mean, on common documents.
+
+    A stratum counts in a mean as it does on the average of both.
+    """
+    pairs: dict[Place, list[Pair]] = defaultdict(list)
+    for stratum, before in first.strata.items():
+        after = last.strata.get(stratum)
+        common = {*before.document_ids} & {*after.document_ids} if after is not None else set()
+        if after is None or not common:
+            continue
+        sides = before.only(common), after.only(common)
+        if not all(side.num_bytes.sum() for side in sides):
+            continue
+        weight = (first.weights[stratum] + last.weights[stratum]) / 2
+        pair = Pair(before=sides[0], after=sides[1], weight=weight)
+        name, phase, family, domain, _, _ = stratum
+        pairs[name, phase, family, domain].append(pair)
+        pairs[name, phase, "*", "*"].append(pair)
+    return {place: paired_change(some) for place, some in pairs.items()}
+
+
+def changes_within(run: Path, report: Report) -> dict[Place, PairedChange]:
+    """The changes of a run from before its first step to its end; none where it left no documents."""
+    first, last = (measured(run, step) for step in (0, report.steps))
+    return changes(first, last) if first is not None and last is not None else {}
+
+
+def _strata(documents: pa.Table) -> dict[_Stratum, DocumentSums]:
+    names = ("set", "phase", "family", "domain", "objective", "row_length")
+    keys = zip(*(documents[name].to_pylist() for name in names), strict=True)
+    sums = zip(
+        *(documents[name].to_pylist() for name in ("document_id", "nats", "bytes", "tokens")),
+        strict=True,
+    )
+    found: dict[_Stratum, dict[str, list[float]]] = defaultdict(dict)
+    for key, (document, *counted) in zip(keys, sums, strict=True):
+        there = found[key].setdefault(document, [0.0, 0, 0])
+        # Servings of several repositories have rows of their own, where a document may be in both.
+        found[key][document] = [one + more for one, more in zip(there, counted, strict=True)]
+    return {key: _sums(by_document) for key, by_document in found.items()}
+
+
+def _sums(by_document: Mapping[str, list[float]]) -> DocumentSums:
+    ids = sorted(by_document)
+    nats, num_bytes, tokens = zip(*(by_document[each] for each in ids), strict=True)
+    return DocumentSums(
+        document_ids=tuple(ids),
+        nats=np.array(nats),
+        num_bytes=np.array(num_bytes, dtype=np.int64),
+        tokens=np.array(tokens, dtype=np.int64),
+    )
