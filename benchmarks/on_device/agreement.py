@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks.on_device.jobs import job_of, step
 from benchmarks.on_device.lines import Figure, ResultLine
-from benchmarks.on_device.masking import Rows
+from benchmarks.on_device.masking import Rows, built_rows
 from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
 from curriculum.train import step as trainer_step
@@ -42,11 +42,12 @@ def measurements(setting: Setting) -> Iterator[Measurement]:
     ]
     for number, backend in enumerate(chosen):
         name = f"{MODEL}, {backend} against {REFERENCE} on the CPU, float32"
-        kind = str(Rows(length=LENGTH, mean=MEAN))
+        kind = Rows(length=LENGTH, mean=MEAN)
         yield Measurement(
             wave=1 if number == 0 else 3,
-            line=ResultLine(section=SECTION, subject=name, row_length=LENGTH, documents=kind),
+            line=ResultLine(section=SECTION, subject=name, row_length=LENGTH, documents=str(kind)),
             work=functools.partial(_compared, setting, backend),
+            build=functools.partial(built_rows, setting, setting.spec(MODEL), backend, kind),
         )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from benchmarks.on_device.lines import ResultLine
-from benchmarks.on_device.masking import Rows, measured
+from benchmarks.on_device.masking import Rows, built_rows, measured
 from benchmarks.on_device.models import layers
 from benchmarks.on_device.schedule import Measurement
 from benchmarks.on_device.setting import Setting
@@ -21,10 +21,9 @@ def probes(setting: Setting) -> Iterator[Measurement]:
 
 def measurements(setting: Setting) -> Iterator[Measurement]:
     """Every backend on all other lengths; one that refuses a length gives the reason."""
-    lengths = [each for each in setting.lengths if each != setting.probe]
-    for number, length in enumerate(lengths):
+    for length in (each for each in setting.lengths if each != setting.probe):
         for backend in setting.backends:
-            yield _measurement(setting, backend, length, wave=1 if number == 0 else 2)
+            yield _measurement(setting, backend, length, wave=2)
 
 
 def working(setting: Setting, lines: Sequence[ResultLine]) -> Setting:
@@ -48,4 +47,5 @@ def _measurement(setting: Setting, backend: Backend, length: int, *, wave: int) 
         line=ResultLine(section=SECTION, subject=backend, row_length=length, documents=str(kind)),
         weight=1 + length / 16384,
         work=lambda share: measured(own, subject, kind, share, pads=False),
+        build=lambda: built_rows(own, subject.spec, backend, kind),
     )

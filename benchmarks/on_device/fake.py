@@ -1,6 +1,7 @@
 """Fake tensors of a GPU that isn't there: shapes, dtypes and devices are computed, and nothing else."""
 
 import ctypes
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +14,9 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from curriculum.model import backends
 from curriculum.model.backends import attention
-from curriculum.model.masks import Boundaries
-from schemas.job import Backend
+from curriculum.model.decoder import DEFAULT_ROPE_BASE, Decoder, rotation_of
+from curriculum.model.masks import Boundaries, Chunks, LayerInputs
+from schemas.job import Backend, ModelSpec
 
 CUDA = torch.device("cuda")
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
@@ -47,6 +49,40 @@ def boundaries_on_gpu(real: Boundaries) -> Boundaries:
         cu_seqlens=_like(real.cu_seqlens),
         lengths=real.lengths,
     )
+
+
+def built(spec: ModelSpec, backend: Backend, real: Boundaries) -> str:
+    """Shape, dtype and device of the stream that a model makes of fake rows, forward."""
+    chunks = Chunks.of(real, spec.mamba.chunk) if "M" in spec.blocks else None
+    with fake_gpu(), CUDA:
+        model = _half(spec, backend)
+        boundaries = boundaries_on_gpu(real)
+        cos, sin = rotation_of(boundaries.position_ids, spec.width // spec.heads, DEFAULT_ROPE_BASE)
+        inputs = LayerInputs(
+            ids=torch.empty(real.doc_ids.shape, dtype=torch.int64),
+            boundaries=boundaries,
+            rotation=(cos.bfloat16(), sin.bfloat16()),
+            attend=attention(backend, softcap=spec.softcap)(boundaries),
+            chunks=None
+            if chunks is None
+            else dataclasses.replace(chunks, slots=_like(chunks.slots), spans=_like(chunks.spans)),
+        )
+        return described(model.hidden(inputs.ids, boundaries, inputs=inputs))
+
+
+def _half(spec: ModelSpec, backend: Backend) -> Decoder:
+    """A model in bfloat16 from the start: fake weights can't be replaced by others."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        return Decoder(spec, backend)
+    finally:
+        torch.set_default_dtype(before)
+
+
+def described(tensor: torch.Tensor) -> str:
+    """Shape, dtype and device in words: [4, 16384, 1024] bfloat16 on cuda."""
+    return f"{[*tensor.shape]} {str(tensor.dtype).removeprefix('torch.')} on {tensor.device.type}"
 
 
 def _like(real: torch.Tensor) -> torch.Tensor:

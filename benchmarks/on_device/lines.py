@@ -1,10 +1,12 @@
 """The table: lines of figures in Markdown and JSON, both written whole with each new line."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from curriculum.train.run_directory import write_text
+from schemas.errors import JobError
 
 HEAD = ("section", "what", "T", "documents", "figures", "note", "took")
 
@@ -33,6 +35,12 @@ class ResultLine:
     seconds: float = 0.0
     """The time of the measurement, its warm-up and compiling included."""
 
+    @property
+    def name(self) -> str:
+        """Its labels, by which a later run finds it again."""
+        words = (self.section, self.subject, f"T {self.row_length:,}", self.documents)
+        return " ".join(filter(None, words))
+
     def cells(self) -> tuple[str, ...]:
         """The cells of the line in Markdown."""
         figures = "; ".join(map(str, self.figures)) or "–"
@@ -57,8 +65,12 @@ class Table:
         self.environment = dict(environment)
         self.ended = "still running, or killed"
         self.left_out: tuple[str, ...] = ()
-        self.lines: list[ResultLine] = []
+        self.lines = [*measured_before(folder / "gpu.json", self.environment).values()]
         self.write()
+
+    def has(self, line: ResultLine) -> bool:
+        """Return True if the line has figures already."""
+        return line.name in {each.name for each in self.lines if each.figures}
 
     def add(self, line: ResultLine) -> None:
         """Append a line, print it and write both files."""
@@ -88,6 +100,33 @@ class Table:
                 for line in self.lines
             ],
         }
+
+
+def measured_before(
+    file: Path, environment: Mapping[str, str] | None = None
+) -> dict[str, ResultLine]:
+    """Lines with figures that an earlier run left, by name; others are measured again.
+
+    Raises:
+        JobError: for the table of another device or torch than `environment` says.
+    """
+    if not file.is_file():
+        return {}
+    there = json.loads(file.read_text())
+    for name in ("device", "torch") if environment is not None else ():
+        was, now = there["environment"].get(name), (environment or {}).get(name)
+        if was != now:
+            raise JobError(
+                str(file), was, cause=f"its {name} isn't this one, {now}", cure="Give another --out"
+            )
+    lines = [
+        ResultLine(
+            **each | {"figures": tuple(Figure(name=n, value=v) for n, v in each["figures"].items())}
+        )
+        for each in there["lines"]
+        if each["figures"]
+    ]
+    return {line.name: line for line in lines}
 
 
 def markdown_row(cells: tuple[str, ...]) -> str:

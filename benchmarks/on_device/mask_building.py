@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from benchmarks.block_mask import agree, of_torch
+from benchmarks.on_device.fake import boundaries_on_gpu, described, fake_gpu
 from benchmarks.on_device.lines import Figure, ResultLine
 from benchmarks.on_device.masking import Rows
 from benchmarks.on_device.schedule import Measurement, Outcome
@@ -40,7 +41,19 @@ def _measurement(
 ) -> Measurement:
     kind = str(_rows(setting, length))
     line = ResultLine(section=SECTION, subject=name, row_length=length, documents=kind)
-    return Measurement(wave=wave, line=line, weight=0.2 * (1 + length / 16384), work=work)
+    return Measurement(
+        wave=wave,
+        line=line,
+        weight=0.2 * (1 + length / 16384),
+        work=work,
+        build=functools.partial(_built, setting, length),
+    )
+
+
+def _built(setting: Setting, length: int) -> str:
+    real = _boundaries(setting, HOST, length)
+    with fake_gpu():
+        return described(block_mask(boundaries_on_gpu(real)).kv_indices)
 
 
 def _rows(setting: Setting, length: int) -> Rows:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from benchmarks.on_device import rows
+from benchmarks.on_device.fake import built
 from benchmarks.on_device.lines import Figure, ResultLine
 from benchmarks.on_device.models import Subject, families, model_of, wholes
 from benchmarks.on_device.schedule import Measurement, Outcome, release
@@ -32,6 +33,7 @@ from curriculum.train.masking_cost import (
     seconds_of,
 )
 from curriculum.train.metrics import Work, masked_mfu, peak_of, step_flops
+from schemas.job import Backend, ModelSpec
 
 SECTION = "masking"
 ONE_DOCUMENT = "one a row"
@@ -61,7 +63,9 @@ def measurements(setting: Setting) -> Iterator[Measurement]:
     for subjects, waves in ((wholes, (1, 2)), (families, (3, 4))):
         for subject, length in itertools.product(subjects(setting), setting.lengths):
             for mean in (first, None, *others):
-                wave = waves[0] if mean == first else waves[1]
+                # One document over the longest row is where masks can cost most.
+                is_worst = mean is None and length == max(setting.lengths)
+                wave = waves[0] if mean == first or is_worst else waves[1]
                 yield measurement(setting, subject, Rows(length=length, mean=mean), wave=wave)
 
 
@@ -75,7 +79,13 @@ def measurement(setting: Setting, subject: Subject, kind: Rows, *, wave: int) ->
         # Layers of one family cost a fraction of a model, and attention grows with the row.
         weight=(1.0 if subject.is_whole else 0.2) * (1 + kind.length / 16384),
         work=lambda share: measured(setting, subject, kind, share),
+        build=lambda: built_rows(setting, subject.spec, setting.backend, kind),
     )
+
+
+def built_rows(setting: Setting, spec: ModelSpec, backend: Backend, kind: Rows) -> str:
+    """Build a model and its pass over rows of one kind on fake tensors."""
+    return built(spec, backend, kind.batch(setting, seed=0).boundaries)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.on_device.jobs import job_of, step
 from benchmarks.on_device.lines import Figure, ResultLine
-from benchmarks.on_device.masking import Rows, work_of
+from benchmarks.on_device.masking import Rows, built_rows, work_of
 from benchmarks.on_device.models import model_of
 from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
@@ -39,6 +39,9 @@ def measurements(setting: Setting) -> Iterator[Measurement]:
                 ),
                 weight=1 + length / 16384,
                 work=functools.partial(_measured, setting, model, kind, recompute),
+                build=functools.partial(
+                    built_rows, setting, setting.spec(model), setting.backend, kind
+                ),
             )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from benchmarks.on_device.lines import Figure, ResultLine
+from benchmarks.on_device.masking import Rows, built_rows
 from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
 from curriculum.leakcheck.claims import ROW_LENGTH
@@ -58,6 +59,13 @@ def _measurement(
             section=SECTION, subject=name, row_length=ROW_LENGTH, documents="edge cases"
         ),
         work=functools.partial(_proven, setting, backend, dtype, precision, prover),
+        build=functools.partial(
+            built_rows,
+            setting,
+            setting.spec(setting.models[-1]),
+            backend,
+            Rows(length=ROW_LENGTH, mean=100),
+        ),
     )
 
 

@@ -7,6 +7,7 @@ judged by those before it in its section, is left out and named; one that takes 
 """
 
 import gc
+import math
 import sys
 import time
 import traceback
@@ -22,6 +23,8 @@ from schemas.errors import CurriculumError
 RESERVE = 0.04
 """Share of the whole time that each section without a line keeps."""
 _LONGEST_REASON = 200
+_WORKS = 0.6
+"""Share of a measurement's longest time for its rounds; before them its kernels are compiled."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +44,8 @@ class Measurement:
     weight: float = 1.0
     """Expected cost, in units that are the same throughout a section."""
     work: Callable[[float], Outcome]
+    build: Callable[[], str]
+    """Build it on fake tensors of a GPU, and say what came out."""
 
     @property
     def section(self) -> str:
@@ -62,9 +67,11 @@ class Schedule:
         stops: Stops,
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
+        longest: float = math.inf,
     ) -> None:
+        """Share `seconds`; no measurement gets more than `longest` of them."""
         self._table, self._stops, self._clock = table, stops, clock
-        self._seconds = seconds
+        self._seconds, self._longest = seconds, longest
         self._ends = clock() + seconds
         self._paces: dict[str, list[float]] = {}
         """Seconds of a unit of weight that the measurements of each section took."""
@@ -75,6 +82,7 @@ class Schedule:
         Raises:
             Ended: for a device that does no more work.
         """
+        measurements = [each for each in measurements if not self._table.has(each.line)]
         for number, each in enumerate(measurements):
             rest = measurements[number:]
             if not self._fits(each, rest):
@@ -83,7 +91,8 @@ class Schedule:
             left = self._ends - self._clock()
             share = left * each.weight / sum(other.weight for other in rest)
             began = self._clock()
-            line = self._line(each, share, left - self._reserve(each, rest))
+            limit = min(left - self._reserve(each, rest), self._longest)
+            line = self._line(each, min(share, _WORKS * self._longest), limit)
             seconds = self._clock() - began
             self._paces.setdefault(each.section, []).append(seconds / each.weight)
             line = replace(line, seconds=round(seconds, 2))
@@ -129,10 +138,8 @@ class Schedule:
         return RESERVE * self._seconds * len(waiting)
 
     def _leave_out(self, each: Measurement) -> None:
-        line = each.line
-        words = (line.section, line.subject, f"T {line.row_length:,}", line.documents)
         with self._stops.held():
-            self._table.left_out += (" ".join(filter(None, words)),)
+            self._table.left_out += (each.line.name,)
             self._table.write()
 
 

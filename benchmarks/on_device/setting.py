@@ -56,6 +56,8 @@ class Setting:
     proofs: int = 5
     """Backends that leakcheck examines, in the order of preference."""
     threads: int = 1
+    cells: int = 24
+    """Measurements at most, in the order of their worth."""
 
     @property
     def backend(self) -> Backend:
@@ -105,6 +107,7 @@ CPU = Setting(
     longest_dense=16384,
     workers=(0, 1),
     steps=5,
+    cells=1000,
 )
 
 
@@ -131,6 +134,7 @@ def setting_of(device: str, *, tiny: bool) -> Setting:
         workers=setting.workers[:1],
         steps=2,
         proofs=1,
+        cells=1000,
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks import loading
 from benchmarks.on_device.jobs import ROWS, job_of, step
 from benchmarks.on_device.lines import Figure, ResultLine
+from benchmarks.on_device.masking import Rows, built_rows
 from benchmarks.on_device.models import model_of
 from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
@@ -37,6 +38,13 @@ def measurements(setting: Setting) -> Iterator[Measurement]:
             line=ResultLine(section=SECTION, subject=name, row_length=length, documents="mean 300"),
             weight=1 + length / 16384,
             work=functools.partial(_measured, setting, length, workers),
+            build=functools.partial(
+                built_rows,
+                setting,
+                setting.spec(setting.models[0]),
+                setting.backend,
+                Rows(length=length, mean=300),
+            ),
         )
 
 

@@ -3,8 +3,12 @@ from typing import get_args
 import pytest
 import torch
 
-from benchmarks.on_device.fake import CUDA, attended, boundaries_on_gpu, fake_gpu
+from benchmarks import gpu
+from benchmarks.on_device import attention
+from benchmarks.on_device.fake import CUDA, attended, boundaries_on_gpu, built, fake_gpu
+from benchmarks.on_device.setting import GPU
 from curriculum.model.masks import Boundaries
+from curriculum.model.presets import model_spec
 from schemas.errors import JobError
 from schemas.job import Backend
 
@@ -26,6 +30,24 @@ def test_every_backend_is_called_on_fake_tensors_of_a_gpu(backend: Backend) -> N
 def test_a_call_with_wrong_shapes_is_seen_on_fake_tensors() -> None:
     with pytest.raises(Exception, match=r"(?i)shape|size|match|divis"):
         attended("math", rows(), heads=3, kv_heads=2, width=64)
+
+
+@pytest.mark.parametrize("backend", ["flex", "varlen"])
+def test_a_whole_hybrid_is_built_on_fake_tensors(backend: Backend) -> None:
+    assert built(model_spec("tiny", 97), backend, rows()) == "[2, 256, 128] bfloat16 on cuda"
+
+
+def test_the_cells_of_a_gpu_are_24_at_most_with_every_backend_and_the_worst_rows_among_them() -> (
+    None
+):
+    cells = [*attention.probes(GPU), *gpu._cells(GPU, [*gpu.SECTIONS])][: GPU.cells]
+    assert len(cells) == 24
+    names = {each.line.name for each in cells}
+    assert {each.line.subject for each in cells} >= {*get_args(Backend)}
+    assert {each.section for each in cells} == {*gpu.SECTIONS}
+    for length in ("4,096", "16,384", "65,536"):
+        assert f"masking attention-300m T {length} mean 1,000" in names
+    assert "masking attention-300m T 65,536 one a row" in names
 
 
 def test_boundaries_keep_their_lengths_on_a_fake_gpu() -> None:

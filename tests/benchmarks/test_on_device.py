@@ -46,11 +46,36 @@ def planned(
     section: str, work: Work, *, wave: int = 1, weight: float = 1.0, name: str = ""
 ) -> Measurement:
     line = ResultLine(section=section, subject=name or section, row_length=128, documents="mean 3")
-    return Measurement(wave=wave, line=line, weight=weight, work=work)
+    return Measurement(wave=wave, line=line, weight=weight, work=work, build=lambda: "")
 
 
 def tabled(folder: Path) -> Table:
     return Table(folder, (("device", "cpu"),))
+
+
+def test_a_second_run_measures_only_what_has_no_figures_yet(tmp_path: Path) -> None:
+    clock, stops = Clock(), Stops()
+    first = planned("a", clock.working(1))
+    Schedule(tabled(tmp_path), stops, 60, clock=clock).run([first])
+    again: list[float] = []
+    table = tabled(tmp_path)
+    both = [planned("a", clock.working(1, again)), planned("b", clock.working(1, again))]
+    Schedule(table, stops, 60, clock=clock).run(both)
+    assert [line.section for line in table.lines] == ["a", "b"]
+    assert len(again) == 1
+
+
+def test_a_table_of_another_device_is_not_appended_to(tmp_path: Path) -> None:
+    tabled(tmp_path)
+    with pytest.raises(JobError, match=r"gpu\.json: cpu; its device isn't this one, H100"):
+        Table(tmp_path, (("device", "H100"),))
+
+
+def test_no_measurement_gets_more_than_the_longest_time(tmp_path: Path) -> None:
+    clock, shares = Clock(), list[float]()
+    schedule = Schedule(tabled(tmp_path), Stops(), 6000, clock=clock, longest=45)
+    schedule.run([planned("a", clock.working(1, shares))])
+    assert shares == [27]
 
 
 def test_lines_come_in_waves_and_within_a_wave_in_the_order_of_sections() -> None:
