@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from curriculum.model.decoder import Decoder
 from curriculum.model.masks import Boundaries
+from curriculum.tokens.chat_template import ChatTemplate
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
 from curriculum.train import checkpoint
@@ -25,6 +26,7 @@ from curriculum.train.sample import longest_row, trained_model
 from flows.cli.exchange import vocabulary_of
 from schemas.errors import JobError
 from schemas.job import ModelSpec
+from tests.curriculum.tokens.templates import QWEN25, tokenizer_with
 
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[3]
@@ -123,6 +125,20 @@ def test_names_cover_every_weight_once(saved: Any, tmp_path: Path, vocabulary: V
     weights = load_file(export(path, tmp_path / "hf", vocabulary, "hf") / "model.safetensors")
     assert len(weights) == len(list(trained_model(path, CPU).parameters()))
     assert all(name.startswith(("model.", "lm_head.")) for name in weights)
+
+
+def test_a_chat_template_goes_with_the_model_and_is_read_beside_it(
+    saved: Any, tmp_path: Path, vocabulary: Vocabulary
+) -> None:
+    tokenizer = tokenizer_with(QWEN25)
+    for form in FORMATS:
+        folder = export(saved(), tmp_path / form, vocabulary_of(tokenizer), form)
+        read = ChatTemplate.beside(folder / "tokenizer.json")
+        assert read is not None
+        assert tokenizer.chat_template is not None
+        assert read.config == tokenizer.chat_template.config
+    bare = export(saved(), tmp_path / "bare", vocabulary, "curriculum")
+    assert ChatTemplate.beside(bare / "tokenizer.json") is None
 
 
 def test_weights_come_back_bitwise_through_the_reader_of_safetensors(
