@@ -110,7 +110,7 @@ def resume(ticket: str, *, who: str, comment: str, warn: Callable[[str], None]) 
     except httpx.HTTPError as failed:
         warn(f"The approval stands, but the server didn't answer ({failed}). Resume the run there.")
         return ""
-    return ", ".join(f"{each.name} goes on on the server." for each in mine)
+    return ", ".join(f"{each.name} resumes on the server." for each in mine)
 
 
 def _waits_for(run: FlowRun, ticket: str) -> bool:

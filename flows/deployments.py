@@ -58,7 +58,7 @@ _WAITING = ("Paused", "Suspended", "Scheduled", "AwaitingRetry", "Resuming", "La
 """States in which nobody works on a run."""
 MESSAGE = (
     "Its worker ended, and the run with it: the machine, or curriculum serve, was stopped. "
-    "Retry goes on from the last checkpoint."
+    "Retry resumes from the last checkpoint."
 )
 """Message of a crash, shown on the run's page."""
 
@@ -187,7 +187,7 @@ def renew_automations(client: SyncPrefectClient, suffix: str) -> None:
         expect=(HEARTBEAT, ENDED, *(_event(each) for each in (*_LEFT, *_WAITING))),
         within=SILENCE,
         message=f"No heartbeat for {SILENCE.seconds} s: its process or its machine is gone. "
-        "Retry goes on from the last checkpoint.",
+        "Retry resumes from the last checkpoint.",
     )
     stuck = _automation(
         f"Crashed when it doesn't start{suffix}",

@@ -169,7 +169,7 @@ def _artefact_of(plan: RunPlan, phase: str, ended: FlowRun) -> Artefact:
         f"phase {phase}",
         ended.state.name,
         cause=(ended.state.message or f"its flow run is {ended.name}").rstrip("."),
-        cure="Retry goes on from its last checkpoint",
+        cure="Retry resumes from its last checkpoint",
     )
 
 

@@ -1,7 +1,12 @@
 """Final states of flow and task runs that don't end with a result: a user's mistake, an interrupt."""
 
+import contextlib
 import functools
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from types import FrameType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from prefect import runtime
@@ -19,6 +24,58 @@ INTERRUPTED = (
 )
 
 
+class HeldInterrupts:
+    """The handler of Ctrl-C while Prefect starts and ends a flow run, where it takes one for a crash.
+
+    An interrupt is raised where the run's own body begins; a second one is raised at once.
+    """
+
+    def __init__(self) -> None:
+        self._came, self._raises = False, False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Keep a first interrupt; raise one that comes within a body, or again."""
+        if self._came or self._raises:
+            raise KeyboardInterrupt
+        self._came = True
+
+    @contextlib.contextmanager
+    def raised(self) -> Iterator[None]:
+        """Raise interrupts within the block, and one that came before it."""
+        before, self._raises = self._raises, True
+        try:
+            self.raise_kept()
+            yield
+        finally:
+            self._raises = before
+
+    def raise_kept(self) -> None:
+        """Raise the interrupt that came and wasn't raised yet, if one did."""
+        if self._came:
+            self._came = False
+            raise KeyboardInterrupt
+
+
+_held: ContextVar[HeldInterrupts | None] = ContextVar("held", default=None)
+
+
+@contextlib.contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C off within the block, but for the bodies that `ending_plainly` decorates."""
+    handler = HeldInterrupts()
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # Only the main thread may handle signals; one that is ignored stays so.
+        return
+    token, before = _held.set(handler), signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        _held.reset(token)
+    handler.raise_kept()
+
+
 def ending_plainly(body: Callable[P, Result]) -> Callable[P, Result]:
     """Decorate the body of a flow or a task, so that a user's mistake and Ctrl-C end it in plain states.
 
@@ -30,8 +87,10 @@ def ending_plainly(body: Callable[P, Result]) -> Callable[P, Result]:
 
     @functools.wraps(body)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> Result:
+        held = _held.get()
         try:
-            return body(*args, **kwargs)
+            with held.raised() if held else contextlib.nullcontext():
+                return body(*args, **kwargs)
         except CurriculumError as mistake:
             if runtime.task_run.id is None:  # The end of a task is logged by Prefect as an error.
                 Log().error(str(mistake))

@@ -11,7 +11,7 @@ from flows import artifacts
 from flows.approval import final_state, gate_after
 from flows.artifacts import Log
 from flows.dispatch import perform_or_dispatch
-from flows.final_states import ending_plainly, result_of
+from flows.final_states import ending_plainly, interrupts_held, result_of
 from flows.flow_runs import carry_out, link_report, show_forecast, start
 from flows.forms import ALL_PHASES, Changes, ChangesOfRun, DryRun, Onwards, Phase, Specialist
 from flows.hooks import HOOKS
@@ -47,7 +47,9 @@ def run_in_process(
     artifacts.onlooker.set(watch)
     try:
         named, changes = phase or ALL_PHASES, Changes.model_validate(dict(config.changes()))
-        return result_of(run(config.specialist, named, onwards, changes=changes, return_state=True))
+        with interrupts_held():
+            state = run(config.specialist, named, onwards, changes=changes, return_state=True)
+        return result_of(state)
     finally:
         # What is still to be sent would otherwise be tried for a minute after the server has gone.
         APILogWorker.drain_all()

@@ -21,7 +21,7 @@ def train(
     dry_run: DryRun = False,
     changes: ChangesOfRun = Changes(),  # noqa: B008 - frozen
 ) -> tuple[Artefact, ...]:
-    """Build, mix and train what isn't trained yet; an interrupted run goes on from its last checkpoint."""
+    """Build, mix and train what isn't trained yet; an interrupted run resumes from its last checkpoint."""
     scope, runs = Scope(retrain=again), []
     if dry_run:
         return show_forecast(specialist, changes, scope, phase)

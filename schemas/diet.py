@@ -291,9 +291,9 @@ class DietPhase(Documented):
     advance_when: AdvanceWhen | None = None
     """The gate: the phase ends before its budget when all its rules hold."""
     on_budget: Literal["advance", "hold"] = "advance"
-    """Action where the budget ends before the gate opens: advance goes on, hold waits for a person."""
+    """Action where the budget ends before the gate opens: advance continues, hold waits for a person."""
     require: tuple[Literal["leakcheck", "approval", "masking_cost"], ...] = ()
-    """Checks to pass before the phase may begin or its successor go on."""
+    """Checks to pass before the phase may begin, or the one after it."""
     why: str = ""
     """The reason, for people; it changes no key."""
 

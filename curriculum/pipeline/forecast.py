@@ -361,7 +361,7 @@ def _training(
         ahead,
         tokens=tokens * left // max(report.steps, 1),
         steps=left,
-        note=f"goes on from step {done:,} of {report.steps:,}" if done else "",
+        note=f"resumes at step {done:,} of {report.steps:,}" if done else "",
         whole=whole_steps(report.steps, report.tokens_per_step, tokens, report.budget),
     )
 

@@ -39,7 +39,7 @@ def next_steps(home: Path, verb: Verb) -> tuple[NextStep, ...]:
     """
     built = [name for name, diet in _diets(home) if _is_built(home, diet)]
     if works := [name for name in built if _is_whole(home, name)]:
-        effect = f"goes on from what is built: {EFFECTS[verb]}"
+        effect = f"continues from what is built: {EFFECTS[verb]}"
         return tuple(_step(verb, name, home, effect) for name in works[:MOST])
     own = sorted(file.stem for file in (home / "diets").glob("*.yaml"))
     if works := [name for name in own if _is_whole(home, name)]:

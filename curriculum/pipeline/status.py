@@ -322,7 +322,7 @@ class PlannedArtefacts:
         mixture = self.mixtures[phase.name]
         last = before[-1] if before and not plan.resume_point_of(phase) else None
         if last is not None and (last.report is None or last.state == "stale"):
-            return f"it goes on from {last.phase}, which {_verb(last.state)}"
+            return f"it starts from {last.phase}, which {_verb(last.state)}"
         if mixture.planned:
             recipes = (each.recipe for each in reversed(plan.store.steps))
             return why(plan.store, next(each for each in recipes if each.key == mixture.key))

@@ -321,7 +321,7 @@ def _previous(plan: RunPlan, phase: ResolvedPhase) -> Artefact | None:
     if run is None:
         raise JobError(
             f"phase {phase.name}",
-            cause=f"it goes on from {before[-1].name}, which has no finished run",
+            cause=f"it starts from {before[-1].name}, which has no finished run",
             cure=f"Run it first: {command('run', plan.config, '--phase', before[-1].name)}",
         )
     return run

@@ -270,7 +270,7 @@ class Saver:
             str(self.folder),
             root.strerror or str(root),
             cause="a checkpoint could not be written, so the run ended",
-            cure=f"{cure}; the same command goes on from {last}",
+            cure=f"{cure}; the same command resumes from {last}",
         ) from failed
 
 

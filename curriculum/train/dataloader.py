@@ -331,7 +331,7 @@ def _next(batches: "Iterator[Batch | CurriculumError]", workers: int) -> Batch:
             f"{workers} workers that load rows",
             (str(failed) or type(failed).__name__).splitlines()[0],
             cause="one of them died; often because the machine's memory, or its shared memory, is full",
-            cure="Give fewer workers, 0 for none, or more memory. The same command goes on from the last "
+            cure="Give fewer workers, 0 for none, or more memory. The same command resumes from the last "
             "checkpoint",
         ) from failed
     if isinstance(batch, CurriculumError):

@@ -137,5 +137,5 @@ def _full(job: Job, where: str, whose: str, words: str) -> JobMemoryError:
         words.strip(": ").splitlines()[0].partition(". ")[0],
         cause=f"the memory of {whose} is full",
         cure=f"Give {saves}{shares}a smaller --model; or a shorter --row-length. "
-        "The same command goes on from the last checkpoint",
+        "The same command resumes from the last checkpoint",
     )

@@ -208,7 +208,7 @@ def _hint(verdict: Verdict, step: int) -> str:
         return "Lower the learning rate, and go back with --from-step to a checkpoint before it"
     rows = ",".join(each.pack_id for each in verdict.blamed[:LISTED])
     return (
-        f"Look at them with curriculum inspect, and go on without them: --from-step {step - 1} "
+        f"Look at them with curriculum inspect, and continue without them: --from-step {step - 1} "
         f"--without-rows {rows}"
     )
 

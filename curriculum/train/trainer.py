@@ -225,7 +225,7 @@ class Trainer:
     def _open(self, workspace: Path) -> CheckpointState:
         if self.saver.last is not None:
             state = restore.resume(self.saver.last, self.train_state)
-            log(f"going on at step {state.step} of {self.job.steps}")
+            log(f"resuming at step {state.step} of {self.job.steps}")
             return state.computed_by(self.job.device, self.job.kernel)
         if self.job.start_from is not None:
             restore.carry_over(workspace / self.job.start_from.path, self.train_state)

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import State, StateType
 from prefect.client.schemas.sorting import FlowRunSort
+from prefect.flow_engine import FlowRunEngine
 
 from curriculum.pipeline.execute import outcome
 from curriculum.pipeline.plan import RunPlan, resolve_plan
@@ -92,6 +94,28 @@ def test_a_mistake_is_not_tried_again(stand_ins: Doors) -> None:
     with pytest.raises(DietError):
         build(specialist="templates.demo", phase="syntax")
     assert stand_ins.opened == ["build syntax"]
+
+
+@pytest.mark.parametrize("moment", ["begin_run", "handle_success"])
+def test_an_interrupt_while_prefect_starts_or_ends_a_run_is_no_crash(
+    stand_ins: Doors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    during = getattr(FlowRunEngine, moment)
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return during(*args, **kwargs)
+
+    monkeypatch.setattr(FlowRunEngine, moment, interrupted)
+    config = RunConfig.of(specialist="templates.demo", workspace=tmp_path / "home")
+    with pytest.raises(KeyboardInterrupt):
+        run_in_process(config, "syntax", lambda progress: None)
+    with get_client(sync_client=True) as client:
+        (last,) = client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=1)
+    assert last.state is not None
+    assert last.state.is_cancelled() if moment == "begin_run" else last.state.is_completed()
+    assert bool(stand_ins.opened) == (moment != "begin_run")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize("flow", [build, mix, train, run], ids=lambda flow: flow.name)

@@ -163,7 +163,7 @@ _LOG_LINES = 12
 _CURES = {
     NOT_FINITE: "Its last line says which rows it was, and what to do",
     MEMORY: "Try --recompute, more --processes, a smaller --model or a shorter --row-length",
-    KILLED: "The same command goes on from the last checkpoint. Where nobody killed it the machine's "
+    KILLED: "The same command resumes from the last checkpoint. Where nobody killed it the machine's "
     "memory was full: see dmesg",
 }
 
@@ -265,7 +265,7 @@ def outcome(job: Job, directory: Path, code: int) -> Report:
         cause=f"training ended with:\n{_last_lines(directory / LOG)}\n",
         cure=_CURES.get(
             KILLED if code < 0 else code,
-            "Mend the cause and give the same command: it goes on from the last checkpoint",
+            "Mend the cause and give the same command: it resumes from the last checkpoint",
         ),
     )
 

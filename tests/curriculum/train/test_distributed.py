@@ -256,7 +256,7 @@ def test_a_full_disk_ends_the_run_and_the_last_checkpoint_stays(
 
     monkeypatch.setattr(tensor_file, "save_file", full)
     saver.save(at(2))
-    with pytest.raises(JobError, match=r"No space left on device.*goes on from step=1"):
+    with pytest.raises(JobError, match=r"No space left on device.*resumes from step=1"):
         saver.save(at(3))
     saver.close()
     assert checkpoint.newest(tmp_path) == tmp_path / "step=1"

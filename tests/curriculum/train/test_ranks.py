@@ -121,7 +121,7 @@ def killed_and_resumed(
         kill(begin_held(step, directory), directory)
         assert not (directory / "report.json").exists()
     resumed = train(broken.store, broken.job(**CHANGES | changes))
-    assert "going on at step" in (directory / "train.log").read_text()
+    assert "resuming at step" in (directory / "train.log").read_text()
     return uninterrupted, resumed
 
 

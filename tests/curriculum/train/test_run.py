@@ -75,7 +75,7 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
         assert not (directory / "report.json").exists()
         assert (directory / "state.json").is_file()
     resumed = train(broken.store, job)
-    assert "going on at step" in (directory / "train.log").read_text()
+    assert "resuming at step" in (directory / "train.log").read_text()
     assert end_of(resumed.directory) == end_of(uninterrupted.directory)
     assert deterministic(resumed.directory).equals(deterministic(uninterrupted.directory))
     assert len(deterministic(resumed.directory)) == 14
