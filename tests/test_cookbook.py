@@ -50,6 +50,7 @@ class Run:
     """A closed run of the demo."""
 
     key: str
+    path: Path
     job: Job
     report: Report
     metrics: pl.DataFrame
@@ -109,6 +110,7 @@ class Demo:
                 parts = sorted((each.path / "metrics").glob("*.parquet"))
                 found[each.manifest.labels["phase"]] = Run(
                     key=each.key,
+                    path=each.path,
                     job=Job.model_validate_json((each.path / "job.json").read_text()),
                     report=Report.model_validate_json((each.path / "report.json").read_text()),
                     metrics=pl.concat(map(pl.read_parquet, parts)).sort("step"),
@@ -326,6 +328,33 @@ def _figures(figures: tuple[Figure, ...], phase: str) -> dict[tuple[str, str], F
         for each in figures
         if (each.set, each.phase) == ("phase", phase)
     }
+
+
+@answers
+def bpb_by_set(world: Demo) -> Lines:
+    lines = []
+    for phase, run in sorted(world.runs.items()):
+        first, last = (
+            {
+                tuple(line[name] for name in DOCUMENT): line
+                for line in pl.read_parquet(
+                    run.path / "evaluations" / f"step={step}" / "documents.parquet"
+                ).to_dicts()
+            }
+            for step in (0, run.report.steps)
+        )
+        for of_phase, which in sorted({place[:2] for place in last}):
+            pairs = [(first[each], last[each]) for each in last if each[:2] == (of_phase, which)]
+            fell = sum(after["nats"] - before["nats"] for before, after in pairs)
+            size = sum(after["bytes"] for _, after in pairs)
+            better = sum(after["nats"] < before["nats"] for before, after in pairs)
+            change = round(fell / math.log(2) / size, 4)
+            places = ("templates", "demo", phase, of_phase, which)
+            lines.append((*places, len(pairs), better, change))
+    return lines
+
+
+DOCUMENT = ("phase", "set", "rows_key", "domain", "document_id")
 
 
 @answers

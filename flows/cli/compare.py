@@ -238,6 +238,7 @@ def _figures(
     where = () if brief else ("family", "domain")
     heads = [head for title in titles for head in (title, "interval")]
     drawn = plain_table("val_bpb", *where, *heads, *last, dropped_first=("interval", *last))
+    drawn.columns[0].no_wrap = True
     for column in drawn.columns[1 + len(where) : -1]:
         column.justify = "right"
     for each in listed:

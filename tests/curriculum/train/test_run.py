@@ -57,7 +57,16 @@ def deterministic(directory: Path) -> Any:
 
 def end_of(directory: Path) -> dict[str, bytes]:
     (last,) = [path for path in (directory / "checkpoints").iterdir() if path.name == "step=14"]
-    return {file.name: file.read_bytes() for file in last.iterdir()}
+    evaluated = sorted((directory / "evaluations").rglob("*"))
+    assert evaluated
+    return {
+        **{file.name: file.read_bytes() for file in last.iterdir()},
+        **{
+            str(each.relative_to(directory)): each.read_bytes()
+            for each in evaluated
+            if each.is_file()
+        },
+    }
 
 
 @pytest.mark.usefixtures("in_this_process")

@@ -9,6 +9,7 @@ import torch
 
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.dataloader import Batch, PlannedRows, collate, steps_of
+from curriculum.train.document_sums import read
 from curriculum.train.evaluation import HeldOut
 from curriculum.train.metrics import counts_of, read_metrics
 from curriculum.train.optimizer import new_train_state
@@ -96,6 +97,24 @@ def test_the_gate_ends_a_phase_before_its_budget(world: Any, tmp_path: Path) -> 
     assert "of 3000 tokens, val_bpb fell by" in outcome.reason
     assert outcome.checkpoint is not None
     assert outcome.checkpoint.name == "step=4"
+
+
+def test_the_gate_waits_for_the_set_that_it_names(world: Any, tmp_path: Path) -> None:
+    wanted = StopsImproving(stops_improving_by=9, over_evaluations=1, set="target")
+    evaluations = (*world.job().evaluations, target_set(world))
+    outcome = train(
+        world,
+        tmp_path,
+        advance_when=AdvanceWhen(val_bpb=wanted),
+        evaluate_every=2,
+        evaluations=evaluations,
+    )
+    assert (outcome.stopped, outcome.state.step) == ("gate", 2)
+    means = {(f.set, f.step): f.val_bpb for f in outcome.state.figures if f.family == "*"}
+    fell = means["target", 0] - means["target", 2]
+    assert fell != means["phase", 0] - means["phase", 2]
+    assert outcome.reason == f"val_bpb of target fell by {fell:.4f} over 1 evaluation"
+    assert read(tmp_path, 2) is not None
 
 
 def test_a_stop_ends_the_step_in_a_checkpoint(world: Any, tmp_path: Path) -> None:
