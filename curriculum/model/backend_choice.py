@@ -41,6 +41,8 @@ class AttentionNeeds:
     softcap: float | None = None
     structure: bool = False
     """True where layers have biases by relation."""
+    context: int = 1
+    """Ranks that share a row, each with the queries of a part of it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,9 +94,9 @@ def refusal(backend: Backend, has: Capabilities, needs: AttentionNeeds) -> JobEr
         return without(backend, "structure", "structure_inputs: false", WITH_RELATIONS)
     match backend:
         case "varlen":
-            return _without_flash(has)
+            return of_whole_rows("varlen") if needs.context > 1 else _without_flash(has)
         case "flex":
-            return _without_blocks(has, needs.row_length)
+            return _without_blocks(has, needs)
         case "sdpa" if needs.row_length > LARGEST_DENSE_ROW:
             return too_long("sdpa", needs.row_length)
         case _:
@@ -129,12 +131,24 @@ def _without_flash(has: Capabilities) -> JobError | None:
     return None
 
 
-def _without_blocks(has: Capabilities, row_length: int) -> JobError | None:
-    if row_length % ROW_MULTIPLE:
+def of_whole_rows(backend: str) -> JobError:
+    """The refusal of queries of a part of a row, which read more keys than they are."""
+    return JobError(
+        "backend",
+        f"{backend} with context_parallel",
+        cause="it cuts queries and keys by the same lengths, and a part of a row reads more keys",
+        cure="Choose flex on a GPU, documents on a CPU",
+    )
+
+
+def _without_blocks(has: Capabilities, needs: AttentionNeeds) -> JobError | None:
+    row_length = needs.row_length
+    if row_length % (ROW_MULTIPLE * needs.context):
+        parts = f", shared by {needs.context} ranks" if needs.context > 1 else ""
         return JobError(
             "backend",
-            f"flex at row length {row_length}",
-            cause=f"a block mask needs a multiple of {ROW_MULTIPLE}",
+            f"flex at row length {row_length}{parts}",
+            cause=f"a block mask needs a multiple of {ROW_MULTIPLE} a rank",
             cure="Pad the rows, or choose documents",
         )
     if has.device == "cuda":

@@ -17,6 +17,7 @@ option, as 2.13 does and 2.11 doesn't, it is asked not to.
 
 import functools
 import inspect
+import itertools
 import math
 import warnings
 from collections.abc import Callable
@@ -34,6 +35,7 @@ from curriculum.model.backend_choice import (
     LARGEST_DENSE_ROW,
     WITH_RELATIONS,
     WITH_SOFTCAP,
+    of_whole_rows,
     too_long,
     without,
 )
@@ -52,11 +54,14 @@ def for_each_head(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> tuple[Tenso
 
 
 def math_attend(
-    softcap: float | None, boundaries: Boundaries, structure: Structure | None = None
+    softcap: float | None,
+    boundaries: Boundaries,
+    structure: Structure | None = None,
+    queries: range | None = None,
 ) -> Attend:
     """Attention as it is written: every option, every dtype, T² memory a head."""
-    visible_B1TT = document_mask(boundaries)
-    relation_BTT = row_relations(structure)
+    visible_B1TT = document_mask(boundaries, queries)
+    relation_BTT = row_relations(structure, queries)
 
     def attend(
         q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, table_HR: Tensor | None = None
@@ -69,7 +74,9 @@ def math_attend(
     return attend
 
 
-def sdpa_attend(boundaries: Boundaries, structure: Structure | None = None) -> Attend:
+def sdpa_attend(
+    boundaries: Boundaries, structure: Structure | None = None, queries: range | None = None
+) -> Attend:
     """Torch's attention under a mask of T²; with relations their bias is T² a head.
 
     Raises:
@@ -78,8 +85,8 @@ def sdpa_attend(boundaries: Boundaries, structure: Structure | None = None) -> A
     T = boundaries.doc_ids.shape[1]
     if T > LARGEST_DENSE_ROW:
         raise too_long("sdpa", T)
-    visible_B1TT = document_mask(boundaries)
-    relation_BTT = row_relations(structure)
+    visible_B1TT = document_mask(boundaries, queries)
+    relation_BTT = row_relations(structure, queries)
 
     def attend(
         q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, table_HR: Tensor | None = None
@@ -132,11 +139,13 @@ def attached(plain: Callable[[], Tensor], biased: Callable[[], Tensor], table: T
     return without.detach() + (other - other.detach())
 
 
-def row_relations(structure: Structure | None) -> Tensor | None:
-    """relation_BTT between all tokens of rows."""
+def row_relations(structure: Structure | None, queries: range | None = None) -> Tensor | None:
+    """relation_BQT between tokens of rows, of all or of those of a part to all."""
     if structure is None:
         return None
-    return relation_of_tokens(structure.chunks, structure.chunks, structure.relations)
+    at = queries or range(structure.chunks.shape[1])
+    chunks_BQ = structure.chunks[:, at.start : at.stop]
+    return relation_of_tokens(chunks_BQ, structure.chunks, structure.relations)
 
 
 def bias_of(table_HR: Tensor | None, relation: Tensor | None) -> Tensor | None:
@@ -172,22 +181,30 @@ class _Scores:
 
 
 def documents_attend(
-    softcap: float | None, boundaries: Boundaries, structure: Structure | None = None
+    softcap: float | None,
+    boundaries: Boundaries,
+    structure: Structure | None = None,
+    queries: range | None = None,
 ) -> Attend:
     """Torch's causal attention a document.
 
     Documents that have chunks, and with a softcap all, go by whole scores, some times slower. Their memory
     is QUERIES · length · (heads + 3) floats.
     """
-    B, T = boundaries.doc_ids.shape
-    related = _related(boundaries, structure)
+    pairs = Pairs.of(boundaries, queries)
+    related = _related(pairs, structure)
 
     def attend(
         q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, table_HR: Tensor | None = None
     ) -> Tensor:
         """Return out_BHTK."""
+        B, _, Q, _ = q_BHTK.shape
         k_BHTK, v_BHTK = for_each_head(q_BHTK, k_BGTK, v_BGTK)
-        documents = zip(*(_split(x, boundaries) for x in (q_BHTK, k_BHTK, v_BHTK)), strict=True)
+        documents = zip(
+            torch.split(_end_to_end(q_BHTK), pairs.queries, dim=2),
+            *(torch.split(pairs.read(x), pairs.keys, dim=2) for x in (k_BHTK, v_BHTK)),
+            strict=True,
+        )
         out_1HNK = torch.cat(
             [
                 _of_document(q, k, v, each, table_HR, softcap)
@@ -199,7 +216,7 @@ def documents_attend(
             # Its gradient is zeros and not missing: ranks that share a table must all have one.
             out_1HNK = out_1HNK + 0 * table_HR.sum().to(out_1HNK.dtype)
         _, H, _, K = out_1HNK.shape
-        return out_1HNK.view(H, B, T, K).transpose(0, 1)
+        return out_1HNK.view(H, B, Q, K).transpose(0, 1)
 
     return attend
 
@@ -212,7 +229,7 @@ def _of_document(
     table_HR: Tensor | None,
     softcap: float | None,
 ) -> Tensor:
-    """Attention of one document to itself, by the kernel where nothing changes its scores."""
+    """Attention of one document's queries to its keys, by the kernel where nothing changes its scores."""
     document = q_1HLK, k_1HLK, v_1HLK
     without_bias = (
         functools.partial(_causal, *document)
@@ -225,20 +242,41 @@ def _of_document(
     return attached(without_bias, functools.partial(_scored, *document, scores), table_HR)
 
 
-def _causal(q_1HLK: Tensor, k_1HLK: Tensor, v_1HLK: Tensor) -> Tensor:
-    return F.scaled_dot_product_attention(q_1HLK, k_1HLK, v_1HLK, is_causal=True)
-
-
-def _scored(q_1HLK: Tensor, k_1HLK: Tensor, v_1HLK: Tensor, scores: _Scores) -> Tensor:
-    """A document in blocks of queries, each with the keys up to its end."""
-    L = q_1HLK.shape[2]
+def _causal(q_1HQK: Tensor, k_1HLK: Tensor, v_1HLK: Tensor) -> Tensor:
+    """The last Q queries of a document; a mask is needed only where they aren't all."""
+    Q, before = q_1HQK.shape[2], k_1HLK.shape[2] - q_1HQK.shape[2]
+    if not before:
+        return F.scaled_dot_product_attention(q_1HQK, k_1HLK, v_1HLK, is_causal=True)
     blocks = []
-    for start in range(0, L, QUERIES):
-        end = min(start + QUERIES, L)
-        arguments = q_1HLK[:, :, start:end], k_1HLK[:, :, :end], v_1HLK[:, :, :end], scores
+    for start in range(0, Q, QUERIES):
+        end = min(start + QUERIES, Q)
+        until = before + end
+        arguments = q_1HQK[:, :, start:end], k_1HLK[:, :, :until], v_1HLK[:, :, :until]
+        # Kept for backward the masks would be Q · L.
+        blocks.append(
+            checkpoint(_masked, *arguments, use_reentrant=False, preserve_rng_state=False)
+        )
+    return torch.cat(blocks, dim=2)
+
+
+def _masked(q_1HQK: Tensor, k_1HEK: Tensor, v_1HEK: Tensor) -> Tensor:
+    """The last Q queries of E tokens, under a mask."""
+    Q, E = q_1HQK.shape[2], k_1HEK.shape[2]
+    past_QE = torch.ones(Q, E, dtype=torch.bool, device=q_1HQK.device).tril(E - Q)
+    return F.scaled_dot_product_attention(q_1HQK, k_1HEK, v_1HEK, attn_mask=past_QE)
+
+
+def _scored(q_1HQK: Tensor, k_1HLK: Tensor, v_1HLK: Tensor, scores: _Scores) -> Tensor:
+    """The last Q queries of a document in blocks, each with the keys up to its end."""
+    Q, before = q_1HQK.shape[2], k_1HLK.shape[2] - q_1HQK.shape[2]
+    blocks = []
+    for start in range(0, Q, QUERIES):
+        end = min(start + QUERIES, Q)
+        k_1HEK, v_1HEK = k_1HLK[:, :, : before + end], v_1HLK[:, :, : before + end]
+        arguments = q_1HQK[:, :, start:end], k_1HEK, v_1HEK, scores
         blocks.append(
             _block(*arguments)
-            if L <= QUERIES
+            if Q <= QUERIES
             else checkpoint(_block, *arguments, use_reentrant=False, preserve_rng_state=False)
         )
     return torch.cat(blocks, dim=2)
@@ -257,25 +295,67 @@ def _block(q_1HQK: Tensor, k_1HEK: Tensor, v_1HEK: Tensor, scores: _Scores) -> T
     return dense(q_1HQK, k_1HEK, v_1HEK, past_QE, bias=bias_1HQE, softcap=scores.softcap)
 
 
-def _split(x_BHTK: Tensor, boundaries: Boundaries) -> tuple[Tensor, ...]:
-    """One tensor [1, H, length, K] a segment, of the rows laid end to end."""
-    x_1HNK = x_BHTK.transpose(0, 1).flatten(1, 2)[None]
-    return torch.split(x_1HNK, list(boundaries.lengths), dim=2)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pairs:
+    """Documents of the queries of a batch, laid end to end, and the keys that each reads.
+
+    doc_ids [0 0 0 1 1], queries 2 to 5 -> queries (1, 2) of keys (3, 2).
+    """
+
+    queries: list[int]
+    """Queries of each document that has any."""
+    keys: list[int]
+    """Keys of each, from its document's start to its last query."""
+    firsts: list[int] | None
+    """The first key of each row that is read; None where all are."""
+    end: int
+    """Position in a row at which the queries end."""
+    rows: list[int]
+    """The row of each document."""
+
+    @staticmethod
+    def of(boundaries: Boundaries, queries: range | None = None) -> "Pairs":
+        """The pairs of whole rows, or of a part of each."""
+        T = boundaries.doc_ids.shape[1]
+        at = queries or range(T)
+        part = boundaries
+        if queries is not None:
+            part = Boundaries.of(boundaries.doc_ids[:, at.start : at.stop])
+        lengths = [*part.lengths]
+        rows = [first // len(at) for first in itertools.accumulate([0, *lengths[:-1]])]
+        if queries is None:
+            return Pairs(queries=lengths, keys=lengths, firsts=None, end=T, rows=rows)
+        firsts = boundaries.starts[:, at.start].tolist()
+        keys = [
+            length if row == before else length + at.start - firsts[row]
+            for length, row, before in zip(lengths, rows, [-1, *rows], strict=False)
+        ]
+        return Pairs(queries=lengths, keys=keys, firsts=firsts, end=at.stop, rows=rows)
+
+    def read(self, x_BHTK: Tensor) -> Tensor:
+        """x_1HNK of what is read, end to end."""
+        if self.firsts is None:
+            return _end_to_end(x_BHTK)
+        rows = [
+            x_HTK[:, first : self.end] for x_HTK, first in zip(x_BHTK, self.firsts, strict=True)
+        ]
+        return torch.cat(rows, dim=1)[None]
 
 
-def _related(boundaries: Boundaries, structure: Structure | None) -> list[_Related | None]:
+def _end_to_end(x_BHTK: Tensor) -> Tensor:
+    """x_1HNK, the rows laid end to end."""
+    return x_BHTK.transpose(0, 1).flatten(1, 2)[None]
+
+
+def _related(pairs: Pairs, structure: Structure | None) -> list[_Related | None]:
     """None for documents without chunks, whose biases are all none."""
     if structure is None:
-        return [None] * len(boundaries.lengths)
-    T = boundaries.doc_ids.shape[1]
-    found: list[_Related | None] = []
-    start = 0
-    for chunks_L in torch.split(structure.chunks.flatten(), list(boundaries.lengths)):
-        relations_CC = structure.relations[start // T]
-        is_bare = not bool(chunks_L.any())
-        found.append(None if is_bare else _Related(chunks=chunks_L, relations=relations_CC))
-        start += len(chunks_L)
-    return found
+        return [None] * len(pairs.queries)
+    chunks_1NK = pairs.read(structure.chunks[:, None, :, None])[0, 0, :, 0]
+    return [
+        _Related(chunks=chunks_L, relations=structure.relations[row]) if chunks_L.any() else None
+        for chunks_L, row in zip(torch.split(chunks_1NK, pairs.keys), pairs.rows, strict=True)
+    ]
 
 
 Score = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -297,11 +377,18 @@ _OPTIONS = {
 
 
 def flex_attend(
-    softcap: float | None, boundaries: Boundaries, structure: Structure | None = None
+    softcap: float | None,
+    boundaries: Boundaries,
+    structure: Structure | None = None,
+    queries: range | None = None,
 ) -> Attend:
     """Attention under a block mask; nothing of T² is ever kept."""
-    mask = block_mask(boundaries)
-    related = (structure.chunks, structure.relations.int()) if structure is not None else None
+    mask = block_mask(boundaries, queries=queries)
+    related = None
+    if structure is not None:
+        at = queries or range(structure.chunks.shape[1])
+        chunks_BQ = structure.chunks[:, at.start : at.stop]
+        related = chunks_BQ, structure.chunks, structure.relations.int()
 
     def attend(
         q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, table_HR: Tensor | None = None
@@ -326,7 +413,7 @@ def flex_attend(
 
 
 def _score(
-    softcap: float | None, table_HR: Tensor | None, related: tuple[Tensor, Tensor] | None
+    softcap: float | None, table_HR: Tensor | None, related: tuple[Tensor, Tensor, Tensor] | None
 ) -> Score:
     if table_HR is not None:
         assert related is not None, "a layer has relations and its batch has no structure"
@@ -347,7 +434,11 @@ def _capped(softcap: float) -> Score:
 
 
 def _with_bias(
-    softcap: float | None, table_HR: Tensor, chunks_BT: Tensor, relations_BCC: Tensor
+    softcap: float | None,
+    table_HR: Tensor,
+    chunks_BQ: Tensor,
+    chunks_BT: Tensor,
+    relations_BCC: Tensor,
 ) -> Score:
     """The table's entry of what chunk q is to chunk k, inside the softcap.
 
@@ -358,7 +449,7 @@ def _with_bias(
     table_HSR = table_HR[:, None].expand(H, COPIES, R).contiguous()
 
     def score_mod(score: Tensor, b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
-        relation = relations_BCC[b, chunks_BT[b, q], chunks_BT[b, kv]]
+        relation = relations_BCC[b, chunks_BQ[b, q], chunks_BT[b, kv]]
         biased = score + table_HSR[h, q % COPIES, relation]
         return biased if softcap is None else softcap * torch.tanh(biased / softcap)
 
@@ -391,12 +482,16 @@ DTYPES = (torch.bfloat16, torch.float16)
 CAUSAL = (-1, 0)
 
 
-def varlen_attend(boundaries: Boundaries, structure: Structure | None = None) -> Attend:
+def varlen_attend(
+    boundaries: Boundaries, structure: Structure | None = None, queries: range | None = None
+) -> Attend:
     """Attention by `varlen_attn`.
 
     Raises:
-        JobError: for tensors that aren't on a GPU, or aren't in half precision.
+        JobError: for tensors that aren't on a GPU, or aren't in half precision, and for a part of rows.
     """
+    if queries is not None:
+        raise of_whole_rows("varlen")
     longest = max(boundaries.lengths)
 
     def attend(
@@ -452,8 +547,16 @@ def _require_gpu(q_BHTK: Tensor) -> None:
 class Attention(Protocol):
     """A backend, once its options are known."""
 
-    def __call__(self, boundaries: Boundaries, structure: Structure | None = None) -> Attend:
-        """Attention within these boundaries; what it builds for them is shared by all layers."""
+    def __call__(
+        self,
+        boundaries: Boundaries,
+        structure: Structure | None = None,
+        queries: range | None = None,
+    ) -> Attend:
+        """Attention within these boundaries; what it builds for them is shared by all layers.
+
+        `queries` are the positions of the part of each row that brings queries; keys are of whole rows.
+        """
 
 
 def attention(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+from curriculum.model.context import convolved
 from curriculum.model.masks import Boundaries, LayerInputs
 from schemas.job import ModelSpec
 
@@ -126,6 +127,6 @@ class ConvMixer(nn.Module):
     def forward(self, x_BTD: Tensor, inputs: LayerInputs) -> Tensor:
         """output(after ⊙ conv(before ⊙ value)), all three projections of x."""
         before_BTD, after_BTD, value_BTD = self.input(x_BTD).chunk(3, dim=-1)
-        mixed_BTD = masked_conv(before_BTD * value_BTD, self.taps_DK, inputs.boundaries)
+        mixed_BTD = convolved(masked_conv, before_BTD * value_BTD, self.taps_DK, inputs)
         out_BTD: Tensor = self.output(after_BTD * mixed_BTD)
         return out_BTD

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from curriculum.model.backends import attention
+from curriculum.model.context import whole_rows
 from curriculum.model.conv import ConvMixer
 from curriculum.model.engram import Engram
 from curriculum.model.hyper_connections import HyperConnection, gathered, spread
 from curriculum.model.mamba import Mamba
-from curriculum.model.masks import Boundaries, Chunks, LayerInputs, Rotation
+from curriculum.model.masks import Boundaries, Chunks, Context, LayerInputs, Rotation, RowPart
 from curriculum.model.structure import RelationBias, Structure, StructureEmbedding
 from schemas.errors import JobError
 from schemas.job import Backend, ModelSpec
@@ -44,6 +45,10 @@ class Attention(nn.Module):
         v_BGTK = self._heads(self.value(x_BTD))
         q_BHTK = rotate(self.query_norm(self._heads(self.query(x_BTD))), rotation).to(v_BGTK.dtype)
         k_BGTK = rotate(self.key_norm(self._heads(self.key(x_BTD))), rotation).to(v_BGTK.dtype)
+        if inputs.part is not None:
+            # Both at once: one collective a layer.
+            both_BGTK = whole_rows(torch.cat([k_BGTK, v_BGTK], dim=1), inputs.part)
+            k_BGTK, v_BGTK = both_BGTK.chunk(2, dim=1)
         table_HR = self.relations() if self.relations is not None else None
         out_BTHK = attend(q_BHTK, k_BGTK, v_BGTK, table_HR).transpose(1, 2)
         out_BTD: Tensor = self.output(out_BTHK.flatten(2))
@@ -127,7 +132,9 @@ class Block(nn.Module):
 class Decoder(nn.Module):
     """A causal language model whose documents don't see one another.
 
-    `rope_base` is the phase's, set by whoever runs the model; it isn't a weight.
+    `rope_base` is the phase's and `context` the ranks that share rows; both are set by whoever runs the
+    model and aren't weights. With a context, ids, boundaries and structure are still those of whole rows,
+    and what is returned is of this rank's part.
 
     Raises:
         JobError: for sizes that don't divide, or a backend that can't honour softcap or structure.
@@ -138,6 +145,7 @@ class Decoder(nn.Module):
         _require_divisible(spec)
         self.spec = spec
         self.rope_base = DEFAULT_ROPE_BASE
+        self.context: Context | None = None
         self.attend_within = attention(backend, softcap=spec.softcap, relations=spec.structure)
         self.embedding = nn.Embedding(spec.vocab_size, spec.width)
         self.blocks = nn.ModuleList(Block(letter, spec) for letter in spec.blocks)
@@ -158,10 +166,10 @@ class Decoder(nn.Module):
         A model that reads structure takes None for rows that have none; any other reads past it.
         `inputs` are those of `inputs_of` this batch, for one who wants them built only once.
         """
-        x_BTD = self.embedding(ids_BT)
+        x_BTD = self.embedding(self.part(ids_BT))
         read = self._read(ids_BT, structure)
         if self.structure is not None and read is not None:
-            x_BTD = x_BTD + self.structure(read.tokens)
+            x_BTD = x_BTD + self.structure(self.part(read.tokens))
         if inputs is None:
             inputs = self._inputs(ids_BT, boundaries, x_BTD.dtype, read)
         x = spread(x_BTD, self.spec.streams) if self.spec.streams > 1 else x_BTD
@@ -176,6 +184,10 @@ class Decoder(nn.Module):
         """logits_BTV; position t predicts the token at t + 1."""
         logits_BTV: Tensor = self.head(self.hidden(ids_BT, boundaries, structure))
         return logits_BTV
+
+    def part(self, x_BT: Tensor) -> Tensor:
+        """The part of whole rows that this rank computes: all of them without a context."""
+        return x_BT if self.context is None else self.context.part(x_BT)
 
     def inputs_of(
         self, ids_BT: Tensor, boundaries: Boundaries, structure: Structure | None = None
@@ -198,15 +210,21 @@ class Decoder(nn.Module):
         structure: Structure | None = None,
     ) -> LayerInputs:
         head_width = self.spec.width // self.spec.heads
-        cos, sin = rotation_of(boundaries.position_ids, head_width, self.rope_base)
+        positions_BT = self.part(boundaries.position_ids)
+        cos, sin = rotation_of(positions_BT, head_width, self.rope_base)
+        part, here, queries = None, boundaries, None
+        if self.context is not None:
+            part = RowPart.of(boundaries, self.context, self.spec.conv_kernel - 1)
+            here, queries = Boundaries.of(part.doc_ids), part.positions
         return LayerInputs(
             ids=ids_BT,
             boundaries=boundaries,
             rotation=(cos.to(dtype), sin.to(dtype)),
-            attend=self.attend_within(boundaries, structure),
-            chunks=Chunks.of(boundaries, self.spec.mamba.chunk)
-            if "M" in self.spec.blocks
-            else None,
+            attend=self.attend_within(boundaries, structure)
+            if queries is None
+            else self.attend_within(boundaries, structure, queries),
+            chunks=Chunks.of(here, self.spec.mamba.chunk) if "M" in self.spec.blocks else None,
+            part=part,
         )
 
 

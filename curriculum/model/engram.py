@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from curriculum.model.context import convolved
 from curriculum.model.conv import masked_conv
-from curriculum.model.masks import Boundaries, LayerInputs
+from curriculum.model.masks import Boundaries, LayerInputs, RowPart
 from curriculum.model.n_gram_tables import BLANK, Table, tables
 from schemas.job import ModelSpec
 
@@ -64,16 +65,18 @@ class Engram(nn.Module):
 
     def forward(self, x_BTD: Tensor, inputs: LayerInputs) -> Tensor:
         """Value + silu(conv(norm(value))), the value gated by sigmoid(x · norm(key) / √D)."""
-        memory_BTE = self.read(inputs.ids, inputs.boundaries)
+        memory_BTE = self.read(inputs.ids, inputs.boundaries, inputs.part)
         match_BTD = x_BTD * self.key_norm(self.key(memory_BTE))
         gate_BT1 = torch.sigmoid(match_BTD.sum(-1, keepdim=True) * x_BTD.shape[-1] ** -0.5)
         value_BTD = gate_BT1 * self.value(memory_BTE)
-        mixed_BTD = masked_conv(self.value_norm(value_BTD), self.taps_DK, inputs.boundaries)
+        mixed_BTD = convolved(masked_conv, self.value_norm(value_BTD), self.taps_DK, inputs)
         out_BTD: Tensor = value_BTD + F.silu(mixed_BTD)
         return out_BTD
 
-    def read(self, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
-        """memory_BTE of each token; exactly 0 for an n-gram that is blank."""
+    def read(self, ids_BT: Tensor, boundaries: Boundaries, part: RowPart | None = None) -> Tensor:
+        """memory_BTE of each token, or of those of a part; exactly 0 for an n-gram that is blank."""
         slots_BTH = n_gram_slots(ids_BT, boundaries, self.hashes)
+        if part is not None:
+            slots_BTH = part.context.part(slots_BTH)
         rows_BTHE = self.table(slots_BTH.clamp(min=0))
         return torch.where(slots_BTH[..., None] >= 0, rows_BTHE, 0).flatten(2)

@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from curriculum.model.context import convolved, state_before
 from curriculum.model.conv import masked_conv
-from curriculum.model.masks import Chunks, LayerInputs
+from curriculum.model.masks import Chunks, LayerInputs, RowPart
 from schemas.errors import JobError
 from schemas.job import ModelSpec
 
@@ -76,12 +77,15 @@ class Mamba(nn.Module):
         """x_BTD -> x_BTD; convolution and state begin anew with each document."""
         assert inputs.chunks is not None, "a pattern with M gives its layers chunks"
         z_BTI, mixed_BTC, step_BTH = torch.split(self.input(x_BTD), self.projected, dim=-1)
-        mixed_BTC = F.silu(masked_conv(mixed_BTC, self.kernel, inputs.boundaries) + self.shift)
+        mixed_BTC = F.silu(convolved(masked_conv, mixed_BTC, self.kernel, inputs) + self.shift)
         x_NI, b_NE, c_NE = torch.split(mixed_BTC.flatten(0, 1), self.convolved, dim=-1)
         x_NHP = x_NI.view(len(x_NI), -1, self.head_width)
         wide = torch.promote_types(x_BTD.dtype, torch.float32)
         step_NH = step_BTH.flatten(0, 1).to(wide) + self.step.to(wide)
-        y_NHP = scanned(x_NHP, step_NH, -self.log_rate.to(wide).exp(), b_NE, c_NE, inputs.chunks)
+        rate_H = -self.log_rate.to(wide).exp()
+        y_NHP = scanned(x_NHP, step_NH, rate_H, b_NE, c_NE, inputs.chunks)
+        if inputs.part is not None:
+            y_NHP = y_NHP + continued(x_NHP, step_NH, rate_H, b_NE, c_NE, inputs.part)
         y_NHP = y_NHP + self.skip.to(wide)[:, None] * x_NHP
         y_BTI = y_NHP.to(x_BTD.dtype).view(z_BTI.shape)
         out_BTD: Tensor = self.output(self.norm(y_BTI * F.silu(z_BTI)))
@@ -124,6 +128,19 @@ def scanned(
             ],
             dim=1,
         )
+
+
+def continued(
+    x_NHP: Tensor, step_NH: Tensor, rate_H: Tensor, b_NE: Tensor, c_NE: Tensor, part: RowPart
+) -> Tensor:
+    """The share of y_NHP that comes from documents begun on ranks before, in the dtype of step_NH."""
+    shape_Bt = part.doc_ids.shape
+    with torch.autocast(x_NHP.device.type, enabled=False):
+        x, dt, b, c = (
+            each.to(step_NH.dtype).view(*shape_Bt, *each.shape[1:])
+            for each in (x_NHP, F.softplus(step_NH), b_NE, c_NE)
+        )
+        return state_before(x, dt, rate_H, b, c, part).flatten(0, 1)
 
 
 def _heads(

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
+from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask
 
 from schemas.errors import SchemaError
@@ -98,25 +100,30 @@ def segment_edges(doc_ids_BT: Tensor) -> Tensor:
     return torch.cat([starts, starts.new_tensor([doc_ids_BT.numel()])])
 
 
-def document_mask(boundaries: Boundaries) -> Tensor:
-    """True where q may see k [B, 1, T, T]: same document and not later.
+def document_mask(boundaries: Boundaries, queries: range | None = None) -> Tensor:
+    """True where q may see k [B, 1, Q, T]: same document and not later; all q, or those of a part.
 
     doc_ids [[0 0 1]] -> [[1 0 0] [1 1 0] [0 0 1]].
     """
     doc_ids_BT = boundaries.doc_ids
-    same_BTT = doc_ids_BT[:, :, None] == doc_ids_BT[:, None, :]
-    return same_BTT.tril()[:, None]
+    at = queries or range(doc_ids_BT.shape[1])
+    same_BQT = doc_ids_BT[:, at.start : at.stop, None] == doc_ids_BT[:, None, :]
+    return same_BQT.tril(at.start)[:, None]
 
 
-def block_mask(boundaries: Boundaries, block: int = BLOCK) -> BlockMask:
+def block_mask(
+    boundaries: Boundaries, block: int = BLOCK, queries: range | None = None
+) -> BlockMask:
     """The document mask in blocks, from each block's least and largest id: O((T / block)²).
 
-    `kv >= starts[q]` says the same as equal ids in causal rows, for one read instead of two.
+    `kv >= starts[q]` says the same as equal ids in causal rows, for one read instead of two. `queries` are
+    those of a part of the rows, whole blocks.
 
     Raises:
         SchemaError: for a row length that is no multiple of the block.
     """
     B, T = boundaries.doc_ids.shape
+    at = queries or range(T)
     if T % block:
         raise SchemaError(
             "row_length",
@@ -127,6 +134,7 @@ def block_mask(boundaries: Boundaries, block: int = BLOCK) -> BlockMask:
     starts_BT = boundaries.starts
 
     def visible(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+        q = q + at.start if at.start else q
         return (kv <= q) & (kv >= starts_BT[b, q])
 
     ids_BnS = boundaries.doc_ids.view(B, T // block, block)
@@ -137,12 +145,15 @@ def block_mask(boundaries: Boundaries, block: int = BLOCK) -> BlockMask:
     same_Bnn = (low_Bn[:, :, None] == low_Bn[:, None]) & one_Bn[:, :, None] & one_Bn[:, None]
     some_Bnn = meets_Bnn & (n[:, None] >= n)
     whole_Bnn = same_Bnn & (n[:, None] > n)
+    some_Bmn, whole_Bmn = (
+        each[:, at.start // block : at.stop // block] for each in (some_Bnn, whole_Bnn)
+    )
     return BlockMask.from_kv_blocks(
-        *_listed(some_Bnn & ~whole_Bnn),
-        *_listed(whole_Bnn),
+        *_listed(some_Bmn & ~whole_Bmn),
+        *_listed(whole_Bmn),
         BLOCK_SIZE=block,
         mask_mod=visible,
-        seq_lengths=(T, T),
+        seq_lengths=(len(at), T),
     )
 
 
@@ -266,6 +277,95 @@ class Attend(Protocol):
         """Return out_BHTK; `table_HR` biases scores by what chunk q is to chunk k."""
 
 
+BEFORE_ALL = -1
+"""The doc_id of what would lie before a row."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Context:
+    """The ranks that share rows, each computing a part of every row; and the number of this one."""
+
+    rank: int
+    size: int
+    group: dist.ProcessGroup | None
+    """None for all processes."""
+
+    def positions(self, row_length: int) -> range:
+        """The positions of this rank's part.
+
+        Raises:
+            SchemaError: for a row length that the ranks don't divide.
+        """
+        if row_length % self.size:
+            raise SchemaError(
+                "row_length",
+                row_length,
+                cause=f"{self.size} ranks that share a row each compute as much of it",
+                cure="Choose a context_parallel that divides it",
+            )
+        length = row_length // self.size
+        return range(self.rank * length, (self.rank + 1) * length)
+
+    def part(self, x_BT: Tensor) -> Tensor:
+        """x_Bt of this rank, from that of whole rows."""
+        at = self.positions(x_BT.shape[1])
+        return x_BT[:, at.start : at.stop]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowPart:
+    """The part of each row of a batch that one rank computes, by the boundaries of whole rows."""
+
+    context: Context
+    positions: range
+    doc_ids: Tensor
+    """[B, t]"""
+    reach: int
+    """Positions before the part that a convolution reads."""
+    near: Boundaries
+    """Boundaries of those positions and the part."""
+    fills: Tensor
+    """bool [C, B]: True where one document fills the part of a rank."""
+    continues: Tensor
+    """bool [C, B]: True where the first document of a rank's part began on a rank before."""
+
+    @property
+    def rank(self) -> int:
+        """The rank among those that share rows."""
+        return self.context.rank
+
+    @staticmethod
+    def of(boundaries: Boundaries, context: Context, reach: int) -> "RowPart":
+        """The part of a rank.
+
+        Raises:
+            SchemaError: for a row length that the ranks don't divide, and parts shorter than `reach`.
+        """
+        ids_BT = boundaries.doc_ids
+        at = context.positions(ids_BT.shape[1])
+        if len(at) < reach:
+            raise SchemaError(
+                "row_length",
+                ids_BT.shape[1],
+                cause=f"a part of {len(at)} positions is shorter than the {reach} that a convolution "
+                "reads before it",
+                cure="Choose a smaller context_parallel",
+            )
+        padded_BT = F.pad(ids_BT, (reach, 0), value=BEFORE_ALL)
+        parts_BCt = ids_BT.view(len(ids_BT), context.size, -1)
+        firsts_BC, lasts_BC = parts_BCt[:, :, 0], parts_BCt[:, :, -1]
+        before_BC = F.pad(lasts_BC[:, :-1], (1, 0), value=BEFORE_ALL)
+        return RowPart(
+            context=context,
+            positions=at,
+            doc_ids=ids_BT[:, at.start : at.stop],
+            reach=reach,
+            near=Boundaries.of(padded_BT[:, at.start : at.stop + reach]),
+            fills=(firsts_BC == lasts_BC).t(),
+            continues=(firsts_BC == before_BC).t(),
+        )
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerInputs:
     """Ids and boundaries of a batch, and what follows from them for all layers of one family."""
@@ -273,7 +373,10 @@ class LayerInputs:
     ids: Tensor
     """[B, T]"""
     boundaries: Boundaries
+    """Those of whole rows, also where layers compute a part."""
     rotation: Rotation
     attend: Attend
     chunks: Chunks | None = None
     """Chunks, where a pattern has an M."""
+    part: RowPart | None = None
+    """The part that this rank computes; None where it computes whole rows."""

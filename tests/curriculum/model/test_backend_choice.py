@@ -106,3 +106,15 @@ def test_varlen_refuses_relations_and_names_what_takes_them() -> None:
 
 def test_a_diet_may_ask_for_every_backend_but_the_reference() -> None:
     assert {*get_args(AskedBackend)} == {"auto", *get_args(Backend)} - {"math"}
+
+
+def test_ranks_that_share_rows_pass_varlen_over_and_cut_whole_blocks() -> None:
+    gpu = Capabilities.expected("cuda")
+    shared = AttentionNeeds(row_length=131_072, context=4)
+    with pytest.raises(JobError, match="varlen with context_parallel"):
+        choose("varlen", gpu, shared)
+    assert choose("auto", gpu, shared).backend == "flex"
+    uneven = AttentionNeeds(row_length=384, context=2)
+    with pytest.raises(JobError, match="row length 384, shared by 2 ranks"):
+        choose("flex", gpu, uneven)
+    assert choose("auto", gpu, uneven).backend == "documents"

@@ -1,10 +1,13 @@
+import functools
 import itertools
+from collections.abc import Callable
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from curriculum.model.backends import Attention, attention, for_each_head
-from curriculum.model.masks import Boundaries
+from curriculum.model.masks import Attend, Boundaries
 from schemas.errors import JobError
 from schemas.job import Backend
 
@@ -17,7 +20,7 @@ def boundaries() -> Boundaries:
     return Boundaries.of(torch.stack([row for row in rows if len(row) == 256]))
 
 
-def run(attend_within: Attention) -> list[torch.Tensor]:
+def run(attend_within: Callable[[Boundaries], Attend]) -> list[torch.Tensor]:
     """Output and the gradients of q, k, v, in float64 with 4 heads over 2."""
     generator = torch.Generator().manual_seed(1)
     cut = boundaries()
@@ -37,6 +40,39 @@ def test_backends_agree_with_math_forward_and_backward(backend: Backend) -> None
     for ours, reference in zip(run(attention(backend)), run(attention("math")), strict=True):
         assert reference.abs().max() > 0.1
         assert (ours - reference).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("backend", ["math", *OTHERS])
+def test_queries_of_a_part_get_what_they_get_in_whole_rows(backend: Backend) -> None:
+    """Each half of the rows by itself: outputs are parts, and gradients sums over them."""
+    expected = run(attention(backend))
+    halves = [
+        run(functools.partial(part_of, attention(backend), at=at))
+        for at in (range(128), range(128, 256))
+    ]
+    for ours, reference in zip(map(sum, zip(*halves, strict=True)), expected, strict=True):
+        assert (ours - reference).abs().max() < 1e-12
+
+
+def part_of(attend_within: Attention, cut: Boundaries, at: range) -> Attend:
+    """Attention whose output is that of the queries `at`, and zeros elsewhere."""
+    attend = attend_within(cut, None, at)
+
+    def padded(
+        q_BHTK: torch.Tensor,
+        k_BGTK: torch.Tensor,
+        v_BGTK: torch.Tensor,
+        table_HR: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        out = attend(q_BHTK[:, :, at.start : at.stop], k_BGTK, v_BGTK, table_HR)
+        return F.pad(out, (0, 0, at.start, q_BHTK.shape[2] - at.stop))
+
+    return padded
+
+
+def test_varlen_refuses_a_part_of_rows() -> None:
+    with pytest.raises(JobError, match="varlen with context_parallel"):
+        attention("varlen")(boundaries(), None, range(128))
 
 
 @pytest.mark.parametrize("backend", ["documents", "flex"])
@@ -71,8 +107,12 @@ def test_a_mask_that_is_off_by_one_disagrees_with_math() -> None:
     moved = Boundaries.of(torch.cat([cut.doc_ids[:, :1], cut.doc_ids[:, :-1]], dim=1))
     right = run(attention("math"))
     for backend in ("math", *OTHERS):
-        wrong = run(lambda _, name=backend: attention(name)(moved))
+        wrong = run(functools.partial(moved_of, attention(backend), moved))
         assert all((a - b).abs().max() > 1e-3 for a, b in zip(wrong, right, strict=True))
+
+
+def moved_of(attend_within: Attention, moved: Boundaries, _: Boundaries) -> Attend:
+    return attend_within(moved)
 
 
 def test_lengths_of_the_test_rows_touch_block_edges() -> None:

@@ -1,0 +1,104 @@
+"""Rows shared by ranks: what each computes of them is what one process computes, gradients included."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from curriculum.model.masks import Boundaries, Context, RowPart
+from schemas.errors import SchemaError
+from tests.curriculum.model.context_ranks import CASES, FORGETFUL, LAYOUTS, RANKS, T
+
+SCRIPT = Path(__file__).with_name("context_ranks.py")
+
+
+@pytest.fixture(scope="module")
+def differences(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, float]]]:
+    """The largest difference of each case, by the number of ranks, as each of four processes found it."""
+    folder = tmp_path_factory.mktemp("ranks")
+    meet, out = (folder / "meet").as_uri(), folder / "out.json"
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
+    root = Path(__file__).parents[3]
+    ranks = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "tests.curriculum.model.context_ranks",
+                str(rank),
+                meet,
+                str(out),
+            ],
+            env=environment,
+            cwd=root,
+        )
+        for rank in range(RANKS)
+    ]
+    try:
+        assert [rank.wait(timeout=300) for rank in ranks] == [0] * RANKS
+    finally:
+        for rank in ranks:
+            rank.kill()
+    found: list[dict[str, dict[str, float]]] = json.loads(out.read_text())
+    return found
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("case", CASES)
+def test_outputs_loss_and_gradients_are_those_of_one_process(
+    differences: list[dict[str, dict[str, float]]], case: str, size: int
+) -> None:
+    for each in differences:
+        assert each[case][str(size)] <= 1e-12
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_state_that_is_not_passed_on_would_show(
+    differences: list[dict[str, dict[str, float]]], size: int
+) -> None:
+    assert all(each[FORGETFUL][str(size)] > 1e-4 for each in differences)
+
+
+def test_the_documents_span_begin_at_and_fill_parts() -> None:
+    for size in (2, 4):
+        borders = set(range(T // size, T, T // size))
+        edges = [{sum(row[:i]) for i in range(len(row))} for rows in LAYOUTS for row in rows]
+        assert any(borders <= each for each in edges)
+        assert any(not borders & each for each in edges)
+        assert any({border + 1 for border in borders} & each for each in edges)
+        assert any({border - 1 for border in borders} & each for each in edges)
+    assert {1, T} <= {length for rows in LAYOUTS for row in rows for length in row}
+
+
+def context(rank: int, size: int) -> Context:
+    return Context(rank=rank, size=size, group=None)
+
+
+def cut(*lengths: int) -> Boundaries:
+    ids = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
+    return Boundaries.of(ids[None])
+
+
+def test_a_part_holds_what_a_convolution_reads_before_it() -> None:
+    first, second = (RowPart.of(cut(3, 5), context(rank, 2), 2) for rank in (0, 1))
+    assert first.near.doc_ids.tolist() == [[-1, -1, 0, 0, 0, 1]]
+    assert second.near.doc_ids.tolist() == [[0, 1, 1, 1, 1, 1]]
+    assert [each.tolist() for each in (second.fills, second.continues)] == [
+        [[False], [True]],
+        [[False], [True]],
+    ]
+    assert not RowPart.of(cut(4, 4), context(1, 2), 2).continues.any()
+
+
+def test_rows_that_ranks_do_not_divide_are_refused() -> None:
+    with pytest.raises(SchemaError, match="3 ranks that share a row"):
+        RowPart.of(cut(8), context(0, 3), 2)
+
+
+def test_parts_shorter_than_a_convolution_are_refused() -> None:
+    with pytest.raises(SchemaError, match="a part of 2 positions is shorter than the 3"):
+        RowPart.of(cut(8), context(0, 4), 3)
