@@ -176,6 +176,8 @@ class Job(Sealed):
     """Threads of the CPU, for each process; sums depend on it, so a resumed run keeps it."""
     processes: Annotated[int, Field(ge=1)] = 1
     """Processes that share the model and the micro-batches of a step; sums depend on it, not what is read."""
+    context_parallel: Annotated[int, Field(ge=1)] = 1
+    """Processes, of those that train, that share each row, each with a part of its positions."""
     workers: Annotated[int, Field(ge=0)] = 0
     """More processes, for each that trains, that load rows; 0 loads them between steps."""
     trainer: str | None = None

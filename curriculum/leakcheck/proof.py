@@ -450,6 +450,8 @@ LONG = 16_384
 def _uncovered(job: Job) -> Iterator[str]:
     if job.processes > 1:
         yield f"{job.processes} processes that share the model: one computed its step alone"
+    if job.context_parallel > 1:
+        yield f"{job.context_parallel} processes that share each row: one computed whole rows"
     if job.workers:
         yield f"{job.workers} processes that load rows: the proof loaded them itself"
 

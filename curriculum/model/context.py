@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from curriculum.model.masks import LayerInputs, RowPart
+from curriculum.model.masks import Context, LayerInputs, RowPart
 
 
 def whole_rows(x_BGtK: Tensor, part: RowPart) -> Tensor:
@@ -70,6 +70,15 @@ def state_before(
     since_BtH = torch.where(is_first_Bt1, log_BtH.cumsum(1), 0).exp()
     far_BtHP = torch.einsum("bhpe,bte->bthp", entering_BHPE, c_BtE)
     return torch.where(is_first_Bt1, since_BtH, 0)[..., None] * far_BtHP
+
+
+def of_rows(nll_N: Tensor, mask_BT: Tensor, context: Context) -> Tensor:
+    """nll_N of the scored positions of whole rows, from those of each rank's part; no gradient passes."""
+    part_Bt = context.part(mask_BT).bool()
+    nll_Bt = nll_N.new_zeros(part_Bt.shape).masked_scatter(part_Bt, nll_N)
+    parts = [torch.empty_like(nll_Bt) for _ in range(context.size)]
+    dist.all_gather(parts, nll_Bt, group=context.group)
+    return torch.cat(parts, dim=1)[mask_BT.bool()]
 
 
 def _sums_after(log_BtH: Tensor) -> Tensor:

@@ -252,7 +252,9 @@ def _require_tokenizer(config: RunConfig, diet: Diet) -> None:
         )
 
 
-def require_backend(diet: Diet, phases: Sequence[ResolvedPhase], has: Capabilities) -> None:
+def require_backend(
+    diet: Diet, phases: Sequence[ResolvedPhase], has: Capabilities, *, context: int = 1
+) -> None:
     """Let a diet pass whose backend takes its model and its longest rows on a device.
 
     Raises:
@@ -266,6 +268,7 @@ def require_backend(diet: Diet, phases: Sequence[ResolvedPhase], has: Capabiliti
         row_length=max(each.row_length for each in servings),
         softcap=diet.softcap,
         structure=diet.structure_inputs and enriched,
+        context=context,
     )
     choose(diet.backend, has, needs)
 

@@ -141,6 +141,13 @@ class TrainConfig(Group):
         description="Number of training processes, each with its part of the model; default: one per GPU, "
         "or one on a CPU.",
     )
+    context_parallel: int | None = Field(
+        default=None,
+        ge=1,
+        title="Processes that share a row",
+        description="Number of the training processes that share each row, each with a part of "
+        "its positions: for rows whose activations one GPU doesn't hold; default: none share one.",
+    )
     recompute: bool = Field(
         default=False,
         title="Recompute for backward",
@@ -162,7 +169,7 @@ GROUPS: tuple[tuple[str, type[Group]], ...] = (
 )
 """The groups of a RunConfig by field, in the order of the stages."""
 
-_OF_ONE_MACHINE = {"workers", "processes", "recompute", "log"}
+_OF_ONE_MACHINE = {"workers", "processes", "context_parallel", "recompute", "log"}
 """Fields that change neither a mixture nor what a run is."""
 _FILES = ("phases_file", "corpus", "tokenizer")
 """Fields that hold a name, or the path of a file."""

@@ -185,6 +185,16 @@ def trained(
     return run
 
 
+def _require_trainable(plan: RunPlan, job: Job) -> None:
+    """Refuse what the processes that train would refuse, before they start."""
+    from curriculum.train.validate import require_shared_rows
+
+    if job.trainer is None:
+        require_shared_rows(job, job.processes)
+    has = Capabilities.expected(job.device)
+    require_backend(plan.diet, plan.phases, has, context=job.context_parallel)
+
+
 def _train(
     plan: RunPlan,
     resolved: ResolvedPhase,
@@ -204,7 +214,7 @@ def _train(
     if store.dry:
         found = None if retrain or goes_on(store, job) else finished(store, job)
         if found is None:
-            require_backend(plan.diet, plan.phases, Capabilities.expected(machine.device))
+            _require_trainable(plan, job)
         return found or _planned(plan, resolved, run_recipe(job))
     launch = Launch(
         slots=resources.slots_of(store.root),
@@ -216,7 +226,7 @@ def _train(
     )
     progress = Progress(stage="train", item=resolved.name, done=0, total=job.steps, unit="steps")
     if retrain or goes_on(store, job) or finished(store, job) is None:
-        require_backend(plan.diet, plan.phases, Capabilities.expected(machine.device))
+        _require_trainable(plan, job)
         context.watch(progress)
     run = train(store, job, again=retrain, launch=launch)
     if run.artefact is None:
@@ -238,8 +248,10 @@ def machine_of(plan: RunPlan, resources: Resources) -> "Machine":
 
     processes, recompute = plan.config.train.processes, plan.config.train.recompute
     if resources.sbatch is not None:
-        return Machine.in_slurm(resources.sbatch, processes, recompute=recompute)
-    return Machine.here(processes, recompute=recompute, slots=resources.gpu_slots)
+        machine = Machine.in_slurm(resources.sbatch, processes, recompute=recompute)
+    else:
+        machine = Machine.here(processes, recompute=recompute, slots=resources.gpu_slots)
+    return replace(machine, context_parallel=plan.config.train.context_parallel or 1)
 
 
 def job_of(

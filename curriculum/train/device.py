@@ -74,6 +74,7 @@ def needs_of(job: Job) -> AttentionNeeds:
         row_length=max(rows.row_length for rows in (*job.rows, *evaluated)),
         softcap=job.model.softcap,
         structure=job.model.structure,
+        context=job.context_parallel,
     )
 
 

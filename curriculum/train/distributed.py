@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from curriculum.model.masks import Context
 from schemas.errors import CurriculumError
 
 T = TypeVar("T")
@@ -55,6 +56,8 @@ class Ranks:
     size: int = 1
     mesh: DeviceMesh | None = None
     """Over which weights and moments are sharded; None alone."""
+    context: Context | None = None
+    """The ranks that share the rows of this one; None where each has rows of its own."""
     host: dist.ProcessGroup | None = None
     saving: dist.ProcessGroup | None = None
     """Group of the thread that writes checkpoints."""
@@ -63,6 +66,30 @@ class Ranks:
     def leads(self) -> bool:
         """Return True if this is the rank that owns the directory."""
         return self.rank == 0
+
+    @property
+    def sharing(self) -> int:
+        """Ranks that share a row."""
+        return 1 if self.context is None else self.context.size
+
+    @property
+    def readers(self) -> int:
+        """Groups of ranks that share rows: each reads micro-batches of its own."""
+        return self.size // self.sharing
+
+    @property
+    def reader(self) -> int:
+        """The group of this rank, whose ranks are neighbours."""
+        return self.rank // self.sharing
+
+    @property
+    def counts(self) -> bool:
+        """Return True if this rank counts the rows of its group."""
+        return self.rank % self.sharing == 0
+
+    def by_reader(self, value: T) -> list[T]:
+        """Return the value of one rank of each group, in their order."""
+        return self.gathered(value)[:: self.sharing]
 
     def gathered(self, value: T) -> list[T]:
         """Return the value of each rank, in the order of ranks."""
@@ -112,8 +139,8 @@ def _outcome(make: Callable[[], T]) -> tuple[list[T], CurriculumError | None]:
 
 
 @contextlib.contextmanager
-def joined(place: ProcessRank, device: Literal["cpu", "cuda"]) -> Iterator[Ranks]:
-    """Meet the other ranks; alone, nothing happens."""
+def joined(place: ProcessRank, device: Literal["cpu", "cuda"], sharing: int = 1) -> Iterator[Ranks]:
+    """Meet the other ranks, of which `sharing` neighbours each share rows; alone, nothing happens."""
     if place.size == 1:
         yield ALONE
         return
@@ -131,11 +158,23 @@ def joined(place: ProcessRank, device: Literal["cpu", "cuda"]) -> Iterator[Ranks
         rank=place.rank,
         size=place.size,
         mesh=init_device_mesh("cuda" if on_gpu else "cpu", (place.size,)),
+        context=_context(place, sharing),
         host=dist.new_group(backend="gloo"),
         saving=dist.new_group(backend="gloo"),
     )
     # Not after an error: where one rank failed, the others may be waiting for it in a call.
     dist.destroy_process_group()
+
+
+def _context(place: ProcessRank, sharing: int) -> Context | None:
+    """The group of this rank; every rank makes all groups. A number that doesn't divide is refused later."""
+    if sharing == 1 or place.size % sharing:
+        return None
+    groups = [
+        dist.new_group(list(range(first, first + sharing)))
+        for first in range(0, place.size, sharing)
+    ]
+    return Context(rank=place.rank % sharing, size=sharing, group=groups[place.rank // sharing])
 
 
 def leave(code: int) -> NoReturn:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import torch
 
 from curriculum import parquet
+from curriculum.model.context import of_rows
 from curriculum.model.loss import token_nll
 from curriculum.train.batch import EVALUATION_COLUMNS, Row, Shards
 from curriculum.train.checkpoint import CheckpointState
@@ -103,7 +104,10 @@ class Evaluator:
         moved = batch.to(device)
         with mixed(device):
             x_BTD = model.hidden(moved.input_ids, moved.boundaries, moved.structure)
-            return token_nll(x_BTD, model.head.weight, moved.target_ids, moved.loss_mask)
+            nll_N = token_nll(
+                x_BTD, model.head.weight, model.part(moved.target_ids), model.part(moved.loss_mask)
+            )
+        return nll_N if model.context is None else of_rows(nll_N, moved.loss_mask, model.context)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,13 +184,13 @@ class HeldOut:
         ranks = self.ranks
         found: list[list[_Measured]] = []
         micro = self._micro_batches(stratum, max_positions)
-        while turn := list(itertools.islice(micro, ranks.size)):
+        while turn := list(itertools.islice(micro, ranks.readers)):
             if self.stop():
                 raise Cancelled
-            mine = ranks.rank < len(turn)
-            batch = collate(turn[ranks.rank if mine else 0])
+            mine = ranks.reader < len(turn)
+            batch = collate(turn[ranks.reader if mine else 0])
             found.append(self._documents(batch if mine else blank(batch)))
-        for turns in zip(*ranks.gathered(found), strict=True):
+        for turns in zip(*ranks.by_reader(found), strict=True):
             for documents in turns:
                 yield from documents
 
@@ -228,6 +232,7 @@ _MEASURES = (
     "tokenizer",
     "threads",
     "processes",
+    "context_parallel",
     "micro_positions",
     "rope_base",
 )

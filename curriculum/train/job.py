@@ -107,6 +107,7 @@ def make_job(
         threads=machine.threads,
         workers=machine.workers,
         processes=machine.processes,
+        context_parallel=machine.context_parallel,
         recompute=machine.recompute,
         trainer=diet.trainer.command if diet.trainer is not None else None,
         tokenizer=_tokenizer(ingredients),

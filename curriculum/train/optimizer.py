@@ -46,6 +46,7 @@ def new_train_state(job: Job, device: torch.device, ranks: Ranks = ALONE) -> Tra
     """A fresh model on the device and its AdamW; the same weights whatever the number of ranks."""
     model = initialise(Decoder(job.model, job.kernel), job.seed).to(device)
     model.rope_base = job.rope_base
+    model.context = ranks.context
     if job.recompute:
         recompute(model)
     if ranks.mesh is not None:

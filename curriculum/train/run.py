@@ -102,8 +102,8 @@ def _require_same(directory: Path, job: Job) -> None:
 def freeze(directory: Path, job: Job) -> Job:
     """Write job.json into a run's directory with the present moment; one that stands already counts.
 
-    But for what another machine has or needs otherwise: its device, the numbers of processes and of workers,
-    recomputation, writers, the price of its GPUs.
+    But for what another machine has or needs otherwise: its device, the numbers of processes, of those that
+    share rows and of workers, recomputation, writers, the price of its GPUs.
     """
     file = directory / JOB
     there = read_job(file) if file.is_file() else job.model_copy(update={"begun": now()})
@@ -111,6 +111,7 @@ def freeze(directory: Path, job: Job) -> Job:
         update={
             "device": job.device,
             "processes": job.processes,
+            "context_parallel": job.context_parallel,
             "workers": job.workers,
             "recompute": job.recompute or there.recompute,
             "writers": job.writers,

@@ -36,7 +36,15 @@ WHICH_RUN = (
 _NO_PART_OF_THE_KEY = {
     *WHICH_RUN,
     *("tokenizer", "plan", "plan_key", "plan_content", "rows", "start_from", "evaluations"),
-    *("device", "threads", "processes", "workers", "recompute", "checkpoint_every"),
+    *(
+        "device",
+        "threads",
+        "processes",
+        "context_parallel",
+        "workers",
+        "recompute",
+        "checkpoint_every",
+    ),
     *("writers", "gpu_price"),
 }
 

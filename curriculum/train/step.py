@@ -273,13 +273,17 @@ def gradients(
 ) -> Gradient:
     """Accumulate the gradient of Σ loss / count of scored targets over a step, and clip it.
 
-    `batches` are this rank's of the step, as many as every other's. `folders` of the rows by their keys
+    `batches` are this rank's of the step, as many as every other's, and whole rows also where ranks share
+    them. `folders` of the rows by their keys
     let documents be named where something isn't finite.
 
     Raises:
         NotFiniteError: on every rank, where loss or gradient isn't finite, naming the rows to blame.
     """
-    (scored,) = train_state.ranks.total([sum(int(batch.loss_mask.sum()) for batch in batches)])
+    part = train_state.model.part
+    (scored,) = train_state.ranks.total(
+        [sum(int(part(batch.loss_mask).sum()) for batch in batches)]
+    )
     count = max(int(scored), 1)
     finite = _Finiteness(
         train_state=train_state, job=job, step=step, count=count, folders=folders or {}
@@ -292,7 +296,10 @@ def gradients(
     ]
     losses: list[list[float]] = torch.stack(sums).tolist()
     suspects = [
-        batch for batch, (nll, _) in zip(batches, losses, strict=True) if not math.isfinite(nll)
+        batch
+        for batch, (nll, _) in zip(batches, losses, strict=True)
+        # Of a shared row another rank's part may be to blame.
+        if not math.isfinite(nll) or train_state.ranks.context is not None
     ]
     nll, z = train_state.ranks.total([sum(each) for each in zip(*losses, strict=True)])
     finite.require(nll, "the loss", suspects)
@@ -327,7 +334,7 @@ def optimizer_step(
 def cut_for(job: Job, ranks: Ranks) -> Job:
     """The job with micro-batches small enough that each rank has one in every step, if rows allow."""
     longest = max(rows.row_length for rows in job.rows)
-    most = max(job.tokens_per_step // ranks.size, longest)
+    most = max(job.tokens_per_step // ranks.readers, longest)
     return job.model_copy(update={"micro_positions": min(job.micro_positions, most)})
 
 
@@ -337,7 +344,11 @@ def _backward(train_state: TrainState, batch: Batch, divisor: float, z_weight: f
     with mixed(train_state.device):
         x_BTD = model.hidden(batch.input_ids, batch.boundaries, batch.structure)
         sums = loss.loss_sums(
-            x_BTD, model.head.weight, batch.target_ids, batch.loss_mask, z_weight=z_weight
+            x_BTD,
+            model.head.weight,
+            model.part(batch.target_ids),
+            model.part(batch.loss_mask),
+            z_weight=z_weight,
         )
     (sums.total / divisor).backward()  # type: ignore[no-untyped-call]
     return torch.stack([sums.nll, sums.z])
@@ -364,7 +375,9 @@ class _Finiteness:
             z_weight=self.job.optimizer.z_loss,
             folders=self.folders,
         )
-        real = [batch for batch in suspects if batch.pack_ids]
+        # Ranks that share rows have the same.
+        counted = suspects if self.train_state.ranks.counts else ()
+        real = [batch for batch in counted if batch.pack_ids]
         found = self.train_state.ranks.gathered(
             (finite.find_nonfinite(what, real), [name for batch in real for name in batch.pack_ids])
         )

@@ -43,7 +43,7 @@ from curriculum.train.proof import proven
 from curriculum.train.report import HeartbeatWriter, Outcome, record_kernel, report_of, write_end
 from curriculum.train.run_directory import REPORT, claimed, read_job, read_report, write_text
 from curriculum.train.step import cut_for, optimizer_step
-from curriculum.train.validate import require_fitting
+from curriculum.train.validate import require_fitting, require_shared_rows
 from schemas.errors import CurriculumError
 from schemas.job import Job, Report
 
@@ -57,7 +57,7 @@ def run_job(path: Path, stop: Callable[[], bool], place: ProcessRank) -> Report:
         CurriculumError: the error that ended it; the report then has `failed` and that reason.
     """
     job = read_job(path)
-    with joined(place, job.device) as ranks, ExitStack() as stack:
+    with joined(place, job.device, job.context_parallel) as ranks, ExitStack() as stack:
         store = Store.containing(path)
         directory = path.absolute().parent
         ranks.from_first(lambda: stack.enter_context(claimed(store, job, directory)))
@@ -77,6 +77,7 @@ def _trained(
     directory = path.parent
     try:
         with enough_memory(job, f"phase {job.phase}"):
+            require_shared_rows(job, ranks.size)
             device = prepare(job, place.local)
             job = with_backend(job, device)
             ranks.from_first(lambda: record_kernel(directory, job))
@@ -202,8 +203,8 @@ class Trainer:
             self.rows,
             first_step=self.state.step,
             workers=job.workers,
-            rank=self.ranks.rank,
-            ranks=self.ranks.size,
+            rank=self.ranks.reader,
+            ranks=self.ranks.readers,
         )
         while True:
             reason = self._evaluate_if_due()
@@ -266,8 +267,10 @@ class Trainer:
                 rate=rate,
                 folders=self.rows.folders,
             )
-        counts = counts_of_step(batches, self.token_bytes)
-        counts = StepCounts.from_numbers(self.ranks.total(counts.numbers()))
+        numbers = counts_of_step(batches, self.token_bytes).numbers()
+        # Ranks that share rows have the same.
+        numbers = numbers if self.ranks.counts else [0] * len(numbers)
+        counts = StepCounts.from_numbers(self.ranks.total(numbers))
         self.state = self.state.advanced(self.job, counts.tokens)
         seconds = time.perf_counter() - began
         if self.metrics is None:

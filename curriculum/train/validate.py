@@ -61,6 +61,33 @@ def _require_sizes(job: Job) -> None:
         )
 
 
+def require_shared_rows(job: Job, processes: int) -> None:
+    """Let a job pass whose rows `processes` can share as it says.
+
+    Raises:
+        JobError: for a context_parallel that doesn't divide processes or rows, or parts too short.
+    """
+    sharing = job.context_parallel
+    if sharing == 1:
+        return
+    if processes % sharing:
+        raise JobError(
+            "context_parallel",
+            sharing,
+            cause=f"{processes} processes train, and each row is shared by as many as it says",
+            cure=f"Give --processes {-(-processes // sharing) * sharing}, or another --context-parallel",
+        )
+    for length in sorted({rows.row_length for rows in _rows_of(job)}):
+        if length % sharing or length // sharing < job.model.conv_kernel:
+            raise JobError(
+                "context_parallel",
+                sharing,
+                cause=f"rows of {length} tokens aren't {sharing} equal parts of {job.model.conv_kernel} "
+                "tokens or more",
+                cure="Give a --context-parallel that divides every row length",
+            )
+
+
 def _require_published(job: Job, workspace: Path) -> None:
     """Verify tokenizer and plan whole, and the footers of all rows: their pages are verified when read.
 

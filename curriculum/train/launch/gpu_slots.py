@@ -38,6 +38,8 @@ class Machine:
     """Threads of each process."""
     workers: int = 0
     processes: int = 1
+    context_parallel: int = 1
+    """Processes that share each row."""
     recompute: bool = False
 
     @staticmethod

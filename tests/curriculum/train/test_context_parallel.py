@@ -1,0 +1,97 @@
+"""A job whose rows are shared by ranks: the losses and figures of one process, the same key, and refusals."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curriculum.train import trainer
+from curriculum.train.distributed import ProcessRank
+from curriculum.train.metrics import read_metrics
+from curriculum.train.run import Run, freeze, train
+from curriculum.train.validate import require_shared_rows
+from schemas.errors import JobError
+from schemas.job import EngramSpec, ModelSpec
+
+HYBRID = ModelSpec(
+    name="hybrid",
+    vocab_size=64,
+    blocks="AMCEF",
+    width=32,
+    heads=2,
+    kv_heads=1,
+    mlp_width=64,
+    streams=2,
+    engram=EngramSpec(slots=64, slot_width=8),
+)
+"""A block of every family."""
+SHARED: dict[str, Any] = {"processes": 2, "context_parallel": 2}
+
+
+def trained(world: Any, **changes: Any) -> Run:
+    job = world.job(
+        model=HYBRID, steps=4, micro_positions=256, evaluate_every=2, checkpoint_every=2, **changes
+    )
+    return train(world.store, job)
+
+
+def require_equal_losses(one: Run, other: Run) -> None:
+    """The same up to the rounding of float32, of which AdamW makes much."""
+    alone, shared = (read_metrics(each.directory / "metrics") for each in (one, other))
+    for name in ("step", "position", "valid_tokens", "scored_tokens", "attention_density"):
+        assert alone[name].to_pylist() == shared[name].to_pylist()
+    for name in ("loss", "z_loss", "gradient_norm"):
+        assert shared[name].to_pylist() == pytest.approx(alone[name].to_pylist(), rel=1e-4)
+    assert len(one.report.history) > 0
+    for mine, its in zip(one.report.history, other.report.history, strict=True):
+        assert mine.val_bpb == pytest.approx(its.val_bpb, rel=1e-4)
+        assert mine.scored_bytes == its.scored_bytes
+    assert one.report.tokens == other.report.tokens
+
+
+def test_two_ranks_that_share_rows_have_the_losses_of_one_process(
+    tmp_path: Path, make_world: Callable[..., Any]
+) -> None:
+    one = trained(make_world(tmp_path / "one"))
+    two = trained(make_world(tmp_path / "two"), **SHARED)
+    require_equal_losses(one, two)
+
+
+@pytest.mark.slow
+def test_two_groups_of_two_ranks_have_the_losses_of_one_process(
+    tmp_path: Path, make_world: Callable[..., Any]
+) -> None:
+    one = trained(make_world(tmp_path / "one"))
+    four = trained(make_world(tmp_path / "four"), processes=4, context_parallel=2)
+    require_equal_losses(one, four)
+
+
+def test_sharing_is_no_part_of_what_a_run_is(world: Any) -> None:
+    assert world.job(**SHARED).run_key == world.job().run_key
+    directory = world.open_run(world.job())
+    assert freeze(directory, world.job(**SHARED)).context_parallel == 2
+
+
+@pytest.mark.parametrize(
+    ("processes", "sharing", "words"),
+    [
+        (3, 2, "context_parallel: 2.*3 processes train.*Give --processes 4"),
+        (1, 2, "1 processes train.*Give --processes 2"),
+        (3, 3, "rows of 128 tokens aren't 3 equal parts"),
+        (64, 64, "aren't 64 equal parts of 4 tokens or more"),
+    ],
+)
+def test_what_does_not_divide_is_refused(
+    world: Any, processes: int, sharing: int, words: str
+) -> None:
+    job = world.job(model=HYBRID, context_parallel=sharing)
+    with pytest.raises(JobError, match=f"(?s){words}"):
+        require_shared_rows(job, processes)
+
+
+def test_a_job_of_one_process_that_shares_rows_fails_with_a_report(world: Any) -> None:
+    directory = world.open_run(world.job(context_parallel=2))
+    with pytest.raises(JobError, match="each row is shared by"):
+        trainer.run_job(directory / "job.json", lambda: False, ProcessRank())
+    assert '"failed"' in (directory / "report.json").read_text()
