@@ -103,6 +103,10 @@ class QualitySpec(Documented):
     """Keep files that say they were generated as well."""
 
 
+CONTEXT_BYTES = 262_144
+"""Bytes of a context document at most, where a corpus says nothing: about 64k tokens of code."""
+
+
 class CorpusSpec(Documented):
     """A corpus file; `corpora/*.yaml`."""
 
@@ -120,6 +124,9 @@ class CorpusSpec(Documented):
     """Limit on the versions of one file that are read."""
     quality: QualitySpec = QualitySpec()
     """Limits on files that are left out for their size, or since they are generated."""
+    context_bytes: Annotated[Whole, Field(ge=65_536, le=16_777_216)] = CONTEXT_BYTES
+    """Bytes of a whole document of v4_context_graph or v5_clang_graph at most: what fills rows of 65,536
+    tokens. Rows of 131,072 take 1,048,576."""
     val_fraction: Annotated[Number, Field(gt=0, lt=1)] = 0.02
     """The share of files that is held out to measure on; with 20 repositories or more, of repositories."""
     max_skipped: Annotated[Number, Field(ge=0, le=1)] = 0.01

@@ -285,6 +285,8 @@ class ContextReport(StageReport):
     """Tokens."""
     past_16k: float = 0.0
     """Share of the scored tokens with more than 16,384, 0…1."""
+    past_64k: int = 0
+    """Scored tokens with 65,536 or more; counted where rows are longer than that."""
 
 
 class RowsReport(StageReport):

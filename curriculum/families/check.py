@@ -24,7 +24,7 @@ Wrong = tuple[str, str]
 """A value, and the rule that it breaks."""
 
 
-def wrong_with_context(document: Document) -> Iterator[Wrong]:
+def wrong_with_context(document: Document, budget: int = BUDGET) -> Iterator[Wrong]:
     """Yield the violations of the rules, in no more than one line each.
 
     1. Chunks are in the order of the text and have every part but the headers, and show one file each, in
@@ -38,8 +38,8 @@ def wrong_with_context(document: Document) -> Iterator[Wrong]:
     5. Edges are sorted, each once, between chunks, and of known kinds, labels and confidences.
     """
     size = len(document.text.encode())
-    if size > BUDGET:
-        yield f"{size} bytes", f"the budget is {BUDGET}"
+    if size > budget:
+        yield f"{size} bytes", f"the budget is {budget}"
     yield from _wrong_order(document)
     data = document.text.encode()
     for run in _runs(document):
@@ -172,7 +172,7 @@ def _wrong_edges(document: Document) -> Iterator[Wrong]:
             yield f"confidence {edge.confidence}", "it is in (0, 1]"
 
 
-def check_document(document: Document) -> None:
+def check_document(document: Document, budget: int = BUDGET) -> None:
     """Pass if parts tile the text at line starts and spans, sources and offsets are sound.
 
     1. Parts tile the bytes of the text, none is empty, and each but the first begins after a line end.
@@ -191,7 +191,7 @@ def check_document(document: Document) -> None:
         _check_spans(document, kind, len(data))
     _check_sources(document)
     if document.chunks or reads_commits(document.family):
-        for value, rule in wrong_with_context(document):
+        for value, rule in wrong_with_context(document, budget):
             raise _wrong(document, value, rule)
     kinds = {span.kind for span in document.spans}
     if not kinds <= set(SPAN_KINDS):

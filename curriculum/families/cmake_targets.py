@@ -39,7 +39,9 @@ class _Item:
     """The target that led here, one hop nearer; None for one that the commit touched."""
 
 
-def documents(commit: CommitChange, graph: RepositoryGraph, *, family: str) -> RenderResult:
+def documents(
+    commit: CommitChange, graph: RepositoryGraph, *, family: str, budget: int = BUDGET
+) -> RenderResult:
     """The documents of one commit, whose tree the graph has; none where it changes no CMake file.
 
     What is too much for one document is divided by targets.
@@ -51,7 +53,7 @@ def documents(commit: CommitChange, graph: RepositoryGraph, *, family: str) -> R
     touched = sorted({target for each in changes for target in _touched(each, build)})
     if not touched:
         return result_of(family, (), {"no_build_target": 1})
-    room = BUDGET - context.frame_bytes(commit, LANGUAGE)
+    room = budget - context.frame_bytes(commit, LANGUAGE)
     groups, too_large = _shared_out([_commands(graph, build, each) for each in touched], room)
     documents = [
         _document(
@@ -60,7 +62,9 @@ def documents(commit: CommitChange, graph: RepositoryGraph, *, family: str) -> R
             build,
             family,
             group,
-            _Search(graph=graph, build=build, room=room).run(group),
+            _Search(graph=graph, build=build, room=room, largest=budget // LARGEST_SHARE).run(
+                group
+            ),
         )
         for group in groups
     ]
@@ -117,6 +121,8 @@ class _Search:
     graph: RepositoryGraph
     build: BuildGraph
     room: int
+    largest: int
+    """Bytes of one file at most."""
     items: list[_Item] = field(default_factory=list)
 
     def run(self, targets: Sequence[_Item]) -> list[_Item]:
@@ -153,7 +159,7 @@ class _Search:
             item = _Item(
                 file=source.file, target=None, form=form, ranges=ranges, hop=hop, owner=owner
             )
-            if ranges and _cost(item) * LARGEST_SHARE <= BUDGET and self._take([item]):
+            if ranges and _cost(item) <= self.largest and self._take([item]):
                 return
 
     def _take(self, items: Sequence[_Item]) -> bool:

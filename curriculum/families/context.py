@@ -32,7 +32,7 @@ from curriculum.graph.facts import Range, SourceFile
 from curriculum.graph.line_ranges import end_of_blanks
 from curriculum.graph.outline import innermost, outline
 from schemas.change import CommitChange, TreeFile
-from schemas.corpus import Language
+from schemas.corpus import CONTEXT_BYTES, Language
 from schemas.document import (
     Chunk,
     ChunkForm,
@@ -43,8 +43,8 @@ from schemas.document import (
     SpanKind,
 )
 
-BUDGET = 262_144
-"""Bytes of a whole document."""
+BUDGET = CONTEXT_BYTES
+"""Bytes of a whole document, where a corpus gives no context_bytes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

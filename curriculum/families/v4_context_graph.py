@@ -60,17 +60,27 @@ ORDER = SearchOrder(
 """Direct callees and callers, then classes, bases, overrides, sibling methods, files, and what is farther."""
 
 
-def documents(commit: CommitChange, graph: RepositoryGraph, *, family: str) -> RenderResult:
-    """Render one commit, whose tree the graph has: documents of functions, then of build targets."""
-    functions = graph_documents(commit, graph, family=family, order=ORDER)
-    targets = cmake_targets.documents(commit, graph, family=family)
+def documents(
+    commit: CommitChange, graph: RepositoryGraph, *, family: str, budget: int = BUDGET
+) -> RenderResult:
+    """Render one commit, whose tree the graph has: documents of functions, then of build targets.
+
+    None has more than `budget` bytes.
+    """
+    functions = graph_documents(commit, graph, family=family, order=ORDER, budget=budget)
+    targets = cmake_targets.documents(commit, graph, family=family, budget=budget)
     return RenderResult(
         documents=functions.documents + targets.documents, counts=functions.counts + targets.counts
     )
 
 
 def graph_documents(
-    commit: CommitChange, graph: RepositoryGraph, *, family: str, order: SearchOrder
+    commit: CommitChange,
+    graph: RepositoryGraph,
+    *,
+    family: str,
+    order: SearchOrder,
+    budget: int = BUDGET,
 ) -> RenderResult:
     """The documents of one commit, whose tree the graph has; equal input gives equal documents.
 
@@ -83,7 +93,7 @@ def graph_documents(
         lead=lambda path: context.chunk_bytes(path, graph.source(path).file.language),
         gap=len(context.gap_line("cpp").encode()),
     )
-    room = BUDGET - context.frame_bytes(commit, graph.source(targets[0].node.path).file.language)
+    room = budget - context.frame_bytes(commit, graph.source(targets[0].node.path).file.language)
     shares = shared_out(targets, graph, costs, room)
     around = [
         neighbourhood(graph, group, room - costs.of_all(group), order, costs)

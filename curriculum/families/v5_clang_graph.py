@@ -4,6 +4,7 @@ What uses the change stands nearest to it: overrides, callers, their callers, ba
 sure as its label says, and those of functions that the frontend didn't see as they are stay syntactic.
 """
 
+from curriculum.families.context import BUDGET
 from curriculum.families.render import RenderResult
 from curriculum.families.v4_context_graph import graph_documents
 from curriculum.graph.clang.graph import ClangGraph
@@ -41,6 +42,8 @@ target stands far from it.
 """
 
 
-def documents(commit: CommitChange, graph: ClangGraph, *, family: str) -> RenderResult:
-    """Render one commit, whose tree the graph has."""
-    return graph_documents(commit, graph, family=family, order=ORDER)
+def documents(
+    commit: CommitChange, graph: ClangGraph, *, family: str, budget: int = BUDGET
+) -> RenderResult:
+    """Render one commit, whose tree the graph has, in documents of `budget` bytes."""
+    return graph_documents(commit, graph, family=family, order=ORDER, budget=budget)

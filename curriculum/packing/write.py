@@ -20,6 +20,7 @@ from curriculum.packing.rows import ArrowArray, lists, target_ids
 from curriculum.packing.spool import ID_BYTES, SpooledDocuments, as_buffer, structure_columns
 from curriculum.parquet import ShardWriter
 from schemas.packed_row import (
+    FAR_CONTEXT,
     HISTOGRAM_EDGES,
     PACKED_ROW_SCHEMA,
     PIECE_TYPE,
@@ -210,6 +211,8 @@ class RowCounts:
     """Σ over scored tokens of the tokens of their document before them: over scored_tokens, the mean."""
     context_histogram: tuple[int, ...]
     """Scored tokens with < 1k, 1–4k, 4–16k, > 16k tokens of their document before them."""
+    far: int
+    """Scored tokens with FAR_CONTEXT or more, in rows longer than that."""
 
 
 def row_shards(
@@ -262,7 +265,7 @@ class RowWriter:
         Every row must hold a document with targets: plan over `spooled.with_targets()`.
         """
         rows = len(row_starts) - 1
-        done, histogram = 0, np.zeros(len(HISTOGRAM_EDGES) + 1, dtype=np.int64)
+        done, far, histogram = 0, 0, np.zeros(len(HISTOGRAM_EDGES) + 1, dtype=np.int64)
         while done < rows:
             if self._room == 0:
                 self._shards.begin()
@@ -278,6 +281,7 @@ class RowWriter:
             self._room -= len(table)
             self._next_row += len(table)
             histogram += _histogram(table)
+            far += _far(table, self._format.row_length)
             done = upto
         return RowCounts(
             rows=rows,
@@ -287,6 +291,7 @@ class RowWriter:
             scored_tokens=int(spooled.scored[order].sum()),
             context_sum=int(spooled.context_sums[order].sum()),
             context_histogram=tuple(histogram.tolist()),
+            far=far,
         )
 
     def close(self) -> None:
@@ -303,6 +308,19 @@ class RowWriter:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _far(table: pa.Table, row_length: int) -> int:
+    """Scored tokens with FAR_CONTEXT tokens of their document before them; the prediction is one further."""
+    if row_length <= FAR_CONTEXT:
+        return 0
+    doc_ids, scored = (
+        pc.list_flatten(table[name]).to_numpy().reshape(-1, row_length)
+        for name in ("doc_ids", "loss_mask")
+    )
+    before = FAR_CONTEXT - 1
+    same = doc_ids[:, before:] == doc_ids[:, : row_length - before]
+    return int((same & (scored[:, before:] == 1)).sum())
 
 
 def _histogram(table: pa.Table) -> Int64s:

@@ -27,7 +27,7 @@ from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
 from schemas.families import ENRICHED_FAMILY, VERSIONS_FAMILY
 from schemas.objectives import OBJECTIVES
-from schemas.packed_row import RowFormat
+from schemas.packed_row import FAR_CONTEXT, RowFormat
 from schemas.reports import ContextReport, DomainRows, RowsReport
 
 REVISION = 2
@@ -328,7 +328,7 @@ def _write(
     report = RowsReport(
         domains=domains,
         rows_if_mixed=best_fit.rows_needed(lengths, wanted.row_length),
-        context=context.report(),
+        context=context.report(wanted.row_length),
     )
     draft.record(report)
     return report
@@ -341,19 +341,22 @@ class _Context:
     total: int = 0
     scored: int = 0
     far: int = 0
+    farther: int = 0
 
     def add(self, written: RowCounts) -> None:
         """Count the rows of one domain."""
         self.total += written.context_sum
         self.scored += written.scored_tokens
         self.far += written.context_histogram[-1]
+        self.farther += written.far
 
-    def report(self) -> ContextReport:
-        """The mean over scored tokens, and the share of them past 16k of context."""
-        return ContextReport(
-            mean=round(self.total / max(1, self.scored), 1),
-            past_16k=round(self.far / max(1, self.scored), 6),
-        )
+    def report(self, row_length: int) -> ContextReport:
+        """The mean over scored tokens, and those past 16k of context; in longer rows also past 64k."""
+        mean = round(self.total / max(1, self.scored), 1)
+        past_16k = round(self.far / max(1, self.scored), 6)
+        if row_length <= FAR_CONTEXT:
+            return ContextReport(mean=mean, past_16k=past_16k)
+        return ContextReport(mean=mean, past_16k=past_16k, past_64k=self.farther)
 
 
 def _plans(

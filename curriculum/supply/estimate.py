@@ -22,6 +22,7 @@ from curriculum.corpus.select_conversations import conversation_ingredients
 from curriculum.corpus.sources import Sources
 from curriculum.graph.syntax_tree import grammar_versions
 from curriculum.stages.documents import repositories
+from curriculum.stages.graphs import context_size
 from curriculum.stages.indexes import Index
 from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.tokens import Tokenizing
@@ -33,7 +34,7 @@ from curriculum.tokens import store as token_store
 from curriculum.tokens import train
 from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import CorpusSpec
-from schemas.families import CHAT_FAMILY, FAMILIES, families_of
+from schemas.families import CHAT_FAMILY, FAMILIES, families_of, reads_commits
 from schemas.objectives import OBJECTIVES
 from schemas.progress import ProgressCallback, ignore_progress
 from schemas.reports import EstimateReport
@@ -222,6 +223,8 @@ def _own_ingredients(plan: SamplingPlan, kind: Kind) -> dict[str, JsonValue]:
         "family_revision": FAMILIES[kind.family].revision,
         "objective_revision": OBJECTIVES[kind.objective].revision,
     }
+    if reads_commits(kind.family):
+        own.update(context_size(plan.corpus))
     if kind.family == CHAT_FAMILY:
         own["conversations"] = [
             conversations.ingredients(conversations.find_conversations(each), plan.corpus)

@@ -23,6 +23,7 @@ from curriculum.train.checkpoint_files import require_whole
 from curriculum.train.run_directory import CHECKPOINTS
 from flows.cli.console import ACCENT, MUTED, err, out, warn
 from flows.settings import trust
+from schemas.corpus import CONTEXT_BYTES
 from schemas.errors import DietError, StoreError
 from schemas.manifest import MANIFEST_NAME
 from schemas.visible import one_line
@@ -77,9 +78,9 @@ def _checkpoints(path: Path) -> list[Path]:
 
 
 def _check_documents(artefact: Artefact) -> None:
-    documents = 0
+    documents, budget = 0, artefact.manifest.config.get("context_bytes", CONTEXT_BYTES)
     for document in documents_in(artefact.path):
-        check_document(document)
+        check_document(document, int(str(budget)))
         documents += 1
     out.print(f"{artefact.path}: {number(documents, 'document')} keep the contract", soft_wrap=True)
 

@@ -82,7 +82,7 @@ def test_a_form_offers_names_and_explains_every_field(flow: Flow[..., Any], home
             assert each["title"][0].isupper()
     assert fields["specialist"]["enum"][0] == "ours", "what is one's own comes first"
     assert changes["corpus"]["enum"] == ["nearby", "sample"]
-    assert changes["phases_file"]["enum"] == ["short", "phases", "phases.demo"]
+    assert changes["phases_file"]["enum"] == ["short", "phases", "phases.demo", "phases.long"]
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)

@@ -33,14 +33,14 @@ class Made(NamedTuple):
     result: RenderResult
 
 
-def made(path: Path) -> Iterator[Made]:
+def made(path: Path, *, budget: int = BUDGET) -> Iterator[Made]:
     spec = RepositorySpec(name=path.name, path=str(path))
     history = HistorySpec(versions_per_path=1000)
     corpus = CorpusSpec(name="sample", repositories=(spec,), history=history)
     graph = CallGraph()
     for commit in read_commits(resolve(spec, cache=path), spec, corpus, Skips()):
         graph.apply(commit.tree)
-        yield Made(commit, documents(commit, graph, family=CONTEXT_FAMILY))
+        yield Made(commit, documents(commit, graph, family=CONTEXT_FAMILY, budget=budget))
 
 
 @pytest.fixture(scope="module")
@@ -374,6 +374,22 @@ def numbers(shares: Shares) -> list[list[tuple[str, int]]]:
 def test_targets_that_fit_are_one_group():
     shares = shared_out(fragments("a", [90]) + fragments("b", [90]), Joined([]), COSTS, 200)
     assert numbers(shares) == [[("a", 0), ("b", 0)]]
+
+
+def test_a_corpus_may_give_documents_another_budget(tmp_path: Path) -> None:
+    """A larger one takes more of what stands around, never less; none is exceeded."""
+    paths = {path.name: path for path in unpack_samples(tmp_path)}
+    sizes = {}
+    for budget in (8_192, BUDGET):
+        found = [
+            document
+            for each in made(paths["arena"], budget=budget)
+            for document in each.result.documents
+        ]
+        for document in found:
+            check_document(document, budget)
+        sizes[budget] = max(len(document.text.encode()) for document in found)
+    assert sizes[8_192] <= 8_192 < sizes[BUDGET]
 
 
 def test_targets_over_the_budget_are_divided_by_file():

@@ -48,7 +48,7 @@ def servings(name: str) -> list[ResolvedServing]:
 
 def test_eight_specialists_and_the_demo_come_with_the_package() -> None:
     assert diet_names() == tuple(sorted((*SPECIALISTS, "templates.demo")))
-    assert phases_files() == ("phases", "phases.demo")
+    assert phases_files() == ("phases", "phases.demo", "phases.long")
     assert phase_names() == phase_names("phases.demo") == PHASES
 
 

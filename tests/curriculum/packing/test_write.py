@@ -2,11 +2,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from curriculum.packing import write
 from curriculum.packing.boundaries import Layout
 from curriculum.packing.check import check
 from curriculum.packing.spool import SpooledDocuments
@@ -225,3 +227,18 @@ def test_derived_columns_are_what_counting_token_by_token_gives(
 def test_spooled_documents_can_be_opened_again(tmp_path: Path, encodings: Any, kit: Any) -> None:
     kit.spool(tmp_path / "spool", encodings)
     assert len(SpooledDocuments(tmp_path / "spool")) == len(encodings)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "far"),
+    [((131_072,), 131_071 - 65_535), ((65_536, 65_536), 0), ((65_537, 65_535), 1)],
+)
+def test_long_rows_count_scored_tokens_past_64k_of_their_own_document(
+    lengths: tuple[int, ...], far: int
+) -> None:
+    doc_ids = np.repeat(np.arange(len(lengths)), lengths).astype(np.int32)
+    scored = np.ones(131_072, np.uint8)
+    scored[np.cumsum(lengths) - 1] = 0
+    table = pa.table({"doc_ids": [doc_ids], "loss_mask": [scored]})
+    assert write._far(table, 131_072) == far
+    assert write._far(table, 65_536) == 0

@@ -215,6 +215,18 @@ def test_a_manifest_says_what_graphs_hold(built: Built) -> None:
     assert context["past_16k"] == 0
 
 
+def test_documents_of_another_size_have_keys_of_their_own(tmp_path: Path) -> None:
+    store, usual = Store(tmp_path), corpus("arena")
+    larger = usual.model_copy(update={"context_bytes": 1_048_576})
+    (one,), (other,) = (sample(store, each, WANTED[:1], number=1) for each in (usual, larger))
+    assert one.key != other.key
+    assert "context_bytes" not in one.manifest.config
+    assert other.manifest.config["context_bytes"] == 1_048_576
+    files = (RowsSpec(family="v2_simple", row_length=512),)
+    (plain,), (same,) = (sample(store, each, files, number=1) for each in (usual, larger))
+    assert plain.key == same.key
+
+
 def test_a_sample_is_some_documents_of_each_family_and_nothing_else(tmp_path: Path) -> None:
     store = Store(tmp_path)
     made = sample(store, corpus("arena"), WANTED, number=3)

@@ -105,6 +105,17 @@ def test_a_kept_estimate_is_never_taken_for_another_setting(
     assert known_estimate(task, Store(home, dry=True)) is None
 
 
+def test_a_size_of_context_documents_changes_the_estimates_of_their_families_alone(
+    setting: Setting, home: Path, tmp_path: Path
+) -> None:
+    graphs = replace(setting, kinds=(Kind(family="v4_context_graph", row_length=512),))
+    estimate(graphs.task(tmp_path), store=Store(tmp_path))
+    larger = {"context_bytes": 1_048_576}
+    assert known_estimate(graphs.task(tmp_path), Store(tmp_path, dry=True)) is not None
+    assert known_estimate(own(graphs, **larger).task(tmp_path), Store(tmp_path, dry=True)) is None
+    assert known_estimate(own(setting, **larger).task(home), Store(home, dry=True)) is not None
+
+
 def test_an_estimate_of_some_kinds_is_known_without_the_others(
     setting: Setting, home: Path
 ) -> None:
