@@ -330,6 +330,7 @@ def _line(kind: str, at: int) -> dict[str, Any]:
         "position": at,
         "serving": at % 4,
         "valid_tokens": ROW_LENGTH,
+        "attention_pairs": 1 << 20,
         "loss": 1 / (1 + at),
     }
     return blank | {name: value for name, value in own.items() if name in blank}

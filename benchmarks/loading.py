@@ -2,10 +2,11 @@
 
     python benchmarks/loading.py [--tokens 40_000_000] [--rounds 3]
 
-Rows of documents of log-normal lengths (mean 300) as the writer lays them out, and a plan that takes them
-all in a shuffled order. Rows are read in that order and in the order in which they lie; then the whole
-loader makes batches with 0, 1 and 2 worker processes. Million tokens a CPU second where one process
-works, else a second of the clock; medians of the rounds.
+Rows of documents of log-normal lengths (mean 300) as the writer lays them out, and plans that take them
+all: in a shuffled order, as of few rows, and in the local order of many. Rows are read in the shuffled order
+and in the one in which they lie; then the whole loader makes batches with 0, 1 and 2 worker processes, and
+with a cache that holds a twentieth of the row groups. Million tokens a CPU second where one process works,
+else a second of the clock; medians of the rounds.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 import torch
 from torch.utils.data import DataLoader
 
+from curriculum.mixing.schedule import GROUP_POSITIONS, WINDOW, local_order
 from curriculum.packing import best_fit
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
@@ -33,6 +35,9 @@ from schemas.packed_row import RowFormat
 KEY = "c0ffee" * 10 + "c0de"
 VOCAB = 32_000
 MICRO_POSITIONS = 1 << 16
+LOCAL = "local.parquet"
+BYTES_A_POSITION = 13
+"""Ids, targets and documents of four bytes each, and the loss mask."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,13 +48,17 @@ class Data:
     row_length: int
     rows: int
 
-    def open(self) -> PlannedRows:
+    def open(self, plan: str = "plan.parquet") -> PlannedRows:
         """The rows with nothing read yet."""
-        return PlannedRows(self.folder / "plan.parquet", {KEY: self.folder})
+        return PlannedRows(self.folder / plan, {KEY: self.folder})
 
-    def batches(self, workers: int) -> Iterator[object]:
-        """All batches of the plan, one step after the other."""
-        rows = self.open()
+    def batches(
+        self, workers: int, *, plan: str = "plan.parquet", cached: float | None = None
+    ) -> Iterator[object]:
+        """All batches of a plan, one step after the other; `cached` is the share of groups that is kept."""
+        rows = self.open(plan)
+        if cached is not None:
+            rows.cache.limit = int(cached * BYTES_A_POSITION * self.rows * self.row_length)
         sampler = MicroBatches(
             rows.plan,
             slots_per_step=MICRO_POSITIONS // self.row_length,
@@ -71,7 +80,7 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=3)
     options = arguments.parse_args()
     torch.set_num_threads(1)
-    for row_length in (4096, 65536):
+    for row_length in (512, 4096, 65536):
         with tempfile.TemporaryDirectory() as folder:
             data = write_data(Path(folder), options.tokens, row_length)
             print(f"T = {row_length}, {data.rows:,} rows: million tokens")
@@ -99,6 +108,12 @@ def measured(data: Data, rounds: int) -> Iterator[tuple[str, float]]:
         "whole loader, a CPU second, no worker",
         rate(tokens, rounds, time.process_time, lambda: consume(data.batches(0))),
     )
+    for name, plan in (("local", LOCAL), ("shuffled", "plan.parquet")):
+        part = functools.partial(data.batches, 0, plan=plan, cached=0.05)
+        yield (
+            f"a twentieth cached, {name} order, a CPU second",
+            rate(tokens, rounds, time.process_time, functools.partial(consume_all, part)),
+        )
     for workers in (0, 1, 2):
         yield (
             f"whole loader, a second, {workers} workers",
@@ -136,6 +151,10 @@ def consume(batches: Iterator[object]) -> int:
     return sum(1 for _ in batches)
 
 
+def consume_all(batches: Callable[[], Iterator[object]]) -> int:
+    return consume(batches())
+
+
 def read(data: Data, order: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> None:
     rows = data.open()
     for at in order.tolist():
@@ -170,15 +189,20 @@ def write_data(
         writer.write(spooled, plan.order, plan.row_starts, domain="all")
     per_step = micro_positions // row_length
     rows = plan.num_rows // per_step * per_step
-    write_plan(folder, rows, row_length)
+    words = np.random.default_rng(17).integers(0, 1 << 63, plan.num_rows).astype(np.uint64)
+    write_plan(folder / "plan.parquet", np.argsort(words)[:rows], row_length)
+    group = max(GROUP_POSITIONS // row_length, 1)
+    write_plan(folder / LOCAL, local_order(words, group, WINDOW)[:rows], row_length)
     return Data(folder=folder, row_length=row_length, rows=rows)
 
 
-def write_plan(folder: Path, rows: int, row_length: int) -> None:
-    """All rows in a shuffled order, a slot each."""
-    files = sorted(folder.glob("part-*.parquet"))
-    sizes = [pq.read_metadata(file).num_rows for file in files]
-    order = np.random.default_rng(17).permutation(sum(sizes))[:rows]
+def write_plan(
+    file: Path, order: "np.ndarray[tuple[int], np.dtype[np.int64]]", row_length: int
+) -> None:
+    """Rows in an order, a slot each."""
+    files = sorted(file.parent.glob("part-*.parquet"))
+    sizes = [pq.read_metadata(each).num_rows for each in files]
+    rows = len(order)
     shard = np.searchsorted(np.cumsum(sizes), order, side="right")
     zero = np.zeros(rows, dtype=np.int32)
     columns = {
@@ -193,8 +217,9 @@ def write_plan(folder: Path, rows: int, row_length: int) -> None:
         "pack_id": [f"{KEY[:12]}-{each:010d}" for each in order],
         "repetition": zero,
         "valid_tokens": zero,
+        "attention_pairs": zero.astype(np.int64),
     }
-    pq.write_table(pa.table(columns, PLAN_SCHEMA), folder / "plan.parquet", row_group_size=1 << 16)
+    pq.write_table(pa.table(columns, PLAN_SCHEMA), file, row_group_size=1 << 16)
 
 
 def encodings(tokens: int, row_length: int, vocab: int = VOCAB) -> Encodings:

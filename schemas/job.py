@@ -310,6 +310,10 @@ class Report(Sealed):
     masked_mfu: float | None = None
     """The model's own operations, pairs within documents only, as a share of the devices' dense bfloat16
     peak; None where that isn't known, as on a CPU."""
+    causal_mfu: float | None = None
+    """The same with the pairs of rows that are one document each, as MFU is usually reported."""
+    padded_positions: int | None = None
+    """Row positions that the same documents would take in rows of one each; None by other trainers."""
     mean_context: float | None = None
     """Tokens of its own document before a scored token, on average."""
     attention_density: float | None = None
@@ -378,20 +382,24 @@ METRICS_SCHEMA = pa.schema(
         required("learning_rate", pa.float64()),
         required("attention_density", pa.float64()),
         required("padding_share", pa.float64()),
+        pa.field("padded_positions", pa.int64()),
         pa.field("mean_context", pa.float64()),
         required("seconds", pa.float64()),
         required("tokens_per_second", pa.float64()),
         required("scored_tokens_per_second", pa.float64()),
         required("memory_bytes", pa.int64()),
         pa.field("masked_mfu", pa.float64()),
+        pa.field("causal_mfu", pa.float64()),
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""metrics/<first step>.parquet, a row a step. The last five columns measure the machine; all others
-are the same in a resumed run as in an uninterrupted one. mean_context is null in runs before it was
-measured, masked_mfu where no peak is known."""
+"""metrics/<first step>.parquet, a row a step. The last six columns measure the machine; all others
+are the same in a resumed run as in an uninterrupted one. padded_positions are those that the same
+documents would take in rows of one each; masked_mfu counts attention within documents, causal_mfu as if
+each row were one; both are null where no peak is known, others in metrics of trainers that don't say."""
 CLOCK_COLUMNS = (
-    *("seconds", "tokens_per_second", "scored_tokens_per_second", "memory_bytes", "masked_mfu"),
+    *("seconds", "tokens_per_second", "scored_tokens_per_second", "memory_bytes"),
+    *("masked_mfu", "causal_mfu"),
 )
 
 EVALUATED_SCHEMA = pa.schema(

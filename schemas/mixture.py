@@ -42,12 +42,13 @@ PLAN_SCHEMA = pa.schema(
         required("pack_id", pa.string()),
         required("repetition", pa.int32()),
         required("valid_tokens", pa.int32()),
+        required("attention_pairs", pa.int64()),
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
 """plan.parquet: one row a packed row, by position. A slot is S tokens of one stratum and one row length,
 S the phase's largest; `rows_key` is the full key of a rows artefact, `shard` the number of its file,
-`row` the row inside that file."""
+`row` the row inside that file. Ranks share a step's rows by their `attention_pairs`."""
 
 LEFT_OUT_NAME = "left_out.parquet"
 LEFT_OUT_SCHEMA = pa.schema(

@@ -32,7 +32,7 @@ from curriculum.train.masking_cost import (
     now,
     seconds_of,
 )
-from curriculum.train.metrics import Work, masked_mfu, peak_of, step_flops
+from curriculum.train.metrics import Work, mfu, peak_of, step_flops
 from schemas.job import Backend, ModelSpec
 
 SECTION = "masking"
@@ -205,7 +205,7 @@ def _shares_of_peak(subject: Subject, setting: Setting, samples: list[Sample]) -
         ("MFU unmasked", wide, [each.round.unmasked for each in samples]),
     ):
         shares = [
-            masked_mfu(step_flops(subject.spec, work), each, peak) or 0.0
+            mfu(step_flops(subject.spec, work), each, peak) or 0.0
             for work, each in zip(sides, seconds, strict=True)
         ]
         yield Figure(name=name, value=statistics.median(shares))

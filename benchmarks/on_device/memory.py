@@ -17,7 +17,7 @@ from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
 from curriculum.train.batch import Batch
 from curriculum.train.masking_cost import now
-from curriculum.train.metrics import masked_mfu, peak_of, step_flops
+from curriculum.train.metrics import mfu, peak_of, step_flops
 from curriculum.train.optimizer import new_train_state
 
 SECTION = "memory"
@@ -68,7 +68,7 @@ def _measured(setting: Setting, model: str, kind: Rows, recompute: bool, share: 
         seconds.append(now(device) - began)
     middle = statistics.median(seconds)
     flops = step_flops(job.model, work_of(batch))
-    share_of_peak = masked_mfu(flops, middle, peak_of(device))
+    share_of_peak = mfu(flops, middle, peak_of(device))
     figures = (*_peaks(device), Figure(name="tokens/s", value=batch.valid_tokens / middle))
     if share_of_peak is not None:
         figures += (Figure(name="MFU masked, whole step", value=share_of_peak),)

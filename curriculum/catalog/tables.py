@@ -60,7 +60,8 @@ _RUN = """
     phase_bpb_before:double phase_bpb_after:double anchor_bpb_before:double anchor_bpb_after:double
     steps:int64 planned_steps:int64 positions:int64 valid_tokens:int64 scored_tokens:int64
     scored_bytes:int64 seconds:double tokens_per_second:double gpu_seconds:double gpu_price:double
-    cost:double masked_mfu:double mean_context:double attention_density:double masking_cost:double
+    cost:double masked_mfu:double causal_mfu:double padded_positions:int64 mean_context:double
+    attention_density:double masking_cost:double
     model device backend tokens_per_step:int64 slots_per_step:int64 plan_key
     parent_run parent_run_key parent_attempt:int64 parent_step:int64 checkpoint
 """
@@ -221,7 +222,8 @@ def _run(artefact: Artefact) -> Lines:
 
 
 _MEASURED = (
-    *("seconds", "tokens_per_second", "gpu_seconds", "cost", "masked_mfu", "mean_context"),
+    *("seconds", "tokens_per_second", "gpu_seconds", "cost", "masked_mfu", "causal_mfu"),
+    *("padded_positions", "mean_context"),
     *("attention_density", "device", "backend", "checkpoint"),
 )
 """Columns of a run that are fields of its report."""

@@ -126,6 +126,7 @@ def supposed_supply(
         domains=domains,
         domain=np.repeat(np.arange(len(domains), dtype=np.int16), rows),
         valid_tokens=np.concatenate([np.empty(0, np.int32), *valid]).astype(np.int32),
+        attention_pairs=np.zeros(count, dtype=np.int64),
         pack_index=np.arange(count, dtype=np.int64),
         shard_starts=np.array([0, count], dtype=np.int64),
     )

@@ -39,7 +39,7 @@ from schemas.mixture import (
 )
 
 STAGE = "mixtures"
-REVISION = 2
+REVISION = 3
 PLAN_NAME = "plan.parquet"
 
 

@@ -89,7 +89,7 @@ class Piece:
 class Planner:
     """Draws the rows of a phase, slot by slot; deterministic from strata, supplies and seed.
 
-    Memory: 22 bytes a row of the supplies, and one permutation of each stratum (8 bytes a row).
+    Memory: 30 bytes a row of the supplies, and one permutation of each stratum (8 bytes a row).
     """
 
     def __init__(
@@ -111,6 +111,7 @@ class Planner:
                 seed=seed,
                 names=[f"{each.key} {stratum.domain}" for each in stratum.variants],
                 seen=[each.drawn_before for each in stratum.variants],
+                row_length=stratum.serving.row_length,
                 left_out=[each.left_out for each in stratum.variants],
             )
             for stratum in strata
@@ -315,6 +316,7 @@ def _writer(file: Path) -> pq.ParquetWriter:
         column_encoding={
             "position": "DELTA_BINARY_PACKED",
             "slot": "DELTA_BINARY_PACKED",
+            "attention_pairs": "DELTA_BINARY_PACKED",
             "pack_id": "DELTA_BYTE_ARRAY",
         },
     )
@@ -342,7 +344,7 @@ class _Lanes:
         keys = self.keys.gather(lane)
         return pl.DataFrame(
             {
-                "pack_id": pack_ids(keys, _places(passed.row, lane, self.supplies)[2]),
+                "pack_id": pack_ids(keys, _places(passed.row, lane, self.supplies).pack),
                 "rows_key": keys,
                 "stratum": passed.stratum.astype(np.int32),
                 "slot": passed.slot,
@@ -354,7 +356,7 @@ def _table(piece: Piece, position: int, strata: Sequence[Stratum], lanes: _Lanes
     serving = np.array([stratum.serving.index for stratum in strata], dtype=np.int32)
     length = np.array([stratum.serving.row_length for stratum in strata], dtype=np.int32)
     lane = lanes.of(piece)
-    shard, row_in_shard, pack = _places(piece.row, lane, lanes.supplies)
+    places = _places(piece.row, lane, lanes.supplies)
     keys = lanes.keys.gather(lane)
     columns = {
         "position": np.arange(position, position + len(piece.row)),
@@ -363,26 +365,36 @@ def _table(piece: Piece, position: int, strata: Sequence[Stratum], lanes: _Lanes
         "stratum": piece.stratum.astype(np.int32),
         "row_length": length[piece.stratum],
         "rows_key": keys.to_arrow().cast(pa.string()),
-        "shard": shard,
-        "row": row_in_shard,
-        "pack_id": pack_ids(keys, pack).to_arrow().cast(pa.string()),
+        "shard": places.shard,
+        "row": places.row,
+        "pack_id": pack_ids(keys, places.pack).to_arrow().cast(pa.string()),
         "repetition": piece.repetition,
         "valid_tokens": piece.valid_tokens,
+        "attention_pairs": places.attention_pairs,
     }
     return pa.table(columns, schema=PLAN_SCHEMA)
 
 
-def _places(
-    rows: Ints, lane: Ints, supplies: Sequence[Supply]
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Ints]:
-    """Shard, row in the shard and pack index of each row."""
-    shard = np.empty(len(rows), dtype=np.int32)
-    row_in_shard = np.empty(len(rows), dtype=np.int32)
-    pack = np.empty(len(rows), dtype=np.int64)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Places:
+    """Places of rows, and their attention pairs; [n] each."""
+
+    shard: npt.NDArray[np.int32]
+    row: npt.NDArray[np.int32]
+    """Number in the shard."""
+    pack: Ints
+    """Pack index."""
+    attention_pairs: Ints
+
+
+def _places(rows: Ints, lane: Ints, supplies: Sequence[Supply]) -> _Places:
+    shard, row_in_shard = (np.empty(len(rows), dtype=np.int32) for _ in range(2))
+    pack, pairs = (np.empty(len(rows), dtype=np.int64) for _ in range(2))
     for at, supply in enumerate(supplies):
         mine = np.flatnonzero(lane == at)
         number = rows[mine]
         shard[mine] = np.searchsorted(supply.shard_starts, number, side="right") - 1
         row_in_shard[mine] = number - supply.shard_starts[shard[mine]]
         pack[mine] = supply.pack_index[number]
-    return shard, row_in_shard, pack
+        pairs[mine] = supply.attention_pairs[number]
+    return _Places(shard=shard, row=row_in_shard, pack=pack, attention_pairs=pairs)

@@ -20,6 +20,12 @@ from curriculum import frames
 from curriculum.mixing.supply import KEY_DIGITS, Stratum, Supply, pack_ids
 from schemas.mixture import BLOCK_SLOTS, LEFT_OUT_NAME, LEFT_OUT_SCHEMA, LeftOut
 
+LOCAL_ABOVE = 1 << 24
+"""Positions of a stratum's rows above which their order is local: fewer all stay decoded in a loader."""
+GROUP_POSITIONS = 1 << 16
+"""Positions of neighbouring rows that are read together: those of a row group as it is written."""
+WINDOW = 16
+"""Groups of rows that are shuffled together where the order is local: a million positions."""
 _ONE = 1 << 32
 """Quotas count in units of 2⁻³² slot, so that no rounding adds up over a plan."""
 
@@ -118,7 +124,7 @@ class RowOrder:
     repetition r reads variant r mod variants, and a plan that starts after `seen` rows of each variant
     goes on where earlier plans ended, whichever of the variants they had. Rows that are `left_out` keep
     their places and are passed over there, so that the others come as they would have come; `seen`
-    counts them too.
+    counts them too. The order of rows of more than LOCAL_ABOVE positions is `local_order`.
     """
 
     def __init__(
@@ -128,6 +134,7 @@ class RowOrder:
         seed: int,
         names: Sequence[str],
         seen: Sequence[int],
+        row_length: int = 1,
         left_out: Sequence[npt.NDArray[np.bool_] | None] = (),
     ) -> None:
         assert all(size > 0 for size in sizes)
@@ -136,6 +143,7 @@ class RowOrder:
         self._seen = np.array(seen, dtype=np.int64)
         self._names = names
         self._seed = seed
+        self._row_length = row_length
         self._left_out = left_out or [None] * len(sizes)
         self._pass = (-1, -1)
         self._order: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
@@ -175,9 +183,28 @@ class RowOrder:
     def _permutation(self, variant: int, number: int) -> npt.NDArray[np.int64]:
         if (variant, number) != self._pass:
             words = _words(int(self._sizes[variant]), self._seed, self._names[variant], number)
-            self._order = np.argsort(words, kind="stable")
+            if len(words) * self._row_length > LOCAL_ABOVE:
+                self._order = local_order(
+                    words, max(GROUP_POSITIONS // self._row_length, 1), WINDOW
+                )
+            else:
+                self._order = np.argsort(words, kind="stable")
             self._pass = (variant, number)
         return self._order
+
+
+def local_order(words: npt.NDArray[np.uint64], group: int, window: int) -> npt.NDArray[np.int64]:
+    """Rows in an order in which those of `window` groups of neighbours come before any others.
+
+    Groups are shuffled among all, rows among those of their window; rows lie in random order already, so
+    nothing is lost by it. `words` are random, one a row. Words [5 2 8 1 3], groups of two rows, windows of
+    one group: groups begin with 5, 8 and 3, so the last comes first -> [4 1 0 3 2].
+    """
+    firsts = words[::group]
+    place = np.empty(len(firsts), dtype=np.int64)
+    place[np.argsort(firsts, kind="stable")] = np.arange(len(firsts))
+    window_of = np.repeat(place // window, group)[: len(words)]
+    return np.lexsort((words, window_of))
 
 
 @dataclass(frozen=True, slots=True)

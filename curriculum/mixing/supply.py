@@ -24,7 +24,7 @@ INDEX_DIGITS = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Supply:
-    """The rows of one serving, by their number over all shards; 14 bytes a row."""
+    """The rows of one serving, by their number over all shards; 22 bytes a row."""
 
     key: str
     domains: tuple[str, ...]
@@ -32,6 +32,8 @@ class Supply:
     domain: npt.NDArray[np.int16]
     """[n], index into domains."""
     valid_tokens: npt.NDArray[np.int32]
+    """[n]"""
+    attention_pairs: npt.NDArray[np.int64]
     """[n]"""
     pack_index: npt.NDArray[np.int64]
     """[n], the digits after the dash of pack_id."""
@@ -67,15 +69,16 @@ def read_supply(files: Sequence[Path], *, key: str, without: Collection[str] = (
     order = sorted(names)
     ranks = np.empty(len(order), dtype=np.int16)
     ranks[[names[name] for name in order]] = np.arange(len(order), dtype=np.int16)
-    codes = np.concatenate([np.empty(0, np.int16), *(shard[0] for shard in shards)])
-    indices = np.concatenate([np.empty(0, np.int64), *(shard[2] for shard in shards)])
+    codes = np.concatenate([np.empty(0, np.int16), *(shard.domain for shard in shards)])
+    indices = np.concatenate([np.empty(0, np.int64), *(each.index for each in shards)])
     return Supply(
         key=key,
         domains=tuple(order),
         domain=ranks[codes],
-        valid_tokens=np.concatenate([np.empty(0, np.int32), *(shard[1] for shard in shards)]),
+        valid_tokens=np.concatenate([np.empty(0, np.int32), *(each.tokens for each in shards)]),
+        attention_pairs=np.concatenate([np.empty(0, np.int64), *(each.pairs for each in shards)]),
         pack_index=indices,
-        shard_starts=np.cumsum([0, *(len(shard[0]) for shard in shards)], dtype=np.int64),
+        shard_starts=np.cumsum([0, *(len(each.index) for each in shards)], dtype=np.int64),
         left_out=np.isin(indices, _indices(without, key)) if without else None,
     )
 
@@ -96,10 +99,19 @@ def _indices(packs: Collection[str], key: str) -> npt.NDArray[np.int64]:
     return np.array([int(each[KEY_DIGITS + 1 :]) for each in mine], dtype=np.int64)
 
 
-def _read_shard(
-    file: Path, key: str, names: dict[str, int]
-) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    table = read_pages(file, ["pack_id", "domain", "valid_token_count"])
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Shard:
+    """Columns that are read of one file of rows, [n] each."""
+
+    domain: npt.NDArray[np.int16]
+    """Numbers in the order in which domains were met."""
+    tokens: npt.NDArray[np.int32]
+    pairs: npt.NDArray[np.int64]
+    index: npt.NDArray[np.int64]
+
+
+def _read_shard(file: Path, key: str, names: dict[str, int]) -> _Shard:
+    table = read_pages(file, ["pack_id", "domain", "valid_token_count", "attention_pairs"])
     frame = pl.DataFrame(pl.from_arrow(table))
     for name in frame["domain"].unique(maintain_order=True):
         names.setdefault(name, len(names))
@@ -115,10 +127,11 @@ def _read_shard(
             cause=f"the rows' pack_ids begin with {prefix}",
             cure="Build the rows again",
         )
-    return (
-        frame["domain"].replace_strict(names, return_dtype=pl.Int16).to_numpy(),
-        frame["valid_token_count"].cast(pl.Int32).to_numpy(),
-        indices.to_numpy(),
+    return _Shard(
+        domain=frame["domain"].replace_strict(names, return_dtype=pl.Int16).to_numpy(),
+        tokens=frame["valid_token_count"].cast(pl.Int32).to_numpy(),
+        pairs=frame["attention_pairs"].cast(pl.Int64).to_numpy(),
+        index=indices.to_numpy(),
     )
 
 

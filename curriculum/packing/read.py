@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -205,6 +206,17 @@ CACHE_BYTES = 1 << 26
 """Bytes of decoded row groups that a `RowReader` keeps where it isn't given a cache."""
 
 
+class Decoded(Protocol):
+    """A row group in memory."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+
+
+G = TypeVar("G", bound=Decoded)
+
+
 class GroupCache:
     """The row groups that were asked for last, decoded: at most `limit` bytes of them, or a single one.
 
@@ -216,20 +228,22 @@ class GroupCache:
         self.num_bytes = 0
         self.footers = Footers()
         """Footers of the files of its readers."""
-        self._groups: OrderedDict[Hashable, RowBatch] = OrderedDict()
+        self._groups: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
 
-    def get(self, key: Hashable, read: Callable[[], RowBatch]) -> RowBatch:
-        """The group of a key, read if it isn't kept."""
+    def get(self, key: Hashable, read: Callable[[], G]) -> G:
+        """The group of a key, read if it isn't kept; a key stands for one kind of G."""
         known = self._groups.get(key)
         if known is not None:
             self._groups.move_to_end(key)
-            return known
-        batch = self._groups[key] = read()
-        self.num_bytes += batch.table.nbytes
+            found: G = known[0]
+            return found
+        group = read()
+        self._groups[key] = group, group.nbytes
+        self.num_bytes += group.nbytes
         while self.num_bytes > self.limit and len(self._groups) > 1:
-            _, oldest = self._groups.popitem(last=False)
-            self.num_bytes -= oldest.table.nbytes
-        return batch
+            _, (_, size) = self._groups.popitem(last=False)
+            self.num_bytes -= size
+        return group
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -280,13 +294,20 @@ class RowReader:
         Raises:
             SchemaError: for a file without a row format, or without a column that is read.
         """
-        found = self._shard(shard)
-        first_rows = found.file.first_rows
+        group, at = self.place(shard, row)
+        key = (self._paths[shard], self._columns, group)
+        return self._cache.get(key, lambda: self.group(shard, group)).slice(at)
+
+    def place(self, shard: int, row: int) -> tuple[int, int]:
+        """The number of a row's group, and its place in it: groups of 4, 4 and 2 rows, row 5 -> 1, 1."""
+        first_rows = self._shard(shard).file.first_rows
         assert 0 <= row < first_rows[-1], f"row {row} of {first_rows[-1]} in shard {shard}"
         group = int(np.searchsorted(first_rows, row, side="right")) - 1
-        key = (self._paths[shard], self._columns, group)
-        batch = self._cache.get(key, lambda: found.read(group))
-        return batch.slice(row - int(first_rows[group]))
+        return group, row - int(first_rows[group])
+
+    def group(self, shard: int, group: int) -> RowBatch:
+        """The rows of a row group, read anew."""
+        return self._shard(shard).read(group)
 
     def _shard(self, number: int) -> _Shard:
         known = self._shards.get(number)

@@ -38,6 +38,11 @@ class RowBatch:
         return int(self.table.num_rows)
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the table."""
+        return int(self.table.nbytes)
+
+    @property
     def input_ids(self) -> Int32s:
         """[n, T]."""
         return self.tokens("input_ids")

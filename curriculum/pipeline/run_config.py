@@ -153,6 +153,13 @@ class TrainConfig(Group):
         title="Recompute for backward",
         description="Recompute activations in the backward pass: less memory, slower, the same losses.",
     )
+    loader_workers: int | None = Field(
+        default=None,
+        ge=0,
+        title="Processes that load rows",
+        description="Number of processes that load rows for each that trains; default: 2 for a GPU, 0 for a "
+        "CPU. The order of rows doesn't depend on it.",
+    )
     log: str | None = Field(
         default=None,
         title="Metrics also to",
@@ -169,7 +176,9 @@ GROUPS: tuple[tuple[str, type[Group]], ...] = (
 )
 """The groups of a RunConfig by field, in the order of the stages."""
 
-_OF_ONE_MACHINE = {"workers", "processes", "context_parallel", "recompute", "log"}
+_OF_ONE_MACHINE = {
+    *("workers", "processes", "context_parallel", "recompute", "loader_workers", "log"),
+}
 """Fields that change neither a mixture nor what a run is."""
 _FILES = ("phases_file", "corpus", "tokenizer")
 """Fields that hold a name, or the path of a file."""

@@ -246,12 +246,22 @@ def machine_of(plan: RunPlan, resources: Resources) -> "Machine":
     """Return the machine that the jobs of a plan ask for: this one, or one of Slurm."""
     from curriculum.train.launch.gpu_slots import Machine
 
-    processes, recompute = plan.config.train.processes, plan.config.train.recompute
+    asked = plan.config.train
     if resources.sbatch is not None:
-        machine = Machine.in_slurm(resources.sbatch, processes, recompute=recompute)
+        machine = Machine.in_slurm(
+            resources.sbatch,
+            asked.processes,
+            recompute=asked.recompute,
+            loader_workers=asked.loader_workers,
+        )
     else:
-        machine = Machine.here(processes, recompute=recompute, slots=resources.gpu_slots)
-    return replace(machine, context_parallel=plan.config.train.context_parallel or 1)
+        machine = Machine.here(
+            asked.processes,
+            recompute=asked.recompute,
+            loader_workers=asked.loader_workers,
+            slots=resources.gpu_slots,
+        )
+    return replace(machine, context_parallel=asked.context_parallel or 1)
 
 
 def job_of(

@@ -36,8 +36,12 @@ COLUMNS = ("pack_id", "input_ids", "loss_mask", "doc_ids", "valid_token_count", 
 """target_ids is derived, which is faster than reading it."""
 EVALUATION_COLUMNS = (*COLUMNS, "document_ids")
 _STRUCTURE = tuple(field.name for field in STRUCTURE_COLUMNS)
-_CHUNK = ("start", "end", "kind", "dep_level", "doc")
 _EDGE = ("source", "target")
+_LISTS = (
+    ("chunk_boundaries", ("start", "end", "kind", "dep_level", "doc")),
+    ("call_edges", _EDGE),
+    ("type_edges", _EDGE),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,10 +79,12 @@ class Shards:
         self.files = sorted(folder.glob("part-*.parquet"))
         if structure and self.files and _has_structure(self.files[0]):
             columns = (*columns, *_STRUCTURE)
-        self._reader = RowReader(self.files, columns=columns, cache=cache)
+        self._columns = columns
+        self._cache = cache or GroupCache()
+        self._reader = RowReader(self.files, columns=columns, cache=self._cache)
 
     def row(self, shard: int, row: int) -> Row:
-        """Row `row` of file part-<shard>.
+        """Row `row` of file part-<shard>; its arrays are views of those of its row group.
 
         Raises:
             SchemaError: for a shard or a row that isn't there.
@@ -90,7 +96,9 @@ class Shards:
                 cause="there is no such row",
                 cure="Mix again: the plan and its rows don't belong together",
             )
-        return _row(self._reader.row(shard, row))
+        group, at = self._reader.place(shard, row)
+        key = (RowGroup, self.files[shard], self._columns, group)
+        return self._cache.get(key, lambda: RowGroup.of(self._reader.group(shard, group))).row(at)
 
     def domains(self, shard: int) -> list[str]:
         """The domain of every row of a shard, in order."""
@@ -98,18 +106,88 @@ class Shards:
         return [str(value) for value in values.to_pylist()]
 
 
-def _row(batch: RowBatch) -> Row:
-    return Row(
-        pack_id=str(batch.table["pack_id"][0]),
-        input_ids=batch.input_ids[0],
-        target_ids=batch.target_ids[0],
-        loss_mask=batch.loss_mask[0],
-        doc_ids=batch.doc_ids[0],
-        valid_token_count=int(batch.scalars("valid_token_count")[0]),
-        attention_pairs=int(batch.scalars("attention_pairs")[0]),
-        document_ids=tuple(batch.document_ids()[0]) if batch.has("document_ids") else (),
-        structure=_row_structure(batch) if batch.has(_STRUCTURE[0]) else None,
-    )
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowGroup:
+    """The rows of a row group as arrays, made once for all of them; [n, T] but for the small ones."""
+
+    pack_ids: tuple[str, ...]
+    input_ids: Int32s
+    target_ids: Int32s
+    loss_mask: npt.NDArray[np.uint8]
+    doc_ids: Int32s
+    valid_token_counts: tuple[int, ...]
+    attention_pairs: tuple[int, ...]
+    document_ids: tuple[tuple[str, ...], ...] | None
+    """None where they weren't asked for."""
+    structure: "_GroupStructure | None"
+    """None where it wasn't asked for, and where the rows have none."""
+
+    @staticmethod
+    def of(batch: RowBatch) -> "RowGroup":
+        """Make the arrays of all rows of a batch; targets and documents are derived where not stored."""
+        listed = batch.document_ids() if batch.has("document_ids") else None
+        return RowGroup(
+            pack_ids=tuple(map(str, batch.table["pack_id"].to_pylist())),
+            input_ids=batch.input_ids,
+            target_ids=batch.target_ids,
+            loss_mask=batch.loss_mask,
+            doc_ids=batch.doc_ids,
+            valid_token_counts=tuple(batch.scalars("valid_token_count").tolist()),
+            attention_pairs=tuple(batch.scalars("attention_pairs").tolist()),
+            document_ids=None if listed is None else tuple(map(tuple, listed)),
+            structure=_GroupStructure.of(batch) if batch.has(_STRUCTURE[0]) else None,
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        arrays = (self.input_ids, self.target_ids, self.loss_mask, self.doc_ids)
+        return sum(each.nbytes for each in arrays) + (
+            self.structure.nbytes if self.structure else 0
+        )
+
+    def row(self, at: int) -> Row:
+        """The row at a place of the group."""
+        return Row(
+            pack_id=self.pack_ids[at],
+            input_ids=self.input_ids[at],
+            target_ids=self.target_ids[at],
+            loss_mask=self.loss_mask[at],
+            doc_ids=self.doc_ids[at],
+            valid_token_count=self.valid_token_counts[at],
+            attention_pairs=self.attention_pairs[at],
+            document_ids=() if self.document_ids is None else self.document_ids[at],
+            structure=None if self.structure is None else self.structure.row(at),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _GroupStructure:
+    """The structure of a row group: values a token, and lists of chunks and edges end to end."""
+
+    tokens: tuple[npt.NDArray[np.uint8], ...]
+    """[n, T] of each column of a value a token."""
+    lists: tuple[tuple[Int32s, npt.NDArray[np.int64]], ...]
+    """Chunks, call edges and type edges: [items, fields] each, and the edges of rows in them, [n + 1]."""
+
+    @staticmethod
+    def of(batch: RowBatch) -> "_GroupStructure":
+        return _GroupStructure(
+            tokens=tuple(batch.tokens(name) for name in STRUCTURE_TOKENS),
+            lists=tuple(
+                (_fields(batch, name, names), batch.offsets(name)) for name, names in _LISTS
+            ),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        tokens = sum(each.nbytes for each in self.tokens)
+        return tokens + sum(items.nbytes for items, _ in self.lists)
+
+    def row(self, at: int) -> RowStructure:
+        chunks, calls, types = (items[edges[at] : edges[at + 1]] for items, edges in self.lists)
+        tokens = np.stack([each[at] for each in self.tokens], axis=1)
+        return RowStructure(tokens=tokens, chunks=chunks, call_edges=calls, type_edges=types)
 
 
 def _has_structure(file: Path) -> bool:
@@ -117,24 +195,15 @@ def _has_structure(file: Path) -> bool:
     return not set(parquet.read_schema(file).names).isdisjoint(_STRUCTURE)
 
 
-def _row_structure(batch: RowBatch) -> RowStructure:
-    tokens = [batch.table[name][0].values.to_numpy() for name in STRUCTURE_TOKENS]
-    return RowStructure(
-        tokens=np.stack(tokens, axis=1),
-        chunks=_fields(batch, "chunk_boundaries", _CHUNK),
-        call_edges=_fields(batch, "call_edges", _EDGE),
-        type_edges=_fields(batch, "type_edges", _EDGE),
-    )
-
-
 def _fields(batch: RowBatch, column: str, names: tuple[str, ...]) -> Int32s:
-    """[n, fields] of the row's list of structs."""
-    items = batch.table[column][0].values
+    """[items, fields] of the lists of structs of all rows end to end."""
+    items = batch.items(column)
     return np.stack([items.field(name).to_numpy() for name in names], axis=1)
 
 
 Int64s = npt.NDArray[np.int64]
-_COLUMNS = ["position", "slot", "row_length", "rows_key", "shard", "row", "pack_id"]
+_NUMBERS = ("slot", "row_length", "shard", "row", "attention_pairs")
+_COLUMNS = [*_NUMBERS, "rows_key", "pack_id"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,6 +215,26 @@ class PlannedRow:
     shard: int
     row: int
     pack_id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedSlots:
+    """The rows of a range of slots, which lie one after the other from position `start` on."""
+
+    start: int
+    row_lengths: Int64s
+    """[n]"""
+    attention_pairs: Int64s
+    """[n]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _PlanGroup:
+    """A row group of a plan: its numbers as arrays, its names as they are stored."""
+
+    numbers: dict[str, Int64s]
+    """[n] of each of `_NUMBERS`."""
+    names: pa.Table
 
 
 class PlanReader:
@@ -172,24 +261,39 @@ class PlanReader:
     def at(self, position: int) -> PlannedRow:
         """The row at a position."""
         group = int(np.searchsorted(self._ends, position, side="right"))
-        table = self._group(group)
+        found = self._group(group)
         index = position - self._first(group)
-        values = {name: table[name][index].as_py() for name in table.schema.names[2:]}
-        return PlannedRow(**values)
+        return PlannedRow(
+            row_length=int(found.numbers["row_length"][index]),
+            rows_key=found.names["rows_key"][index].as_py(),
+            shard=int(found.numbers["shard"][index]),
+            row=int(found.numbers["row"][index]),
+            pack_id=found.names["pack_id"][index].as_py(),
+        )
 
-    def lengths(self, first_slot: int, end_slot: int) -> tuple[int, Int64s]:
-        """The first position of a range of slots, and the row length at each of its positions.
+    def slots(self, first_slot: int, end_slot: int) -> PlannedSlots:
+        """The rows of a range of slots.
 
         Only the row groups that hold them are read, as the statistics of all say.
         """
         start, end = self._position(first_slot), self._position(end_slot)
         group_of = np.searchsorted(self._ends, [start, end - 1], side="right")
-        pieces = []
-        for group in range(int(group_of[0]), min(int(group_of[1]) + 1, len(self._ends))):
-            first = self._first(group)
-            column = self._group(group)["row_length"].to_numpy()
-            pieces.append(column[max(start - first, 0) : end - first])
-        return start, np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+        groups = range(int(group_of[0]), min(int(group_of[1]) + 1, len(self._ends)))
+
+        def column(name: str) -> Int64s:
+            pieces = [
+                self._group(each).numbers[name][
+                    max(start - self._first(each), 0) : end - self._first(each)
+                ]
+                for each in groups
+            ]
+            return np.concatenate([np.empty(0, np.int64), *pieces])
+
+        return PlannedSlots(
+            start=start,
+            row_lengths=column("row_length"),
+            attention_pairs=column("attention_pairs"),
+        )
 
     def _position(self, slot: int) -> int:
         """The first position whose slot is `slot` or later."""
@@ -198,16 +302,20 @@ class PlanReader:
             return len(self)
         if slot <= self._slots[group, 0]:
             return self._first(group)
-        slots = self._group(group)["slot"].to_numpy()
+        slots = self._group(group).numbers["slot"]
         return self._first(group) + int(np.searchsorted(slots, slot))
 
     def _first(self, group: int) -> int:
         return int(self._ends[group - 1]) if group else 0
 
-    def _read(self, group: int) -> pa.Table:
-        return self._file.read_row_group(
+    def _read(self, group: int) -> _PlanGroup:
+        table = self._file.read_row_group(
             group, columns=_COLUMNS, use_threads=False
         ).combine_chunks()
+        return _PlanGroup(
+            numbers={name: table[name].to_numpy().astype(np.int64) for name in _NUMBERS},
+            names=table.select(["rows_key", "pack_id"]),
+        )
 
 
 def _slots(path: Path, group: pq.RowGroupMetaData) -> tuple[int, int]:
@@ -242,6 +350,7 @@ class Batch:
     """None where no row of the batch has any, or the model doesn't read it."""
     pack_ids: tuple[str, ...]
     document_ids: tuple[tuple[str, ...], ...]
+    documents: int
     valid_tokens: int
     attention_pairs: int
 
@@ -290,6 +399,7 @@ class Batch:
             structure=self.structure.to(device) if self.structure is not None else None,
             pack_ids=self.pack_ids,
             document_ids=self.document_ids,
+            documents=self.documents,
             valid_tokens=self.valid_tokens,
             attention_pairs=self.attention_pairs,
         )
@@ -306,6 +416,7 @@ def blank(batch: Batch) -> Batch:
         loss_mask=torch.zeros_like(batch.loss_mask),
         pack_ids=(),
         document_ids=(),
+        documents=0,
         valid_tokens=0,
         attention_pairs=0,
     )
@@ -321,6 +432,7 @@ def collate(rows: Sequence[Row]) -> Batch:
         structure=Structure.of([row.structure for row in rows]),
         pack_ids=tuple(row.pack_id for row in rows),
         document_ids=tuple(row.document_ids for row in rows),
+        documents=sum(int(row.doc_ids[row.valid_token_count - 1]) + 1 for row in rows),
         valid_tokens=sum(row.valid_token_count for row in rows),
         attention_pairs=sum(row.attention_pairs for row in rows),
     )

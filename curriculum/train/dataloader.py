@@ -18,7 +18,7 @@ import itertools
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -26,7 +26,16 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from curriculum.packing.read import GroupCache
-from curriculum.train.batch import Batch, PlanReader, Row, Shards, blank, collate
+from curriculum.train.batch import (
+    Batch,
+    Int64s,
+    PlannedSlots,
+    PlanReader,
+    Row,
+    Shards,
+    blank,
+    collate,
+)
 from curriculum.workers.pool import interrupts_held
 from schemas.errors import CurriculumError, JobError, MixtureError
 from schemas.job import Job
@@ -39,13 +48,16 @@ __all__ = [
     "as_tensors",
     "blank",
     "collate",
+    "deal",
     "for_transformers",
     "loader_of",
     "steps_of",
 ]
 
 CACHE_BYTES = 1 << 28
-"""Bytes of decoded row groups in each process that reads rows: 30 million positions without structure."""
+"""Bytes of decoded row groups in each process that reads rows: 20 million positions without structure."""
+EVEN = 1.01
+"""The most attention pairs of a rank ÷ their mean at which rows are exchanged no more."""
 MOST_AHEAD = 32
 """Micro-batches that a worker prepares at most before they are asked for."""
 
@@ -83,9 +95,9 @@ class PlannedRows(Dataset[Row]):
         self.folders = rows
         self.structure = structure
         self.plan = PlanReader(plan)
-        cache = GroupCache(CACHE_BYTES)
+        self.cache = GroupCache(CACHE_BYTES)
         self.shards = {
-            key: Shards(each, cache=cache, structure=structure) for key, each in rows.items()
+            key: Shards(each, cache=self.cache, structure=structure) for key, each in rows.items()
         }
 
     @staticmethod
@@ -101,7 +113,7 @@ class PlannedRows(Dataset[Row]):
         return len(self.plan)
 
     def __getitem__(self, position: int) -> Row:
-        """The row at a position.
+        """The row at a position, whose arrays are views of what is cached: don't write to them.
 
         Raises:
             MixtureError: where the plan names rows that the job doesn't, or that aren't those.
@@ -153,21 +165,32 @@ class MicroBatches(Sampler[list[int]]):
 
     def of_step(self, step: int) -> list[list[int]]:
         """The positions of each micro-batch of a step."""
+        rows = self.rows_of(step)
+        return list(self.cut(rows.row_lengths, np.arange(len(rows.row_lengths)) + rows.start))
+
+    def rows_of(self, step: int) -> PlannedSlots:
+        """The rows of a step in the plan's order."""
         first = step * self.slots_per_step
-        start, lengths = self.plan.lengths(first, first + self.slots_per_step)
-        micro: list[list[int]] = []
-        for length in sorted(set(lengths.tolist()), reverse=True):
-            positions = (start + np.flatnonzero(lengths == length)).tolist()
-            each = max(self.micro_positions // length, 1)
-            micro += [positions[at : at + each] for at in range(0, len(positions), each)]
-        return micro
+        return self.plan.slots(first, first + self.slots_per_step)
+
+    def cut(self, row_lengths: Int64s, positions: Int64s) -> Iterator[list[int]]:
+        """Rows at these positions by length, the longest first, as many together as a micro-batch holds."""
+        for length in _descending(row_lengths):
+            same = positions[row_lengths == length].tolist()
+            each = self.rows_at_once(length)
+            yield from (same[at : at + each] for at in range(0, len(same), each))
+
+    def rows_at_once(self, length: int) -> int:
+        """Rows of a length in a micro-batch."""
+        return max(self.micro_positions // length, 1)
 
 
 class SharedMicroBatches(Sampler[list[int]]):
     """The micro-batches of one rank of several, as many in each step as every other rank's.
 
-    Of 5 micro-batches rank 0 of 2 has the numbers 0 2 4, rank 1 has 1 3 and a stand-in, the last again,
-    which `steps_of` makes a blank: sharded layers meet in every forward and backward pass.
+    A step's rows are dealt to ranks by `deal`. A rank with too few of a length gets stand-ins, each the
+    step's first row of it, which `steps_of` makes blanks: sharded layers meet in every forward and
+    backward pass.
     """
 
     def __init__(self, whole: MicroBatches, *, rank: int, ranks: int) -> None:
@@ -179,10 +202,60 @@ class SharedMicroBatches(Sampler[list[int]]):
         return _positions(map(self.of_step, self.whole.steps))
 
     def of_step(self, step: int) -> list[tuple[list[int], bool]]:
-        """The positions of each of this rank's micro-batches, and whether they are its own."""
-        micro = self.whole.of_step(step)
-        places = range(self.rank, self.rank + len(micro), self.ranks)
-        return [(micro[min(at, len(micro) - 1)], at < len(micro)) for at in places]
+        """The positions of each of this rank's micro-batches, and True where they are its own."""
+        rows = self.whole.rows_of(step)
+        dealt = deal(rows.row_lengths, rows.attention_pairs, self.ranks)
+        share: list[tuple[list[int], bool]] = []
+        for length in _descending(rows.row_lengths):
+            same = np.flatnonzero(rows.row_lengths == length)
+            mine = same[dealt[same] == self.rank]
+            own = list(self.whole.cut(rows.row_lengths[mine], mine + rows.start))
+            most = np.bincount(dealt[same], minlength=self.ranks).max()
+            missing = -(-int(most) // self.whole.rows_at_once(length)) - len(own)
+            share += [(positions, True) for positions in own]
+            share += [([rows.start + int(same[0])], False)] * missing
+        return share
+
+
+def deal(row_lengths: Int64s, attention_pairs: Int64s, ranks: int) -> Int64s:
+    """The rank that computes each row of a step: of each length as many rows a rank, or one more.
+
+    Rows of a length are dealt there and back, those with the most attention pairs first; then the rank with
+    the most pairs exchanges rows as long as that helps. Two ranks, rows of one length, pairs [9 1 5 4 2] ->
+    [0 0 1 1 0], 12 pairs and 9. What remains uneven is a row with more pairs than others together can match.
+    """
+    rank = np.zeros(len(row_lengths), dtype=np.int64)
+    if ranks == 1:
+        return rank
+    there_and_back = np.concatenate([np.arange(ranks), np.arange(ranks)[::-1]])
+    for length in _descending(row_lengths):
+        same = np.flatnonzero(row_lengths == length)
+        order = same[np.argsort(-attention_pairs[same], kind="stable")]
+        rank[order] = np.resize(there_and_back, len(order))
+    while _exchange(rank, row_lengths, attention_pairs, ranks):
+        pass
+    return rank
+
+
+def _exchange(rank: Int64s, row_lengths: Int64s, pairs: Int64s, ranks: int) -> bool:
+    """Exchange the row of the rank with the most pairs, and of another, that leaves the least; or nothing."""
+    load = np.bincount(rank, weights=pairs, minlength=ranks).astype(np.int64)
+    heaviest = int(load.argmax())
+    if load[heaviest] <= EVEN * load.mean():
+        return False
+    mine, others = np.flatnonzero(rank == heaviest), np.flatnonzero(rank != heaviest)
+    given = pairs[mine][:, None] - pairs[others][None, :]
+    after = np.maximum(load[heaviest] - given, load[rank[others]][None, :] + given)
+    after[row_lengths[mine][:, None] != row_lengths[others][None, :]] = load[heaviest]
+    if not after.size or after.min() >= load[heaviest]:
+        return False
+    one, other = np.unravel_index(int(after.argmin()), after.shape)
+    rank[mine[one]], rank[others[other]] = rank[others[other]], heaviest
+    return True
+
+
+def _descending(row_lengths: Int64s) -> list[int]:
+    return sorted(set(row_lengths.tolist()), reverse=True)
 
 
 def loader_of(
@@ -197,8 +270,8 @@ def loader_of(
     """A job's micro-batches from a step on, one after the other, as `collate_fn` makes them of rows.
 
     Each has rows of one length, `job.micro_positions` positions at most; those of a step have
-    `job.tokens_per_step` together. Of several ranks each gets every so many of them; where a step's don't
-    go round, the last is given once more.
+    `job.tokens_per_step` together. Of several ranks each gets its own rows, as `deal` shares them; where
+    they don't go round, a rank gets a row of another once more.
     """
     rows = PlannedRows.of(job, workspace)
     sampler = SharedMicroBatches(
@@ -241,6 +314,33 @@ def steps_of(
             batch if is_own else blank(batch)
             for batch, (_, is_own) in zip(loaded, share, strict=True)
         ]
+
+
+T = TypeVar("T")
+
+
+class Lookahead(Iterator[T]):
+    """Items of an iterator, the next of which may be seen before it is taken."""
+
+    def __init__(self, items: Iterator[T]) -> None:
+        self._items = items
+        self._seen: list[T] = []
+        self._failed: Exception | None = None
+
+    def __next__(self) -> T:
+        if self._failed is not None:
+            raise self._failed
+        return self._seen.pop() if self._seen else next(self._items)
+
+    def peek(self) -> T | None:
+        """The next item; None at the end, and where it can't be had: `next` then raises the reason."""
+        if not self._seen and self._failed is None:
+            try:
+                self._seen.append(next(self._items))
+            except Exception as failed:
+                # The step in progress is whole and counts; the next one fails.
+                self._failed = failed
+        return self._seen[0] if self._seen else None
 
 
 def _positions(shares: Iterable[list[tuple[list[int], bool]]]) -> Iterator[list[int]]:

@@ -10,7 +10,7 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -86,8 +86,8 @@ def peak_of(device: torch.device) -> float | None:
     return peak_flops(torch.cuda.get_device_name(device))
 
 
-def masked_mfu(flops: int, seconds: float, peak: float | None, *, devices: int = 1) -> float | None:
-    """The share of the devices' peak that went into the model's own work; None where it isn't known."""
+def mfu(flops: int, seconds: float, peak: float | None, *, devices: int = 1) -> float | None:
+    """The share of the devices' peak that so many operations were; None where the peak isn't known."""
     return flops / seconds / (peak * devices) if peak is not None else None
 
 
@@ -134,6 +134,8 @@ class StepCounts:
     """Pairs that attention within documents computes."""
     causal_pairs: int
     """Pairs that it would compute if each row were one document."""
+    padded_positions: int
+    """Positions that the same documents would take in rows of one each."""
     context: int
     """Tokens of their own document before scored tokens, summed up."""
 
@@ -159,6 +161,11 @@ class StepCounts:
         return Work(tokens=self.valid, attention_pairs=self.attention_pairs, scored=self.scored)
 
     @property
+    def causal_work(self) -> Work:
+        """The same if each row were one document, as work is usually counted."""
+        return replace(self.work, attention_pairs=self.causal_pairs)
+
+    @property
     def attention_density(self) -> float:
         """Pairs within documents, of those that rows without a mask would have."""
         return self.attention_pairs / self.causal_pairs
@@ -177,7 +184,8 @@ class StepCounts:
 def counts_of(batch: Batch, token_bytes: Tensor) -> StepCounts:
     """The counts of a batch; `token_bytes` holds the bytes of each id.
 
-    A document of 4 tokens whose last 3 are scored: context 1 + 2 + 3, pairs 10. A blank, which no row
+    A document of 4 tokens whose last 3 are scored: context 1 + 2 + 3, pairs 10. Two documents in a row of
+    12 positions would take 24 if each had a row. A blank, which no row
     stands in, counts nothing.
     """
     if not batch.pack_ids:
@@ -192,6 +200,7 @@ def counts_of(batch: Batch, token_bytes: Tensor) -> StepCounts:
         bytes=int(token_bytes[targets].sum()),
         attention_pairs=batch.attention_pairs,
         causal_pairs=B * T * (T + 1) // 2,
+        padded_positions=batch.documents * T,
         # The mask stands where a token is predicted from: one place before it.
         context=int((batch.boundaries.position_ids[scored].long() + 1).sum()),
     )
@@ -231,12 +240,14 @@ class StepMetrics:
     learning_rate: float
     attention_density: float
     padding_share: float
+    padded_positions: int
     mean_context: float
     seconds: float
     tokens_per_second: float
     scored_tokens_per_second: float
     memory_bytes: int
     masked_mfu: float | None
+    causal_mfu: float | None
 
     @staticmethod
     def of(
@@ -247,9 +258,18 @@ class StepMetrics:
         learnt: StepOutcome,
         seconds: float,
         device: torch.device,
-        masked_mfu: float | None = None,
+        spec: ModelSpec | None = None,
+        devices: int = 1,
     ) -> "StepMetrics":
-        """The row of step `step`, after which `position` row positions were seen."""
+        """The row of step `step`, after which `position` row positions were seen.
+
+        Shares of the peak are those of a model of ours, `spec`, on so many devices.
+        """
+
+        def share(work: Work) -> float | None:
+            flops = step_flops(spec, work) if spec is not None else None
+            return mfu(flops, seconds, peak_of(device), devices=devices) if flops else None
+
         return StepMetrics(
             step=step,
             position=position,
@@ -261,12 +281,14 @@ class StepMetrics:
             learning_rate=learnt.learning_rate,
             attention_density=counts.attention_density,
             padding_share=counts.padding_share,
+            padded_positions=counts.padded_positions,
             mean_context=counts.mean_context,
             seconds=seconds,
             tokens_per_second=counts.positions / seconds,
             scored_tokens_per_second=counts.scored / seconds,
             memory_bytes=memory_bytes(device),
-            masked_mfu=masked_mfu,
+            masked_mfu=share(counts.work),
+            causal_mfu=share(counts.causal_work),
         )
 
 
@@ -343,7 +365,10 @@ class Summary:
 
     seconds: float
     masked_mfu: float | None
-    """Operations of all steps over their seconds."""
+    """Operations of all steps over their seconds, pairs within documents only."""
+    causal_mfu: float | None
+    """The same with the pairs of rows that are one document each."""
+    padded_positions: int | None
     mean_context: float | None
     """Over all scored tokens."""
     attention_density: float | None
@@ -355,6 +380,8 @@ def summary(metrics: pa.Table) -> Summary:
     return Summary(
         seconds=float(pc.sum(metrics["seconds"]).as_py() or 0.0),
         masked_mfu=_mean(metrics, "masked_mfu", by="seconds"),
+        causal_mfu=_mean(metrics, "causal_mfu", by="seconds"),
+        padded_positions=pc.sum(metrics["padded_positions"]).as_py(),
         mean_context=_mean(metrics, "mean_context", by="scored_tokens"),
         attention_density=pc.mean(metrics["attention_density"]).as_py(),
     )
@@ -381,8 +408,8 @@ def log(line: str) -> None:
 
 
 def _line(row: StepMetrics, steps: int) -> str:
-    mfu = f"  MFU {row.masked_mfu:.1%}" if row.masked_mfu is not None else ""
+    share = f"  MFU {row.masked_mfu:.1%}" if row.masked_mfu is not None else ""
     return (
         f"step {row.step}/{steps}  loss {row.loss:.4f}  rate {row.learning_rate:.2e}  "
-        f"gradient {row.gradient_norm:.2f}  {row.tokens_per_second:,.0f} tokens/s{mfu}"
+        f"gradient {row.gradient_norm:.2f}  {row.tokens_per_second:,.0f} tokens/s{share}"
     )

@@ -71,6 +71,8 @@ def report_of(
         backend=state.backend or job.backend,
         switched=state.switched,
         masked_mfu=measured.masked_mfu,
+        causal_mfu=measured.causal_mfu,
+        padded_positions=measured.padded_positions,
         mean_context=measured.mean_context,
         attention_density=measured.attention_density,
         masking_cost=masking_cost,

@@ -4,8 +4,9 @@ The loss of a step is Σ over its micro-batches ÷ their scored targets, whateve
 gradient that isn't finite is traced to its rows and documents.
 """
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
@@ -22,7 +23,6 @@ from curriculum.model.masks import Boundaries
 from curriculum.model.structure import Structure
 from curriculum.train.batch import Batch, tensors_in
 from curriculum.train.device import mixed
-from curriculum.train.distributed import Ranks
 from curriculum.train.optimizer import TrainState, whole, whole_model
 from schemas.errors import NotFiniteError
 from schemas.job import Job
@@ -219,23 +219,40 @@ def _listed(thing: str, names: Sequence[str]) -> str:
     return f"{thing}{plural} {', '.join(names[:LISTED])}{more}"
 
 
-def prefetch(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
-    """The batches on a device; on CUDA each is copied on a stream of its own during the step before.
+class Prefetcher:
+    """Batches on a device; on CUDA each is copied on a stream of its own while the one before is computed.
 
     Copies overlap only where the batches are pinned, as those of `steps_of` are for a job on CUDA.
     """
-    if device.type != "cuda":
-        for batch in batches:
-            yield batch.to(device)
-        return
-    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    coming: tuple[Batch, torch.cuda.Event] | None = None
-    for batch in batches:
-        before, coming = coming, _sent(batch, device, side)
-        if before is not None:
-            yield _arrived(*before, device)
-    if coming is not None:
-        yield _arrived(*coming, device)
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._side = (
+            torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            if device.type == "cuda"
+            else None
+        )
+        self._coming: tuple[Batch, Batch, torch.cuda.Event] | None = None
+
+    def send(self, batch: Batch) -> None:
+        """Begin to copy a batch, the next that is taken; on a CPU nothing is copied ahead."""
+        if self._side is not None and (self._coming is None or self._coming[0] is not batch):
+            self._coming = (batch, *_sent(batch, self.device, self._side))
+
+    def take(self, batch: Batch) -> Batch:
+        """The batch on the device."""
+        self.send(batch)
+        if self._coming is None:
+            return batch.to(self.device)
+        (_, here, copied), self._coming = self._coming, None
+        return _arrived(here, copied, self.device)
+
+    def each(self, batches: Sequence[Batch]) -> Iterator[Batch]:
+        """The batches in order, each sent once the work on the one before was begun."""
+        for batch, following in itertools.zip_longest(batches, batches[1:]):
+            yield self.take(batch)
+            if following is not None:
+                self.send(following)
 
 
 def _sent(
@@ -270,12 +287,15 @@ def gradients(
     *,
     step: int,
     folders: Mapping[str, Path] | None = None,
+    prefetcher: Prefetcher | None = None,
+    send_next: Callable[[], None] = lambda: None,
 ) -> Gradient:
     """Accumulate the gradient of Σ loss / count of scored targets over a step, and clip it.
 
     `batches` are this rank's of the step, as many as every other's, and whole rows also where ranks share
-    them. `folders` of the rows by their keys
-    let documents be named where something isn't finite.
+    them. `folders` of the rows by their keys let documents be named where something isn't finite. `send_next`
+    is called while a GPU still computes the last batch: what it sends to `prefetcher` is there when the next
+    step begins.
 
     Raises:
         NotFiniteError: on every rank, where loss or gradient isn't finite, naming the rows to blame.
@@ -290,10 +310,12 @@ def gradients(
     )
     # Sharded gradients are averaged over ranks; here they are to be summed.
     divisor = count / train_state.ranks.size
+    prefetcher = prefetcher or Prefetcher(train_state.device)
     sums = [
         _backward(train_state, batch, divisor, job.optimizer.z_loss)
-        for batch in prefetch(batches, train_state.device)
+        for batch in prefetcher.each(batches)
     ]
+    send_next()
     losses: list[list[float]] = torch.stack(sums).tolist()
     suspects = [
         batch
@@ -317,25 +339,30 @@ def optimizer_step(
     step: int,
     rate: float,
     folders: Mapping[str, Path] | None = None,
+    prefetcher: Prefetcher | None = None,
+    send_next: Callable[[], None] = lambda: None,
 ) -> Gradient:
     """Update the weights once from a step's micro-batches, at this learning rate; gradients are freed.
+
+    The other arguments are those of `gradients`.
 
     Raises:
         NotFiniteError: on every rank, where loss or gradient isn't finite, naming the rows to blame.
     """
     for group in train_state.optimizer.param_groups:
         group["lr"] = rate
-    gradient = gradients(train_state, batches, job, step=step, folders=folders)
+    gradient = gradients(
+        train_state,
+        batches,
+        job,
+        step=step,
+        folders=folders,
+        prefetcher=prefetcher,
+        send_next=send_next,
+    )
     train_state.optimizer.step()
     train_state.optimizer.zero_grad()
     return gradient
-
-
-def cut_for(job: Job, ranks: Ranks) -> Job:
-    """The job with micro-batches small enough that each rank has one in every step, if rows allow."""
-    longest = max(rows.row_length for rows in job.rows)
-    most = max(job.tokens_per_step // ranks.readers, longest)
-    return job.model_copy(update={"micro_positions": min(job.micro_positions, most)})
 
 
 def _backward(train_state: TrainState, batch: Batch, divisor: float, z_weight: float) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from curriculum.store import Store
 from curriculum.train import checkpoint, document_sums, restore
 from curriculum.train.checkpoint import CheckpointState, Saver
-from curriculum.train.dataloader import Batch, PlannedRows, steps_of
+from curriculum.train.dataloader import Batch, Lookahead, PlannedRows, steps_of
 from curriculum.train.device import enough_memory, prepare, with_backend
 from curriculum.train.distributed import ALONE, ProcessRank, Ranks, joined
 from curriculum.train.evaluation import (
@@ -33,16 +33,13 @@ from curriculum.train.metrics import (
     StepOutcome,
     counts_of_step,
     log,
-    masked_mfu,
-    peak_of,
-    step_flops,
 )
 from curriculum.train.optimizer import learning_rate, new_train_state
 from curriculum.train.processes import failure_of
 from curriculum.train.proof import proven
 from curriculum.train.report import HeartbeatWriter, Outcome, record_kernel, report_of, write_end
 from curriculum.train.run_directory import REPORT, claimed, read_job, read_report, write_text
-from curriculum.train.step import cut_for, optimizer_step
+from curriculum.train.step import Prefetcher, optimizer_step
 from curriculum.train.validate import require_fitting, require_shared_rows
 from schemas.errors import CurriculumError
 from schemas.job import Job, Report
@@ -163,6 +160,7 @@ class Trainer:
         )
         self.directory = directory
         self.rows = PlannedRows.of(job, workspace)
+        self.prefetcher = Prefetcher(device)
 
     def train(self) -> Outcome:
         """Train step by step until the budget is used, the gate opens or `stop` returns true.
@@ -197,14 +195,15 @@ class Trainer:
         )
 
     def _train(self) -> Outcome:
-        job = cut_for(self.job, self.ranks)
-        steps = steps_of(
-            job,
-            self.rows,
-            first_step=self.state.step,
-            workers=job.workers,
-            rank=self.ranks.reader,
-            ranks=self.ranks.readers,
+        self.steps = Lookahead(
+            steps_of(
+                self.job,
+                self.rows,
+                first_step=self.state.step,
+                workers=self.job.workers,
+                rank=self.ranks.reader,
+                ranks=self.ranks.readers,
+            )
         )
         while True:
             reason = self._evaluate_if_due()
@@ -217,7 +216,7 @@ class Trainer:
                     checkpoint=self.saver.wait(),
                 )
             began = time.perf_counter()
-            self._step(next(steps), began)
+            self._step(next(self.steps), began)
             if self.stop():
                 raise Cancelled
             if self.state.step % self.job.checkpoint_every == 0:
@@ -266,6 +265,8 @@ class Trainer:
                 step=step + 1,
                 rate=rate,
                 folders=self.rows.folders,
+                prefetcher=self.prefetcher,
+                send_next=self._send_next,
             )
         numbers = counts_of_step(batches, self.token_bytes).numbers()
         # Ranks that share rows have the same.
@@ -287,15 +288,18 @@ class Trainer:
             ),
             seconds=seconds,
             device=self.device,
-            masked_mfu=masked_mfu(
-                step_flops(self.job.model, counts.work),
-                seconds,
-                peak_of(self.device),
-                devices=self.ranks.size,
-            ),
+            spec=self.job.model,
+            devices=self.ranks.size,
         )
         self.metrics.record(row, steps=self.job.steps)
         self.heartbeat.step(self.state, positions=counts.positions, seconds=seconds)
+
+    def _send_next(self) -> None:
+        """Begin to copy the next step's first batch to a GPU, which still computes this step's last."""
+        if self.device.type == "cuda" and self.state.step + 1 < self.job.steps:
+            batches = self.steps.peek()
+            if batches:
+                self.prefetcher.send(batches[0])
 
     def _save(self, *, portable: bool = False) -> None:
         if self.metrics is not None:

@@ -90,6 +90,7 @@ def test_a_plan_whose_rows_come_one_after_another_is_read_whole(
         "pack_id": [f"c0ffeec0ffee-{each:010d}" for each in number.tolist()],
         "repetition": np.zeros(len(number)),
         "valid_tokens": np.full(len(number), 4096),
+        "attention_pairs": np.full(len(number), 1 << 20),
     }
     arrays = [pa.array(columns[field.name]).cast(field.type) for field in PLAN_SCHEMA]
     file = tmp_path / "plan.parquet"

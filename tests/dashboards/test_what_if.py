@@ -23,6 +23,7 @@ def _supply(number: int, there: list[int]) -> Supply:
         domains=DOMAINS,
         domain=np.arange(3, dtype=np.int16),
         valid_tokens=np.array(there, dtype=np.int32),
+        attention_pairs=np.zeros(3, dtype=np.int64),
         pack_index=np.arange(3),
         shard_starts=np.array([0, 3]),
     )

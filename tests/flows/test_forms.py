@@ -103,12 +103,8 @@ def test_a_form_offers_only_what_its_flow_heeds() -> None:
     assert shown["build"] < shown["mix"] < shown["run"]
     assert not {"seed", "token_budget", "model", "log", "at_step"} & shown["build"]
     assert {"corpus", "row_length", "tokenizer", "workers"} <= shown["build"]
-    assert {*Changes.model_fields} - shown["mix"] == {
-        "processes",
-        "context_parallel",
-        "recompute",
-        "log",
-    }
+    of_training = {"processes", "context_parallel", "recompute", "loader_workers", "log"}
+    assert {*Changes.model_fields} - shown["mix"] == of_training
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)

@@ -1,5 +1,6 @@
 from typing import Any
 
+from curriculum.inspection.formats import duration
 from curriculum.inspection.stage_tables import machine_line, run_line
 from schemas.job import MaskingCost, Report, TokenCounts
 
@@ -38,6 +39,8 @@ def test_what_a_run_measured_of_its_machine_is_a_line() -> None:
     )
     measured = report(
         masked_mfu=0.414,
+        causal_mfu=0.55,
+        padded_positions=3 * report().tokens.positions,
         mean_context=1234.5,
         attention_density=0.171,
         masking_cost=cost,
@@ -51,6 +54,8 @@ def test_what_a_run_measured_of_its_machine_is_a_line() -> None:
         "mean context": "1,234 tokens",
         "attention density": "17.1%",
         "masked MFU": "41.4%",
+        "MFU unmasked": "55.0%",
+        "saved by packing": f"3.0 × the positions: {duration(2 * report().seconds)}, 7.50",
         "masked ÷ unmasked": "1.31 over 328k positions, rows of 16,384",
     }
     assert run_line(measured)["context"] == "1,234"
@@ -58,5 +63,5 @@ def test_what_a_run_measured_of_its_machine_is_a_line() -> None:
 
 def test_what_was_not_measured_is_left_empty() -> None:
     older = Report.model_validate_json(report().model_dump_json(exclude_none=True))
-    assert [*machine_line(older).values()][1:] == [""] * 6
+    assert [*machine_line(older).values()][1:] == [""] * 8
     assert run_line(older)["context"] == ""

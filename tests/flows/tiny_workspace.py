@@ -151,6 +151,7 @@ def mixture(
             "position": at, "slot": at, "serving": strata[each.key], "stratum": strata[each.key],
             "row_length": LENGTH, "rows_key": each.key, "shard": shard, "row": row,
             "pack_id": _pack_id(each, shard, row), "repetition": 0, "valid_tokens": tokens,
+            "attention_pairs": tokens * (tokens + 1) // 2,
         }
         for at, (each, shard, row, tokens) in enumerate(taken)
     ]  # fmt: skip

@@ -43,7 +43,13 @@ class Machine:
     recompute: bool = False
 
     @staticmethod
-    def here(processes: int | None = None, *, recompute: bool = False, slots: int = 1) -> "Machine":
+    def here(
+        processes: int | None = None,
+        *,
+        recompute: bool = False,
+        loader_workers: int | None = None,
+        slots: int = 1,
+    ) -> "Machine":
         """A slot's share of the GPUs where there are any, else of the CPU."""
         gpus = _usable_gpus()
         gpu = gpus > 0
@@ -52,14 +58,18 @@ class Machine:
         return Machine(
             device="cuda" if gpu else "cpu",
             threads=max(cores // (processes * slots), 1),
-            workers=WORKERS_FOR_A_GPU if gpu else 0,
+            workers=_loaders(loader_workers, gpu=gpu),
             processes=processes,
             recompute=recompute,
         )
 
     @staticmethod
     def in_slurm(
-        options: str, processes: int | None = None, *, recompute: bool = False
+        options: str,
+        processes: int | None = None,
+        *,
+        recompute: bool = False,
+        loader_workers: int | None = None,
     ) -> "Machine":
         """Return the machine that sbatch's options ask for; this one may have no GPU of its own."""
         wanted = asked(options)
@@ -67,7 +77,7 @@ class Machine:
         return Machine(
             device="cuda" if wanted.gpus else "cpu",
             threads=max(wanted.cores // processes, 1),
-            workers=WORKERS_FOR_A_GPU if wanted.gpus else 0,
+            workers=_loaders(loader_workers, gpu=bool(wanted.gpus)),
             processes=processes,
             recompute=recompute,
         )
@@ -80,6 +90,12 @@ def _usable_gpus() -> int:
     import torch
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def _loaders(asked_for: int | None, *, gpu: bool) -> int:
+    if asked_for is not None:
+        return asked_for
+    return WORKERS_FOR_A_GPU if gpu else 0
 
 
 POLL_SECONDS = 0.25

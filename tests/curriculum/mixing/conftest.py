@@ -44,6 +44,7 @@ def make_rows(store: Store) -> MakeRows:
                         "pack_id": [f"{recipe.key[:12]}-{number:010d}" for number in numbers],
                         "domain": [domain for domain, _ in part],
                         "valid_token_count": pa.array([valid for _, valid in part], pa.int32()),
+                        "attention_pairs": [valid * 7 + 1 for _, valid in part],
                         # two documents a row: one of its own, one that its neighbour continues
                         "document_ids": [[f"own{n}", f"pair{n // 2}"] for n in numbers],
                         "doc_starts": pa.array([[0, valid // 4] for _, valid in part]),

@@ -20,6 +20,7 @@ def supply(key: str = "a", **tokens: list[int]) -> Supply:
         domains=tuple(names),
         domain=np.array(codes, dtype=np.int16),
         valid_tokens=np.array(valid, dtype=np.int32),
+        attention_pairs=np.zeros(len(valid), dtype=np.int64),
         pack_index=np.arange(len(valid)),
         shard_starts=np.array([0, len(valid)]),
     )

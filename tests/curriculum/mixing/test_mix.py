@@ -62,6 +62,7 @@ def test_a_plan_keeps_its_schema_and_points_at_its_rows(
         row = shard.row(line["row"], named=True)
         assert row["pack_id"] == line["pack_id"]
         assert row["valid_token_count"] == line["valid_tokens"]
+        assert row["attention_pairs"] == line["attention_pairs"] > line["valid_tokens"]
         stratum = report_of(mixture).strata[line["stratum"]]
         assert (stratum.domain, stratum.serving) == (row["domain"], line["serving"])
 

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.mixing.schedule import RowOrder, blocks, counts, rates
+from curriculum.mixing.schedule import (
+    GROUP_POSITIONS,
+    LOCAL_ABOVE,
+    WINDOW,
+    RowOrder,
+    blocks,
+    counts,
+    local_order,
+    rates,
+)
 from schemas.mixture import BLOCK_SLOTS
 
 
@@ -189,3 +198,37 @@ def test_a_short_prefix_is_mixed_right_by_group(
     found = np.bincount(np.array(groups)[slots[:length]], minlength=len(made))
     share = np.array([share for share, _ in made]) / sum(share for share, _ in made)
     assert (np.abs(found - length * share) <= 2 + 1e-6).all()
+
+
+def test_rows_of_a_window_come_before_any_others() -> None:
+    words = np.array([5, 2, 8, 1, 3], dtype=np.uint64)
+    assert local_order(words, 2, 1).tolist() == [4, 1, 0, 3, 2]
+    assert local_order(words, 2, 9).tolist() == np.argsort(words).tolist()
+
+
+@given(st.integers(1, 300), st.integers(1, 40), st.integers(1, 9), st.integers(0, 2**32))
+def test_a_local_order_takes_each_row_once_and_few_groups_at_a_time(
+    rows: int, group: int, window: int, seed: int
+) -> None:
+    words = np.random.default_rng(seed).integers(0, 1 << 62, rows).astype(np.uint64)
+    order = local_order(words, group, window)
+    assert sorted(order.tolist()) == list(range(rows))
+    last_seen = {number // group: at for at, number in enumerate(order.tolist())}
+    begun: set[int] = set()
+    for at, number in enumerate(order.tolist()):
+        begun.add(number // group)
+        assert sum(last_seen[each] >= at for each in begun) <= window
+
+
+def test_only_many_rows_have_a_local_order() -> None:
+    length = GROUP_POSITIONS // 4
+    most = LOCAL_ABOVE // length
+    for rows, is_local in ((most, False), (most + 1, True)):
+        order = RowOrder([rows], seed=3, names=["a"], seen=[0], row_length=length).take(rows).index
+        assert sorted(order.tolist()) == list(range(rows))
+        groups = len(set((order[: 4 * WINDOW] // 4).tolist()))
+        assert (groups == WINDOW) == is_local
+        began = RowOrder([rows], seed=3, names=["a"], seen=[100], row_length=length).take(
+            rows - 100
+        )
+        assert np.array_equal(began.index, order[100:])

@@ -27,6 +27,7 @@ def supply(at: int, tokens: dict[str, list[int]]) -> Supply:
         domains=tuple(names),
         domain=np.repeat(np.arange(len(names), dtype=np.int16), [len(tokens[n]) for n in names]),
         valid_tokens=np.array(valid, dtype=np.int32),
+        attention_pairs=np.zeros(len(valid), dtype=np.int64),
         pack_index=np.arange(len(valid)),
         shard_starts=np.array([0, len(valid)]),
     )

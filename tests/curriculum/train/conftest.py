@@ -321,6 +321,7 @@ def planned_row(rows: Artefact, count: int, *, slot: int, at: int) -> dict[str, 
         "pack_id": f"{rows.key[:12]}-{index:010d}",
         "repetition": count // sum(sizes),
         "valid_tokens": length - 30,
+        "attention_pairs": length**2 // 4 + at % 7,
     }
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from curriculum.train.batch import Batch, Row, collate, tensors_in
 from curriculum.train.dataloader import as_tensors, for_transformers
-from curriculum.train.step import prefetch
+from curriculum.train.step import Prefetcher
 
 
 def row(ids: list[int], loss_mask: list[int], doc_ids: list[int], name: str = "k-0") -> Row:
@@ -89,7 +89,7 @@ def test_every_tensor_of_a_batch_is_known(world: Any) -> None:
 
 def test_on_a_cpu_batches_come_as_they_are() -> None:
     batches = [collate([replace(EXAMPLE, pack_id=f"k-{number}")]) for number in range(3)]
-    found = list(prefetch(batches, torch.device("cpu")))
+    found = list(Prefetcher(torch.device("cpu")).each(batches))
     assert [each.pack_ids for each in found] == [("k-0",), ("k-1",), ("k-2",)]
     assert all(torch.equal(each.input_ids, batches[0].input_ids) for each in found)
 
@@ -110,7 +110,9 @@ def test_on_a_gpu_pinned_batches_arrive_whole_while_others_are_computed() -> Non
     assert all(each.is_pinned() for each in tensors_in(sent[0]))
     weight = torch.randn(2048, 2048, device=device)
     sums = []
-    for here in prefetch(iter(sent), device):
+    prefetcher = Prefetcher(device)
+    prefetcher.send(sent[0])
+    for here in prefetcher.each(sent):
         for _ in range(20):
             weight = weight @ weight / 50
         sums.append([each.long().sum() for each in tensors_in(here)])

@@ -44,6 +44,14 @@ def test_a_document_of_four_tokens_gives_its_scored_ones_two_of_context() -> Non
     assert (counts.positions, counts.valid, counts.padding_share) == (12, 4, 1 - 4 / 12)
 
 
+def test_documents_that_share_a_row_would_take_a_row_each() -> None:
+    for lengths in ((12,), (4,), (4, 8), (3, 5, 2)):
+        counts = counts_of(batch(lengths), TOKEN_BYTES)
+        assert counts.padded_positions == 12 * len(lengths)
+        assert counts.causal_work.attention_pairs == 78 >= counts.work.attention_pairs
+        assert counts.causal_work.tokens == counts.work.tokens
+
+
 @given(st.lists(st.integers(2, 5), min_size=1, max_size=2))
 def test_context_counts_within_documents_only(lengths: list[int]) -> None:
     counts = counts_of(batch(tuple(lengths)), TOKEN_BYTES)

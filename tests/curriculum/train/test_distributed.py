@@ -26,7 +26,7 @@ from curriculum.train.distributed import ALONE, ProcessRank, Ranks, joined
 from curriculum.train.metrics import counts_of_step
 from curriculum.train.optimizer import TrainState, new_train_state, whole, whole_model
 from curriculum.train.processes import KILLED, start_ranks
-from curriculum.train.step import cut_for, gradients
+from curriculum.train.step import gradients
 from schemas.errors import JobError
 from schemas.job import EngramSpec, ModelSpec
 
@@ -98,11 +98,6 @@ def test_a_blank_batch_adds_exactly_nothing(world: Any) -> None:
         assert a is not None
         assert b is not None
         assert torch.equal(a, b)
-
-
-@pytest.mark.parametrize(("size", "micro"), [(1, 512), (2, 512), (4, 256), (64, 256)])
-def test_micro_batches_are_small_enough_for_all_ranks(world: Any, size: int, micro: int) -> None:
-    assert cut_for(world.job(), Ranks(size=size)).micro_positions == micro
 
 
 @pytest.mark.parametrize("model", [{}, {"model": HYBRID}], ids=["attention", "hybrid"])

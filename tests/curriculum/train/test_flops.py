@@ -10,7 +10,7 @@ from curriculum.model.masks import Boundaries
 from curriculum.train.metrics import (
     Work,
     forward_flops,
-    masked_mfu,
+    mfu,
     peak_flops,
     peak_of,
     step_flops,
@@ -124,6 +124,6 @@ def test_a_peak_is_known_by_the_whole_name_or_not_at_all(name: str, peak: float 
 
 def test_a_device_without_a_known_peak_has_no_share_of_it() -> None:
     assert peak_of(torch.device("cpu")) is None
-    assert masked_mfu(10**12, 1.0, None) is None
-    assert masked_mfu(989 * 10**12, 2.0, 989e12) == 0.5
-    assert masked_mfu(989 * 10**12, 2.0, 989e12, devices=2) == 0.25
+    assert mfu(10**12, 1.0, None) is None
+    assert mfu(989 * 10**12, 2.0, 989e12) == 0.5
+    assert mfu(989 * 10**12, 2.0, 989e12, devices=2) == 0.25

@@ -314,6 +314,7 @@ def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     three = Machine.here(3, recompute=True)
     assert (three.processes, three.threads, three.recompute) == (3, 2, True)
     assert Machine.here(16).threads == 1
+    assert (Machine.here().workers, Machine.here(loader_workers=3).workers) == (0, 3)
 
 
 def test_each_gpu_has_a_process_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,3 +322,4 @@ def test_each_gpu_has_a_process_unless_told_otherwise(monkeypatch: pytest.Monkey
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     assert (Machine.here().processes, Machine.here().device) == (4, "cuda")
     assert Machine.here(2).processes == 2
+    assert (Machine.here().workers, Machine.here(loader_workers=0).workers) == (2, 0)

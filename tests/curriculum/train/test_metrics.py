@@ -60,6 +60,8 @@ def test_a_summary_weighs_context_by_scored_tokens_and_mfu_by_seconds(tmp_path: 
     metrics = Metrics(tmp_path, resumed_at=0)
     first: Any = {"scored_tokens": 10, "mean_context": 5.0, "seconds": 1.0, "masked_mfu": 0.4}
     second: Any = {"scored_tokens": 30, "mean_context": 9.0, "seconds": 3.0, "masked_mfu": 0.2}
+    first |= {"causal_mfu": 0.8, "padded_positions": 300}
+    second |= {"causal_mfu": 0.4, "padded_positions": 500}
     for step, values in enumerate((first, second), 1):
         metrics.record(dataclasses.replace(row(step), **values), steps=2)
     metrics.flush()
@@ -67,6 +69,8 @@ def test_a_summary_weighs_context_by_scored_tokens_and_mfu_by_seconds(tmp_path: 
     assert found.seconds == 4
     assert found.mean_context == pytest.approx((50 + 270) / 40)
     assert found.masked_mfu == pytest.approx(1.0 / 4)
+    assert found.causal_mfu == pytest.approx(2.0 / 4)
+    assert found.padded_positions == 800
 
 
 def test_a_run_without_a_step_has_an_empty_summary(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def write_long_plan(path: Path) -> None:
     columns: dict[str, Any] = {name: np.zeros(rows, np.int32) for name in PLAN_SCHEMA.names}
     names = {"rows_key": ["k"] * rows, "pack_id": [f"k-{each}" for each in range(rows)]}
     columns |= names | {"position": np.arange(rows), "slot": slots}
+    columns["attention_pairs"] = 7 * np.arange(rows)
     pq.write_table(pa.table(columns, PLAN_SCHEMA), path, row_group_size=GROUP)
 
 
@@ -49,9 +50,10 @@ def test_a_look_up_reads_no_row_group_but_those_of_its_slots(
     slots = pq.read_table(tmp_path / "plan.parquet")["slot"].to_numpy()
     read_groups.clear()
     for first in (0, 7, 1000, 1333, int(slots[-1]) - 9):
-        start, lengths = PlanReader(tmp_path / "plan.parquet").lengths(first, first + 10)
+        found = PlanReader(tmp_path / "plan.parquet").slots(first, first + 10)
         mine = np.flatnonzero((slots >= first) & (slots < first + 10))
-        assert (start, len(lengths)) == (mine[0], len(mine))
+        assert (found.start, len(found.row_lengths)) == (mine[0], len(mine))
+        assert np.array_equal(found.attention_pairs, 7 * mine)
         assert set(read_groups) <= set((mine // GROUP).tolist())
         assert len(read_groups) == len(set(read_groups))
         read_groups.clear()
@@ -60,13 +62,13 @@ def test_a_look_up_reads_no_row_group_but_those_of_its_slots(
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_a_step_is_looked_up_once(world: Any, monkeypatch: pytest.MonkeyPatch, ranks: int) -> None:
     looked: collections.Counter[int] = collections.Counter()
-    lengths = PlanReader.lengths
+    slots = PlanReader.slots
 
     def noted(self: PlanReader, first_slot: int, end_slot: int) -> Any:
         looked[first_slot] += 1
-        return lengths(self, first_slot, end_slot)
+        return slots(self, first_slot, end_slot)
 
-    monkeypatch.setattr(PlanReader, "lengths", noted)
+    monkeypatch.setattr(PlanReader, "slots", noted)
     job = world.job(steps=5)
     rows = PlannedRows.of(job, world.store.root)
     steps = list(steps_of(job, rows, first_step=1, workers=0, ranks=ranks))
