@@ -23,7 +23,7 @@ from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.store.verify import reading_pages
 from curriculum.tokens import EncodedStructure, Encoding
-from curriculum.train.batch import PlanReader
+from curriculum.train.plan_reader import PlanReader
 from schemas.job import Job, ModelSpec
 from schemas.mixture import PLAN_SCHEMA
 from schemas.packed_row import RowFormat

@@ -26,16 +26,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from curriculum.packing.read import GroupCache
-from curriculum.train.batch import (
-    Batch,
-    Int64s,
-    PlannedSlots,
-    PlanReader,
-    Row,
-    Shards,
-    blank,
-    collate,
-)
+from curriculum.train.batch import Batch, Row, Shards, blank, collate
+from curriculum.train.distributed import deal, descending
+from curriculum.train.plan_reader import Int64s, PlannedSlots, PlanReader
 from curriculum.workers.pool import interrupts_held
 from schemas.errors import CurriculumError, JobError, MixtureError
 from schemas.job import Job
@@ -48,7 +41,6 @@ __all__ = [
     "as_tensors",
     "blank",
     "collate",
-    "deal",
     "for_transformers",
     "loader_of",
     "steps_of",
@@ -56,8 +48,6 @@ __all__ = [
 
 CACHE_BYTES = 1 << 28
 """Bytes of decoded row groups in each process that reads rows: 20 million positions without structure."""
-EVEN = 1.01
-"""The most attention pairs of a rank ÷ their mean at which rows are exchanged no more."""
 MOST_AHEAD = 32
 """Micro-batches that a worker prepares at most before they are asked for."""
 
@@ -175,7 +165,7 @@ class MicroBatches(Sampler[list[int]]):
 
     def cut(self, row_lengths: Int64s, positions: Int64s) -> Iterator[list[int]]:
         """Rows at these positions by length, the longest first, as many together as a micro-batch holds."""
-        for length in _descending(row_lengths):
+        for length in descending(row_lengths):
             same = positions[row_lengths == length].tolist()
             each = self.rows_at_once(length)
             yield from (same[at : at + each] for at in range(0, len(same), each))
@@ -206,7 +196,7 @@ class SharedMicroBatches(Sampler[list[int]]):
         rows = self.whole.rows_of(step)
         dealt = deal(rows.row_lengths, rows.attention_pairs, self.ranks)
         share: list[tuple[list[int], bool]] = []
-        for length in _descending(rows.row_lengths):
+        for length in descending(rows.row_lengths):
             same = np.flatnonzero(rows.row_lengths == length)
             mine = same[dealt[same] == self.rank]
             own = list(self.whole.cut(rows.row_lengths[mine], mine + rows.start))
@@ -215,47 +205,6 @@ class SharedMicroBatches(Sampler[list[int]]):
             share += [(positions, True) for positions in own]
             share += [([rows.start + int(same[0])], False)] * missing
         return share
-
-
-def deal(row_lengths: Int64s, attention_pairs: Int64s, ranks: int) -> Int64s:
-    """The rank that computes each row of a step: of each length as many rows a rank, or one more.
-
-    Rows of a length are dealt there and back, those with the most attention pairs first; then the rank with
-    the most pairs exchanges rows as long as that helps. Two ranks, rows of one length, pairs [9 1 5 4 2] ->
-    [0 0 1 1 0], 12 pairs and 9. What remains uneven is a row with more pairs than others together can match.
-    """
-    rank = np.zeros(len(row_lengths), dtype=np.int64)
-    if ranks == 1:
-        return rank
-    there_and_back = np.concatenate([np.arange(ranks), np.arange(ranks)[::-1]])
-    for length in _descending(row_lengths):
-        same = np.flatnonzero(row_lengths == length)
-        order = same[np.argsort(-attention_pairs[same], kind="stable")]
-        rank[order] = np.resize(there_and_back, len(order))
-    while _exchange(rank, row_lengths, attention_pairs, ranks):
-        pass
-    return rank
-
-
-def _exchange(rank: Int64s, row_lengths: Int64s, pairs: Int64s, ranks: int) -> bool:
-    """Exchange the row of the rank with the most pairs, and of another, that leaves the least; or nothing."""
-    load = np.bincount(rank, weights=pairs, minlength=ranks).astype(np.int64)
-    heaviest = int(load.argmax())
-    if load[heaviest] <= EVEN * load.mean():
-        return False
-    mine, others = np.flatnonzero(rank == heaviest), np.flatnonzero(rank != heaviest)
-    given = pairs[mine][:, None] - pairs[others][None, :]
-    after = np.maximum(load[heaviest] - given, load[rank[others]][None, :] + given)
-    after[row_lengths[mine][:, None] != row_lengths[others][None, :]] = load[heaviest]
-    if not after.size or after.min() >= load[heaviest]:
-        return False
-    one, other = np.unravel_index(int(after.argmin()), after.shape)
-    rank[mine[one]], rank[others[other]] = rank[others[other]], heaviest
-    return True
-
-
-def _descending(row_lengths: Int64s) -> list[int]:
-    return sorted(set(row_lengths.tolist()), reverse=True)
 
 
 def loader_of(

@@ -1,4 +1,4 @@
-"""The processes that train one job together; alone, one has nothing to say to anyone.
+"""The processes that train one job together, and how they share the rows of a step.
 
 Values of the host go over a gloo group of their own, checkpoints over another: on the group of the
 gradients they would get between its calls, from another thread.
@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -22,6 +24,9 @@ from schemas.errors import CurriculumError
 T = TypeVar("T")
 N = TypeVar("N", int, float)
 ENVIRONMENT = "env://"
+Int64s = npt.NDArray[np.int64]
+EVEN = 1.01
+"""The most attention pairs of a rank ÷ their mean at which rows are exchanged no more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -186,3 +191,45 @@ def leave(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def deal(row_lengths: Int64s, attention_pairs: Int64s, ranks: int) -> Int64s:
+    """The rank that computes each row of a step: of each length as many rows a rank, or one more.
+
+    Rows of a length are dealt there and back, those with the most attention pairs first; then the rank with
+    the most pairs exchanges rows as long as that helps. Two ranks, rows of one length, pairs [9 1 5 4 2] ->
+    [0 0 1 1 0], 12 pairs and 9. What remains uneven is a row with more pairs than others together can match.
+    """
+    rank = np.zeros(len(row_lengths), dtype=np.int64)
+    if ranks == 1:
+        return rank
+    there_and_back = np.concatenate([np.arange(ranks), np.arange(ranks)[::-1]])
+    for length in descending(row_lengths):
+        same = np.flatnonzero(row_lengths == length)
+        order = same[np.argsort(-attention_pairs[same], kind="stable")]
+        rank[order] = np.resize(there_and_back, len(order))
+    while _exchange(rank, row_lengths, attention_pairs, ranks):
+        pass
+    return rank
+
+
+def _exchange(rank: Int64s, row_lengths: Int64s, pairs: Int64s, ranks: int) -> bool:
+    """Exchange the row of the rank with the most pairs, and of another, that leaves the least; or nothing."""
+    load = np.bincount(rank, weights=pairs, minlength=ranks).astype(np.int64)
+    heaviest = int(load.argmax())
+    if load[heaviest] <= EVEN * load.mean():
+        return False
+    mine, others = np.flatnonzero(rank == heaviest), np.flatnonzero(rank != heaviest)
+    given = pairs[mine][:, None] - pairs[others][None, :]
+    after = np.maximum(load[heaviest] - given, load[rank[others]][None, :] + given)
+    after[row_lengths[mine][:, None] != row_lengths[others][None, :]] = load[heaviest]
+    if not after.size or after.min() >= load[heaviest]:
+        return False
+    one, other = np.unravel_index(int(after.argmin()), after.shape)
+    rank[mine[one]], rank[others[other]] = rank[others[other]], heaviest
+    return True
+
+
+def descending(row_lengths: Int64s) -> list[int]:
+    """The lengths that there are, the longest first."""
+    return sorted(set(row_lengths.tolist()), reverse=True)

@@ -14,17 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.train import dataloader as module
-from curriculum.train.batch import PlanReader, Row, Shards
+from curriculum.train.batch import Row, Shards
 from curriculum.train.dataloader import (
     Batch,
     Lookahead,
     MicroBatches,
     PlannedRows,
     collate,
-    deal,
     loader_of,
     steps_of,
 )
+from curriculum.train.distributed import deal
+from curriculum.train.plan_reader import PlanReader
 from schemas.errors import JobError, MixtureError, SchemaError
 from schemas.mixture import PLAN_SCHEMA
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.train.batch import PlanReader
 from curriculum.train.dataloader import PlannedRows, steps_of
+from curriculum.train.plan_reader import PlanReader
 from schemas.errors import MixtureError
 from schemas.mixture import PLAN_SCHEMA
 

@@ -1,0 +1,145 @@
+"""Rows of a plan by position, and those of a range of slots, from a few of its row groups at a time."""
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curriculum import parquet
+from schemas.errors import MixtureError
+from schemas.mixture import PLAN_SCHEMA
+
+Int64s = npt.NDArray[np.int64]
+_NUMBERS = ("slot", "row_length", "shard", "row", "attention_pairs")
+_COLUMNS = [*_NUMBERS, "rows_key", "pack_id"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedRow:
+    """Place of the row at one position of a plan."""
+
+    row_length: int
+    rows_key: str
+    shard: int
+    row: int
+    pack_id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedSlots:
+    """The rows of a range of slots, which lie one after the other from position `start` on."""
+
+    start: int
+    row_lengths: Int64s
+    """[n]"""
+    attention_pairs: Int64s
+    """[n]"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _PlanGroup:
+    """A row group of a plan: its numbers as arrays, its names as they are stored."""
+
+    numbers: dict[str, Int64s]
+    """[n] of each of `_NUMBERS`."""
+    names: pa.Table
+
+
+class PlanReader:
+    """plan.parquet; memory holds a few row groups whatever the plan's length."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise MixtureError(str(path), cause="there is no plan", cure="Mix the phase again")
+        self.path = path
+        self._file = parquet.File(path)
+        groups = [
+            self._file.metadata.row_group(each)
+            for each in range(self._file.metadata.num_row_groups)
+        ]
+        self._ends: Int64s = np.cumsum([group.num_rows for group in groups])
+        self._slots: Int64s = np.array(
+            [_slots(path, group) for group in groups], dtype=np.int64
+        ).reshape(-1, 2)
+        self._group = functools.lru_cache(maxsize=4)(self._read)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def at(self, position: int) -> PlannedRow:
+        """The row at a position."""
+        group = int(np.searchsorted(self._ends, position, side="right"))
+        found = self._group(group)
+        index = position - self._first(group)
+        return PlannedRow(
+            row_length=int(found.numbers["row_length"][index]),
+            rows_key=found.names["rows_key"][index].as_py(),
+            shard=int(found.numbers["shard"][index]),
+            row=int(found.numbers["row"][index]),
+            pack_id=found.names["pack_id"][index].as_py(),
+        )
+
+    def slots(self, first_slot: int, end_slot: int) -> PlannedSlots:
+        """The rows of a range of slots.
+
+        Only the row groups that hold them are read, as the statistics of all say.
+        """
+        start, end = self._position(first_slot), self._position(end_slot)
+        group_of = np.searchsorted(self._ends, [start, end - 1], side="right")
+        groups = range(int(group_of[0]), min(int(group_of[1]) + 1, len(self._ends)))
+
+        def column(name: str) -> Int64s:
+            pieces = [
+                self._group(each).numbers[name][
+                    max(start - self._first(each), 0) : end - self._first(each)
+                ]
+                for each in groups
+            ]
+            return np.concatenate([np.empty(0, np.int64), *pieces])
+
+        return PlannedSlots(
+            start=start,
+            row_lengths=column("row_length"),
+            attention_pairs=column("attention_pairs"),
+        )
+
+    def _position(self, slot: int) -> int:
+        """The first position whose slot is `slot` or later."""
+        group = int(np.searchsorted(self._slots[:, 1], slot))
+        if group == len(self._ends):
+            return len(self)
+        if slot <= self._slots[group, 0]:
+            return self._first(group)
+        slots = self._group(group).numbers["slot"]
+        return self._first(group) + int(np.searchsorted(slots, slot))
+
+    def _first(self, group: int) -> int:
+        return int(self._ends[group - 1]) if group else 0
+
+    def _read(self, group: int) -> _PlanGroup:
+        table = self._file.read_row_group(
+            group, columns=_COLUMNS, use_threads=False
+        ).combine_chunks()
+        return _PlanGroup(
+            numbers={name: table[name].to_numpy().astype(np.int64) for name in _NUMBERS},
+            names=table.select(["rows_key", "pack_id"]),
+        )
+
+
+def _slots(path: Path, group: pq.RowGroupMetaData) -> tuple[int, int]:
+    """The first and the last slot of a row group, from its statistics; slots rise with positions."""
+    column = group.column(PLAN_SCHEMA.get_field_index("slot"))
+    known = column.statistics if column.path_in_schema == "slot" else None
+    first, last = (known.min, known.max) if known is not None else (None, None)
+    if first is None or last is None:
+        raise MixtureError(
+            str(path),
+            f"column {column.path_in_schema}",
+            cause="the column statistics that locate a step are missing",
+            cure="Mix the phase again",
+        )
+    return int(first), int(last)
