@@ -64,9 +64,10 @@ def _attention_over_rows(backend: Backend) -> AbstractContextManager[None]:
 def _mask_without_order() -> AbstractContextManager[None]:
     """A document sees all of itself, what is to come also."""
 
-    def leaking(boundaries: Boundaries) -> Tensor:
+    def leaking(boundaries: Boundaries, queries: range | None = None) -> Tensor:
         ids_BT = boundaries.doc_ids
-        return (ids_BT[:, :, None] == ids_BT[:, None])[:, None]
+        asked_BQ = ids_BT if queries is None else ids_BT[:, queries.start : queries.stop]
+        return (asked_BQ[:, :, None] == ids_BT[:, None])[:, None]
 
     return swapped(backends, "document_mask", leaking)
 

@@ -151,6 +151,7 @@ def _write_plan(folder: Path, rows: Rows) -> None:
             "pack_id": f"{KEY[:12]}-{at:010d}",
             "repetition": 0,
             "valid_tokens": sum(len(each.ids) for each in row),
+            "attention_pairs": sum(len(each.ids) * (len(each.ids) + 1) // 2 for each in row),
         }
         for at, row in enumerate(rows.rows)
     ]

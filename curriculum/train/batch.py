@@ -115,7 +115,7 @@ class RowGroup:
     attention_pairs: tuple[int, ...]
     document_ids: tuple[tuple[str, ...], ...] | None
     """None where they weren't asked for."""
-    structure: "_GroupStructure | None"
+    structure: "GroupStructure | None"
     """None where it wasn't asked for, and where the rows have none."""
 
     @staticmethod
@@ -131,7 +131,7 @@ class RowGroup:
             valid_token_counts=tuple(batch.scalars("valid_token_count").tolist()),
             attention_pairs=tuple(batch.scalars("attention_pairs").tolist()),
             document_ids=None if listed is None else tuple(map(tuple, listed)),
-            structure=_GroupStructure.of(batch) if batch.has(_STRUCTURE[0]) else None,
+            structure=GroupStructure.of(batch) if batch.has(_STRUCTURE[0]) else None,
         )
 
     @property
@@ -158,7 +158,7 @@ class RowGroup:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _GroupStructure:
+class GroupStructure:
     """The structure of a row group: values a token, and lists of chunks and edges end to end."""
 
     tokens: tuple[npt.NDArray[np.uint8], ...]
@@ -167,8 +167,9 @@ class _GroupStructure:
     """Chunks, call edges and type edges: [items, fields] each, and the edges of rows in them, [n + 1]."""
 
     @staticmethod
-    def of(batch: RowBatch) -> "_GroupStructure":
-        return _GroupStructure(
+    def of(batch: RowBatch) -> "GroupStructure":
+        """The structure of all rows of a batch."""
+        return GroupStructure(
             tokens=tuple(batch.tokens(name) for name in STRUCTURE_TOKENS),
             lists=tuple(
                 (_fields(batch, name, names), batch.offsets(name)) for name, names in _LISTS
@@ -177,10 +178,12 @@ class _GroupStructure:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of the arrays."""
         tokens = sum(each.nbytes for each in self.tokens)
         return tokens + sum(items.nbytes for items, _ in self.lists)
 
     def row(self, at: int) -> RowStructure:
+        """The structure of the row at a place of the group."""
         chunks, calls, types = (items[edges[at] : edges[at + 1]] for items, edges in self.lists)
         tokens = np.stack([each[at] for each in self.tokens], axis=1)
         return RowStructure(tokens=tokens, chunks=chunks, call_edges=calls, type_edges=types)

@@ -117,6 +117,7 @@ def _rows(store: Store, family: str, length: int, documents: Artefact) -> Artefa
                 "domain": [domain for domain, _ in listed],
                 "split": ["train"] * len(listed),
                 "valid_token_count": valid,
+                "attention_pairs": pa.array([each * 9 for _, each in listed], pa.int64()),
                 "loss_token_count": valid,
                 "num_docs": pa.array([2] * len(listed), pa.int32()),
                 "document_ids": [

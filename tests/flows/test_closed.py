@@ -39,7 +39,7 @@ def test_a_run_that_waits_is_noted_until_somebody_approved_it(
         *("waits", "templates", "demo", "syntax"),
     )
     assert said.cure == "curriculum approve templates.demo syntax"
-    assert said.why == "trained after 9 tokens (budget)"
+    assert said.why == "trained after 9 tokens (end of its budget)"
     assert tmp_path / said.run == run.path
     assert said.content == run.content
     gates.write_approval(plan.store, run, who="ada")

@@ -104,7 +104,7 @@ def test_a_curriculum_is_done_when_its_last_phase_is(
         notifications.at_end(plan, runs, context_of())
     (event,) = told()
     assert (event.event, event.phase) == ("done", "anneal")
-    assert event.text == "templates/demo is done: after 9 tokens (budget)."
+    assert event.text == "templates/demo is done: after 9 tokens (end of its budget)."
 
 
 def test_a_last_phase_whose_gate_is_closed_isnt_done(

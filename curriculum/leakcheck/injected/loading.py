@@ -20,8 +20,7 @@ from curriculum.leakcheck.injected.site import (
 from curriculum.model import masks, structure
 from curriculum.model.structure import RowStructure, Structure
 from curriculum.packing.rows import RowBatch
-from curriculum.train import batch
-from curriculum.train.batch import Row
+from curriculum.train.batch import GroupStructure, Row, RowGroup
 
 Int32s = npt.NDArray[np.int32]
 Masks = npt.NDArray[np.uint8]
@@ -34,12 +33,12 @@ BOS = 1
 @injected(
     "documents of fewer than 4 tokens are read as the start of the next",
     kind=JOINED,
-    replaces=(batch, "_row"),
+    replaces=(RowGroup, "row"),
     needs=Needs(blocks="A"),
 )
-def _short_documents_joined(site: Site[Row], batch: RowBatch) -> Row:
+def _short_documents_joined(site: Site[Row], group: RowGroup, at: int) -> Row:
     """Documents shorter than 4 tokens are read as the start of the next."""
-    row = site.right(batch)
+    row = site.right(group, at)
     begins = np.flatnonzero(np.diff(row.doc_ids, prepend=-1))
     lengths = np.diff(begins, append=len(row.doc_ids))
     after_short = begins[1:][lengths[:-1] < SHORT]
@@ -67,20 +66,16 @@ def _documents_by_bos(site: Site[Int32s], batch: RowBatch) -> Int32s:
 @injected(
     "a row of a row group is given the documents of the first",
     kind=JOINED,
-    replaces=(RowBatch, "slice"),
+    replaces=(RowGroup, "row"),
     needs=Needs(blocks="A"),
 )
-def _documents_of_the_first_row(
-    site: Site[RowBatch], batch: RowBatch, row: int, rows: int = 1
-) -> RowBatch:
+def _documents_of_the_first_row(site: Site[Row], group: RowGroup, at: int) -> Row:
     """A row of a group is given the documents of the group's first."""
-    found = site.right(batch, row, rows)
-    if row == 0 or not found.has("doc_ids"):
+    found = site.right(group, at)
+    if at == 0:
         return found
     site.ran()
-    column = found.table.column_names.index("doc_ids")
-    first = batch.table["doc_ids"].slice(0, rows)
-    return replace(found, table=found.table.set_column(column, "doc_ids", first))
+    return replace(found, doc_ids=group.doc_ids[0])
 
 
 @injected(
@@ -178,10 +173,10 @@ def _rolled(chunks: Int32s, column: int) -> Int32s:
 @injected(
     "structure columns are read one token off",
     kind=SHIFTED_STRUCTURE,
-    replaces=(batch, "_row_structure"),
+    replaces=(GroupStructure, "row"),
     needs=Needs(blocks="A", structure=True),
 )
-def _columns_read_one_off(site: Site[RowStructure], batch: RowBatch) -> RowStructure:
-    found = site.right(batch)
+def _columns_read_one_off(site: Site[RowStructure], group: GroupStructure, at: int) -> RowStructure:
+    found = site.right(group, at)
     site.ran()
     return replace(found, tokens=np.roll(found.tokens, 1, axis=0))

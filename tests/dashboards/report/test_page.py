@@ -98,7 +98,7 @@ def test_phases_stand_with_states_gates_and_approvals(facts: Facts) -> None:
     for said in (
         "1 of 5",
         "opened: val_bpb fell by 0.0011 over 3 evaluations",
-        "budget spent: 40000 steps",
+        "end of its budget",
         "gate: val_bpb gains less than 0.002 over 3 evaluations, after 1G tokens; its budget holds",
         "approved by ann <b>, 12 Nov 2026, 09:30 “looks right & </script>”",
         "needs approval",
