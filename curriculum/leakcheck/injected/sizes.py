@@ -101,12 +101,14 @@ def _n_grams_by_rows_past_13_bits(
     replaces=(backends, "document_mask"),
     needs=Needs(blocks="A", row_length=MANY, backend="math"),
 )
-def _ids_of_a_byte(site: Site[Tensor], boundaries: Boundaries) -> Tensor:
+def _ids_of_a_byte(site: Site[Tensor], boundaries: Boundaries, *queries: range | None) -> Tensor:
     """Documents 0 and 256 of a row have the same id."""
     ids_BT = boundaries.doc_ids
     if int(ids_BT.amax()) >= BYTE:
         site.ran()
     short_BT = ids_BT % BYTE
+    # The proof's rows are never shared among ranks, so queries are all of a row.
+    assert not any(queries)
     return (short_BT[:, :, None] == short_BT[:, None]).tril()[:, None]
 
 

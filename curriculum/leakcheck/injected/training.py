@@ -470,12 +470,12 @@ def _embedding_one_token_back(site: Site[Tensor], table: nn.Embedding, ids: Tens
     red=frozenset({MUTED}),
 )
 def _memory_over_starts(
-    site: Site[Tensor], layer: Engram, ids_BT: Tensor, boundaries: Boundaries
+    site: Site[Tensor], layer: Engram, ids_BT: Tensor, boundaries: Boundaries, *part: Any
 ) -> Tensor:
     """Blank n-grams read nothing; the rows that they would have read over the start get a gradient."""
-    memory_BTE = site.right(layer, ids_BT, boundaries)
+    memory_BTE = site.right(layer, ids_BT, boundaries, *part)
     site.ran()
-    return in_backward(memory_BTE, site.right(layer, ids_BT, one_document_a_row(boundaries)))
+    return in_backward(memory_BTE, site.right(layer, ids_BT, one_document_a_row(boundaries), *part))
 
 
 @injected(
