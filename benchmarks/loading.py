@@ -24,7 +24,6 @@ import pyarrow.parquet as pq
 import torch
 from torch.utils.data import DataLoader
 
-from curriculum.mixing.schedule import GROUP_POSITIONS, WINDOW, local_order
 from curriculum.packing import best_fit
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
@@ -83,6 +82,7 @@ def main() -> None:
     for row_length in (512, 4096, 65536):
         with tempfile.TemporaryDirectory() as folder:
             data = write_data(Path(folder), options.tokens, row_length)
+            write_local_plan(data)
             print(f"T = {row_length}, {data.rows:,} rows: million tokens")
             for name, value in measured(data, options.rounds):
                 print(f"  {name:44} {value:8.1f}  {value * 1e6 / row_length:9,.0f} rows")
@@ -189,11 +189,19 @@ def write_data(
         writer.write(spooled, plan.order, plan.row_starts, domain="all")
     per_step = micro_positions // row_length
     rows = plan.num_rows // per_step * per_step
-    words = np.random.default_rng(17).integers(0, 1 << 63, plan.num_rows).astype(np.uint64)
-    write_plan(folder / "plan.parquet", np.argsort(words)[:rows], row_length)
-    group = max(GROUP_POSITIONS // row_length, 1)
-    write_plan(folder / LOCAL, local_order(words, group, WINDOW)[:rows], row_length)
+    order = np.random.default_rng(17).permutation(plan.num_rows)
+    write_plan(folder / "plan.parquet", order[:rows], row_length)
     return Data(folder=folder, row_length=row_length, rows=rows)
+
+
+def write_local_plan(data: Data) -> None:
+    """The same rows in the order that plans of many rows have."""
+    # Polars comes with it, which the machines that run gpu.py don't have.
+    from curriculum.mixing.schedule import GROUP_POSITIONS, WINDOW, local_order
+
+    words = np.random.default_rng(17).integers(0, 1 << 63, data.rows).astype(np.uint64)
+    group = max(GROUP_POSITIONS // data.row_length, 1)
+    write_plan(data.folder / LOCAL, local_order(words, group, WINDOW), data.row_length)
 
 
 def write_plan(
