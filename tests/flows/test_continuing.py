@@ -19,6 +19,7 @@ from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.store import Artefact, Store
 from curriculum.train import restore
+from curriculum.train.device import with_backend
 from curriculum.train.evaluation import Evaluator, read_token_bytes
 from curriculum.train.optimizer import new_train_state
 from curriculum.train.run_directory import read_job
@@ -48,7 +49,7 @@ def checkpoints(run: Artefact) -> list[int]:
 
 def evaluated(run: Artefact, step: int, home: Path) -> tuple[Figure, ...]:
     """Evaluate a run's checkpoint in this process, on the run's own validation rows."""
-    job = read_job(run.path / "job.json")
+    job = with_backend(read_job(run.path / "job.json"), torch.device("cpu"))
     state = new_train_state(job, torch.device("cpu"))
     restore.resume(run.path / "checkpoints" / f"step={step}", state)
     token_bytes = read_token_bytes(home / job.tokenizer.path)

@@ -30,7 +30,7 @@ def test_a_specialist_is_written_to_a_folder_with_all_that_it_needs(
     card = (to / "README.md").read_text()
     assert f"# templates/demo/syntax, step {step}" in card
     assert "| phase syntax | " in card
-    assert "| anchor anchor | " in card
+    assert "| anchor | " in card
     again = curriculum(*words)
     assert again.exit_code == 2
     assert "something is there already" in again.stderr
