@@ -12,20 +12,8 @@ from curriculum.train.metrics import read_metrics
 from curriculum.train.run import Run, freeze, train
 from curriculum.train.validate import require_shared_rows
 from schemas.errors import JobError
-from schemas.job import EngramSpec, ModelSpec
+from tests.curriculum.train.test_distributed import HYBRID
 
-HYBRID = ModelSpec(
-    name="hybrid",
-    vocab_size=64,
-    blocks="AMCEF",
-    width=32,
-    heads=2,
-    kv_heads=1,
-    mlp_width=64,
-    streams=2,
-    engram=EngramSpec(slots=64, slot_width=8),
-)
-"""A block of every family."""
 SHARED: dict[str, Any] = {"processes": 2, "context_parallel": 2}
 
 
