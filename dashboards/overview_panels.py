@@ -84,6 +84,7 @@ class PhaseLine:
     after: float | None
     steps: int | None
     planned_steps: int | None
+    study: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -31,6 +31,7 @@ class Gain:
     anchor_before: float | None
     anchor_after: float | None
     tokens: int
+    study: str | None = None
 
     @property
     def by(self) -> float:

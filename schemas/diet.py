@@ -20,6 +20,7 @@ from schemas.objectives import (
     SetName,
 )
 from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE
+from schemas.study import Study, no_study
 from schemas.text import Documented, FieldsError, Number, Whole
 
 RowLength = Annotated[Whole, Field(ge=ROW_MULTIPLE, le=LONGEST_ROW, multiple_of=ROW_MULTIPLE)]
@@ -394,6 +395,9 @@ class Diet(Documented):
     the keys of runs, and training is refused where it can't be had."""
     trainer: Trainer | None = None
     """Trains in place of ours; the diet's model then says only what it is told of one."""
+    study: Study | None = Field(default=None, exclude_if=no_study)
+    """Settings for comparisons only. Runs are marked; they can't be exported, nor continued by a diet that
+    isn't the same study."""
     token_budget: TokenCount
     """Valid tokens of all phases together: 500K, 20M, 10B."""
     tokens_per_step: TokenCount | None = None

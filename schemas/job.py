@@ -14,6 +14,7 @@ from schemas.document import SCHEMA_VERSION, required
 from schemas.json_text import Sealed
 from schemas.objectives import ANCHOR_SET, PHASE_SET, SetName
 from schemas.regular_files import PlainPath, PlainPathOrNone
+from schemas.study import Study, no_study
 from schemas.text import Strict
 
 Stopped = Literal["gate", "budget", "failed", "cancelled"]
@@ -209,6 +210,8 @@ class Job(Sealed):
     """Steps; the last two and the end are kept."""
     advance_when: AdvanceWhen | None
     require: tuple[str, ...]
+    study: Study | None = Field(default=None, exclude_if=no_study)
+    """Settings of masks and positions for a comparison; None, and not in the file, for any other run."""
     writers: tuple[WriterName, ...] = ()
     """Destinations of metrics beside Parquet and console; no part of what the run is."""
     gpu_price: Annotated[float, Field(gt=0)] | None = None
@@ -315,12 +318,15 @@ class Report(Sealed):
     padded_positions: int | None = None
     """Row positions that the same documents would take in rows of one each; None by other trainers."""
     mean_context: float | None = None
-    """Tokens of its own document before a scored token, on average."""
+    """Tokens of its own document before a scored token, on average; of its row in a study without masks."""
     attention_density: float | None = None
-    """Pairs within documents, of those that rows without a mask would have; the mean over steps."""
+    """Pairs within documents, of those that rows without a mask would have; the mean over steps. In a study
+    without masks the pairs within rows."""
     masking_cost: MaskingCost | None = None
     """None where it wasn't measured: rows below 16,384 tokens that don't require it."""
     leakcheck: Literal["passed", "not run"]
+    study: Study | None = Field(default=None, exclude_if=no_study)
+    """The study that the run is of; None, and not in the file, for any other."""
     checkpoint: PlainPathOrNone
     """Path of the checkpoint that the next phase starts from, relative to the workspace."""
     ended: str = ""

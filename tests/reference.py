@@ -160,8 +160,8 @@ def _type(schema: Mapping[str, Any]) -> str:
         return " \\| ".join(str(each) for each in schema["enum"])
     if "const" in schema:
         return str(schema["const"])
-    if "anyOf" in schema:
-        names = [_type(each) for each in schema["anyOf"] if each.get("type") != "null"]
+    if either := schema.get("anyOf", schema.get("oneOf")):
+        names = [_type(each) for each in either if each.get("type") != "null"]
         return " \\| ".join(dict.fromkeys(names))
     if schema.get("type") == "array" and "items" in schema:
         return f"list of {_type(schema['items'])}"

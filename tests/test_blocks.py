@@ -29,6 +29,7 @@ from flows.cli import app
 from schemas.corpus import ConversationsSpec, CorpusSpec, DomainsSpec
 from schemas.diet import AskedBackend, Diet, PhasesSpec, Trainer
 from schemas.errors import DietError
+from schemas.study import Study
 from schemas.text import Strict, parse
 from tests.flows.cli_runner import curriculum as in_process
 
@@ -56,6 +57,12 @@ class TrainerOfDiet(Strict):
     trainer: Trainer
 
 
+class StudyOfDiet(Strict):
+    """The part of a diet that is for comparisons only."""
+
+    study: Study
+
+
 class AttentionOfDiet(Strict):
     """The part of a diet that says how attention is computed."""
 
@@ -67,6 +74,7 @@ YAML: dict[str, type[BaseModel]] = {
     "specialist": Diet,
     "extends": Diet,
     "trainer": TrainerOfDiet,
+    "study": StudyOfDiet,
     "backend": AttentionOfDiet,
     "conversations": Conversations,
     "repositories": CorpusSpec,

@@ -32,6 +32,7 @@ from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report, RunState
 from schemas.json_text import seconds_from
 from schemas.mixture import MixtureReport
 from schemas.phase_status import STATUS_NAME, STATUS_SCHEMA, ClosedGate
+from schemas.study import study_words
 
 JOB_NAME, REPORT_NAME, HEARTBEAT_NAME = "job.json", "report.json", "heartbeat.json"
 
@@ -62,7 +63,7 @@ _RUN = """
     scored_bytes:int64 seconds:double tokens_per_second:double gpu_seconds:double gpu_price:double
     cost:double masked_mfu:double causal_mfu:double padded_positions:int64 mean_context:double
     attention_density:double masking_cost:double
-    model device backend tokens_per_step:int64 slots_per_step:int64 plan_key
+    model device backend study tokens_per_step:int64 slots_per_step:int64 plan_key
     parent_run parent_run_key parent_attempt:int64 parent_step:int64 checkpoint
 """
 TABLES: dict[str, pa.Schema] = {
@@ -262,6 +263,7 @@ def _of_job(job: Job) -> Line:
         "slots_per_step": job.tokens_per_step // max(each.row_length for each in job.rows),
         "gpu_price": job.gpu_price,
         "model": job.model.name,
+        "study": study_words(job.study) or None,
         "plan_key": job.plan_key,
     }
     if job.start_from is None:

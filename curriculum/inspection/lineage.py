@@ -1,7 +1,7 @@
 """Lineage from the SQL macros: rows of a step down to commits, steps that read something; origins."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -67,6 +67,8 @@ class StepRead:
     steps: int
     """Number of steps that the run has taken."""
     rows: tuple[Row, ...]
+    study: str = ""
+    """The mark of a run that is of a study."""
 
     @property
     def commits(self) -> list[Commit]:
@@ -88,6 +90,8 @@ class Visit:
     rows: int
     documents: int
     tokens: int
+    study: str = ""
+    """The study that the run is of."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,6 +127,8 @@ class ReadUntil:
     phases: tuple[Share, ...]
     repositories: tuple[Share, ...]
     """Shares by repository and licence."""
+    study: str = ""
+    """The mark of a run that is of a study."""
 
 
 class LineageError(CurriculumError):
@@ -176,7 +182,12 @@ class LineageCatalog:
 
     def readers(self, kind: Kind, name: str, sql: str) -> Readers:
         """Return what the macro in `sql` finds of something that exists."""
-        visits = tuple(_visit(line) for line in self.ask(sql, name))
+        marked = self.ask("SELECT path, study FROM runs WHERE study IS NOT NULL")
+        studies = {line["path"]: line["study"] for line in marked}
+        visits = tuple(
+            replace(visit, study=studies.get(visit.path, ""))
+            for visit in map(_visit, self.ask(sql, name))
+        )
         if not visits:
             self._require(kind, name)
         first: dict[str, int] = {}
@@ -193,7 +204,7 @@ class LineageCatalog:
         """Return the rows that a step of an attempt read; none where nothing in use refers to it."""
         return _rows(self.ask("FROM consumed(?, ?)", self.path_of(run), step))
 
-    def read_until(self, run: Path, step: int, *, name: str, run_key: str) -> ReadUntil:
+    def read_until(self, run: Path, step: int, *, name: str, run_key: str, study: str) -> ReadUntil:
         """Return all that a model read until a step."""
         values = self.path_of(run), step
         return ReadUntil(
@@ -202,6 +213,7 @@ class LineageCatalog:
             step=step,
             phases=self._shares(("phase",), *values),
             repositories=self._shares(("repository", "licence"), *values),
+            study=study,
         )
 
     def _shares(self, names: Sequence[str], run: str, step: int) -> tuple[Share, ...]:

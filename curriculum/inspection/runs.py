@@ -19,6 +19,7 @@ from curriculum.train.run_directory import JOB, WHICH_RUN, read_job, read_report
 from schemas.job import Evaluation, Figure, Heartbeat, Job, Report
 from schemas.manifest import MANIFEST_NAME
 from schemas.mixture import MixtureReport, StratumReport
+from schemas.study import Study, study_mark, study_words
 
 
 def report_of(run: Artefact) -> Report:
@@ -27,7 +28,7 @@ def report_of(run: Artefact) -> Report:
 
 
 def run_words(report: Report) -> str:
-    """A run in a sentence.
+    """A run in a sentence, which begins with its study where it is one.
 
     run_words(report) ->
     'val_bpb 3.622 → 1.770, anchor 3.520 → 2.018, after 198k tokens (end of its budget)'
@@ -38,7 +39,17 @@ def run_words(report: Report) -> str:
     )
     measured = "".join(f"{name} {figure}, " for name, figure in figures if figure)
     why = ENDINGS.get(report.stopped, report.stopped)
-    return f"{measured}after {count(report.tokens.valid)} tokens ({why})"
+    words = f"{measured}after {count(report.tokens.valid)} tokens ({why})"
+    return marked(report.study, words)
+
+
+def marked(study: Study | None, words: str) -> str:
+    """Words about a run behind its mark, where it has one.
+
+    >>> marked(None, "45 steps"), marked(Study(positions="continue"), "")
+    ('45 steps', 'study: positions continue')
+    """
+    return "; ".join(filter(None, (study_mark(study), words)))
 
 
 NOTICEABLE = 0.05
@@ -126,6 +137,7 @@ def mean(figures: Iterable[Figure], kind: Literal["phase", "anchor"]) -> Figure 
 NOT_SETTINGS = {
     *WHICH_RUN,
     *("plan", "plan_key", "plan_content", "rows", "evaluations", "tokenizer", "start_from"),
+    "study",
 }
 """Fields of a job that identify the run, or are listed by other names."""
 ROWS = "rows"
@@ -285,6 +297,7 @@ def _settings(side: ComparedRun) -> Iterator[tuple[str, str]]:
     yield from _flat(
         "", {k: v for k, v in job.model_dump(mode="json").items() if k not in NOT_SETTINGS}
     )
+    yield "study", study_words(job.study) or "none"
     yield "tokenizer", job.tokenizer.key[:KEY_DIGITS]
     yield "starts from", job.start_from.run_key[:KEY_DIGITS] if job.start_from else "nothing"
     for rows in job.rows:

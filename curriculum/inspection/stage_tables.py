@@ -31,6 +31,7 @@ from schemas.reports import (
     RowsReport,
     SelectionReport,
 )
+from schemas.study import study_words
 
 if TYPE_CHECKING:
     from curriculum.train.document_sums import PairedChange
@@ -139,6 +140,17 @@ def run_line(report: Report) -> Line:
         "time": duration(report.seconds),
         "stopped": ending(report),
     }
+
+
+def run_lines(reports: Sequence[Report]) -> list[Line]:
+    """A line a run, with a column for studies where any is one."""
+    lines = [run_line(each) for each in reports]
+    if not any(each.study for each in reports):
+        return lines
+    return [
+        {**line, "study": study_words(each.study)}
+        for line, each in zip(lines, reports, strict=True)
+    ]
 
 
 def machine_line(report: Report) -> Line:

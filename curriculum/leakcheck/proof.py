@@ -51,6 +51,7 @@ from schemas.job import Backend, Job, ModelSpec
 from schemas.leak import Finding, InjectedLeakReport, LeakReport, ProvenJob, Skipped
 from schemas.packed_row import ROW_MULTIPLE
 from schemas.progress import Progress, ProgressCallback, ignore_progress
+from schemas.study import Study, study_mark
 
 DTYPES = {
     "float64": torch.float64,
@@ -477,7 +478,8 @@ def proven_file(path: Path, watch: ProgressCallback, *, anew: bool = False) -> L
     """The report of the job in a file; see `prove_job`.
 
     Raises:
-        JobError: for a job of another trainer, whose steps only that trainer can prove.
+        JobError: for a job of another trainer, whose steps only that trainer can prove, and for one of a
+            study, whose documents influence one another by design.
         CurriculumError: for a job that can't be read, or whose parts don't fit together.
     """
     job = read_job(path)
@@ -488,10 +490,26 @@ def proven_file(path: Path, watch: ProgressCallback, *, anew: bool = False) -> L
             cause="its steps are computed by that command, which leakcheck doesn't examine",
             cure="Let the trainer's own report say that it passed",
         )
+    if job.study is not None:
+        raise _by_design(path, job.study)
     store = Store.containing(path)
     device = prepare(job)
     require_fitting(job, store.root)
     return prove_job(job, store.root, device, watch, anew=anew)
+
+
+def _by_design(path: Path, study: Study) -> JobError:
+    """The refusal of a study, which is no finding of a leak."""
+    masked = study.is_always_masked
+    return JobError(
+        str(path),
+        study_mark(study) if masked else "mask off",
+        cause="in this run positions count on over documents, so what is before a document in its row "
+        "influences it by design"
+        if masked
+        else "document_mask is off in this run, so documents influence each other by design",
+        cure="Check a run without a study",
+    )
 
 
 def _log(progress: Progress) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from schemas.diet import Diet
+from schemas.study import study_words
 
 FIELDS = (
     "corpus",
@@ -93,6 +94,9 @@ def fields(
         old, new = (getattr(diet, name) for diet in diets)
         if old != new:
             yield Field(name=name, before=str(old), after=str(new))
+    said, says = (study_words(diet.study) or "none" for diet in diets)
+    if said != says:
+        yield Field(name="study", before=said, after=says)
     known = {phase.name: phase for phase in before}
     for phase in after:
         if phase.name in known:

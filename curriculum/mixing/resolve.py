@@ -22,6 +22,7 @@ from schemas.families import (
 )
 from schemas.mistakes import Location, nearest
 from schemas.objectives import ANCHOR_SET, OBJECTIVES, PHASE_SET, TARGET_OBJECTIVE
+from schemas.study import study_mark
 
 ANNEAL = "anneal"
 """The name of the tail job."""
@@ -154,6 +155,7 @@ def phase_tokens(diet: Diet, token_budget: int) -> list[int]:
 
 def faults(diet: Diet, phases: Mapping[str, PhaseSpec]) -> Iterator[DietFault]:
     """All that a diet asks and a phases file can't give; of imported rows only what is said of them."""
+    yield from _study_faults(diet)
     for at, phase in enumerate(diet.phases):
         if phase.phase not in phases:
             yield DietFault(
@@ -164,6 +166,36 @@ def faults(diet: Diet, phases: Mapping[str, PhaseSpec]) -> Iterator[DietFault]:
             )
             continue
         yield from _serving_faults(at, phase, phases[phase.phase])
+
+
+def _study_faults(diet: Diet) -> Iterator[DietFault]:
+    """Requests of a diet that its study rules out."""
+    words = study_mark(diet.study)
+    if words and diet.trainer is not None:
+        yield DietFault(
+            location=("study",),
+            value=words,
+            cause="masks and positions are switched in our training loop, and a trainer of its own "
+            "trains this diet",
+            cure="Leave out trainer, or study",
+        )
+    for at, phase in enumerate(diet.phases if words else ()):
+        for check in (each for each in phase.require if each in RULED_OUT):
+            yield DietFault(
+                location=("phases", at, "require"),
+                value=f"phases.{at}.require = [{', '.join(phase.require)}]",
+                cause=f"{RULED_OUT[check]}, and the diet has {words}",
+                cure=f"Leave {check} out, or leave study out",
+            )
+
+
+RULED_OUT: Mapping[str, str] = MappingProxyType(
+    {
+        "leakcheck": "leakcheck proves that the documents of a row don't influence one another",
+        "masking_cost": "masking_cost measures training with document masks",
+    }
+)
+"""Checks that nothing passes in a study, with what they are of."""
 
 
 def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[DietFault]:

@@ -210,8 +210,10 @@ class Decoder(nn.Module):
         structure: Structure | None = None,
     ) -> LayerInputs:
         head_width = self.spec.width // self.spec.heads
-        positions_BT = self.part(boundaries.position_ids)
-        cos, sin = rotation_of(positions_BT, head_width, self.rope_base)
+        counted_BT = (
+            boundaries.position_ids if boundaries.rotated_by is None else boundaries.rotated_by
+        )
+        cos, sin = rotation_of(self.part(counted_BT), head_width, self.rope_base)
         part, here, queries = None, boundaries, None
         if self.context is not None:
             part = RowPart.of(boundaries, self.context, self.spec.conv_kernel - 1)

@@ -10,7 +10,7 @@ A long document is cut into spans of chunks that are scanned side by side, and a
 1024 chunks are 32 + 32 steps.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -38,6 +38,8 @@ class Boundaries:
     starts: Tensor
     cu_seqlens: Tensor
     lengths: tuple[int, ...]
+    rotated_by: Tensor | None = None
+    """Positions of rotations in a study that counts them otherwise than position_ids; else None."""
 
     @staticmethod
     def of(doc_ids_BT: Tensor) -> "Boundaries":
@@ -69,7 +71,16 @@ class Boundaries:
             starts=self.starts.to(device, non_blocking=True),
             cu_seqlens=self.cu_seqlens.to(device, non_blocking=True),
             lengths=self.lengths,
+            rotated_by=None
+            if self.rotated_by is None
+            else self.rotated_by.to(device, non_blocking=True),
         )
+
+    def of_row(self, at: int) -> "Boundaries":
+        """The boundaries of one row of the batch, for a batch of that row alone."""
+        one = slice(at, at + 1)
+        rotated_by = None if self.rotated_by is None else self.rotated_by[one]
+        return replace(Boundaries.of(self.doc_ids[one]), rotated_by=rotated_by)
 
 
 def _require_contiguous_documents(doc_ids_BT: Tensor) -> None:

@@ -23,6 +23,7 @@ from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
 from schemas.objectives import PHASE_SET
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport
+from schemas.study import study_mark
 
 NodeKind = Literal["corpus", "documents", "rows", "mixture", "run"]
 NodeState = Literal[
@@ -261,12 +262,14 @@ class _Builder:
             for each in (report.after if report else ())
             if (each.set, each.family) == (PHASE_SET, "*")
         ]
+        attempt = "run" if status.attempt is None else f"attempt {status.attempt}"
+        mark = study_mark(status.study)
         return Node(
             name=name,
             kind="run",
             phase=phase.name,
-            title="run" if status.attempt is None else f"attempt {status.attempt}",
-            how="",
+            title=mark or attempt,
+            how=attempt if mark else "",
             state=state,
             why="" if status.state == "done" else status.why,
             artefacts=(current,) if current is not None and is_current else (),

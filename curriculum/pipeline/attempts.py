@@ -17,6 +17,7 @@ from curriculum.train.run_directory import CHECKPOINTS, HEARTBEAT, JOB, REPORT, 
 from schemas.job import CheckpointRef, Heartbeat, Job, Report, RunState, SlotState
 from schemas.json_text import seconds_from
 from schemas.manifest import MANIFEST_NAME
+from schemas.study import study_mark
 
 
 def mark_current(store: Store, name: str, artefacts: Sequence[Artefact]) -> bool:
@@ -112,8 +113,9 @@ class Attempt:
 
     @property
     def title(self) -> str:
-        """The title of a run for a reader: templates/demo/syntax, attempt 1, 0123456789ab."""
-        return f"{self.name}, attempt {self.job.attempt}, {self.job.run_key[:KEY_DIGITS]}"
+        """The title of a run for a reader: templates/demo/syntax, attempt 1, 0123456789ab, and its study."""
+        words = (self.name, f"attempt {self.job.attempt}", self.job.run_key[:KEY_DIGITS])
+        return ", ".join(filter(None, (*words, study_mark(self.job.study))))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

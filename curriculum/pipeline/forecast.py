@@ -34,6 +34,7 @@ from curriculum.store.artefact import KEY_DIGITS, Recipe
 from curriculum.train.run_directory import JOB, attempts, read_job
 from schemas.errors import MixtureError
 from schemas.manifest import MANIFEST_NAME
+from schemas.study import study_remark
 
 HOUR = 3600
 
@@ -156,7 +157,7 @@ class Forecast:
     price: float | None
     """Price of a GPU hour."""
     warnings: tuple[str, ...] = ()
-    """Servings of which too little is there, and what follows; phases of which it isn't known."""
+    """A study; servings of which too little is there, and what follows; phases of which it isn't known."""
     refusal: MixtureError | None = None
     """The error that the command is bound to end with."""
 
@@ -193,7 +194,10 @@ def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
         model=plan.diet.model,
         speed=last_speed(plan, context.resources),
         price=context.resources.gpu_price,
-        warnings=tuple(supply_warnings(plan, found, unmixed)) if found else (),
+        warnings=(
+            *([study_remark(plan.diet.study)] if plan.diet.study else []),
+            *(supply_warnings(plan, found, unmixed) if found else ()),
+        ),
         refusal=found.refusal if found else None,
     )
 

@@ -47,6 +47,7 @@ from schemas.errors import DietError, TokenizerError
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY
 from schemas.mistakes import nearest
 from schemas.packed_row import ROW_MULTIPLE
+from schemas.study import study_mark
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -231,7 +232,23 @@ def _resume_point(plan: RunPlan) -> ResumePoint | None:
             cause=f"it is a run of {point.job.phase}, which the diet doesn't list",
             cure=f"Its phases: {', '.join(phases)}",
         )
+    _require_continuable(point, diet)
     return point
+
+
+def _require_continuable(point: ResumePoint, diet: Diet) -> None:
+    """Refuse to continue a study by another diet, and in the middle of a phase that switches its masks."""
+    if point.job.study is not None:
+        from curriculum.train.job import require_same_study
+
+        require_same_study(point.job, diet)
+    if diet.study is not None and not isinstance(diet.study.document_mask, str):
+        raise DietError(
+            "--from-step or --continue",
+            study_mark(diet.study),
+            cause="the masks of a phase are switched once, at a fraction of all its steps",
+            cure="Train the phase from its start",
+        )
 
 
 def _require_tokenizer(config: RunConfig, diet: Diet) -> None:

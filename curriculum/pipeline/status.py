@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from curriculum import parquet
 from curriculum.corpus.sources import Sources
-from curriculum.inspection.runs import report_of
+from curriculum.inspection.runs import marked, report_of
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline.attempts import (
     Attempt,
@@ -53,6 +53,7 @@ from schemas.errors import CurriculumError
 from schemas.job import Report
 from schemas.manifest import MANIFEST_NAME
 from schemas.phase_status import DIGEST, STATUS_NAME, STATUS_SCHEMA
+from schemas.study import Study
 
 Result = TypeVar("Result")
 State = Literal[
@@ -62,7 +63,7 @@ State = Literal[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseStatus:
-    """Status of a phase of a specialist, with its newest attempt and the reason."""
+    """Status of a phase of a specialist, with its newest attempt and the reason; the study is said first."""
 
     ref: SpecialistRef
     phase: str
@@ -73,6 +74,8 @@ class PhaseStatus:
     attempt: int | None = None
     report: Report | None = None
     """The report of a finished run."""
+    study: Study | None = None
+    """The study that the run is of."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -280,10 +283,11 @@ class _SpecialistRuns:
             ref=self.ref,
             phase=attempt.job.phase,
             state=found.state,
-            why=found.why,
+            why=marked(attempt.job.study, found.why),
             run=attempt.path,
             key=attempt.job.run_key,
             attempt=attempt.job.attempt,
+            study=attempt.job.study,
         )
 
 
@@ -348,11 +352,12 @@ def _finished(run: Artefact, state: State, why: str) -> PhaseStatus:
         ref=specialist_of(run),
         phase=report.phase,
         state=state,
-        why=why,
+        why=marked(report.study, why),
         run=run.path,
         key=run.key,
         attempt=report.attempt,
         report=report,
+        study=report.study,
     )
 
 

@@ -220,6 +220,9 @@ class Batch:
     documents: int
     valid_tokens: int
     attention_pairs: int
+    """Pairs of tokens that attention computes, padding left out."""
+    masked: bool = True
+    """False in a study's steps without document masks: boundaries then join the documents of a row."""
 
     @property
     def positions(self) -> int:
@@ -269,6 +272,7 @@ class Batch:
             documents=self.documents,
             valid_tokens=self.valid_tokens,
             attention_pairs=self.attention_pairs,
+            masked=self.masked,
         )
 
     def pin_memory(self) -> "Batch":
@@ -289,20 +293,44 @@ def blank(batch: Batch) -> Batch:
     )
 
 
-def collate(rows: Sequence[Row]) -> Batch:
-    """Rows of one length become a batch, its boundaries checked and built."""
+def collate(rows: Sequence[Row], *, masked: bool = True, restart: bool = True) -> Batch:
+    """Rows of one length become a batch, its boundaries checked and built.
+
+    Studies alone are not `masked`, where layers get boundaries that join the documents of each row, or don't
+    `restart`, where rotations count on over documents. Padding stays apart; targets are the same.
+    """
+    boundaries = Boundaries.of(torch.from_numpy(np.stack([row.doc_ids for row in rows])))
+    pairs = sum(row.attention_pairs for row in rows)
+    if not (masked and restart):
+        joined = _joined(rows)
+        counted = boundaries if restart else joined
+        if not masked:
+            boundaries = joined
+            pairs = sum(row.valid_token_count * (row.valid_token_count + 1) // 2 for row in rows)
+        if counted is not boundaries:
+            boundaries = replace(boundaries, rotated_by=counted.position_ids)
     return Batch(
         input_ids=torch.from_numpy(np.stack([row.input_ids for row in rows])),
         target_ids=torch.from_numpy(np.stack([row.target_ids for row in rows])),
         loss_mask=torch.from_numpy(np.stack([row.loss_mask for row in rows])),
-        boundaries=Boundaries.of(torch.from_numpy(np.stack([row.doc_ids for row in rows]))),
+        boundaries=boundaries,
         structure=Structure.of([row.structure for row in rows]),
         pack_ids=tuple(row.pack_id for row in rows),
         document_ids=tuple(row.document_ids for row in rows),
         documents=sum(int(row.doc_ids[row.valid_token_count - 1]) + 1 for row in rows),
         valid_tokens=sum(row.valid_token_count for row in rows),
-        attention_pairs=sum(row.attention_pairs for row in rows),
+        attention_pairs=pairs,
+        masked=masked,
     )
+
+
+def _joined(rows: Sequence[Row]) -> Boundaries:
+    """The boundaries of rows whose tokens are one document, with padding as a second.
+
+    doc_ids [0 0 1 1 1 2 2] of 5 valid tokens -> [0 0 0 0 0 1 1].
+    """
+    valid_B1 = torch.tensor([[row.valid_token_count] for row in rows])
+    return Boundaries.of((torch.arange(len(rows[0].doc_ids)) >= valid_B1).int())
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:

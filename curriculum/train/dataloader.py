@@ -32,6 +32,7 @@ from curriculum.train.plan_reader import Int64s, PlannedSlots, PlanReader
 from curriculum.workers.pool import interrupts_held
 from schemas.errors import CurriculumError, JobError, MixtureError
 from schemas.job import Job
+from schemas.study import study_mark
 
 __all__ = [
     "Batch",
@@ -141,10 +142,9 @@ class MicroBatches(Sampler[list[int]]):
     @staticmethod
     def of(job: Job, rows: PlannedRows, *, first_step: int = 0) -> "MicroBatches":
         """Make the micro-batches of a job's steps from `first_step` on."""
-        slot = max(source.row_length for source in job.rows)
         return MicroBatches(
             rows.plan,
-            slots_per_step=job.tokens_per_step // slot,
+            slots_per_step=_slots_per_step(job),
             micro_positions=job.micro_positions,
             steps=range(first_step, job.steps),
         )
@@ -173,6 +173,11 @@ class MicroBatches(Sampler[list[int]]):
     def rows_at_once(self, length: int) -> int:
         """Rows of a length in a micro-batch."""
         return max(self.micro_positions // length, 1)
+
+
+def _slots_per_step(job: Job) -> int:
+    """Slots of a plan that a step reads."""
+    return job.tokens_per_step // max(source.row_length for source in job.rows)
 
 
 class SharedMicroBatches(Sampler[list[int]]):
@@ -221,7 +226,17 @@ def loader_of(
     Each has rows of one length, `job.micro_positions` positions at most; those of a step have
     `job.tokens_per_step` together. Of several ranks each gets its own rows, as `deal` shares them; where
     they don't go round, a rank gets a row of another once more.
+
+    Raises:
+        JobError: for a job of a study, whose masks and positions another training loop doesn't switch.
     """
+    if job.study is not None:
+        raise JobError(
+            "study",
+            study_mark(job.study),
+            cause="it acts in our training loop alone, and these rows have masks and restarting positions",
+            cure="Take a job without a study, or train it with `curriculum run`",
+        )
     rows = PlannedRows.of(job, workspace)
     sampler = SharedMicroBatches(
         MicroBatches.of(job, rows, first_step=first_step), rank=rank, ranks=ranks
@@ -246,7 +261,7 @@ def steps_of(
     )
     # The loader is ahead by what its workers prepare; between the two lie the steps that only it has seen.
     ahead, shares = itertools.tee(map(sampler.of_step, sampler.whole.steps))
-    checked = _Checked(rows, job.model.vocab_size)
+    checked = _Checked(rows, job)
     loader = _loader(job, checked, _positions(ahead), _as_they_are, workers=workers, ranks=ranks)
     # A Ctrl-C reaches the whole group; a worker that only starts would end in a traceback.
     with interrupts_held() if workers else contextlib.nullcontext():
@@ -300,20 +315,34 @@ def _positions(shares: Iterable[list[tuple[list[int], bool]]]) -> Iterator[list[
 class _Checked(Dataset[Any]):
     """Whole micro-batches, or the error that one ended in: a worker's exceptions lose their kind."""
 
-    def __init__(self, rows: PlannedRows, vocab_size: int) -> None:
+    def __init__(self, rows: PlannedRows, job: Job) -> None:
         self.rows = rows
-        self.vocab_size = vocab_size
+        self.vocab_size = job.model.vocab_size
+        self.study = job.study
+        self.steps, self.slots_per_step = job.steps, _slots_per_step(job)
 
     def __getitem__(self, position: int) -> "Batch | CurriculumError":
         return self.__getitems__([position])
 
     def __getitems__(self, positions: list[int]) -> "Batch | CurriculumError":
         try:
-            batch = collate([self.rows[position] for position in positions])
+            batch = self._collated(positions)
             require_trainable(batch, self.vocab_size)
         except CurriculumError as failed:
             return failed
         return batch
+
+    def _collated(self, positions: list[int]) -> Batch:
+        """The batch of some positions of one step, as a study has it in that step."""
+        rows = [self.rows[position] for position in positions]
+        if self.study is None:
+            return collate(rows)
+        step = self.rows.plan.at(positions[0]).slot // self.slots_per_step
+        return collate(
+            rows,
+            masked=self.study.is_masked(step, self.steps),
+            restart=self.study.positions == "reset",
+        )
 
 
 def require_trainable(batch: Batch, vocab_size: int) -> None:

@@ -22,6 +22,7 @@ from curriculum.train.sample import backend_for_one, longest_row
 from curriculum.train.tensor_file import write_tensors
 from schemas.errors import JobError
 from schemas.job import Figure, Job, ModelSpec
+from schemas.study import study_mark
 
 Format = Literal["curriculum", "hf"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -75,9 +76,10 @@ def export(checkpoint: Path, to: Path, vocabulary: Vocabulary, form: Format) -> 
     """Write a checkpoint's model to the folder `to`, whole or not at all.
 
     Raises:
-        JobError: for a damaged checkpoint, a folder that holds something, and a model that the format
-            has no counterpart of.
+        JobError: for a damaged checkpoint, one of a study, a folder that holds something, and a model that
+            the format has no counterpart of.
     """
+    require_exportable(checkpoint)
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise JobError(
             "--to",
@@ -97,6 +99,22 @@ def export(checkpoint: Path, to: Path, vocabulary: Vocabulary, form: Format) -> 
         flush(file)
     draft.replace(to.absolute())
     return to
+
+
+def require_exportable(checkpoint: Path) -> None:
+    """Let a checkpoint pass whose run isn't of a study.
+
+    Raises:
+        JobError: for one that is.
+    """
+    study = job_of(checkpoint).study
+    if study is not None:
+        raise JobError(
+            str(checkpoint),
+            study_mark(study),
+            cause="it was trained for a comparison only, and isn't handed on",
+            cure="Train a diet without study, and export that",
+        )
 
 
 def _write(

@@ -11,6 +11,7 @@ import numpy as np
 from curriculum import parquet
 from curriculum.model.presets import Preset, model_spec, preset
 from curriculum.store import Artefact
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.store.verify import read_pages, verify_file, verify_footers
 from curriculum.train.launch.gpu_slots import Machine
 from curriculum.train.run_directory import JOB, read_job, read_report, run_recipe
@@ -28,6 +29,7 @@ from schemas.job import (
 )
 from schemas.mixture import MixtureReport
 from schemas.objectives import ANCHOR_SET, PHASE_SET
+from schemas.study import study_mark
 
 ANNEAL = "anneal"
 DEFAULT_EVALUATION_POSITIONS = 1 << 17
@@ -83,12 +85,15 @@ def make_job(
     previous run.
 
     Raises:
-        JobError: for an unknown model or phase, a plan without one whole step, or structure that would go.
+        JobError: for an unknown model or phase, a plan without one whole step, structure that would go, or
+            the run of a study that the diet isn't.
     """
     machine = machine or Machine.here()
     size = preset(diet.model)
     mixture = _mixture(ingredients.plan)
     before = _previous_job(ingredients)
+    if before is not None:
+        require_same_study(before, diet)
     served = _diet_phase(diet, phase_name)
     evaluated = _evaluations(evaluations, before)
     gate = None if phase_name == ANNEAL else _gate(served, mixture, evaluated)
@@ -128,6 +133,7 @@ def make_job(
         checkpoint_every=_between_checkpoints(mixture.steps),
         advance_when=gate,
         require=served.require,
+        study=diet.study,
         overrides=dict(overrides or {}),
     )
     return job.model_copy(update={"run_key": run_recipe(job).key})
@@ -365,6 +371,23 @@ def _previous_job(ingredients: JobInputs) -> Job | None:
     if ingredients.middle is not None:
         return read_job(ingredients.middle.parents[1] / JOB)
     return read_job(previous.path / JOB) if previous is not None else None
+
+
+def require_same_study(before: Job, diet: Diet) -> None:
+    """Let a diet carry on a run that is of no study, or of the diet's own.
+
+    Raises:
+        JobError: for the run of another study.
+    """
+    if before.study in (None, diet.study):
+        return
+    run = "/".join(filter(None, (before.specialist, before.branch, before.phase)))
+    raise JobError(
+        f"run {run}, {before.run_key[:KEY_DIGITS]}",
+        study_mark(before.study),
+        cause="it was trained for a comparison, and nothing else is made of it",
+        cure="Begin at a run without a study, or train the phases before again: curriculum run",
+    )
 
 
 def _start_from(ingredients: JobInputs) -> CheckpointRef | None:

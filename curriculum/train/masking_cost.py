@@ -76,6 +76,8 @@ def measured_once(
 
 
 def _worth_knowing(job: Job, device: torch.device) -> bool:
+    if job.study is not None and not job.study.is_always_masked:
+        return False
     longest = max(rows.row_length for rows in job.rows)
     return longest == FROM_LENGTH or (longest > FROM_LENGTH and device.type == "cuda")
 

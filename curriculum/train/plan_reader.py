@@ -22,6 +22,7 @@ _COLUMNS = [*_NUMBERS, "rows_key", "pack_id"]
 class PlannedRow:
     """Place of the row at one position of a plan."""
 
+    slot: int
     row_length: int
     rows_key: str
     shard: int
@@ -76,6 +77,7 @@ class PlanReader:
         found = self._group(group)
         index = position - self._first(group)
         return PlannedRow(
+            slot=int(found.numbers["slot"][index]),
             row_length=int(found.numbers["row_length"][index]),
             rows_key=found.names["rows_key"][index].as_py(),
             shard=int(found.numbers["shard"][index]),

@@ -77,6 +77,7 @@ def report_of(
         attention_density=measured.attention_density,
         masking_cost=masking_cost,
         leakcheck=leakcheck,
+        study=job.study,
         checkpoint=where,
         ended=now(),
     )

@@ -19,7 +19,6 @@ from curriculum import parquet
 from curriculum.model import loss
 from curriculum.model.decoder import Decoder
 from curriculum.model.loss import LossSums
-from curriculum.model.masks import Boundaries
 from curriculum.model.structure import Structure
 from curriculum.train.batch import Batch, tensors_in
 from curriculum.train.device import mixed
@@ -150,9 +149,9 @@ class FinitenessCheck:
 
 def _blamed(row: Batch, measure: Measure, folders: Mapping[str, Path]) -> NonfiniteRow:
     (pack_id,) = row.pack_ids
-    documents = tuple(
-        number for number, each in _documents(row) if not math.isfinite(measure(each))
-    )
+    # Where documents read one another, none of them is to blame alone.
+    alone = _documents(row) if row.masked else ()
+    documents = tuple(number for number, each in alone if not math.isfinite(measure(each)))
     ids = row.document_ids[0] or _document_ids(pack_id, folders)
     return NonfiniteRow(
         pack_id=pack_id,
@@ -169,7 +168,7 @@ def _rows(batch: Batch) -> Iterator[Batch]:
             input_ids=batch.input_ids[one],
             target_ids=batch.target_ids[one],
             loss_mask=batch.loss_mask[one],
-            boundaries=Boundaries.of(batch.boundaries.doc_ids[one]),
+            boundaries=batch.boundaries.of_row(at),
             structure=_structure(batch.structure, one) if batch.structure else None,
             pack_ids=(pack_id,),
             document_ids=batch.document_ids[one],

@@ -33,6 +33,7 @@ from dashboards.report.facts import Facts, Losses, mean_of, read, report_path, r
 from dashboards.rows import write as rows
 from dashboards.rows.write import Example, example
 from schemas.errors import CurriculumError
+from schemas.study import study_mark
 
 STYLES, SCRIPT = ("scroll.css", "plot.css", "report.css"), "report.js"
 MAX_REASONS = 8
@@ -70,9 +71,11 @@ def page(facts: Facts) -> str:
 
 
 def _made_of(facts: Facts) -> list[str]:
-    """Corpus, tokenizer, model and budget."""
+    """Studies of its runs, corpus, tokenizer, model and budget."""
     tokenizer = facts.tokenizer
+    studies = dict.fromkeys(study_mark(each.status.study) for each in facts.phases)
     return [
+        *filter(None, studies),
         f"corpus {facts.corpus}",
         "tokenizer of the corpus" if tokenizer == "corpus" else f"tokenizer {tokenizer}",
         f"model {facts.model}",

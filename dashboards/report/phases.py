@@ -7,7 +7,12 @@ from typing import get_args
 from curriculum.encode.documents import Outcome
 from curriculum.inspection.formats import count, integer, moment, number, percent
 from curriculum.inspection.runs import ending as run_ending
-from curriculum.inspection.runs import measured_domains, unmeasured_domains, unused_budget
+from curriculum.inspection.runs import (
+    marked,
+    measured_domains,
+    unmeasured_domains,
+    unused_budget,
+)
 from curriculum.mixing.resolve import ResolvedServing
 from curriculum.mixing.tree import Branch, explain_plan
 from dashboards.charts import Band, Part, ServingShares, ShareLine, scale
@@ -66,9 +71,11 @@ def tokens_text(each: PhaseFacts) -> str:
 
 
 def state_note(each: PhaseFacts) -> str:
-    """The time at which a phase was done, or the reason of its state."""
+    """The time at which a phase was done, or the reason of its state; the study of its run first."""
     status = each.status
-    return moment(each.ended) if status.state == "done" and each.ended else status.why
+    if status.state == "done" and each.ended:
+        return marked(status.study, moment(each.ended))
+    return status.why
 
 
 def ending(each: PhaseFacts) -> str:

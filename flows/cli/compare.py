@@ -49,6 +49,7 @@ from schemas.errors import JobError
 from schemas.job import Figure, Job, set_title
 from schemas.manifest import MANIFEST_NAME
 from schemas.objectives import PHASE_SET
+from schemas.study import study_words
 from schemas.visible import one_line
 
 MOST_LINES = 16
@@ -198,6 +199,7 @@ def _run_line(side: ComparedRun) -> Line:
         "phase": one_line(job.phase),
         "key": job.run_key[:KEY_DIGITS],
         **dict(zip(names, cells, strict=True)),
+        "study": study_words(job.study),
     }
 
 

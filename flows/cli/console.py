@@ -103,7 +103,7 @@ IDENTITIES = frozenset(
     ("name", "specialist", "phase", "run", "stage", "key", "row", "document", "commit", "pack_id")
 )
 """Columns that stand whole on one line at every width: what they hold is copied into other commands."""
-DETAILS = frozenset(("state", "why", "file", "path"))
+DETAILS = frozenset(("state", "why", "file", "path", "study"))
 """Columns that stand in a line below their row where the width doesn't hold them, and are never left out."""
 LEAST_TEXT, LEAST_DETAIL = 12, 32
 """Characters of a column of text below which folding it is no use."""

@@ -23,6 +23,7 @@ from flows.cli.console import ACCENT, BAD, GOOD, MUTED, out, print_json, table, 
 from flows.cli.supply import counted, doubtful
 from flows.settings.contexts import context_of
 from flows.settings.trust import shadows
+from schemas.study import study_remark
 
 UNEVEN = 1.1
 """Ratio from which on a serving's domains are seen unevenly and one is named; rows aren't quite alike."""
@@ -52,6 +53,8 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
         print_json(_as_json(plan, found, faults, sources, speed))
     else:
         _show(plan, found, sources, speed)
+    if plan.diet.study is not None:
+        warn(study_remark(plan.diet.study))
     for line in unmeasured(plan.phases):
         warn(line)
     for line in warnings(config.specialist, structure_faults(plan.phases), config.workspace):

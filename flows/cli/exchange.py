@@ -160,6 +160,7 @@ def export_model(home: Path, what: str, to: Path, form: str) -> None:
     if known is None:
         cure = nearest(form, exporting.FORMATS)
         raise JobError("--format", form, cause="there is no such format", cure=cure)
+    exporting.require_exportable(checkpoint)
     store = Store.containing(checkpoint)
     tokenizer = load_tokenizer(store.load(store.root / job_of(checkpoint).tokenizer.path))
     exporting.export(checkpoint, to, vocabulary_of(tokenizer), known)

@@ -25,6 +25,7 @@ from curriculum.pipeline.references import is_run, run_of, store_of
 from curriculum.store.artefact import KEY_DIGITS
 from flows.cli.console import MUTED, out, print_json, table
 from schemas.errors import JobError
+from schemas.study import study_mark
 from schemas.visible import one_line
 
 SHORTEST = 6
@@ -66,6 +67,7 @@ def read_by(home: Path, what: str, step: int) -> StepRead:
         step=step,
         steps=steps,
         rows=rows,
+        study=study_mark(begun.job.study),
     )
 
 
@@ -96,7 +98,10 @@ def readers_or_read(home: Path, what: str) -> Readers | ReadUntil:
 
 
 def _read_until(catalog: LineageCatalog, begun: Attempt, step: int) -> ReadUntil:
-    return catalog.read_until(begun.path, step, name=begun.name, run_key=begun.job.run_key)
+    mark = study_mark(begun.job.study)
+    return catalog.read_until(
+        begun.path, step, name=begun.name, run_key=begun.job.run_key, study=mark
+    )
 
 
 MOST_CHECKPOINTS = 12
@@ -117,7 +122,7 @@ def lineage(home: Path, what: str, *, step: int | None, as_json: bool) -> None:
 
 
 def _step(read: StepRead) -> None:
-    _title(read.run, read.run_key, read.attempt)
+    _title(read.run, read.run_key, read.attempt, mark=read.study)
     licences = sorted({each.licence or NO_LICENCE for each in read.commits})
     documents = sum(len(row.documents) for row in read.rows)
     _print(
@@ -186,6 +191,7 @@ def _readers(found: Readers) -> None:
 
 
 def _run_lines(visits: Sequence[Visit]) -> Iterator[Line]:
+    has_studies = any(each.study for each in visits)
     for (run, key, attempt), of_run in groupby(
         visits, lambda each: (each.run, each.run_key, each.attempt)
     ):
@@ -196,6 +202,7 @@ def _run_lines(visits: Sequence[Visit]) -> Iterator[Line]:
             "attempt": attempt,
             "rows": sum(each.rows for each in same),
             "tokens": sum(each.tokens for each in same),
+            **({"study": same[0].study} if has_studies else {}),
             "steps": spans(each.step for each in same),
         }
 
@@ -214,7 +221,7 @@ def _checkpoint_line(path: str) -> Line:
 
 
 def _until(read: ReadUntil) -> None:
-    _title(read.run, read.run_key)
+    _title(read.run, read.run_key, mark=read.study)
     tokens = number(sum(each.tokens for each in read.phases), "token")
     _print(f"all that was read until step {read.step:,}: {tokens} in all phases")
     out.print()
@@ -250,10 +257,12 @@ def spans(steps: Iterable[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in drawn)
 
 
-def _title(text: str, key: str = "", attempt: int = 1) -> None:
+def _title(text: str, key: str = "", attempt: int = 1, *, mark: str = "") -> None:
     more = f"   {key[:KEY_DIGITS]}" if key else ""
     again = f", attempt {attempt}" if attempt > 1 else ""
-    out.print(Text.assemble((text, "bold"), (f"{more}{again}", MUTED)), soft_wrap=True)
+    study = f"   {mark}" if mark else ""
+    title = Text.assemble((text, "bold"), (f"{more}{again}", MUTED), (study, "yellow"))
+    out.print(title, soft_wrap=True)
 
 
 def _print(*sentences: str) -> None:

@@ -15,6 +15,7 @@ from curriculum.store.artefact import KEY_DIGITS
 from flows.cli.app import Kind
 from flows.cli.console import ACCENT, MUTED, out, print_json, table
 from schemas.errors import CurriculumError
+from schemas.study import study_words
 
 
 def list_names(home: Path, kind: Kind | None, *, as_json: bool) -> None:
@@ -84,12 +85,15 @@ def _described(describe: Callable[[str, Path], str], name: str, home: Path) -> s
 
 
 def _runs(home: Path) -> Iterator[Line]:
-    for each in sorted(attempts_in(Store(home, dry=True)), key=lambda each: each.job.begun):
+    runs = sorted(attempts_in(Store(home, dry=True)), key=lambda each: each.job.begun)
+    has_studies = any(each.job.study for each in runs)
+    for each in runs:
         yield {
             "name": each.name,
             "attempt": each.job.attempt,
             "key": each.job.run_key[:KEY_DIGITS],
             "begun": each.job.begun[:16].replace("T", " "),
+            **({"study": study_words(each.job.study)} if has_studies else {}),
         }
 
 

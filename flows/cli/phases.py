@@ -33,7 +33,7 @@ from curriculum.inspection.stage_tables import (
     graph_warnings,
     index_lines,
     length_lines,
-    run_line,
+    run_lines,
     yield_lines,
 )
 from curriculum.mixing.mix import report_of as mixture_report_of
@@ -237,7 +237,7 @@ def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
 def _print_runs(plan: RunPlan, runs: Sequence[Artefact]) -> None:
     """Print a line a run, then what whole steps left of the budgets of those that ended with them."""
     reports = [report_of(run) for run in runs]
-    out.print(table(map(run_line, reports)))
+    out.print(table(run_lines(reports)))
     for run, report in zip(runs, reports, strict=True):
         mixture = mixture_of_run(plan.store, run)
         if mixture and (unused := unused_budget(report, mixture)):

@@ -17,7 +17,7 @@ from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.paired import changes_within
 from curriculum.inspection.runs import mixture_of_run, unused_budget
 from curriculum.inspection.runs import report_of as run_report_of
-from curriculum.inspection.stage_tables import figure_lines, machine_line, run_line
+from curriculum.inspection.stage_tables import figure_lines, machine_line, run_lines
 from curriculum.mixing.mix import PLAN_NAME, report_of
 from curriculum.pipeline.attempts import Attempt, SlotQueue, attempt_state, checkpoints, spelled
 from curriculum.store import Artefact, Store
@@ -30,6 +30,7 @@ from flows.settings.contexts import resources
 from schemas.errors import StoreError
 from schemas.job import Figure, Heartbeat, Job, ModelSpec, Report, TokenCounts
 from schemas.json_text import read_json
+from schemas.study import study_mark
 from schemas.visible import one_line
 
 STEP_LINES = 12
@@ -51,7 +52,7 @@ def run(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[R
     report, job = run_report_of(artefact), Attempt.at(artefact.path).job
     yield _ordered(job)
     yield ""
-    yield table([run_line(report)])
+    yield table(run_lines([report]))
     mixture = mixture_of_run(store, artefact)
     if mixture and (unused := unused_budget(report, mixture)):
         yield Text(unused, MUTED)
@@ -151,6 +152,7 @@ def _ordered(job: Job) -> Text:
         f"{model.vocab_size:,} ids{', with structure' if model.structure else ''} · rows of "
         f"{', '.join(f'{each:,}' for each in lengths)} · {job.tokens_per_step:,} positions a step · "
         f"rate {job.optimizer.learning_rate:g}, {job.optimizer.schedule} · {_from(job)}"
+        f"{' · ' if job.study else ''}{study_mark(job.study)}"
     )
 
 

@@ -53,6 +53,24 @@ def test_a_whole_diet_is_read_and_our_own_spelling_of_thousands_too(tmp_path: Pa
         ("model: tiny", "model: tiny\nsoftcap: 0", 5, "softcap"),
         ("model: tiny", "softcap: 50\nmodel: tiny\nbackend: sdpa", 6, "Choose math, documents or"),
         ("model: tiny", "softcap: 50\nmodel: tiny\nbackend: varlen", 6, "has no softcap"),
+        ("model: tiny", "model: tiny\nstudy: {document_mask: of}", 5, "Did you mean 'off'?"),
+        ("model: tiny", "model: tiny\nstudy: {positions: contiue}", 5, "Did you mean 'continue'?"),
+        ("model: tiny", "model: tiny\nstudy: {mask: off}", 5, "Did you mean 'document_mask'?"),
+        ("model: tiny", "model: tiny\nstudy: {document_mask: false}", 5, "There are: on, off"),
+        ("model: tiny", "model: tiny\nstudy: {document_mask: on}", 5, "Set document_mask: off"),
+        ("model: tiny", "model: tiny\nstudy: {document_mask: {on_from: 2}}", 5, "Lower it"),
+        (
+            "model: tiny",
+            "model: tiny\nstudy: {document_mask: {on_form: 0.5}}",
+            5,
+            "Did you mean 'on_from'?",
+        ),
+        (
+            "model: tiny",
+            "study: {document_mask: off}\nmodel: tiny\ntrainer: {command: 'mine {job}'}",
+            4,
+            "study: document_mask off; masks and positions are switched in our training loop",
+        ),
         ("share: 0.6", "weight: 0.6", 10, "Did you mean 'share'?"),
         ("share: 0.6", "ratio: 0.6", 10, "Did you mean 'share'?"),
         ("share: 0.6", "Share: 0.6", 10, "Did you mean 'share'?"),
@@ -149,6 +167,22 @@ def test_a_mistake_is_named_by_its_line_with_what_was_meant(
     (found,) = (each for each in error.splitlines() if words in each)
     assert found.startswith(f"diet.yaml:{line}: "), found
     assert "{'" not in error, "a dict of Python is no answer"
+
+
+@pytest.mark.parametrize("check", ["leakcheck", "masking_cost"])
+def test_a_check_that_no_study_can_pass_is_refused_at_its_line(tmp_path: Path, check: str) -> None:
+    gated = DIET.replace("portion: 0.5", f"portion: 0.5\n    require: [approval, {check}]", 1)
+    assert _error(tmp_path, gated) is None
+    study = "study: {positions: continue}\n"
+    error = _error(tmp_path, f"{gated}{study}")
+    assert error is not None
+    assert error.startswith(f"diet.yaml:9: phases.0.require = [approval, {check}]; {check} ")
+    assert error.endswith(f"Leave {check} out, or leave study out")
+    parent, child = tmp_path / "parent.yaml", f"extends: parent.yaml\nbranch: other\n{study}"
+    parent.write_text(gated)
+    inherited = _error(tmp_path, child)
+    assert inherited is not None
+    assert inherited.startswith("parent.yaml:9: ")
 
 
 class Damage(NamedTuple):

@@ -1,0 +1,101 @@
+"""A diet with a study, trained on rows and plans of the diet without it, with keys and marks of its own."""
+
+from pathlib import Path
+
+import pytest
+
+from curriculum.pipeline import Pipeline
+from curriculum.pipeline.artefact_graph import artefact_graph
+from curriculum.pipeline.attempts import SpecialistRef
+from curriculum.pipeline.context import Context, Resources
+from curriculum.pipeline.execute import Scope
+from curriculum.pipeline.forecast import forecast
+from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.run_config import CorpusConfig, RunConfig
+from curriculum.store import Artefact
+from curriculum.train.run_directory import JOB, read_job, read_report
+from dashboards.report.facts import read
+from dashboards.report.page import page
+from schemas.errors import JobError
+from schemas.study import Study
+from tests.curriculum.pipeline.tiny_diet import NAME, edit, write_tiny_diet
+
+OFF = Study(document_mask="off")
+MARK = "study: document_mask off"
+STUDY = "extends: tiny\nbranch: off\nstudy: {document_mask: off}\n"
+ALONE = CorpusConfig(workers=1)
+REF = SpecialistRef(NAME, "off")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace in which a study is trained and the diet that it extends is mixed; about 20 s of a core."""
+    home = tmp_path_factory.mktemp("study") / "home"
+    write_tiny_diet(home)
+    (home / "diets" / "tiny.off.yaml").write_text(STUDY)
+    Pipeline(home).train("tiny.off", corpus=ALONE)
+    Pipeline(home).mix(NAME, corpus=ALONE)
+    return home
+
+
+def run_of(home: Path, phase: str) -> Path:
+    folder = home / "runs" / f"specialist={NAME}" / "branch=off" / f"phase={phase}"
+    (path,) = folder.rglob("attempt=1")
+    return path
+
+
+def test_rows_and_plans_are_those_of_the_diet_without_it(home: Path) -> None:
+    for stage in ("rows", "mixtures"):
+        keys = [each.parent.name for each in (home / stage).rglob("manifest.json")]
+        assert len({*keys}) == len(keys), "nothing is made twice"
+    mixtures: dict[str, Artefact] = Pipeline(home).mix(NAME, corpus=ALONE)
+    for phase, mixture in mixtures.items():
+        job = read_job(run_of(home, phase) / JOB)
+        assert (job.plan_key, job.plan_content) == (mixture.key, mixture.content)
+
+
+def test_its_phases_continue_one_another_and_say_what_they_are(home: Path) -> None:
+    first, second = (read_job(run_of(home, each) / JOB) for each in ("syntax", "file_graph"))
+    assert second.start_from is not None
+    assert second.start_from.run_key == first.run_key
+    assert first.study == second.study == OFF
+    assert read_report(run_of(home, "syntax")).study == OFF
+    assert read_report(run_of(home, "syntax")).mean_context is not None
+
+
+def test_the_graph_of_artefacts_and_the_report_show_the_mark(home: Path) -> None:
+    graph = artefact_graph(home, REF, Resources())
+    (syntax,) = graph.of_phase("syntax", "run")
+    assert (syntax.title, syntax.how, syntax.state) == (MARK, "attempt 1", "built")
+    (other,) = artefact_graph(home, SpecialistRef(NAME), Resources()).of_phase("syntax", "run")
+    assert MARK not in f"{other.title} {other.how} {other.why}"
+    plan = resolve_plan(RunConfig.of(specialist="tiny.off", workspace=home), dry=True)
+    text = page(read(plan, Resources()))
+    # At its head, and at each phase.
+    assert text.count(MARK) >= 3
+
+
+def test_a_dry_run_says_what_its_runs_are_for(home: Path) -> None:
+    found = {
+        name: forecast(
+            resolve_plan(RunConfig.of(specialist=name, workspace=home), dry=True),
+            Scope(gates=False),
+            Context(),
+        )
+        for name in ("tiny", "tiny.off")
+    }
+    said = [line for line in found["tiny.off"].warnings if line.startswith(MARK)]
+    assert len(said) == 1
+    assert "comparison only" in said[0]
+    assert not [line for line in found["tiny"].warnings if "study" in line]
+
+
+def test_a_phase_of_a_diet_that_is_no_study_any_more_does_not_carry_it_on(
+    home: Path, tmp_path: Path
+) -> None:
+    edit(home, "diets/tiny.off.yaml", "study: {document_mask: off}\n", "")
+    try:
+        with pytest.raises(JobError, match=rf"{MARK}; it was trained for a comparison"):
+            Pipeline(home).train("tiny.off", phase="file_graph", corpus=ALONE)
+    finally:
+        (home / "diets" / "tiny.off.yaml").write_text(STUDY)
