@@ -189,8 +189,7 @@ def _require_trainable(plan: RunPlan, job: Job) -> None:
     """Refuse what the processes that train would refuse, before they start."""
     from curriculum.train.validate import require_shared_rows
 
-    if job.trainer is None:
-        require_shared_rows(job, job.processes)
+    require_shared_rows(job, job.processes)
     has = Capabilities.expected(job.device)
     require_backend(plan.diet, plan.phases, has, context=job.context_parallel)
 

@@ -12,10 +12,8 @@ example, stands in batch.py: `as_tensors` gives all of it by name, `for_transfor
 models take.
 """
 
-import contextlib
 import functools
 import itertools
-import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,8 +26,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from curriculum.packing.read import GroupCache
 from curriculum.train.batch import Batch, Row, Shards, blank, collate
 from curriculum.train.distributed import deal, descending
+from curriculum.train.loader_workers import batches_of, leave_signals_to_the_trainer
 from curriculum.train.plan_reader import Int64s, PlannedSlots, PlanReader
-from curriculum.workers.pool import interrupts_held
 from schemas.errors import CurriculumError, JobError, MixtureError
 from schemas.job import Job
 from schemas.study import study_mark
@@ -263,9 +261,7 @@ def steps_of(
     ahead, shares = itertools.tee(map(sampler.of_step, sampler.whole.steps))
     checked = _Checked(rows, job)
     loader = _loader(job, checked, _positions(ahead), _as_they_are, workers=workers, ranks=ranks)
-    # A Ctrl-C reaches the whole group; a worker that only starts would end in a traceback.
-    with interrupts_held() if workers else contextlib.nullcontext():
-        batches = iter(loader)
+    batches = batches_of(loader, workers)
     for step, share in zip(sampler.whole.steps, shares, strict=True):
         if not share:
             raise JobError(
@@ -273,7 +269,7 @@ def steps_of(
                 cause=f"the plan ends before it, and the job has {job.steps}",
                 cure="Mix the phase again, and start a new run of it",
             )
-        loaded = [_next(batches, workers) for _ in share]
+        loaded = [_own(next(batches)) for _ in share]
         yield [
             batch if is_own else blank(batch)
             for batch, (_, is_own) in zip(loaded, share, strict=True)
@@ -393,41 +389,17 @@ def _loader(
         prefetch_factor=min(of_a_step // workers + 1, MOST_AHEAD) if workers else None,
         pin_memory=job.device == "cuda" and torch.cuda.is_available(),
         multiprocessing_context="spawn" if workers else None,
-        worker_init_fn=_leave_signals_to_the_trainer,
+        worker_init_fn=leave_signals_to_the_trainer,
         # Else each start of a loader draws from the global generator, and a resumed run has one more.
         generator=torch.Generator(),
     )
 
 
-def _next(batches: "Iterator[Batch | CurriculumError]", workers: int) -> Batch:
-    try:
-        batch = next(batches)
-    except (RuntimeError, OSError, EOFError) as failed:
-        if not workers or not _tells_of_a_death(failed):
-            raise
-        raise JobError(
-            f"{workers} workers that load rows",
-            (str(failed) or type(failed).__name__).splitlines()[0],
-            cause="one of them died; often because the machine's memory, or its shared memory, is full",
-            cure="Give fewer workers, 0 for none, or more memory. The same command resumes from the last "
-            "checkpoint",
-        ) from failed
+def _own(batch: "Batch | CurriculumError") -> Batch:
+    """A batch, unless it is the error that making it ended in."""
     if isinstance(batch, CurriculumError):
         raise batch
     return batch
-
-
-def _tells_of_a_death(failed: Exception) -> bool:
-    """Not of an error that a worker lived to tell, which torch quotes."""
-    if isinstance(failed, RuntimeError):
-        return str(failed).startswith("DataLoader worker")
-    # The connection to it broke while it handed a batch over.
-    return not str(failed).startswith("Caught ")
-
-
-def _leave_signals_to_the_trainer(worker: int) -> None:
-    """A Ctrl-C reaches the whole group; the trainer finishes its step and then ends its workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _astray(position: int, value: str, cause: str) -> MixtureError:

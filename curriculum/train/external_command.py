@@ -13,7 +13,7 @@ from pathlib import Path
 from curriculum.store import Store
 from curriculum.train.processes import CANCELLED, dying_with_parent, failure_of, kind_of
 from curriculum.train.run_directory import claimed, read_job
-from curriculum.train.validate import require_fitting
+from curriculum.train.validate import require_fitting, require_shared_rows
 from schemas.diet import JOB_FIELD
 from schemas.errors import CurriculumError, JobError
 from schemas.job import Failure, Job, Report, Stopped
@@ -62,6 +62,7 @@ def run_command(path: Path, permitted: str, asked_to_stop: Callable[[], bool]) -
     require_permitted(job, path, permitted)
     with claimed(store, job, directory):
         try:
+            require_shared_rows(job, job.processes)
             require_fitting(job, store.root)
             code = _ended(words_of(permitted, path), asked_to_stop)
             if code == CANCELLED or (code != 0 and asked_to_stop()):

@@ -65,11 +65,20 @@ def require_shared_rows(job: Job, processes: int) -> None:
     """Let a job pass whose rows `processes` can share as it says.
 
     Raises:
-        JobError: for a context_parallel that doesn't divide processes or rows, or parts too short.
+        JobError: for a context_parallel of another trainer, one that doesn't divide processes or rows, or
+            parts too short.
     """
     sharing = job.context_parallel
     if sharing == 1:
         return
+    if job.trainer is not None:
+        raise JobError(
+            "context_parallel",
+            sharing,
+            cause="the diet's own trainer deals whole rows to its processes; only ours splits them",
+            cure="Leave --context-parallel out; a trainer that splits rows takes it as an option of its "
+            "own, in the diet's command",
+        )
     if processes % sharing:
         raise JobError(
             "context_parallel",

@@ -8,8 +8,10 @@ import pytest
 
 from curriculum.train import trainer
 from curriculum.train.distributed import ProcessRank
+from curriculum.train.external_command import run_command
 from curriculum.train.metrics import read_metrics
 from curriculum.train.run import Run, freeze, train
+from curriculum.train.run_directory import read_report
 from curriculum.train.validate import require_shared_rows
 from schemas.errors import JobError
 from tests.curriculum.train.test_distributed import HYBRID
@@ -76,6 +78,16 @@ def test_what_does_not_divide_is_refused(
     job = world.job(model=HYBRID, context_parallel=sharing)
     with pytest.raises(JobError, match=f"(?s){words}"):
         require_shared_rows(job, processes)
+
+
+def test_another_trainer_is_asked_for_no_shared_rows(world: Any) -> None:
+    directory = world.open_run(world.job(trainer="trainer {job}", **SHARED))
+    words = (
+        "context_parallel: 2; the diet's own trainer deals whole rows.*Leave --context-parallel out"
+    )
+    with pytest.raises(JobError, match=words):
+        run_command(directory / "job.json", "trainer {job}", lambda: False)
+    assert read_report(directory).stopped == "failed"
 
 
 def test_a_job_of_one_process_that_shares_rows_fails_with_a_report(world: Any) -> None:

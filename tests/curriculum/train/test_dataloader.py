@@ -1,11 +1,13 @@
 import itertools
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -312,20 +314,44 @@ def test_workers_start_deaf_to_interrupts(world: Any, monkeypatch: pytest.Monkey
 
 
 class Mortal(PlannedRows):
-    """Rows whose reader dies at the third position, as one does that memory runs out on."""
+    """Rows whose reader dies at a position, as one does that memory runs out on."""
+
+    def __init__(self, plan: Path, rows: dict[str, Path], end: int) -> None:
+        super().__init__(plan, rows)
+        self.end = end
 
     def __getitem__(self, position: int) -> Row:
-        if position == 2:
+        if position == self.end:
             os.kill(os.getpid(), signal.SIGKILL)
         return super().__getitem__(position)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Mortal, (self.path, self.folders)
+        return Mortal, (self.path, self.folders, self.end)
+
+
+DEATH = r"1 workers that load rows: .*; one of them died; often"
+
+
+def zombies() -> set[int]:
+    children = psutil.Process().children()
+    return {each.pid for each in children if each.status() == psutil.STATUS_ZOMBIE}
 
 
 def test_a_worker_that_dies_is_said_to_have(world: Any) -> None:
     job = world.job()
     whole = PlannedRows.of(job, world.store.root)
-    rows = Mortal(whole.path, whole.folders)
-    with pytest.raises(JobError, match=r"1 workers that load rows: .*; one of them died; often"):
-        list(steps_of(job, rows, first_step=0, workers=1))
+    with pytest.raises(JobError, match=DEATH):
+        list(steps_of(job, Mortal(whole.path, whole.folders, 2), first_step=0, workers=1))
+
+
+def test_a_death_beside_a_step_is_an_error_of_the_next_one_alone(world: Any) -> None:
+    """Torch's handler of it raises in the midst of whatever the trainer does."""
+    job, before = world.job(), zombies()
+    whole = PlannedRows.of(job, world.store.root)
+    end = MicroBatches.of(job, whole).rows_of(1).start
+    steps = steps_of(job, Mortal(whole.path, whole.folders, end), first_step=0, workers=1)
+    next(steps)
+    while not zombies() - before:
+        time.sleep(0.01)
+    with pytest.raises(JobError, match=DEATH):
+        next(steps)
