@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention.flex_attention import flex_attention
 
-from curriculum.model import backends
+from curriculum.model import flex_backend
 from curriculum.model.backends import attention
 from curriculum.model.decoder import DEFAULT_ROPE_BASE, Decoder, rotation_of
 from curriculum.model.masks import Boundaries, Chunks, LayerInputs
@@ -31,13 +31,13 @@ def fake_gpu() -> Iterator[FakeTensorMode]:
     Where torch generates code for flex, the same graph is traced and not compiled.
     """
     _guard_cuda()
-    compiled = backends._compiled
+    compiled = flex_backend._compiled
     try:
-        backends._compiled = functools.cache(_traced)
+        flex_backend._compiled = functools.cache(_traced)
         with FakeTensorMode() as mode, torch.no_grad():
             yield mode
     finally:
-        backends._compiled = compiled
+        flex_backend._compiled = compiled
 
 
 def boundaries_on_gpu(real: Boundaries) -> Boundaries:

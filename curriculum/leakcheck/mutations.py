@@ -19,6 +19,7 @@ from curriculum.model import (
     backends,
     conv,
     decoder,
+    dense_backends,
     engram,
     hyper_connections,
     mamba,
@@ -69,7 +70,7 @@ def _mask_without_order() -> AbstractContextManager[None]:
         asked_BQ = ids_BT if queries is None else ids_BT[:, queries.start : queries.stop]
         return (asked_BQ[:, :, None] == ids_BT[:, None])[:, None]
 
-    return swapped(backends, "document_mask", leaking)
+    return swapped(dense_backends, "document_mask", leaking)
 
 
 def _rotation_by_rows() -> AbstractContextManager[None]:

@@ -21,7 +21,7 @@ from curriculum.leakcheck.injected.site import (
     scored_losses,
     summed,
 )
-from curriculum.model import backends, conv, engram, loss, mamba
+from curriculum.model import backends, conv, dense_backends, engram, loss, mamba
 from curriculum.model.loss import LossSums
 from curriculum.model.masks import Attend, Boundaries, Chunks
 
@@ -98,7 +98,7 @@ def _n_grams_by_rows_past_13_bits(
 @injected(
     "the mask compares ids of documents as bytes",
     kind=MANY_DOCUMENTS,
-    replaces=(backends, "document_mask"),
+    replaces=(dense_backends, "document_mask"),
     needs=Needs(blocks="A", row_length=MANY, backend="math"),
 )
 def _ids_of_a_byte(site: Site[Tensor], boundaries: Boundaries, *queries: range | None) -> Tensor:

@@ -28,9 +28,9 @@ from curriculum.leakcheck.injected.site import (
     summed,
 )
 from curriculum.model import conv, hyper_connections, loss
-from curriculum.model.backends import math_attend
 from curriculum.model.conv import ConvMixer
 from curriculum.model.decoder import MLP, Attention, Decoder
+from curriculum.model.dense_backends import math_attend
 from curriculum.model.engram import Engram
 from curriculum.model.hyper_connections import HyperConnection
 from curriculum.model.loss import LossSums

@@ -8,7 +8,7 @@ from curriculum.leakcheck.claims import MASS, OUTPUTS, SCORES
 from curriculum.leakcheck.injected.site import swapped
 from curriculum.leakcheck.mutations import MUTATIONS, Mutation
 from curriculum.leakcheck.proof import Scope, cases_of, prove
-from curriculum.model import backends, conv
+from curriculum.model import conv, dense_backends
 from curriculum.model.masks import Chunks
 from schemas.errors import JobError
 from schemas.leak import Finding, InjectedLeakReport, LeakReport
@@ -48,11 +48,11 @@ def test_leaks_are_planted_into_every_family_that_mixes_tokens() -> None:
 
 
 def test_a_leak_is_gone_after_its_context() -> None:
-    right = (conv.within, vars(backends)["document_mask"], Chunks.of)
+    right = (conv.within, vars(dense_backends)["document_mask"], Chunks.of)
     for mutation in HERE:
         with mutation.plant():
             pass
-    assert (conv.within, vars(backends)["document_mask"], Chunks.of) == right
+    assert (conv.within, vars(dense_backends)["document_mask"], Chunks.of) == right
 
 
 def test_a_leak_that_a_claim_does_not_see_is_a_failure_of_the_proof() -> None:

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from curriculum.model import backends, mamba
+from curriculum.model import documents_backend, mamba
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.loss import loss_sums
 from curriculum.model.masks import Boundaries, Context
@@ -157,7 +157,7 @@ def main() -> None:
     with mock.patch.object(mamba, "state_before", nothing):
         worst[FORGETFUL] = {each.size: difference("M", "documents", {}, each) for each in contexts}
     # Blocks of few queries, so that documents have several.
-    with mock.patch.object(backends, "QUERIES", 4):
+    with mock.patch.object(documents_backend, "QUERIES", 4):
         for name, (blocks, backend, changes) in CASES.items():
             at_once = changes.get("at_once", 1 << 25)
             with mock.patch("curriculum.model.mamba.AT_ONCE", at_once):

@@ -18,7 +18,7 @@ from jax import numpy as jnp
 from torch import Tensor
 
 from curriculum.leakcheck.subject import doc_ids_of, spread_constant_weights
-from curriculum.model import backends, engram, loss, mamba, tpu, tpu_decoder
+from curriculum.model import dense_backends, engram, loss, mamba, tpu, tpu_decoder
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.masks import Boundaries, Chunks
 from curriculum.model.n_gram_tables import tables
@@ -110,7 +110,7 @@ def attention(softcap: float | None, block: int) -> Apart:
         for seed, heads in enumerate((H, G, G, H))
     )
     segments = inputs().segments
-    attend = backends.math_attend(softcap, BOUNDARIES)
+    attend = dense_backends.math_attend(softcap, BOUNDARIES)
     return compared(
         lambda q, k, v: tpu.attend(q, k, v, jnp.asarray(segments), softcap=softcap, block=block),
         attend,

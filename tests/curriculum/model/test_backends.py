@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from curriculum.model.backends import Attention, attention, for_each_head
+from curriculum.model.backends import Attention, attention
+from curriculum.model.dense_backends import for_each_head
 from curriculum.model.masks import Attend, Boundaries
 from schemas.errors import JobError
 from schemas.job import Backend

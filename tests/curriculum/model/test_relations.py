@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from curriculum.model import backends
+from curriculum.model import documents_backend
 from curriculum.model.backends import attention
 from curriculum.model.masks import Boundaries
 from curriculum.model.structure import (
@@ -251,7 +251,7 @@ def test_what_a_backend_cannot_honour_is_refused_with_what_can() -> None:
 
 @pytest.mark.parametrize("queries", [1, 50, 127, 200])
 def test_blocks_of_queries_change_nothing(queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "QUERIES", queries)
+    monkeypatch.setattr(documents_backend, "QUERIES", queries)
     run.cache_clear()
     for ours, expected in zip(run("documents"), run("math"), strict=True):
         assert (ours - expected).abs().max() < 1e-12

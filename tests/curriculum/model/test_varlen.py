@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from curriculum.model import backends
+from curriculum.model import varlen_backend
 from curriculum.model.backends import attention
 from curriculum.model.masks import Boundaries
 from schemas.errors import JobError
@@ -43,8 +43,8 @@ def test_the_kernel_is_called_as_both_versions_of_torch_want_it(
     kernel: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel's stand-in computes on a CPU what it is documented to."""
-    monkeypatch.setattr(backends, "_varlen_kernel", lambda: kernel)
-    monkeypatch.setattr(backends, "_require_gpu", lambda q: None)
+    monkeypatch.setattr(varlen_backend, "_varlen_kernel", lambda: kernel)
+    monkeypatch.setattr(varlen_backend, "_require_gpu", lambda q: None)
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(2, heads, 16, 8, generator=generator) for heads in (4, 2, 2))
     found = attention("varlen")(CUT)(q, k, v)
@@ -67,7 +67,7 @@ def test_it_is_refused_in_whole_precision(dtype: torch.dtype) -> None:
 
     tensor: Any = OnGpu()
     with pytest.raises(JobError, match=r"varlen in float\d\d; its kernel takes bfloat16"):
-        backends._require_gpu(tensor)
+        varlen_backend._require_gpu(tensor)
 
 
 @pytest.mark.gpu

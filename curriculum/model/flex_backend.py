@@ -1,0 +1,139 @@
+"""Attention of the backend `flex`: FlexAttention, compiled on CUDA, the higher-order operator elsewhere.
+
+Its public call has no backward on CPU. The operator under it has one, exact in float64, when it is traced by
+torch.compile without a code generator; called bare it would lose gradients of captured tensors.
+"""
+
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._higher_order_ops.flex_attention import flex_attention as operator
+from torch.nn.attention.flex_attention import flex_attention
+
+from curriculum.model.dense_backends import for_each_head
+from curriculum.model.masks import Attend, Boundaries, block_mask
+from curriculum.model.structure import Structure
+
+Score = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+SHAPES = 64
+"""Distinct shapes of micro-batches before a run fails; past torch's limit of 8 the uncompiled O(T²)
+form would silently take over."""
+COPIES = 64
+"""Copies of a table of biases."""
+_OPTIONS = {
+    "BACKEND": "AUTO",
+    "PRESCALE_QK": False,
+    "ROWS_GUARANTEED_SAFE": False,
+    "BLOCKS_ARE_CONTIGUOUS": False,
+    "WRITE_DQ": True,
+    "OUTPUT_LOGSUMEXP": True,
+    "OUTPUT_MAX": False,
+}
+
+
+def flex_attend(
+    softcap: float | None,
+    boundaries: Boundaries,
+    structure: Structure | None = None,
+    queries: range | None = None,
+) -> Attend:
+    """Attention under a block mask; nothing of T² is ever kept."""
+    mask = block_mask(boundaries, queries=queries)
+    related = None
+    if structure is not None:
+        at = queries or range(structure.chunks.shape[1])
+        chunks_BQ = structure.chunks[:, at.start : at.stop]
+        related = chunks_BQ, structure.chunks, structure.relations.int()
+
+    def attend(
+        q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, table_HR: Tensor | None = None
+    ) -> Tensor:
+        """Return out_BHTK."""
+        score = _score(softcap, table_HR, related)
+        if q_BHTK.is_cuda:
+            out: Tensor = _compiled()(
+                q_BHTK, k_BGTK, v_BGTK, score_mod=score, block_mask=mask, enable_gqa=True
+            )
+            return out
+        k_BHTK, v_BHTK = for_each_head(q_BHTK, k_BGTK, v_BGTK)
+        scale = 1 / math.sqrt(q_BHTK.shape[-1])
+        if torch.compiler.is_compiling():
+            return _apply(q_BHTK, k_BHTK, v_BHTK, score, mask.as_tuple(), scale)
+        with warnings.catch_warnings():
+            # Tracing looks at .grad of inputs that are no leaves, and warns of its own look.
+            warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
+            return _traced()(q_BHTK, k_BHTK, v_BHTK, score, mask.as_tuple(), scale)
+
+    return attend
+
+
+def _score(
+    softcap: float | None, table_HR: Tensor | None, related: tuple[Tensor, Tensor, Tensor] | None
+) -> Score:
+    if table_HR is not None:
+        assert related is not None, "a layer has relations and its batch has no structure"
+        return _with_bias(softcap, table_HR, *related)
+    return _capped(softcap) if softcap is not None else _plain
+
+
+def _plain(score: Tensor, b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+    return score
+
+
+@functools.cache
+def _capped(softcap: float) -> Score:
+    def score_mod(score: Tensor, b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+        return softcap * torch.tanh(score / softcap)
+
+    return score_mod
+
+
+def _with_bias(
+    softcap: float | None,
+    table_HR: Tensor,
+    chunks_BQ: Tensor,
+    chunks_BT: Tensor,
+    relations_BCC: Tensor,
+) -> Score:
+    """The table's entry of what chunk q is to chunk k, inside the softcap.
+
+    Every score adds to the gradient of one of few entries, and GPUs add to one place one after the
+    other. So queries take turns at COPIES of the table, whose gradients autograd sums.
+    """
+    H, R = table_HR.shape
+    table_HSR = table_HR[:, None].expand(H, COPIES, R).contiguous()
+
+    def score_mod(score: Tensor, b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+        relation = relations_BCC[b, chunks_BQ[b, q], chunks_BT[b, kv]]
+        biased = score + table_HSR[h, q % COPIES, relation]
+        return biased if softcap is None else softcap * torch.tanh(biased / softcap)
+
+    return score_mod
+
+
+def _apply(q: Tensor, k: Tensor, v: Tensor, score: Score, mask: Any, scale: float) -> Tensor:
+    out: Tensor = operator(q, k, v, score, mask, scale, _OPTIONS)[0]
+    return out
+
+
+@functools.cache
+def _traced() -> Callable[..., Tensor]:
+    _fail_rather_than_fall_back()
+    return torch.compile(_apply, backend="aot_eager", fullgraph=True, dynamic=False)
+
+
+@functools.cache
+def _compiled() -> Callable[..., Any]:
+    _fail_rather_than_fall_back()
+    return torch.compile(flex_attention, dynamic=False)
+
+
+def _fail_rather_than_fall_back() -> None:
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+    torch._dynamo.config.recompile_limit = SHAPES

@@ -1,0 +1,84 @@
+"""Attention of the backend `varlen`: FlashAttention over rows laid end to end and cut by `cu_seqlens`.
+
+Torch may split the sums of a document by how much else is in the batch; where it takes the option, as 2.13
+does and 2.11 doesn't, it is asked not to.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from curriculum.model.backend_choice import of_whole_rows
+from curriculum.model.dense_backends import for_each_head
+from curriculum.model.masks import Attend, Boundaries
+from curriculum.model.structure import Structure
+from schemas.errors import JobError
+
+DTYPES = (torch.bfloat16, torch.float16)
+CAUSAL = (-1, 0)
+
+
+def varlen_attend(
+    boundaries: Boundaries, structure: Structure | None = None, queries: range | None = None
+) -> Attend:
+    """Attention by `varlen_attn`.
+
+    Raises:
+        JobError: for tensors that aren't on a GPU, or aren't in half precision, and for a part of rows.
+    """
+    if queries is not None:
+        raise of_whole_rows("varlen")
+    longest = max(boundaries.lengths)
+
+    def attend(
+        q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, table_HR: Tensor | None = None
+    ) -> Tensor:
+        """Return out_BHTK."""
+        assert table_HR is None, "varlen was asked for relations"
+        _require_gpu(q_BHTK)
+        B, _, T, _ = q_BHTK.shape
+        # 2.11 has no grouped heads.
+        k_BHTK, v_BHTK = for_each_head(q_BHTK, k_BGTK, v_BGTK)
+        q_NHK, k_NHK, v_NHK = (x.transpose(1, 2).flatten(0, 1) for x in (q_BHTK, k_BHTK, v_BHTK))
+        cuts = boundaries.cu_seqlens
+        out_NHK = _in_one_split(_varlen_kernel())(
+            q_NHK, k_NHK, v_NHK, cuts, cuts, longest, longest, window_size=CAUSAL
+        )
+        return out_NHK.view(B, T, *out_NHK.shape[1:]).transpose(1, 2)
+
+    return attend
+
+
+def _varlen_kernel() -> Callable[..., Any]:
+    # Its module imports torch's compiler, which takes half a second.
+    from torch.nn.attention.varlen import varlen_attn
+
+    return varlen_attn
+
+
+@functools.cache
+def _in_one_split(kernel: Callable[..., Any]) -> Callable[..., Tensor]:
+    if "num_splits" in inspect.signature(kernel).parameters:
+        return functools.partial(kernel, num_splits=1)
+    return kernel
+
+
+def _require_gpu(q_BHTK: Tensor) -> None:
+    if not q_BHTK.is_cuda:
+        raise JobError(
+            "backend",
+            f"varlen on {q_BHTK.device.type}",
+            cause="its kernel runs on GPUs only",
+            cure="Choose documents on a CPU",
+        )
+    if q_BHTK.dtype not in DTYPES:
+        raise JobError(
+            "backend",
+            f"varlen in {str(q_BHTK.dtype).removeprefix('torch.')}",
+            cause="its kernel takes bfloat16 and float16",
+            cure="Choose documents or flex, or train in bfloat16",
+        )
