@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.families.write import DocumentWriter
+from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from schemas.document import Document, Part, Provenance
 from schemas.job import Figure, Report, TokenCounts
 
@@ -61,7 +62,7 @@ def figure(val_bpb: float, **changes: Any) -> Figure:
         **changes,
     }
     name = "anchor" if values["phase"] == "anchor" else "phase"
-    return Figure(**{"set": name, **values})
+    return Figure(**{"set": name} | values)
 
 
 def run_report(**changes: Any) -> Report:
@@ -86,6 +87,38 @@ def run_report(**changes: Any) -> Report:
         "checkpoint": "",
     }
     return Report(**{**values, **changes})
+
+
+def resolved_serving(index: int = 0, **changes: Any) -> ResolvedServing:
+    """All of a phase in rows of 512 tokens, without rules for domains."""
+    values: dict[str, Any] = {
+        "family": "v3_simple",
+        "objective": "causal",
+        "row_length": 512,
+        "share": 1.0,
+        "tokens": 0,
+        "domains": (),
+        "repositories": (),
+    }
+    return ResolvedServing(index=index, **(values | changes))
+
+
+def resolved_phase(*servings: ResolvedServing, **changes: Any) -> ResolvedPhase:
+    """A phase of 100,000 tokens without a gate, which stops where rows are short."""
+    values: dict[str, Any] = {
+        "specialist": "templates",
+        "branch": None,
+        "name": "syntax",
+        "tokens": 100_000,
+        "rope_base": 5e5,
+        "max_repetition": 4.0,
+        "on_shortage": "stop",
+        "advance_when": None,
+        "on_budget": "advance",
+        "require": (),
+        "why": "",
+    }
+    return ResolvedPhase(servings=servings, **(values | changes))
 
 
 def write_documents(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from curriculum.corpus.blobs import Reason, Skips
-from curriculum.corpus.git import Commit, Entry, Log, commits
+from curriculum.corpus.git_log import Commit, Entry, Log, commits
 from curriculum.corpus.paths import PathRules, WantedPath, is_cpp_only, language_of
 from curriculum.corpus.sources import Source
 from schemas.corpus import CODE, CorpusSpec, Language, RepositorySpec

@@ -1,8 +1,7 @@
-"""Git, run so that a repository can be read and nothing that lies in it can run; and its log.
+"""Git, run so that a repository can be read and nothing that lies in it can run.
 
 A repository's own config is never read: git is given a view of it, an empty bare repository of ours
-whose objects, and where asked its refs, are the repository's. `read_log` streams the history without its
-texts: every commit, and which blobs it changed under which paths.
+whose objects, and where asked its refs, are the repository's.
 """
 
 import functools
@@ -157,6 +156,31 @@ def run_into(repository: Path, file: IO[bytes], *arguments: str) -> GitResult:
     return GitResult(code=done.returncode, stderr=done.stderr)
 
 
+@contextmanager
+def started(
+    repository: Path, *arguments: str
+) -> Iterator[tuple["subprocess.Popen[bytes]", IO[bytes]]]:
+    """A git with unbuffered pipes, and the file of its errors; it is killed at the end of the block."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            command(*arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            bufsize=0,
+            env=environment(repository),
+            cwd="/",
+        )
+        try:
+            yield process, errors
+        finally:
+            process.kill()
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                pipe.close()
+            process.wait()
+
+
 def transfer(*arguments: str) -> None:
     """Run `git clone` and the like, which reach out: proxies and agents of the user stay in force.
 
@@ -297,145 +321,3 @@ def _quoted(path: Path) -> bytes:
         return raw + b"\n"
     escaped = re.sub(rb'[\x00-\x1f"\\]', lambda found: b"\\%03o" % found[0][0], raw)
     return b'"' + escaped + b'"\n'
-
-
-FORMAT = "%x01%H%x00%P%x00%ct%x00%s"
-ARGUMENTS = (
-    "log",
-    "--no-merges",
-    "--date-order",
-    "--reverse",
-    "--raw",
-    "-z",
-    "--no-abbrev",
-    "--root",
-    "--no-color",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-notes",
-    "--no-show-signature",
-    "--encoding=UTF-8",
-    "-l2000",
-    f"--format={FORMAT}",
-)
-LATEST = 253_402_300_799
-"""The last second of the year 9999; a commit may claim any time at all."""
-CHUNK = 1 << 18
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
-    """One path in one commit, as `git log --raw` says it; `path` is bytes, for git knows no encoding.
-
-    A mode is six octal digits and an id of zeros stands for nothing, as in git.
-    """
-
-    before_mode: str
-    after_mode: str
-    before_id: str
-    after_id: str
-    status: str
-    old_path: bytes
-    path: bytes
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Commit:
-    """A commit that is no merge, with what it changed; `timestamp` is the committer's, seconds UTC."""
-
-    commit: str
-    parents: tuple[str, ...]
-    timestamp: int
-    subject: str
-    entries: tuple[Entry, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Log:
-    """A whole log in a temporary file; `exact_renames` says that only those without edits are known."""
-
-    file: IO[bytes]
-    exact_renames: bool
-
-
-@contextmanager
-def read_log(repository: Path, commit: str) -> Iterator[Log]:
-    """The log up to `commit`, complete before its first byte is read.
-
-    Costs about 200 bytes of disk a changed path. Renames with edits need every blob; where one can't be
-    read, exact renames remain, for which the ids are enough.
-
-    Raises:
-        CorpusError: if git can't walk the history to its end.
-    """
-    with tempfile.TemporaryFile() as file:
-        ended = run_into(repository, file, *ARGUMENTS, "-M50%", commit, "--")
-        exact = ended.code == DAMAGED
-        if exact:
-            file.seek(0)
-            file.truncate()
-            ended = run_into(repository, file, *ARGUMENTS, "-M100%", commit, "--")
-        if ended.code:
-            raise failure("log", ended.code, ended.stderr)
-        yield Log(file=file, exact_renames=exact)
-
-
-def commits(log: Log) -> Iterator[Commit]:
-    """The commits in a recorded log, oldest first, a parent always before its children."""
-    tokens = _tokens(log.file)
-    token = next(tokens, None)
-    while token is not None:
-        assert token.startswith(b"\x01"), "a commit of the log begins with 1"
-        parents, timestamp, subject = next(tokens), next(tokens), next(tokens)
-        entries: list[Entry] = []
-        name = token[1:].decode()
-        while (token := next(tokens, None)) is not None and not token.startswith(b"\x01"):
-            if token:
-                entries.append(_entry(token.lstrip(b"\n"), tokens))
-        yield Commit(
-            commit=name,
-            parents=tuple(parents.decode().split()),
-            timestamp=min(int(timestamp), LATEST) if timestamp.isdigit() else 0,
-            subject=_text(subject),
-            entries=tuple(entries),
-        )
-
-
-def _entry(meta: bytes, tokens: Iterator[bytes]) -> Entry:
-    before_mode, after_mode, before_id, after_id, status = meta[1:].decode().split(" ")
-    old_path = next(tokens)
-    return Entry(
-        before_mode=before_mode,
-        after_mode=after_mode,
-        before_id=before_id,
-        after_id=after_id,
-        status=status[0],
-        old_path=old_path,
-        path=next(tokens) if status[0] == "R" else old_path,
-    )
-
-
-def _tokens(file: IO[bytes]) -> Iterator[bytes]:
-    r"""Yield the texts between NULs: `a\0bc\0` gives `a`, `bc`."""
-    rest = b""
-    place = 0
-    while chunk := _chunk(file, place):
-        place += len(chunk)
-        *whole, rest = (rest + chunk).split(b"\0")
-        yield from whole
-    if rest:
-        yield rest
-
-
-def _chunk(file: IO[bytes], place: int) -> bytes:
-    """The bytes from `place` on: a log may have several readers at once."""
-    file.seek(place)
-    return file.read(CHUNK)
-
-
-def _text(subject: bytes) -> str:
-    """A subject as text; one that isn't UTF-8 says nothing, rather than something garbled."""
-    try:
-        return subject.decode()
-    except UnicodeDecodeError:
-        return ""

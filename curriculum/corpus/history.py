@@ -13,7 +13,6 @@ renames. The log lies on disk meanwhile.
 import hashlib
 import re
 import subprocess
-import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -36,7 +35,7 @@ from curriculum.corpus.change_filter import (
     scope_of,
     suffix_of,
 )
-from curriculum.corpus.git import Log, read_log
+from curriculum.corpus.git_log import Log, read_log
 from curriculum.corpus.paths import PathRules, WantedPath, header_language, language_of, path_rules
 from curriculum.corpus.sources import Source
 from schemas.change import Blob, FileChange, Hunk
@@ -74,24 +73,8 @@ def diffing(repository: Path) -> Iterator["BatchDiffer"]:
 
     Costs disk until then: two trees a batch, and each text that isn't stored as it is handed out.
     """
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            git.command(*ARGUMENTS),
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env=git.environment(repository),
-            cwd="/",
-        )
-        try:
-            yield BatchDiffer(repository=repository, process=process, errors=errors)
-        finally:
-            process.kill()
-            for pipe in (process.stdin, process.stdout):
-                assert pipe is not None
-                pipe.close()
-            process.wait()
+    with git.started(repository, *ARGUMENTS) as (process, errors):
+        yield BatchDiffer(repository=repository, process=process, errors=errors)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

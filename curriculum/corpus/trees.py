@@ -7,19 +7,18 @@
 Memory is the texts of one delta – the first is a whole tree – and a path and an id for each file.
 """
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import Popen
 from typing import IO, NamedTuple
 
 from curriculum.corpus import git, sources
 from curriculum.corpus.blobs import Reason, Skips, Unread, Version, decode
 from curriculum.corpus.change_filter import ABSENT, FILE_MODES, SUBMODULE, Origins
-from curriculum.corpus.git import Commit, commits
+from curriculum.corpus.git_log import Commit, commits
 from curriculum.corpus.history import (
     OpenHistory,
     SampledCommits,
@@ -92,24 +91,8 @@ def contents(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tuple[b
 @contextmanager
 def comparing(repository: Path) -> Iterator["Comparison"]:
     """A comparison of the repository's trees; its git ends with the block."""
-    with tempfile.TemporaryFile() as errors:
-        process = Popen(
-            git.command(*ARGUMENTS),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=errors,
-            bufsize=0,
-            env=git.environment(repository),
-            cwd="/",
-        )
-        try:
-            yield Comparison(process=process, errors=errors)
-        finally:
-            process.kill()
-            for pipe in (process.stdin, process.stdout):
-                assert pipe is not None
-                pipe.close()
-            process.wait()
+    with git.started(repository, *ARGUMENTS) as (process, errors):
+        yield Comparison(process=process, errors=errors)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,6 +23,7 @@ from schemas.job import (
     Evaluation,
     EvaluationStratum,
     Job,
+    ModelSpec,
     OptimizerSpec,
     RowsSource,
     TokenizerRef,
@@ -104,9 +105,7 @@ def make_job(
         run_key="",
         attempt=1,
         seed=diet.seed,
-        model=model_spec(
-            diet.model, _vocab_size(ingredients.tokenizer), softcap=diet.softcap
-        ).model_copy(update={"structure": reads_structure(diet, phase_name, before)}),
+        model=_model(diet, phase_name, ingredients.tokenizer, before),
         backend=diet.backend,
         device=machine.device,
         threads=machine.threads,
@@ -137,6 +136,11 @@ def make_job(
         overrides=dict(overrides or {}),
     )
     return job.model_copy(update={"run_key": run_recipe(job).key})
+
+
+def _model(diet: Diet, phase_name: str, tokenizer: Artefact, before: Job | None) -> ModelSpec:
+    spec = model_spec(diet.model, _vocab_size(tokenizer), softcap=diet.softcap)
+    return spec.model_copy(update={"structure": reads_structure(diet, phase_name, before)})
 
 
 def evaluation(

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+import marimo
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +22,7 @@ from curriculum.pipeline.attempts import SpecialistRef
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.status import PhaseStatus, State, StatusInputs, write_status
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
+from dashboards import workspace
 from flows import settings
 from schemas.job import METRICS_SCHEMA, Figure, TokenCounts
 from schemas.phase_status import ClosedGate
@@ -296,6 +298,21 @@ def _standings() -> Iterator[PhaseStatus]:
             if (way[0], name) == ("testing", "structure"):
                 state = "failed"
             yield PhaseStatus(ref=SpecialistRef(*way), phase=name, state=state, why=why)
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Iterator[Path]:
+    """An empty workspace that the pages show."""
+    before = workspace.home()
+    workspace.show(tmp_path / "new")
+    yield tmp_path / "new"
+    workspace.show(before)
+
+
+def said(app: marimo.App) -> str:
+    """The output of the cells of a page; one that fails raises."""
+    outputs, _ = app.run()
+    return "".join(each.text for each in outputs if each is not None)
 
 
 @contextmanager

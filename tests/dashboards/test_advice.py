@@ -10,7 +10,6 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
-import marimo
 import pytest
 from typer.testing import CliRunner
 
@@ -20,25 +19,12 @@ from dashboards import overview_panels, workspace
 from dashboards.apps import mixtures, overview, runs
 from dashboards.questions import Snapshot
 from flows import cli, settings
+from tests.dashboards.conftest import said
 from tests.flows.tiny_workspace import Larder, job, run
 
 CALM = "Nothing needs a hand."
 TRAINABLE = 2_000_000
 """Tokens that the sample corpus can serve."""
-
-
-@pytest.fixture
-def shown(tmp_path: Path) -> Iterator[Path]:
-    """A workspace that the pages show."""
-    before = workspace.home()
-    workspace.show(tmp_path / "new")
-    yield tmp_path / "new"
-    workspace.show(before)
-
-
-def said(app: marimo.App) -> str:
-    outputs, _ = app.run()
-    return "".join(each.text for each in outputs if each is not None)
 
 
 def advised(page: str) -> list[list[str]]:

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
+from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.mixing.supply import Supply, demand
 from dashboards import mixture_panels
 from schemas.errors import MixtureError
+from tests.factories import resolved_phase, resolved_serving
 
 DOMAINS = ("general", "templates", "testing")
 tokens = st.lists(st.integers(1, 50_000), min_size=3, max_size=3)
@@ -30,33 +31,11 @@ def _supply(number: int, there: list[int]) -> Supply:
 
 
 def _phase(asked: list[float], **changes: Any) -> ResolvedPhase:
-    servings = tuple(
-        ResolvedServing(
-            index=at,
-            family="v3_simple",
-            objective="causal",
-            row_length=512,
-            share=share,
-            tokens=0,
-            domains=(("templates", 3.0), ("*", 1.0)),
-            repositories=(),
-        )
-        for at, share in enumerate(asked)
+    domains = (("templates", 3.0), ("*", 1.0))
+    servings = (
+        resolved_serving(at, share=share, domains=domains) for at, share in enumerate(asked)
     )
-    fields: dict[str, Any] = {
-        "specialist": "templates",
-        "branch": None,
-        "name": "syntax",
-        "tokens": 100_000,
-        "rope_base": 5e5,
-        "max_repetition": 4.0,
-        "on_shortage": "stop",
-        "advance_when": None,
-        "on_budget": "advance",
-        "require": (),
-        "why": "",
-    }
-    return ResolvedPhase(servings=servings, **(fields | changes))
+    return resolved_phase(*servings, **changes)
 
 
 @given(

@@ -1,31 +1,12 @@
 """Pages of workspaces that hold little: what to do first is said, and nothing fails. Without a browser."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-
-import marimo
-import pytest
 
 from curriculum.store import Store
 from dashboards import workspace
 from dashboards.apps import mixtures, overview, runs
-from tests.dashboards.conftest import EVIL
-
-
-@pytest.fixture
-def shown(tmp_path: Path) -> Iterator[Path]:
-    """An empty workspace that the pages show."""
-    before = workspace.home()
-    workspace.show(tmp_path / "new")
-    yield tmp_path / "new"
-    workspace.show(before)
-
-
-def said(app: marimo.App) -> str:
-    """What the cells of a page put out; one that fails raises."""
-    outputs, _ = app.run()
-    return "".join(each.text for each in outputs if each is not None)
+from tests.dashboards.conftest import EVIL, said
 
 
 def test_an_empty_workspace_says_what_to_do_first(shown: Path) -> None:

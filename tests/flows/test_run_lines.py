@@ -2,30 +2,12 @@ from typing import Any
 
 from curriculum.inspection.formats import duration
 from curriculum.inspection.stage_tables import machine_line, run_line
-from schemas.job import MaskingCost, Report, TokenCounts
+from schemas.job import MaskingCost, Report
+from tests.factories import run_report
 
 
 def report(**measured: Any) -> Report:
-    values: dict[str, Any] = {
-        "specialist": "templates",
-        "phase": "syntax",
-        "attempt": 1,
-        "stopped": "budget",
-        "reason": "",
-        "steps": 3,
-        "tokens": TokenCounts(positions=12, valid=9, scored=6, bytes=21),
-        "before": (),
-        "after": (),
-        "history": (),
-        "tokens_per_second": 1.0,
-        "seconds": 2.0,
-        "gpu_seconds": 0.0,
-        "device": "cuda",
-        "backend": "flex",
-        "leakcheck": "passed",
-        "checkpoint": "",
-    }
-    return Report.model_validate(values | measured)
+    return run_report(device="cuda", backend="flex", **measured)
 
 
 def test_what_a_run_measured_of_its_machine_is_a_line() -> None:

@@ -144,23 +144,6 @@ def _run(store: Store, figures: tuple[Figure, ...]) -> Artefact:
     return store.publish_run(folder, recipe, {})
 
 
-def _figure(name: str, phase: str, family: str, val_bpb: float) -> Figure:
-    return Figure.model_validate(
-        {
-            "set": name,
-            "phase": phase,
-            "family": family,
-            "domain": "*",
-            "step": 0,
-            "val_bpb": val_bpb,
-            "low": val_bpb,
-            "high": val_bpb,
-            "scored_tokens": 1,
-            "scored_bytes": 2,
-        }
-    )
-
-
 @pytest.mark.parametrize("view", VIEWS)
 def test_an_empty_workspace_has_every_view_with_its_columns(tmp_path: Path, view: str) -> None:
     answer = query(tmp_path, f"FROM {view}")
@@ -230,9 +213,9 @@ def test_runs_show_the_weighted_means_and_figures_all_of_them(workspace: Path) -
     run = _run(
         store,
         (
-            _figure("phase", "syntax", "*", 2.5),
-            _figure("phase", "syntax", "v2_simple", 9.0),
-            _figure("anchor", "anchor", "*", 3.5),
+            factories.figure(2.5),
+            factories.figure(9.0, family="v2_simple"),
+            factories.figure(3.5, phase="anchor"),
         ),
     )
     store.mark("run", [run])

@@ -177,20 +177,22 @@ def test_an_include_means_the_file_beside_then_the_nearest() -> None:
     }
 
 
+def calls_between_files(graph: CallGraph) -> set[tuple[str, str]]:
+    return {
+        (node.path, near.node.path)
+        for node in nodes_of(graph)
+        for near in graph.neighbours(node)
+        if near.kind == "calls" and near.outward
+    }
+
+
 def test_a_definition_of_its_own_comes_before_those_elsewhere() -> None:
     """C's static functions have the same names in many files."""
     files = {
         "a.c": "static void f(void) {}\nvoid caller(void) { f(); }\n",
         "b.c": "static void f(void) {}\nvoid other(void) { f(); }\n",
     }
-    graph = graph_of(files)
-    ends = {
-        (node.path, near.node.path)
-        for node in nodes_of(graph)
-        for near in graph.neighbours(node)
-        if near.kind == "calls" and near.outward
-    }
-    assert ends == {("a.c", "a.c"), ("b.c", "b.c")}
+    assert calls_between_files(graph_of(files)) == {("a.c", "a.c"), ("b.c", "b.c")}
 
 
 def test_anonymous_namespaces_are_of_their_file() -> None:
@@ -199,14 +201,7 @@ def test_anonymous_namespaces_are_of_their_file() -> None:
         "b.cc": '#include "c.h"\nnamespace { void f() {} }\nvoid other() { f(); }\n',
         "c.h": "void third() { f(); }\n",
     }
-    graph = graph_of(files)
-    ends = {
-        (node.path, near.node.path)
-        for node in nodes_of(graph)
-        for near in graph.neighbours(node)
-        if near.kind == "calls" and near.outward
-    }
-    assert ends == {("a.cc", "a.cc"), ("b.cc", "b.cc")}
+    assert calls_between_files(graph_of(files)) == {("a.cc", "a.cc"), ("b.cc", "b.cc")}
 
 
 CLASSES = """

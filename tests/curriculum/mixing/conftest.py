@@ -9,6 +9,7 @@ import pytest
 
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
+from tests.factories import resolved_phase, resolved_serving
 
 MakeRows = Callable[..., Artefact]
 
@@ -60,39 +61,9 @@ def make_rows(store: Store) -> MakeRows:
 
 @pytest.fixture
 def serving() -> Callable[..., ResolvedServing]:
-    return _serving
+    return resolved_serving
 
 
 @pytest.fixture
 def phase() -> Callable[..., ResolvedPhase]:
-    return _phase
-
-
-def _serving(index: int = 0, **changes: object) -> ResolvedServing:
-    fields: dict[str, object] = {
-        "family": "v3_simple",
-        "objective": "causal",
-        "row_length": 512,
-        "share": 1.0,
-        "tokens": 0,
-        "domains": (),
-        "repositories": (),
-    }
-    return ResolvedServing(index=index, **(fields | changes))  # type: ignore[arg-type]
-
-
-def _phase(*servings: ResolvedServing, **changes: object) -> ResolvedPhase:
-    fields: dict[str, object] = {
-        "specialist": "templates",
-        "branch": None,
-        "name": "syntax",
-        "tokens": 100_000,
-        "rope_base": 5e5,
-        "max_repetition": 4.0,
-        "on_shortage": "stop",
-        "advance_when": None,
-        "on_budget": "advance",
-        "require": (),
-        "why": "",
-    }
-    return ResolvedPhase(servings=servings, **(fields | changes))  # type: ignore[arg-type]
+    return resolved_phase

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curriculum.mixing.plan import Planner
-from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
+from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.mixing.supply import Stratum, Supply, demand
 from schemas.mixture import BLOCK_SLOTS
+from tests.factories import resolved_phase, resolved_serving
 
 Make = Callable[..., Any]
 Floats = npt.NDArray[np.float64]
@@ -71,7 +72,7 @@ def test_any_prefix_of_a_block_or_more_is_within_one_percent_of_its_tokens(
     rng = np.random.default_rng(seed)
     whole = sum(share for _, share, *_ in lines)
     servings = tuple(
-        made_serving(
+        resolved_serving(
             at, share=share / whole, row_length=length, domains=(("*", 1.0), ("a", factor))
         )
         for at, (length, share, _, _, factor) in enumerate(lines)
@@ -89,7 +90,7 @@ def test_any_prefix_of_a_block_or_more_is_within_one_percent_of_its_tokens(
         ]
         for at, (length, _, fill, variants, _) in enumerate(lines)
     ]
-    asked = made_phase(servings, tokens=10**6)
+    asked = resolved_phase(*servings, tokens=10**6, max_repetition=1e6)
     strata, tokens = realised(asked, supplies, seed=seed, blocks=4)
     shares = np.array([stratum.share for stratum in strata])
     assert len(strata) == 2 * len(lines)
@@ -108,10 +109,12 @@ def test_a_domain_is_seen_as_many_times_as_often_as_its_factor_says(
     there = {
         name: rng.integers(300, 513, rows).tolist() for name, rows in (("testing", 60), ("x", 340))
     }
-    serving = made_serving(0, share=0.7, row_length=512, domains=(("*", 1.0), ("testing", factor)))
-    other = made_serving(1, share=0.3, row_length=1024)
+    serving = resolved_serving(
+        0, share=0.7, row_length=512, domains=(("*", 1.0), ("testing", factor))
+    )
+    other = resolved_serving(1, share=0.3, row_length=1024)
     supplies = [[supply(0, there)], [supply(1, {"x": rng.integers(700, 1025, 200).tolist()})]]
-    asked = made_phase((serving, other), tokens=10**6)
+    asked = resolved_phase(serving, other, tokens=10**6, max_repetition=1e6)
     strata, tokens = realised(asked, supplies, seed=seed, blocks=16)
     times = {
         stratum.domain: total / stratum.tokens
@@ -119,31 +122,3 @@ def test_a_domain_is_seen_as_many_times_as_often_as_its_factor_says(
         if stratum.serving.index == 0
     }
     assert abs(times["testing"] / times["x"] / factor - 1) < WITHIN
-
-
-def made_serving(index: int, **fields: Any) -> ResolvedServing:
-    return ResolvedServing(
-        index=index,
-        family="v3_simple",
-        objective="causal",
-        tokens=0,
-        repositories=(),
-        **({"domains": ()} | fields),
-    )
-
-
-def made_phase(servings: tuple[ResolvedServing, ...], *, tokens: int) -> ResolvedPhase:
-    return ResolvedPhase(
-        specialist="templates",
-        branch=None,
-        name="syntax",
-        tokens=tokens,
-        rope_base=5e5,
-        servings=servings,
-        max_repetition=1e6,
-        on_shortage="stop",
-        advance_when=None,
-        on_budget="advance",
-        require=(),
-        why="",
-    )

@@ -348,10 +348,14 @@ def test_a_death_beside_a_step_is_an_error_of_the_next_one_alone(world: Any) -> 
     """Torch's handler of it raises in the midst of whatever the trainer does."""
     job, before = world.job(), zombies()
     whole = PlannedRows.of(job, world.store.root)
-    end = MicroBatches.of(job, whole).rows_of(1).start
+    batches = MicroBatches.of(job, whole)
+    # It is asked for when the first step is there: a worker is three micro-batches ahead.
+    end = list(batches)[len(batches.of_step(0)) + 2][0]
     steps = steps_of(job, Mortal(whole.path, whole.folders, end), first_step=0, workers=1)
     next(steps)
-    while not zombies() - before:
+    while not (dead := zombies() - before):
         time.sleep(0.01)
+    # Its threads may end after its first one; only then is its parent signalled.
+    os.waitid(os.P_PID, dead.pop(), os.WEXITED | os.WNOWAIT)
     with pytest.raises(JobError, match=DEATH):
         next(steps)

@@ -5,6 +5,7 @@ import pytest
 from curriculum.train.gate import gate_bits, opens
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.job import Figure
+from tests import factories
 
 RULE = AdvanceWhen(
     min_tokens=1000, val_bpb=StopsImproving(stops_improving_by=0.002, over_evaluations=3)
@@ -40,20 +41,7 @@ def test_the_gate_says_why() -> None:
 
 def test_the_gate_reads_the_phases_own_weighted_mean() -> None:
     def figure(name: str, phase: str, family: str, value: float) -> Figure:
-        return Figure.model_validate(
-            {
-                "set": name,
-                "phase": phase,
-                "family": family,
-                "domain": "*",
-                "step": 0,
-                "val_bpb": value,
-                "low": 0,
-                "high": 9,
-                "scored_tokens": 1,
-                "scored_bytes": 1,
-            }
-        )
+        return factories.figure(value, set=name, phase=phase, family=family)
 
     figures = [
         figure("phase", "syntax", "*", 1.0),

@@ -13,30 +13,11 @@ from typer.testing import CliRunner
 from curriculum.store import Store
 from flows.cli import app
 from schemas.errors import SchemaError
+from tests.flows.faults import conftest
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(3600)]
 
-DIET = """
-specialist: faulty
-branch: small
-why: two short phases, which a CPU trains in seconds
-phases_file: phases.demo
-corpus: sample
-tokenizer: corpus
-vocab_size: 800
-model: attention-tiny
-token_budget: 10K
-tokens_per_step: 1024
-phases:
-  - phase: syntax
-    portion: 0.5
-    why: files
-    servings: [{family: v2_simple, share: 1.0}]
-  - phase: file_graph
-    portion: 0.5
-    why: the same files in longer rows
-    servings: [{family: v2_simple, share: 1.0}]
-"""
+DIET = conftest.DIET.replace("token_budget: 52K", "token_budget: 10K")
 FEW = ("--max-commits", "4", "--versions-per-path", "1", "--workers", "1")
 SYNTAX, FILE_GRAPH = ("runs/*/*/phase=syntax", "runs/*/*/phase=file_graph")
 ROWS = ("rows", "mixtures")
