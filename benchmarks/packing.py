@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curriculum.packing import best_fit
+from curriculum.packing import best_fit, chop
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
 from curriculum.packing.write import BLOCK_TOKENS, RowBuilder, RowLabels
 from schemas.packed_row import RowFormat
@@ -69,7 +69,7 @@ def sorted_batch_padded(lengths: Int64s, row_length: int) -> int:
 
 
 def concatenated(lengths: Int64s, row_length: int) -> int:
-    return -(-int(lengths.sum()) // row_length) * row_length
+    return chop.cut(lengths, row_length, led=False).num_rows * row_length
 
 
 def next_fit(lengths: Int64s, row_length: int) -> int:
@@ -130,7 +130,8 @@ def padding_table(corpora: dict[str, Int64s]) -> None:
 def strategy_table(name: str, lengths: Int64s, row_length: int) -> None:
     fitting = lengths[lengths <= row_length][:100_000]
     tokens = int(fitting.sum())
-    split = np.count_nonzero(np.diff((np.cumsum(fitting) - 1) // row_length))
+    cuts = chop.cut(fitting, row_length, led=False)
+    split = np.count_nonzero(cuts.starts[cuts.row_starts[:-1]])
     print(f"\n{name}, T = {row_length}, {len(fitting):,} documents that fit")
     print(f"{'':34}{'yield %':>9}{'GPU hours':>11}{'USD':>9}{'× ours':>8}")
     ours = best_fit_decreasing(fitting, row_length)

@@ -6,6 +6,7 @@
     ├── DietError        a diet or a phase
     │   └── DietFieldError   one field of it: whoever has the file names its line
     ├── TokenizerError   a tokenizer that cannot keep a promise
+    │   └── TurnError        a conversation that its chat template can't mark
     ├── PackError        a document that cannot be fitted or packed
     ├── MixtureError     a diet that its rows cannot serve
     ├── WorkerError      a process or a machine that builds
@@ -80,6 +81,10 @@ class DietFieldError(DietError):
 
 class TokenizerError(CurriculumError):
     """A tokenizer cannot keep a promise that rows rest on."""
+
+
+class TurnError(TokenizerError):
+    """A conversation that the chat template can't mark, though it may mark others."""
 
 
 class PackError(CurriculumError):

@@ -20,6 +20,9 @@ class ObjectiveSpec:
     """`module:function` of (Tokenizer, variant) -> Lesson, imported when rows are made."""
     variants: bool = False
     """True if variants of one document differ: each splits it otherwise."""
+    may_be_cut: bool = False
+    """True if a document may be cut at any token: what is behind needs nothing of what is before to be
+    learnt."""
 
     @property
     def function(self) -> Any:
@@ -29,7 +32,12 @@ class ObjectiveSpec:
 
 OBJECTIVES: Registry[ObjectiveSpec] = Registry(
     [
-        ObjectiveSpec(name="causal", revision=1, build="curriculum.objectives.causal:objective"),
+        ObjectiveSpec(
+            name="causal",
+            revision=1,
+            build="curriculum.objectives.causal:objective",
+            may_be_cut=True,
+        ),
         ObjectiveSpec(
             name="fim", revision=2, build="curriculum.objectives.fim:objective", variants=True
         ),
@@ -43,7 +51,7 @@ OBJECTIVES: Registry[ObjectiveSpec] = Registry(
             revision=2,
             build="curriculum.objectives.documentation:doc_to_code",
         ),
-        ObjectiveSpec(name="target", revision=1, build="curriculum.objectives.target:objective"),
+        ObjectiveSpec(name="target", revision=1, build="curriculum.objectives.causal:target"),
         ObjectiveSpec(name="chat", revision=1, build="curriculum.objectives.chat:objective"),
     ]
 )

@@ -62,6 +62,10 @@ RUNTIME_COLUMNS = ("input_ids", "target_ids", "loss_mask")
 TOKEN_COLUMNS = ("input_ids", "target_ids", "loss_mask", "doc_ids")
 """Columns of T values."""
 
+Packer = Literal["best_fit", "chop"]
+"""Ways to fill rows. best_fit: whole documents, as many as there is room for. chop: documents end to end,
+cut every T tokens."""
+
 Need = Literal["runtime", "recommended", "stored"]
 
 

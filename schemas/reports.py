@@ -7,6 +7,8 @@ Mixtures have theirs in schemas/mixture.py, training runs in schemas/job.py.
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from schemas.packed_row import Packer
+
 
 class StageReport(BaseModel):
     """Counts of a stage; a field that was never filled in is no part of the JSON."""
@@ -251,6 +253,10 @@ class EncodeReport(StageReport):
     """Counts of the objective, by name."""
     structure: dict[str, int] = {}
     """Chunks and edges of structure, by what became of them."""
+    refused: dict[str, int] = {}
+    """Conversations that the chat template can't mark, by cause."""
+    refused_examples: dict[str, str] = {}
+    """The first of them by cause: the conversation and its turn."""
 
 
 class DomainRows(StageReport):
@@ -289,6 +295,19 @@ class ContextReport(StageReport):
     """Scored tokens with 65,536 or more; counted where rows are longer than that."""
 
 
+class ChopReport(StageReport):
+    """Rows of documents that were cut."""
+
+    begun_inside: int = 0
+    """Rows that begin inside a document."""
+    divided: int = 0
+    """Documents that are in several rows."""
+    unscored_rows: int = 0
+    """Rows without a token to learn from, which are left out."""
+    unscored_row_tokens: int = 0
+    """Tokens in them."""
+
+
 class RowsReport(StageReport):
     """Packed rows of one data set and side of the split; of imported ones `domains` alone is there."""
 
@@ -298,6 +317,9 @@ class RowsReport(StageReport):
     unscored_bytes: int = 0
     """Bytes of text in them."""
     domains: dict[str, DomainRows] = {}
+    packer: Packer = "best_fit"
+    chop: ChopReport = ChopReport()
+    """Counts of the packer that cuts."""
     rows_if_mixed: int = 0
     """Rows that the same documents take where domains share them."""
     context: ContextReport = ContextReport()

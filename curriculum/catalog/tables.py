@@ -68,7 +68,7 @@ _RUN = """
 """
 TABLES: dict[str, pa.Schema] = {
     "artefacts": _schema("""
-        path key stage family base repository corpus objective variant:int64 row_length:int64 split
+        path key stage family base repository corpus objective variant:int64 row_length:int64 packer split
         specialist branch phase created num_bytes:int64 content schema_version revision:int64
         config report
     """),

@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.tokens import Encoding, Spans
+from schemas.errors import TurnError
 from schemas.reports import EncodeReport, LengthBucket
 
-Outcome = Literal["whole", "elided", "divided", "routed", "straddles", "dropped"]
+Outcome = Literal["whole", "elided", "divided", "routed", "straddles", "refused", "dropped"]
+"""refused: a conversation that the chat template can't mark."""
 Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 
@@ -109,7 +111,7 @@ class FitResult:
     document_id: str
     outcome: Outcome
     encodings: tuple[Encoding, ...]
-    """Encodings in text order; more than one only where it was divided, none where routed or dropped."""
+    """Encodings in text order; more than one only where it was divided, none where it was left out."""
     num_bytes: int
     num_tokens: int
     """Tokens of the whole document, BOS and EOS included, before it was fitted."""
@@ -122,6 +124,8 @@ class FitResult:
     """Counts of context chunks, for context documents."""
     structure: StructureCounts | None = None
     """Counts of structure, for documents with structure that have encodings."""
+    refusal: TurnError | None = None
+    """Reason for which it was refused."""
 
 
 LENGTHS = {
@@ -161,6 +165,10 @@ class Counts:
     structure: Counter[str] = field(default_factory=Counter)
     objective_counts: Counter[str] = field(default_factory=Counter)
     """Counts of the objective."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Refused documents by cause."""
+    refused_examples: dict[str, str] = field(default_factory=dict)
+    """The first of them by cause, with its turn."""
     lengths: dict[str, _Bucket] = field(
         default_factory=lambda: {name: _Bucket() for name in _NAMES}
     )
@@ -183,6 +191,10 @@ class Counts:
             self.objective_counts[name] += number
         if fitted.structure is not None:
             self.structure.update(asdict(fitted.structure))
+        if fitted.refusal is not None:
+            cause, turn = fitted.refusal.cause, fitted.refusal.value
+            self.refused[cause] += 1
+            self.refused_examples.setdefault(cause, f"conversation {fitted.document_id}, {turn}")
 
     def _add_encoding(self, tokens: int) -> None:
         self.tokens += tokens
@@ -205,6 +217,9 @@ class Counts:
             found["objective"] = dict(sorted(self.objective_counts.items()))
         if self.structure:
             found["structure"] = dict(self.structure)
+        if self.refused:
+            found["refused"] = dict(sorted(self.refused.items()))
+            found["refused_examples"] = dict(sorted(self.refused_examples.items()))
         return EncodeReport(
             documents=dict(sorted(self.documents.items())),
             num_bytes=dict(sorted(self.num_bytes.items())),

@@ -22,7 +22,7 @@ from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.turns import Frame, TurnFormat, turn_format
 from schemas.change import Role
 from schemas.document import PART_KINDS
-from schemas.errors import TokenizerError
+from schemas.errors import TokenizerError, TurnError
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE
 
 _USER = PART_KINDS.index("user")
@@ -107,12 +107,17 @@ class TurnFitter:
     def fit(self, document: TokenizedDocument) -> FitResult:
         """The encodings of one conversation, at most `row_length` tokens each; no byte of a turn is left out.
 
-        Their loss_mask is 1 but at the last token: an objective decides what counts.
+        Their loss_mask is 1 but at the last token: an objective decides what counts. A conversation that the
+        chat template can't mark is refused.
 
         Raises:
-            TokenizerError: where a chat template can't mark this conversation, naming the turn.
+            TokenizerError: for rows too short for what the chat template writes, and for a template that
+                fails.
         """
-        spoken = self._spoken(document)
+        try:
+            spoken = self._spoken(document)
+        except TurnError as refused:
+            return _refused(document, refused)
         encodings = tuple(self._encodings(document, spoken)) if document.num_bytes else ()
         outcome: Outcome = "whole" if len(encodings) == 1 else "divided"
         return FitResult(
@@ -241,6 +246,20 @@ class TurnFitter:
             loss_mask=mask,
             pieces=np.concatenate(pieces),
         )
+
+
+def _refused(document: TokenizedDocument, refusal: TurnError) -> FitResult:
+    return FitResult(
+        row=document.row,
+        document_id=document.document_id,
+        outcome="refused",
+        encodings=(),
+        num_bytes=document.num_bytes,
+        num_tokens=len(document.ids),
+        elided_bytes=0,
+        other_side_bytes=0,
+        refusal=refusal,
+    )
 
 
 def _painted(ranges: Int32s, count: int) -> Bools:

@@ -47,9 +47,14 @@ YIELD_NOTE = (
 
 
 def yield_lines(built: Built) -> Iterator[Line]:
-    """A line a data set of training rows: how full the rows are, and what became of the documents."""
-    for each in built.rows:
-        report = each.train.reported(RowsReport)
+    """A line a data set of training rows: how full the rows are, and what became of the documents.
+
+    Refused ones, of conversations, are counted where there are any.
+    """
+    reports = [each.train.reported(RowsReport) for each in built.rows]
+    refused = any(report.encode.documents.get("refused") for report in reports)
+    outcomes = [name for name in get_args(Outcome) if name != "refused" or refused]
+    for each, report in zip(built.rows, reports, strict=True):
         rows = sum(domain.rows for domain in report.domains.values())
         tokens = sum(domain.tokens for domain in report.domains.values())
         documents = sum(domain.documents for domain in report.domains.values())
@@ -64,13 +69,28 @@ def yield_lines(built: Built) -> Iterator[Line]:
                 outcome: report.encode.documents.get(outcome, 0)
                 if each.wanted.imported is None
                 else ""
-                for outcome in get_args(Outcome)
+                for outcome in outcomes
             },
         }
 
 
 def _full(tokens: int, positions: int) -> str:
     return percent(tokens / positions) if positions else ""
+
+
+def chop_lines(built: Built) -> Iterator[Line]:
+    """A line a data set of training rows that were cut: what was cut, and rows that teach nothing."""
+    for each in built.rows:
+        if each.wanted.packer != "chop":
+            continue
+        report = each.train.reported(RowsReport)
+        yield {
+            "rows that were cut": each.wanted.title,
+            "number": sum(domain.rows for domain in report.domains.values()),
+            "begin inside a document": report.chop.begun_inside,
+            "documents cut": report.chop.divided,
+            "left out, without a target": report.chop.unscored_rows,
+        }
 
 
 def yield_words(built: Built) -> str:
@@ -322,18 +342,22 @@ def length_lines(built: Built) -> Iterator[Line]:
 def context_lines(built: Built) -> Iterator[Line]:
     """A line a data set: tokens of its own document before each scored token, and what was left out.
 
-    Last what is held out, in tokens: beside few files stands little that is on their side of the split.
+    Those past 64k are counted where there are any. Last what is held out, in tokens: beside few files stands
+    little that is on their side of the split.
     """
-    for each in built.rows:
-        if each.wanted.imported is not None or each.val is None:
-            continue
-        report = each.train.reported(RowsReport)
-        held_out = each.val.reported(RowsReport)
+    reports = [
+        (each.wanted.title, each.train.reported(RowsReport), each.val.reported(RowsReport))
+        for each in built.rows
+        if each.wanted.imported is None and each.val is not None
+    ]
+    is_far = any(report.context.past_64k for _, report, _ in reports)
+    for title, report, held_out in reports:
         chunks = report.encode.context_chunks
         yield {
-            "context": each.wanted.title,
+            "context": title,
             "mean": count(report.context.mean),
             "past 16k": percent(report.context.past_16k),
+            **({"tokens past 64k": count(report.context.past_64k)} if is_far else {}),
             "elided bytes": count(report.encode.elided_bytes),
             "chunks kept": count(chunks["kept"]) if chunks else "",
             "elided": count(chunks["elided"]) if chunks else "",
@@ -373,7 +397,7 @@ def conversation_lines(built: Built) -> Iterator[Line]:
 
 
 def conversation_warnings(built: Built) -> Iterator[str]:
-    """Lines that gave no conversation, with a place of each reason; turns that no control token marks."""
+    """Lines and conversations that were left out, and why; turns that no control token marks."""
     for name, report in _sources(built):
         lines = report.lines
         reasons = ", ".join(
@@ -384,8 +408,15 @@ def conversation_warnings(built: Built) -> Iterator[str]:
             skipped = sum(lines.skipped.values())
             yield f"{number(skipped, 'line')} of {name} skipped: {reasons}"
     for rows in built.rows:
-        counts = rows.train.reported(RowsReport).encode.objective
         where = f"{rows.wanted.family} at {rows.wanted.row_length}"
+        for side in (rows.train, rows.val) if rows.val is not None else ():
+            encoded = side.reported(RowsReport).encode
+            for cause, refused in encoded.refused.items():
+                yield (
+                    f"{where}, {side.manifest.labels['split']}: {number(refused, 'conversation')} left out, "
+                    f"since {cause}, such as {encoded.refused_examples[cause]}"
+                )
+        counts = rows.train.reported(RowsReport).encode.objective
         if counts.get("turns_with_role_lines"):
             yield f"{where}: the tokenizer has no tokens for roles; lines of text name them"
         if counts.get("turns_ended_by_eos"):

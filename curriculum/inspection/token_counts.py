@@ -131,7 +131,8 @@ def _part(store: Store, rows: Artefact, taken: _Taken | None, *, phase: str) -> 
     counted = counted.rename_columns(["document_id", "domain", "tokens"])
     documents = _with_origins(store, rows, counted.filter(pc.field("tokens") > 0))
     family = f"{labels['family']} of {labels['base']}" if "base" in labels else labels["family"]
-    serving = f"{family} {labels['objective']} {length}"
+    packer = f" {labels['packer']}" if "packer" in labels else ""
+    serving = f"{family} {labels['objective']} {length}{packer}"
     for name, value in (("family", family), ("serving", serving), ("phase", phase)):
         documents = documents.append_column(name, pa.array([value] * len(documents), pa.string()))
     return _Part(

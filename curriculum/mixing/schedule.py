@@ -23,7 +23,10 @@ from schemas.mixture import BLOCK_SLOTS, LEFT_OUT_NAME, LEFT_OUT_SCHEMA, LeftOut
 LOCAL_ABOVE = 1 << 24
 """Positions of a stratum's rows above which their order is local: fewer all stay decoded in a loader."""
 GROUP_POSITIONS = 1 << 16
-"""Positions of neighbouring rows that are read together: those of a row group as it is written."""
+"""Positions of neighbouring rows that are read together: those of a row group as packing/write.py writes it.
+
+It equals GROUP_TOKENS there on purpose and isn't taken from it: bytes of plans mustn't change with the
+writer."""
 WINDOW = 16
 """Groups of rows that are shuffled together where the order is local: a million positions."""
 _ONE = 1 << 32

@@ -1,10 +1,9 @@
 """Objectives: tokens and targets of an encoding, one file an entry of schemas/objectives.py.
 
 objective.py      the protocol: what goes in and what comes out
-causal.py         every next token
+causal.py         every next token, and target: what a commit changed, in a document of its graph
 fim.py            the middle after what is before and after it
 documentation.py  a body after its comment, a comment after its code; no text that one copies from the other
-target.py         what a commit changed, in a document of its graph
 chat.py           the assistant's turns
 
 rearrange.py      an encoding in another order

@@ -1,4 +1,7 @@
-"""causal: every next token counts, except what the input has trivially leaked.
+"""causal: every next token counts, except what the input has trivially leaked. target: of targets only.
+
+Documents of graphs end with their targets, behind the context that they are among. So a model has read all
+of it before the first token that `target` scores.
 
 loss_mask[t] speaks of the target ids[t + 1], so a target that must not count clears the mask before it.
 """
@@ -29,6 +32,28 @@ class _Causal:
         """Nothing moves."""
         repeated = document.spans.of("repeated")
         return Result(encoding=apply(encoding, repeated, self.token_bytes))
+
+
+def target(tokenizer: Tokenizer, variant: int) -> Objective:
+    """Target; all variants are one."""
+    return _Target(token_bytes=tokenizer.token_bytes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Target:
+    token_bytes: npt.NDArray[np.int32]
+    reserve: int = 0
+
+    def apply(self, encoding: Encoding, document: Document) -> Result:
+        """Score the tokens of targets that causal scores, and the EOS behind the last; nothing moves."""
+        starts, ends = byte_ranges(encoding.ids, encoding.pieces, self.token_bytes)
+        scored = overlaps(starts, ends, document.parts("target"))
+        if scored.any() and encoding.pieces[-1, KIND] == GENERATED_PIECE:
+            scored[-1] = True
+        done = apply(encoding, document.spans.of("repeated"), self.token_bytes)
+        mask = done.loss_mask.copy()
+        mask[:-1] &= scored[1:]
+        return Result(encoding=replace(done, loss_mask=mask))
 
 
 def apply(

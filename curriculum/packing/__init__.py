@@ -2,6 +2,7 @@
 
 boundaries.py  where documents begin in rows: one convention in several views
 best_fit.py    which documents share a row
+chop.py        documents end to end, cut every T tokens: to compare with
 rows.py        rows as arrays, as they are stored or derived
 spool.py       encodings and their structure on their way into rows, in flat files
 write.py       a plan and spooled documents become rows in Parquet

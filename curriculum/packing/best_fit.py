@@ -51,7 +51,12 @@ def ties(document_ids: npt.NDArray[np.uint8], seed: int) -> UInt64s:
     A family that only adds columns to another passes the ids of its base documents, and so packs alike.
     """
     first = np.ascontiguousarray(document_ids[:, :8]).view("<u8")[:, 0]
-    return _scramble(first ^ _seed_word(seed))
+    return hashed(first, seed)
+
+
+def hashed(words: UInt64s, seed: int) -> UInt64s:
+    """Return a bijection of words that a seed chooses: sorted by it, they are shuffled."""
+    return _scramble(words ^ _seed_word(seed))
 
 
 def plan(lengths: Int64s, row_length: int, ties: UInt64s, seed: int) -> PackPlan:
@@ -161,7 +166,7 @@ def _shuffled(rows: Int64s, ties: UInt64s, seed: int) -> Int64s:
     sums = np.zeros(int(rows.max()) + 1, dtype=np.uint64)
     np.add.at(sums, rows, ties)
     places = np.empty(len(sums), dtype=np.int64)
-    places[np.argsort(_scramble(sums ^ _seed_word(seed)), kind="stable")] = np.arange(len(sums))
+    places[np.argsort(hashed(sums, seed), kind="stable")] = np.arange(len(sums))
     return places[rows]
 
 

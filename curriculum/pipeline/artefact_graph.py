@@ -209,7 +209,7 @@ class _Builder:
     def _rows_node(
         self, phase: str, serving: ResolvedServing, made: Sequence[Artefact], read: Node | None
     ) -> Node:
-        names = ("family", "base", "objective", "row_length", "split")
+        names = ("family", "base", "objective", "row_length", "packer", "split")
         earlier = [
             each
             for each in self._marked(phase, "rows")
@@ -221,7 +221,7 @@ class _Builder:
             kind="rows",
             phase=phase,
             title=f"{serving.objective} at {serving.row_length:,}",
-            how="imported" if serving.imported else "",
+            how="imported" if serving.imported else made[0].manifest.labels.get("packer", ""),
             state=state,
             why=self._why(state, made, phase),
             artefacts=artefacts,

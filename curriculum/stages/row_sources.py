@@ -13,6 +13,7 @@ from schemas.corpus import CorpusSpec
 from schemas.errors import DietError
 from schemas.families import reads_commits
 from schemas.objectives import CHAT_OBJECTIVE, TARGET_OBJECTIVE, USUAL_OBJECTIVE
+from schemas.packed_row import Packer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +30,8 @@ class RowsSpec:
     """Empty where all count."""
     imported: ImportedRows | None = None
     """Rows that are there already; None where they are built of the corpus."""
+    packer: Packer = "best_fit"
+    """Packer of training rows; what measures them is packed best fit, so that both packers compare."""
 
     @property
     def held_out(self) -> "RowsSpec":
@@ -36,7 +39,7 @@ class RowsSpec:
         assert self.imported is None, "imported rows bring their own"
         if self.objective == CHAT_OBJECTIVE:
             return self
-        return replace(self, objective=USUAL_OBJECTIVE, variant=0)
+        return replace(self, objective=USUAL_OBJECTIVE, variant=0, packer="best_fit")
 
     @property
     def held_out_apart(self) -> "tuple[RowsSpec, ...]":
@@ -50,11 +53,14 @@ class RowsSpec:
         """
         assert self.imported is None, "imported rows bring their own"
         names = [self.objective, *([TARGET_OBJECTIVE] if reads_commits(self.flat_family) else ())]
-        return tuple(replace(self, objective=name, variant=0) for name in dict.fromkeys(names))
+        return tuple(
+            replace(self, objective=name, variant=0, packer="best_fit")
+            for name in dict.fromkeys(names)
+        )
 
     @property
     def title(self) -> str:
-        """Family, base, objective, which variant but for the first, and row length in words.
+        """Family, base, objective, which variant but for the first, row length and what cut it in words.
 
         Imported rows have their name before.
 
@@ -62,12 +68,15 @@ class RowsSpec:
         'v6_enriched of v2_simple causal 4096'
         >>> RowsSpec(family="v3_simple", objective="fim", variant=1, row_length=512).title
         'v3_simple fim 2 512'
+        >>> RowsSpec(family="v3_simple", packer="chop", row_length=512).title
+        'v3_simple causal 512 chop'
         """
         if self.imported is not None:
             return f"{self.imported.name}: {self.family} {self.objective} {self.row_length}"
         of = f" of {self.base}" if self.base else ""
         variant = f" {self.variant + 1}" if self.variant else ""
-        return f"{self.family}{of} {self.objective}{variant} {self.row_length}"
+        packer = f" {self.packer}" if self.packer != "best_fit" else ""
+        return f"{self.family}{of} {self.objective}{variant} {self.row_length}{packer}"
 
     @property
     def flat_family(self) -> str:

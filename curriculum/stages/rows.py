@@ -2,7 +2,7 @@
 
 import shutil
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -13,10 +13,11 @@ from pydantic import JsonValue
 
 from curriculum import encode, parquet
 from curriculum.objectives import objective_of
-from curriculum.packing import best_fit
+from curriculum.packing import chop
 from curriculum.packing.check import check
 from curriculum.packing.spool import Spool, SpooledDocuments
-from curriculum.packing.write import RowCounts, RowLabels, RowWriter
+from curriculum.packing.write import RowLabels, RowWriter
+from curriculum.stages.row_plans import PACK_SEED, RowPlanner, WrittenRows
 from curriculum.stages.row_sources import RowSet, RowSources, RowsSpec, apply_objective
 from curriculum.stages.selection import Decisions, decisions, title, val_lineages
 from curriculum.stages.stage import Coordinator, Stage
@@ -25,14 +26,13 @@ from curriculum.store import Artefact, Recipe, StagingDirectory
 from curriculum.tokens import BYTE_END, BYTE_START
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
+from schemas.errors import TokenizerError
 from schemas.families import ENRICHED_FAMILY, VERSIONS_FAMILY
 from schemas.objectives import OBJECTIVES
-from schemas.packed_row import FAR_CONTEXT, RowFormat
-from schemas.reports import ContextReport, DomainRows, RowsReport
+from schemas.packed_row import RowFormat
+from schemas.reports import RowsReport
 
 REVISION = 2
-PACK_SEED = 17
-"""Seed of ties and of the shuffle at write time; a mixture shuffles again with its diet's seed."""
 ANCHOR_BYTES = 1 << 19
 """The anchor holds the validation documents with the smallest ids, so many bytes of them: the same
 texts for every phase, diet and tokenizer."""
@@ -76,6 +76,7 @@ class Rows(Stage[Sequence[RowsSpec], RowTask]):
 
         Raises:
             PackError, SchemaError: for rows that don't keep the contract.
+            TokenizerError: where the chat template can't mark more than `max_skipped` of the conversations.
         """
         sources, wanted = self.sources, task.wanted
         tokenizer = load_tokenizer(sources.tokenizer)
@@ -83,6 +84,7 @@ class Rows(Stage[Sequence[RowsSpec], RowTask]):
         spool.mkdir()
         lacking = {_split_of(draft) for draft in drafts}
         spooled = _spool(sources, wanted, tokenizer, spool, lacking)
+        _require_marked(wanted, [*spooled.counts.values()], sources.corpus.max_skipped)
         filled = [
             draft for draft in drafts if _write(draft, spooled, sources, wanted, tokenizer).domains
         ]
@@ -137,6 +139,8 @@ def make_anchor(coordinator: Coordinator, sources: RowSources, row_length: int) 
 def _recipe(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
     asked = asdict(wanted)
     assert asked.pop("imported") is None, "imported rows aren't built"
+    packer = () if asked.pop("packer") == "best_fit" else (("packer", wanted.packer),)
+    assert not packer or split == "train", "what measures is packed best fit"
     config: dict[str, JsonValue] = {
         **asked,
         "repositories": list(wanted.repositories),
@@ -148,6 +152,8 @@ def _recipe(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
     }
     if split == "anchor":
         config["anchor_bytes"] = ANCHOR_BYTES
+    if packer:
+        config |= {"packer": wanted.packer, "packer_revision": chop.REVISION}
     made_of = [each for source in sources.of(wanted) for each in source.inputs()]
     return Recipe(
         stage="rows",
@@ -157,6 +163,7 @@ def _recipe(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
             ("objective", wanted.objective),
             ("variant", str(wanted.variant)),
             ("row_length", str(wanted.row_length)),
+            *packer,
             ("split", split),
         ),
         revision=REVISION,
@@ -303,72 +310,39 @@ def _write(
         split=split,
         structured=wanted.family == ENRICHED_FAMILY,
     )
-    counts = spooled.counts[split]
-    draft.record(_encoded(counts, spooled, split))
+    draft.record(_encoded(spooled.counts[split], spooled, split))
+    planner = RowPlanner(
+        packer=wanted.packer,
+        row_format=row_format,
+        tokenizer=tokenizer,
+        folder=draft.path / "divisions",
+    )
     writer = RowWriter(
         draft.path,
         row_format=row_format,
         labels=labels,
         store_targets=sources.corpus.store_targets,
     )
-    domains: dict[str, DomainRows] = {}
-    context = _Context()
+    written = WrittenRows()
     with writer:
-        for domain, plan in _plans(spooled, split, wanted.row_length):
-            written = writer.write(spooled.documents, plan.order, plan.row_starts, domain=domain)
-            packed = best_fit.report(plan, spooled.documents.lengths)
-            context.add(written)
-            domains[domain] = DomainRows(
-                **asdict(packed),
-                scored_tokens=written.scored_tokens,
-                pack_yield=packed.pack_yield,
-                padded_yield=packed.padded_yield,
+        for each in planner.plans(spooled.documents, _by_domain(spooled, split)):
+            plan = each.plan
+            written.add(
+                each, writer.write(each.spooled, plan.order, plan.row_starts, domain=each.domain)
             )
-    lengths = spooled.documents.lengths[_ours(spooled, split)]
-    report = RowsReport(
-        domains=domains,
-        rows_if_mixed=best_fit.rows_needed(lengths, wanted.row_length),
-        context=context.report(wanted.row_length),
-    )
+    mixed = planner.rows_needed(spooled.documents, _ours(spooled, split))
+    report = written.report(planner, rows_if_mixed=mixed)
     draft.record(report)
     return report
 
 
-@dataclass(kw_only=True, slots=True)
-class _Context:
-    """Histogram of the tokens of its own document before each scored token: whether long context is used."""
-
-    total: int = 0
-    scored: int = 0
-    far: int = 0
-    farther: int = 0
-
-    def add(self, written: RowCounts) -> None:
-        """Count the rows of one domain."""
-        self.total += written.context_sum
-        self.scored += written.scored_tokens
-        self.far += written.context_histogram[-1]
-        self.farther += written.far
-
-    def report(self, row_length: int) -> ContextReport:
-        """The mean over scored tokens, and those past 16k of context; in longer rows also past 64k."""
-        mean = round(self.total / max(1, self.scored), 1)
-        past_16k = round(self.far / max(1, self.scored), 6)
-        if row_length <= FAR_CONTEXT:
-            return ContextReport(mean=mean, past_16k=past_16k)
-        return ContextReport(mean=mean, past_16k=past_16k, past_64k=self.farther)
-
-
-def _plans(
-    spooled: _Spooled, split: Split, row_length: int
-) -> Iterator[tuple[str, best_fit.PackPlan]]:
-    documents, ours = spooled.documents, _ours(spooled, split)
-    for code, domain in sorted(enumerate(spooled.domains), key=lambda pair: pair[1]):
-        some = ours[spooled.domain[ours] == code]
-        if len(some):
-            ties = best_fit.ties(documents.tie_ids[some], PACK_SEED)
-            plan = best_fit.plan(documents.lengths[some], row_length, ties, PACK_SEED)
-            yield domain, plan.over(some)
+def _by_domain(spooled: _Spooled, split: Split) -> list[tuple[str, npt.NDArray[np.int64]]]:
+    """The encodings of each domain that has some, by its name."""
+    ours = _ours(spooled, split)
+    found = [
+        (domain, ours[spooled.domain[ours] == code]) for code, domain in enumerate(spooled.domains)
+    ]
+    return sorted((each for each in found if len(each[1])), key=lambda pair: pair[0])
 
 
 def _ours(spooled: _Spooled, split: Split) -> npt.NDArray[np.int64]:
@@ -376,6 +350,21 @@ def _ours(spooled: _Spooled, split: Split) -> npt.NDArray[np.int64]:
     scored = spooled.documents.with_targets()
     ours: npt.NDArray[np.int64] = scored[spooled.split[scored] == SPLITS.index(split)]
     return ours
+
+
+def _require_marked(wanted: RowsSpec, counts: Sequence[encode.Counts], max_skipped: float) -> None:
+    refused = sum(each.documents["refused"] for each in counts)
+    share = refused / max(1, sum(each.documents.total() for each in counts))
+    if share > max_skipped:
+        first = next(each for each in counts if each.refused)
+        ((cause, most),) = first.refused.most_common(1)
+        raise TokenizerError(
+            wanted.title,
+            f"{share:.1%} of its conversations are left out (most, {most:,}, since {cause}, such as "
+            f"{first.refused_examples[cause]})",
+            cause=f"max_skipped allows {max_skipped:.1%}",
+            cure="Change the conversations or the chat template, or raise max_skipped in the corpus file",
+        )
 
 
 def _encoded(counts: encode.Counts, spooled: _Spooled, split: Split) -> RowsReport:

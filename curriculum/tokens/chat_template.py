@@ -24,7 +24,7 @@ from pydantic import JsonValue
 from curriculum.tokens import template_process
 from schemas import regular_files
 from schemas.change import ROLES, Role
-from schemas.errors import TokenizerError
+from schemas.errors import TokenizerError, TurnError
 from schemas.json_text import parse_json
 
 CONFIG_NAME, TEMPLATE_NAME = "tokenizer_config.json", "chat_template.jinja"
@@ -121,11 +121,13 @@ class ChatTemplate:
         """The texts before the first turn, between turns and behind the last: one more than roles.
 
         Raises:
-            TokenizerError: for a template that fails, or that doesn't keep the contents as they are.
+            TurnError: for turns that it refuses, or whose contents it doesn't keep as they are.
+            TokenizerError: for a template that fails.
         """
         found = _rendered_gaps(self, _batch(roles))[roles]
-        if isinstance(found, TokenizerError):
-            raise found
+        if isinstance(found, TurnError):
+            # The same error may be raised for many conversations.
+            raise found.with_traceback(None)
         return found
 
     def sensitive(self) -> tuple[Sensitive, ...]:
@@ -154,7 +156,7 @@ def _short() -> tuple[Roles, ...]:
 @functools.lru_cache(maxsize=256)
 def _rendered_gaps(
     template: ChatTemplate, batch: tuple[Roles, ...]
-) -> Mapping[Roles, tuple[str, ...] | TokenizerError]:
+) -> Mapping[Roles, tuple[str, ...] | TurnError]:
     contents = [
         [_placeholder(template, turn, ROUGH) for turn in range(len(roles))] for roles in batch
     ]
@@ -184,7 +186,7 @@ class _Result:
 
 def _cut(
     template: ChatTemplate, roles: Roles, contents: Sequence[str], result: _Result
-) -> tuple[str, ...] | TokenizerError:
+) -> tuple[str, ...] | TurnError:
     """The texts between the contents, or the reason why there are none."""
     if result.fault is not None:
         turn = 0 if roles[0] == "system" else len(roles) - 1
@@ -216,9 +218,9 @@ def _why(template: ChatTemplate, text: str, turn: int, content: str) -> str:
     return "the template leaves its content out"
 
 
-def _refused(template: ChatTemplate, roles: Roles, turn: int, cause: str) -> TokenizerError:
+def _refused(template: ChatTemplate, roles: Roles, turn: int, cause: str) -> TurnError:
     others = f"of a conversation of {len(roles)}"
-    return TokenizerError(
+    return TurnError(
         template.name, f"turn {turn + 1}, {roles[turn]}, {others}", cause=cause, cure=CURE
     )
 
@@ -292,7 +294,7 @@ def _sensitive(template: ChatTemplate) -> tuple[Sensitive, ...]:
     return tuple(
         each
         for each, own, result in zip(asked, contents, results, strict=True)
-        if isinstance(_cut(template, roles, own, result), TokenizerError)
+        if isinstance(_cut(template, roles, own, result), TurnError)
     )
 
 
@@ -315,7 +317,7 @@ def _tried(template: ChatTemplate) -> tuple[Roles, list[str]]:
     )
     if roles is None:
         (_, fault) = cuts
-        assert isinstance(fault, TokenizerError)
+        assert isinstance(fault, TurnError)
         raise fault
     used = [each for each in constants if each and len(each) <= LONGEST_CONSTANT]
     if len(used) > MOST_CONSTANTS:

@@ -20,7 +20,7 @@ from curriculum.tokens.admit import controls_of
 from curriculum.tokens.chat_template import CURE, ChatTemplate
 from curriculum.tokens.codec import Ids, Tokenizer
 from schemas.change import ROLES, Role
-from schemas.errors import TokenizerError
+from schemas.errors import TokenizerError, TurnError
 
 LINES: Mapping[Role, str] = {
     "system": "### System\n",
@@ -72,7 +72,8 @@ class TurnFormat(Protocol):
         """The ids around the turns of a conversation.
 
         Raises:
-            TokenizerError: for a conversation that can't be marked, naming the turn.
+            TurnError: for a conversation that can't be marked, naming the turn.
+            TokenizerError: for one of several turns that the template and the tokenizer don't agree on.
         """
         ...
 
@@ -80,7 +81,7 @@ class TurnFormat(Protocol):
         """Pass if the texts of all turns may stand between these marks.
 
         Raises:
-            TokenizerError: naming the conversation and the turn.
+            TurnError: naming the conversation and the turn.
         """
         ...
 
@@ -220,7 +221,7 @@ class _TemplateMarks:
             content = text.decode()
             for each in self.template.sensitive():
                 if each.role == role and each.is_in(content):
-                    raise TokenizerError(
+                    raise TurnError(
                         title, f"{_turn(roles, turn)}, {each.text!r} {each.place} it",
                         cause=f"{self.template.name} has a chat template that would alter or refuse "
                         "this content, and contents are kept as they are",

@@ -48,7 +48,7 @@ class Packed:
     name: str
     """The family, with the one that it adds structure to."""
     how: str
-    """Objective, row length and variant."""
+    """Objective, row length, variant, and the packer where it isn't best fit."""
     rows: int
     tokens: int
     row_length: int
@@ -273,10 +273,11 @@ def _packed(rows: Artefact, example: Example | None) -> Packed:
     of = f" of {labels['base']}" if "base" in labels else ""
     imported = ", imported" if "imported" in labels else ""
     variant = f", variant {labels['variant']}" if labels["objective"] == "fim" else ""
+    packer = f", {labels['packer']}" if "packer" in labels else ""
     return Packed(
         family=labels["family"],
         name=f"{labels['family']}{of}",
-        how=f"{labels['objective']} at {int(labels['row_length']):,}{variant}{imported}",
+        how=f"{labels['objective']} at {int(labels['row_length']):,}{variant}{packer}{imported}",
         rows=sum(each.rows for each in report.domains.values()),
         tokens=sum(each.tokens for each in report.domains.values()),
         row_length=int(labels["row_length"]),

@@ -28,6 +28,7 @@ OUTCOME_WORDS: dict[Outcome, str] = {
     "divided": "divided over rows",
     "routed": "left to longer rows",
     "straddles": "on both sides of the split",
+    "refused": "refused by the chat template",
     "dropped": "dropped",
 }
 assert tuple(OUTCOME_WORDS) == get_args(Outcome)

@@ -355,4 +355,5 @@ def named(labels: dict[str, str]) -> str:
     of = f" of {labels['base']}" if "base" in labels else ""
     how = f"{labels['objective']} at {integer(int(labels['row_length']))}"
     variant = f", variant {labels['variant']}" if labels.get("variant", "0") != "0" else ""
-    return f"{labels['family']}{of}, {how}{variant}, {labels['split']}"
+    packer = f", {labels['packer']}" if "packer" in labels else ""
+    return f"{labels['family']}{of}, {how}{variant}{packer}, {labels['split']}"

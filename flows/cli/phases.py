@@ -21,6 +21,7 @@ from curriculum.inspection.runs import (
 from curriculum.inspection.stage_tables import (
     YIELD_NOTE,
     branch_lines,
+    chop_lines,
     comment_lines,
     context_lines,
     context_warnings,
@@ -118,6 +119,7 @@ def _print_built(phase: str, built: Built) -> None:
     out.print(Text(phase, f"bold {ACCENT}"))
     for listed in (
         yield_lines,
+        chop_lines,
         length_lines,
         context_lines,
         graph_lines,

@@ -60,13 +60,22 @@ def objective_counts(
     talk: flat.Document, tokenizer: Tokenizer, kit: Any, row_length: int
 ) -> FitResult:
     """Fitted and taught as rows are."""
+    tokenized = tokenized_as(talk, tokenizer, kit)
+    fitter = fitter_of(tokenizer, row_length=row_length, family="chat")
+    objective = objective_of("chat", tokenizer, variant=0)
+    assert objective.reserve == 0
+    return apply_objective(objective, row_length=row_length)(tokenized, fitter.fit(tokenized))
+
+
+def tokenized_as(talk: flat.Document, tokenizer: Tokenizer, kit: Any) -> TokenizedDocument:
+    """Its tokens, part by part, before it is fitted."""
     own, data = kit.known(talk), talk.text.encode()
     found = [tokenizer.encode(data[part.start : part.end].decode()) for part in talk.parts]
     lead, trail = (
         [] if token is None else [np.array([token])]
         for token in (tokenizer.bos_id, tokenizer.eos_id)
     )
-    tokenized = TokenizedDocument(
+    return TokenizedDocument(
         row=0,
         document_id=talk.document_id,
         flat_id=talk.document_id,
@@ -80,10 +89,6 @@ def objective_counts(
         spans=own.spans,
         other_side=np.zeros(len(found), dtype=np.bool_),
     )
-    fitter = fitter_of(tokenizer, row_length=row_length, family="chat")
-    objective = objective_of("chat", tokenizer, variant=0)
-    assert objective.reserve == 0
-    return apply_objective(objective, row_length=row_length)(tokenized, fitter.fit(tokenized))
 
 
 def scored_ids(encoding: Encoding) -> list[int]:

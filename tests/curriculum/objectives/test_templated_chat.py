@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.encode import fitter_of
+from curriculum.encode import Counts, fitter_of
 from curriculum.objectives import objective_of
 from curriculum.tokens import byte_ranges
 from curriculum.tokens.codec import Roles, Tokenizer
@@ -20,6 +20,7 @@ from tests.curriculum.objectives.test_chat import (
     document,
     objective_counts,
     scored_ids,
+    tokenized_as,
 )
 from tests.curriculum.tokens.templates import (
     LLAMA3,
@@ -115,10 +116,18 @@ def test_a_content_that_a_template_takes_apart_is_refused_naming_the_turn(
     tokenizers: dict[str, Tokenizer], kit: Any
 ) -> None:
     talk = document(*TALK[:3], ("assistant", "<think>hm</think>Yes."))
-    with pytest.raises(TokenizerError, match="turn 4, assistant") as refused:
-        objective_counts(talk, tokenizers["qwen3"], kit, 4096)
-    assert talk.document_id in str(refused.value)
-    assert "</think>" in str(refused.value)
+    fitter = fitter_of(tokenizers["qwen3"], row_length=4096, family="chat")
+    left_out = fitter.fit(tokenized_as(talk, tokenizers["qwen3"], kit))
+    assert (left_out.outcome, left_out.encodings) == ("refused", ())
+    assert left_out.refusal is not None
+    assert talk.document_id in str(left_out.refusal)
+    assert "turn 4, assistant" in str(left_out.refusal)
+    assert "</think>" in str(left_out.refusal)
+    counts = Counts()
+    counts.add(left_out)
+    assert counts.report().documents == {"refused": 1}
+    assert counts.report().refused == {left_out.refusal.cause: 1}
+    assert talk.document_id in counts.report().refused_examples[left_out.refusal.cause]
     done = objective_counts(talk, tokenizers["qwen2.5"], kit, 4096)
     (encoding,) = done.encodings
     assert "<think>hm</think>Yes.<|im_end|>" in tokenizers["qwen2.5"].decode(scored_ids(encoding))

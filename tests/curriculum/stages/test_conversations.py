@@ -13,6 +13,7 @@ import pytest
 from curriculum.corpus.load import load_corpus
 from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
+from curriculum.inspection.stage_tables import conversation_warnings
 from curriculum.packing.check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, build, sample
 from curriculum.stages.selection import check_sides, val_lineages
@@ -20,10 +21,11 @@ from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from schemas.corpus import ConversationsSpec, CorpusSpec, HistorySpec
 from schemas.document import Document
-from schemas.errors import CorpusError
+from schemas.errors import CorpusError, TokenizerError
 from schemas.families import CHAT_FAMILY
 from schemas.packed_row import TEXT_PIECE
-from tests.curriculum.tokens.templates import QWEN25, put
+from schemas.reports import RowsReport
+from tests.curriculum.tokens.templates import QWEN3, QWEN25, put
 
 LENGTHS = (128, 512)
 CHAT = tuple(RowsSpec(family=CHAT_FAMILY, objective="chat", row_length=size) for size in LENGTHS)
@@ -242,6 +244,50 @@ def test_too_many_lost_lines_publish_nothing(tmp_path: Path) -> None:
         made(tmp_path / "home", CHAT, conversations=(spec,))
     published = [each.manifest.labels for each in Store(tmp_path / "home").artefacts("documents")]
     assert CHAT_FAMILY not in {labels["family"] for labels in published}
+
+
+def test_a_conversation_that_the_template_takes_apart_is_left_out_and_counted(
+    tmp_path: Path,
+) -> None:
+    question = {"role": "user", "content": "?"}
+    thought, plain = "<think>hm</think>Yes.", "Yes."
+    lines = [
+        {"id": str(at), "messages": [question, {"role": "assistant", "content": f"{said} {at}."}]}
+        for at, said in enumerate([thought, *[plain] * 39])
+    ]
+    file = tmp_path / "t.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    tokenizing = Tokenizing(file=put(tmp_path / "qwen", QWEN3))
+
+    def built_with(max_skipped: float) -> Built:
+        spec = ConversationsSpec(name="t", path=str(file))
+        asked = corpus(conversations=(spec,), max_skipped=max_skipped)
+        store = Store(tmp_path / "home")
+        return build(store, asked, CHAT[:1], anchor_length=512, tokenizing=tokenizing)
+
+    with pytest.raises(
+        TokenizerError, match=r"2\.5% of its .*'</think>'.*max_skipped allows 1"
+    ) as few:
+        built_with(0.01)
+    (thinking,) = (
+        each
+        for each in documents_in(next(Store(tmp_path / "home").artefacts("documents")).path)
+        if "think" in each.text
+    )
+    assert thinking.document_id in str(few.value)
+    found = built_with(0.05)
+    (made_rows,) = found.rows
+    reports = [side.reported(RowsReport).encode for side in made_rows.splits]
+    assert sum(each.documents.get("refused", 0) for each in reports) == 1
+    assert sum(sum(each.refused.values()) for each in reports) == 1
+    assert sum(each.documents["whole"] for each in reports) == 39
+    listed = [
+        name for side in made_rows.splits for row in rows(side) for name in row["document_ids"]
+    ]
+    assert sorted(listed) == sorted(documents(found).keys() - {thinking.document_id})
+    (warning,) = (each for each in conversation_warnings(found) if "left out" in each)
+    assert "1 conversation left out, since" in warning
+    assert thinking.document_id in warning
 
 
 def test_a_corpus_without_conversations_says_so_before_anything_is_read(tmp_path: Path) -> None:
