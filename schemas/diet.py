@@ -19,7 +19,7 @@ from schemas.objectives import (
     ObjectiveName,
     SetName,
 )
-from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE
+from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE, Packer
 from schemas.study import Study, no_study
 from schemas.text import Documented, FieldsError, Number, Whole
 
@@ -416,6 +416,11 @@ class Diet(Documented):
     """The phases in the order in which they are trained."""
     anneal: Anneal | None = None
     """The decay at the end; without it the last phase keeps its learning rate."""
+
+    @property
+    def packer(self) -> Packer:
+        """The packer of rows to train on."""
+        return "best_fit" if self.study is None else self.study.packer
 
     @model_validator(mode="after")
     def _portions_and_budgets(self) -> "Diet":

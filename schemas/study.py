@@ -1,10 +1,11 @@
-"""A study: settings of training that only comparisons need, and that mark a run for good."""
+"""A study: settings of training and packing that only comparisons need, and that mark a run for good."""
 
 from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from schemas.packed_row import Packer
 from schemas.text import Documented, Number
 
 
@@ -25,8 +26,12 @@ DocumentMask = Annotated[
 ]
 
 
+def _is_best_fit(packer: object) -> bool:
+    return packer == "best_fit"
+
+
 class Study(Documented):
-    """Settings of training for comparisons; held-out documents are measured as in any other run."""
+    """Settings for comparisons; held-out documents are measured as in any other run."""
 
     OTHER_NAMES = MappingProxyType(
         dict.fromkeys(("mask", "masks", "document_masks"), "document_mask")
@@ -38,13 +43,17 @@ class Study(Documented):
     {on_from: 0.5}: off in the first half of each phase's steps, then on."""
     positions: Literal["reset", "continue"] = "reset"
     """continue: positions count on over the documents of a row. Rotations follow, masks don't."""
+    packer: Packer = Field(default="best_fit", exclude_if=_is_best_fit)
+    """chop: rows to train on are documents end to end, in a shuffled order, cut every T tokens; what a cut
+    leaves in a row is a document to masks and positions. Only for objective causal, and neither for
+    v6_enriched nor for imported rows."""
 
     @model_validator(mode="after")
     def _differs(self) -> "Study":
         if not self.settings:
             raise ValueError(
-                "it sets nothing that a run without it has otherwise. Set document_mask: off or "
-                "positions: continue, or leave study out"
+                "it sets nothing that a run without it has otherwise. Set document_mask: off, "
+                "positions: continue or packer: chop, or leave study out"
             )
         return self
 
@@ -55,8 +64,14 @@ class Study(Documented):
         said = {
             "document_mask": mask if isinstance(mask, str) else f"on from {mask.on_from:g}",
             "positions": self.positions,
+            "packer": self.packer,
         }
         return {name: value for name, value in said.items() if value != USUAL[name]}
+
+    @property
+    def acts_in_training(self) -> bool:
+        """True for masks or positions of its own; a packer makes other rows, which are trained on as any."""
+        return not self.is_always_masked or self.positions != USUAL["positions"]
 
     @property
     def is_always_masked(self) -> bool:
@@ -74,7 +89,7 @@ class Study(Documented):
         return mask == "on" if isinstance(mask, str) else step >= round(mask.on_from * steps)
 
 
-USUAL = {"document_mask": "on", "positions": "reset"}
+USUAL = {"document_mask": "on", "positions": "reset", "packer": "best_fit"}
 """The settings of a run without a study."""
 
 

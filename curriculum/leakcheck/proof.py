@@ -490,7 +490,7 @@ def proven_file(path: Path, watch: ProgressCallback, *, anew: bool = False) -> L
             cause="its steps are computed by that command, which leakcheck doesn't examine",
             cure="Let the trainer's own report say that it passed",
         )
-    if job.study is not None:
+    if job.study is not None and job.study.acts_in_training:
         raise _by_design(path, job.study)
     store = Store.containing(path)
     device = prepare(job)

@@ -22,6 +22,7 @@ from schemas.families import (
 )
 from schemas.mistakes import Location, nearest
 from schemas.objectives import ANCHOR_SET, OBJECTIVES, PHASE_SET, TARGET_OBJECTIVE
+from schemas.packed_row import Packer
 from schemas.study import study_mark
 
 ANNEAL = "anneal"
@@ -53,6 +54,8 @@ class ResolvedServing:
     """Renderings of each document that its repetitions can come to; 1 but for fim."""
     imported: ImportedRows | None = None
     """The rows that were imported for it; None where they are built of the corpus."""
+    packer: Packer = "best_fit"
+    """Packer of its training rows; another one in studies alone."""
 
     @property
     def title(self) -> str:
@@ -170,7 +173,11 @@ def faults(diet: Diet, phases: Mapping[str, PhaseSpec]) -> Iterator[DietFault]:
 
 def _study_faults(diet: Diet) -> Iterator[DietFault]:
     """Requests of a diet that its study rules out."""
-    words = study_mark(diet.study)
+    if diet.study is None:
+        return
+    if diet.study.packer == "chop":
+        yield from _packer_faults(diet)
+    words = study_mark(diet.study) if diet.study.acts_in_training else ""
     if words and diet.trainer is not None:
         yield DietFault(
             location=("study",),
@@ -187,6 +194,35 @@ def _study_faults(diet: Diet) -> Iterator[DietFault]:
                 cause=f"{RULED_OUT[check]}, and the diet has {words}",
                 cure=f"Leave {check} out, or leave study out",
             )
+
+
+def _packer_faults(diet: Diet) -> Iterator[DietFault]:
+    """Servings whose documents can't be cut anywhere."""
+    for at, phase in enumerate(diet.phases):
+        for index, serving in enumerate(phase.servings):
+            fault = _why_whole(serving)
+            if fault is not None:
+                field, cause = fault
+                yield DietFault(
+                    location=("phases", at, "servings", index, field),
+                    value=f"phases.{at}.servings.{index}.{field} = {getattr(serving, field)!r}",
+                    cause=f"{cause}, and the diet has {study_mark(diet.study)}",
+                    cure="Leave this serving out, or packer out of study",
+                )
+
+
+def _why_whole(serving: Serving) -> tuple[str, str] | None:
+    """The field of a serving for which its documents stay whole, and the reason; None where they needn't."""
+    if serving.imported is not None:
+        return "imported", "imported rows are packed already"
+    if serving.family == ENRICHED_FAMILY:
+        return "family", "the edges of structure join chunks of a document, which a cut would part"
+    if not OBJECTIVES[objective_of(serving)].may_be_cut:
+        return (
+            "objective",
+            "what it scores needs all of its document before, which a cut would part",
+        )
+    return None
 
 
 RULED_OUT: Mapping[str, str] = MappingProxyType(
@@ -266,6 +302,7 @@ def _resolved(
             replace(
                 _resolved_serving(index, serving, spec, amount, phase.max_repetition),
                 imported=imported.get(serving.imported or ""),
+                packer=diet.packer,
             )
             for index, (serving, amount) in enumerate(zip(phase.servings, amounts, strict=True))
         ),

@@ -380,6 +380,7 @@ def wanted_of(phase: ResolvedPhase) -> list[list[RowsSpec]]:
                 row_length=serving.row_length,
                 repositories=serving.repositories,
                 imported=serving.imported,
+                packer=serving.packer,
             )
             for variant in range(serving.variants)
         ]

@@ -228,7 +228,7 @@ def loader_of(
     Raises:
         JobError: for a job of a study, whose masks and positions another training loop doesn't switch.
     """
-    if job.study is not None:
+    if job.study is not None and job.study.acts_in_training:
         raise JobError(
             "study",
             study_mark(job.study),

@@ -25,6 +25,8 @@ from tests.schemas.test_diet import diet
             "{document_mask: off, positions: continue}",
             "study: document_mask off, positions continue",
         ),
+        ("{packer: chop}", "study: packer chop"),
+        ("{document_mask: off, packer: chop}", "study: document_mask off, packer chop"),
     ],
 )
 def test_off_and_on_are_words_in_yaml_and_mark_a_run(text: str, mark: str) -> None:
@@ -33,9 +35,13 @@ def test_off_and_on_are_words_in_yaml_and_mark_a_run(text: str, mark: str) -> No
     assert study_mark(None) == ""
 
 
-@pytest.mark.parametrize("text", [{}, {"document_mask": "on"}, {"positions": "reset"}])
+@pytest.mark.parametrize(
+    "text", [{}, {"document_mask": "on"}, {"positions": "reset"}, {"packer": "best_fit"}]
+)
 def test_a_study_that_sets_nothing_apart_is_refused(text: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match=r"Set document_mask: off or positions: continue"):
+    with pytest.raises(
+        ValidationError, match=r"Set document_mask: off, positions: continue or packer"
+    ):
         Study.model_validate(text)
 
 
@@ -57,6 +63,12 @@ def test_masks_go_on_once_at_the_nearest_step(fraction: float, steps: int) -> No
 def test_masks_that_are_off_stay_off_and_positions_leave_them_on(step: int, steps: int) -> None:
     assert not Study(document_mask="off").is_masked(step, steps)
     assert Study(positions="continue").is_masked(step, steps)
+
+
+def test_a_packer_alone_leaves_training_as_it_is() -> None:
+    assert not Study(packer="chop").acts_in_training
+    assert Study(packer="chop", positions="continue").acts_in_training
+    assert Study(packer="chop", document_mask="off").acts_in_training
 
 
 def test_a_diet_without_a_study_does_not_mention_one() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.mixing.load import load_phases
-from curriculum.mixing.resolve import _divide, resolve, structure_faults
+from curriculum.mixing.resolve import _divide, faults, resolve, structure_faults
 from schemas.diet import Diet, Serving
 from schemas.errors import DietError
 
@@ -175,3 +175,22 @@ def test_structure_before_a_graph_phase_has_a_gate_is_warned_of(
         [] if place is None else [("phases", place, "servings", 0)]
     )
     assert all(said in each.cause for each in found)
+
+
+def test_rows_of_a_study_are_cut_in_every_phase_and_the_anneal() -> None:
+    phases = [
+        {"phase": "syntax", "portion": 0.6, "servings": servings({})},
+        {"phase": "file_graph", "portion": 0.3, "servings": servings({})},
+    ]
+    asked = diet(*phases, anneal={"portion": 0.1}, study={"packer": "chop"})
+    assert [job.servings[0].packer for job in resolve(asked, load_phases())] == ["chop"] * 3
+    usual = diet(*phases, anneal={"portion": 0.1}, study={"document_mask": "off"})
+    assert [job.servings[0].packer for job in resolve(usual, load_phases())] == ["best_fit"] * 3
+
+
+def test_imported_rows_are_not_cut_again() -> None:
+    phase = {"phase": "syntax", "servings": [{"imported": "theirs", "share": 1}]}
+    (fault,) = faults(diet(phase, study={"packer": "chop"}), load_phases())
+    assert fault.location == ("phases", 0, "servings", 0, "imported")
+    assert fault.cause.startswith("imported rows are packed already")
+    assert [*faults(diet(phase, study={"positions": "continue"}), load_phases())] == []

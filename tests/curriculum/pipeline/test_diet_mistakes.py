@@ -58,6 +58,7 @@ def test_a_whole_diet_is_read_and_our_own_spelling_of_thousands_too(tmp_path: Pa
         ("model: tiny", "model: tiny\nstudy: {mask: off}", 5, "Did you mean 'document_mask'?"),
         ("model: tiny", "model: tiny\nstudy: {document_mask: false}", 5, "There are: on, off"),
         ("model: tiny", "model: tiny\nstudy: {document_mask: on}", 5, "Set document_mask: off"),
+        ("model: tiny", "model: tiny\nstudy: {packer: chopp}", 5, "Did you mean 'chop'?"),
         ("model: tiny", "model: tiny\nstudy: {document_mask: {on_from: 2}}", 5, "Lower it"),
         (
             "model: tiny",
@@ -281,3 +282,35 @@ def _is_near(error: str, line: int) -> bool:
     """Return True if the first fault names the line, or one beside it, itself or as the one above."""
     named = re.findall(r"(?:^diet\.yaml:|lines? )([0-9]+)", error.splitlines()[0])
     return any(abs(int(each) - line) <= 1 for each in named)
+
+
+@pytest.mark.parametrize(
+    ("serving", "field", "why"),
+    [
+        ("family: v2_simple, objective: fim", "objective = 'fim'", "what it scores needs all"),
+        (
+            "family: v2_simple, objective: doc_to_code",
+            "objective = 'doc_to_code'",
+            "what it scores",
+        ),
+        ("family: chat", "objective = 'chat'", "what it scores needs all of its document"),
+        ("family: v6_enriched", "family = 'v6_enriched'", "the edges of structure join chunks"),
+    ],
+)
+def test_documents_that_a_cut_would_break_are_not_chopped(
+    tmp_path: Path, serving: str, field: str, why: str
+) -> None:
+    text = DIET.replace("family: v3_simple", serving, 1)
+    assert _error(tmp_path, text) is None
+    error = _error(tmp_path, f"{text}study: {{packer: chop}}\n")
+    assert error is not None
+    assert error.startswith(f"diet.yaml:11: phases.0.servings.1.{field}; {why}")
+    assert "and the diet has study: packer chop. Leave this serving out" in error
+    assert _error(tmp_path, f"{text}study: {{document_mask: off}}\n") is None
+
+
+def test_a_packer_alone_leaves_checks_and_trainers_to_a_study(tmp_path: Path) -> None:
+    gated = DIET.replace("portion: 0.5", "portion: 0.5\n    require: [leakcheck, masking_cost]", 1)
+    assert _error(tmp_path, f"{gated}study: {{packer: chop}}\n") is None
+    ours = DIET.replace("model: tiny", "model: tiny\ntrainer: {command: 'mine {job}'}")
+    assert _error(tmp_path, f"{ours}study: {{packer: chop}}\n") is None

@@ -38,8 +38,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def run_of(home: Path, phase: str) -> Path:
-    folder = home / "runs" / f"specialist={NAME}" / "branch=off" / f"phase={phase}"
+def run_of(home: Path, phase: str, *, branch: str = "off") -> Path:
+    folder = home / "runs" / f"specialist={NAME}" / f"branch={branch}" / f"phase={phase}"
     (path,) = folder.rglob("attempt=1")
     return path
 
@@ -99,3 +99,42 @@ def test_a_phase_of_a_diet_that_is_no_study_any_more_does_not_carry_it_on(
             Pipeline(home).train("tiny.off", phase="file_graph", corpus=ALONE)
     finally:
         (home / "diets" / "tiny.off.yaml").write_text(STUDY)
+
+
+@pytest.fixture(scope="module")
+def chopped(home: Path) -> Path:
+    """The workspace with a phase of a diet whose rows are cut, trained; some 10 s of a core."""
+    text = "extends: tiny\nbranch: chop\nstudy: {packer: chop}\n"
+    (home / "diets" / "tiny.chop.yaml").write_text(text)
+    Pipeline(home).train("tiny.chop", phase="syntax", corpus=ALONE)
+    return home
+
+
+def test_rows_that_are_cut_are_trained_on_and_measured_on_the_same_rows(chopped: Path) -> None:
+    cut = run_of(chopped, "syntax", branch="chop")
+    job, other = read_job(cut / JOB), read_job(run_of(chopped, "syntax") / JOB)
+    assert job.study == read_report(cut).study == Study(packer="chop")
+    assert all("packer=chop" in each.path for each in job.rows)
+    assert not any("packer" in each.path for each in other.rows)
+    mine, theirs = (
+        [(stratum.rows, stratum.domain) for each in run.evaluations for stratum in each.strata]
+        for run in (job, other)
+    )
+    assert mine == theirs
+    assert read_report(cut).tokens.valid > 1000
+
+
+def test_documents_and_tokens_serve_both_packers(chopped: Path) -> None:
+    for stage in ("documents", "tokens", "tokenizers", "selections"):
+        labels = [str(each.parent.parent) for each in (chopped / stage).rglob("manifest.json")]
+        assert labels
+        assert len({*labels}) == len(labels), "each is there once"
+
+
+def test_the_graph_of_artefacts_names_the_packer_and_the_study(chopped: Path) -> None:
+    graph = artefact_graph(chopped, SpecialistRef(NAME, "chop"), Resources())
+    assert {(each.how, each.state) for each in graph.of_phase("syntax", "rows")} == {
+        ("chop", "built")
+    }
+    (syntax,) = graph.of_phase("syntax", "run")
+    assert syntax.title == "study: packer chop"
