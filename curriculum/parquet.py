@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -194,6 +196,16 @@ class File(pq.ParquetFile):
                 if size > self._most:
                     break
         return size
+
+
+def place(first_rows: npt.NDArray[np.integer[Any]], row: int) -> tuple[int, int]:
+    """The row group of a row, and its place in it; groups begin at `first_rows`, and the last one ends.
+
+    >>> place(np.array([0, 4, 8, 10]), 5)
+    (1, 1)
+    """
+    group = int(np.searchsorted(first_rows, row, side="right")) - 1
+    return group, row - int(first_rows[group])
 
 
 def read_table(

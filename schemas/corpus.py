@@ -130,7 +130,8 @@ class CorpusSpec(Documented):
     val_fraction: Annotated[Number, Field(gt=0, lt=1)] = 0.02
     """The share of files that is held out to measure on; with 20 repositories or more, of repositories."""
     max_skipped: Annotated[Number, Field(ge=0, le=1)] = 0.01
-    """A build that lost more than this share of its input to unreadable data fails."""
+    """A build that lost more than this share of its input to unreadable data, or of its conversations to a
+    chat template, fails."""
     store_targets: bool = True
     """false halves the rows on disk; readers derive target_ids."""
 

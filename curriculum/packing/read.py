@@ -299,11 +299,10 @@ class RowReader:
         return self._cache.get(key, lambda: self.group(shard, group)).slice(at)
 
     def place(self, shard: int, row: int) -> tuple[int, int]:
-        """The number of a row's group, and its place in it: groups of 4, 4 and 2 rows, row 5 -> 1, 1."""
+        """The number of a row's group, and its place in it."""
         first_rows = self._shard(shard).file.first_rows
         assert 0 <= row < first_rows[-1], f"row {row} of {first_rows[-1]} in shard {shard}"
-        group = int(np.searchsorted(first_rows, row, side="right")) - 1
-        return group, row - int(first_rows[group])
+        return parquet.place(first_rows, row)
 
     def group(self, shard: int, group: int) -> RowBatch:
         """The rows of a row group, read anew."""

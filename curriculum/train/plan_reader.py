@@ -62,20 +62,19 @@ class PlanReader:
             self._file.metadata.row_group(each)
             for each in range(self._file.metadata.num_row_groups)
         ]
-        self._ends: Int64s = np.cumsum([group.num_rows for group in groups])
+        self._first_rows: Int64s = np.cumsum([0, *(group.num_rows for group in groups)])
         self._slots: Int64s = np.array(
             [_slots(path, group) for group in groups], dtype=np.int64
         ).reshape(-1, 2)
         self._group = functools.lru_cache(maxsize=4)(self._read)
 
     def __len__(self) -> int:
-        return int(self._ends[-1]) if len(self._ends) else 0
+        return int(self._first_rows[-1])
 
     def at(self, position: int) -> PlannedRow:
         """The row at a position."""
-        group = int(np.searchsorted(self._ends, position, side="right"))
+        group, index = parquet.place(self._first_rows, position)
         found = self._group(group)
-        index = position - self._first(group)
         return PlannedRow(
             slot=int(found.numbers["slot"][index]),
             row_length=int(found.numbers["row_length"][index]),
@@ -91,13 +90,13 @@ class PlanReader:
         Only the row groups that hold them are read, as the statistics of all say.
         """
         start, end = self._position(first_slot), self._position(end_slot)
-        group_of = np.searchsorted(self._ends, [start, end - 1], side="right")
-        groups = range(int(group_of[0]), min(int(group_of[1]) + 1, len(self._ends)))
+        first, last = (parquet.place(self._first_rows, each)[0] for each in (start, end - 1))
+        groups = range(first, min(last + 1, len(self._slots)))
 
         def column(name: str) -> Int64s:
             pieces = [
                 self._group(each).numbers[name][
-                    max(start - self._first(each), 0) : end - self._first(each)
+                    max(start - int(self._first_rows[each]), 0) : end - int(self._first_rows[each])
                 ]
                 for each in groups
             ]
@@ -112,15 +111,10 @@ class PlanReader:
     def _position(self, slot: int) -> int:
         """The first position whose slot is `slot` or later."""
         group = int(np.searchsorted(self._slots[:, 1], slot))
-        if group == len(self._ends):
-            return len(self)
-        if slot <= self._slots[group, 0]:
-            return self._first(group)
-        slots = self._group(group).numbers["slot"]
-        return self._first(group) + int(np.searchsorted(slots, slot))
-
-    def _first(self, group: int) -> int:
-        return int(self._ends[group - 1]) if group else 0
+        first = int(self._first_rows[group])
+        if group == len(self._slots) or slot <= self._slots[group, 0]:
+            return first
+        return first + int(np.searchsorted(self._group(group).numbers["slot"], slot))
 
     def _read(self, group: int) -> _PlanGroup:
         table = self._file.read_row_group(
