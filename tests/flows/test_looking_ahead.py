@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,15 @@ from tests.flows.cli_runner import curriculum
 
 FEW = ("--max-commits", "4", "--versions-per-path", "1")
 """What makes the commands that take it quick."""
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with the tiny diet, whose check has sampled its corpus."""
+    home = tmp_path_factory.mktemp("sampled") / "home"
+    write_tiny_diet(home)
+    _checked(home)
+    return home
 
 
 @pytest.mark.system
@@ -130,12 +140,11 @@ def test_a_diet_that_asks_too_much_ends_with_2_and_a_cure(tmp_path: Path) -> Non
     assert 0 < found["largest_token_budget"] < 100_000_000
 
 
-def test_a_check_ends_with_a_verdict_whose_budget_fits(tmp_path: Path) -> None:
-    write_tiny_diet(tmp_path)
-    assert _checked(tmp_path).splitlines()[-1] == (
+def test_a_check_ends_with_a_verdict_whose_budget_fits(sampled: Path) -> None:
+    assert _checked(sampled).splitlines()[-1] == (
         "✓ tiny trains tiny on 4k tokens of corpus small: syntax, file_graph"
     )
-    words = ("diet", "check", NAME, "--home", str(tmp_path))
+    words = ("diet", "check", NAME, "--home", str(sampled))
     refused = curriculum(*words, "--token-budget", "900M")
     assert refused.returncode == 2, refused.stderr
     verdict = refused.stdout.splitlines()[-1]
@@ -220,33 +229,29 @@ def test_a_dry_run_says_what_is_short_by_what_is_known_and_samples_nothing(
 
 
 def test_an_edited_diet_is_checked_without_sampling_again_and_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sampled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    edited, anew = tmp_path / "edited", tmp_path / "anew"
-    for home in (edited, anew):
-        write_tiny_diet(home)
+    edited = Path(shutil.copytree(sampled, tmp_path / "home"))
     before = _checked(edited)
-    for home in (edited, anew):
-        edit(home, "diets/tiny.yaml", "share: 0.6}", "share: 0.7}")
-        edit(home, "diets/tiny.yaml", "share: 0.4}", "share: 0.3}")
-        edit(home, "diets/tiny.yaml", "token_budget: 4K", "token_budget: 5K")
-    uncached = _checked(anew)
+    edit(edited, "diets/tiny.yaml", "share: 0.6}", "share: 0.7}")
+    edit(edited, "diets/tiny.yaml", "share: 0.4}", "share: 0.3}")
+    edit(edited, "diets/tiny.yaml", "token_budget: 4K", "token_budget: 5K")
     with monkeypatch.context() as patched:
         patched.setattr(
             "curriculum.supply.ratios.sample_corpus",
             lambda *_, **__: pytest.fail("the corpus is sampled again"),
         )
-        assert _checked(edited) == uncached != before
+        cached = _checked(edited)
+    assert cached != before
     removed = curriculum("gc", "--yes", "--home", str(edited))
     assert removed.returncode == 0, removed.stderr
     assert not list(edited.rglob("manifest.json"))
-    assert _checked(edited) == uncached
+    assert _checked(edited) == cached
 
 
 @pytest.mark.system
-def test_estimates_arent_taken_for_those_of_another_corpus(tmp_path: Path) -> None:
-    write_tiny_diet(tmp_path)
-    _checked(tmp_path)
+def test_estimates_arent_taken_for_those_of_another_corpus(sampled: Path, tmp_path: Path) -> None:
+    shutil.copytree(sampled, tmp_path, dirs_exist_ok=True)
     kept = set(tmp_path.glob("estimates/**/manifest.json"))
     edit(tmp_path, "corpora/small.yaml", "max_commits: 6", "max_commits: 3")
     _checked(tmp_path)

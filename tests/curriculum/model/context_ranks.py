@@ -8,6 +8,7 @@ ranks, as each rank found it.
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -25,17 +26,25 @@ from schemas.structure import LARGEST_CODES, RELATION_CODES
 
 T = 24
 RANKS = 4
-LAYOUTS: tuple[tuple[tuple[int, ...], ...], ...] = (
-    ((24,), (5, 7, 12)),
-    ((6, 6, 6, 6), (12, 12)),
-    ((1, 10, 1, 1, 11), (2, 20, 2)),
-    ((1,) * 24, (3,) * 8),
-    ((5, 1, 12, 6), (7, 11, 6)),
-    ((6, 12, 6), (18, 6)),
-    ((11, 2, 11), (13, 5, 6)),
-    ((23, 1), (1, 23)),
+ROWS: tuple[tuple[int, ...], ...] = (
+    (24,),
+    (5, 7, 12),
+    (6, 6, 6, 6),
+    (12, 12),
+    (1, 10, 1, 1, 11),
+    (2, 20, 2),
+    (1,) * 24,
+    (3,) * 8,
+    (5, 1, 12, 6),
+    (7, 11, 6),
+    (6, 12, 6),
+    (18, 6),
+    (11, 2, 11),
+    (13, 5, 6),
+    (23, 1),
+    (1, 23),
 )
-"""Documents of two rows: filling one, beginning at a border of two or four ranks or one off, tiny ones."""
+"""Documents of rows: filling one, beginning at a border of two or four ranks or one off, tiny ones."""
 CASES: dict[str, tuple[str, Backend, dict[str, object]]] = {
     "attention by math": ("A", "math", {"softcap": 3.0}),
     "attention by sdpa": ("A", "sdpa", {}),
@@ -84,11 +93,12 @@ def model_of(spec: ModelSpec, backend: Backend) -> Decoder:
     return model
 
 
-def batch_of(layout: tuple[tuple[int, ...], ...], spec: ModelSpec) -> tuple[Tensor, ...]:
+def batch_of(spec: ModelSpec) -> tuple[Tensor, ...]:
+    """All rows at once."""
     drawn = torch.Generator().manual_seed(3)
-    ids, targets = torch.randint(0, spec.vocab_size, (2, len(layout), T), generator=drawn)
-    scored = torch.rand(len(layout), T, generator=drawn) < 0.8
-    doc_ids = torch.tensor([[i for i, n in enumerate(row) for _ in range(n)] for row in layout])
+    ids, targets = torch.randint(0, spec.vocab_size, (2, len(ROWS), T), generator=drawn)
+    scored = torch.rand(len(ROWS), T, generator=drawn) < 0.8
+    doc_ids = torch.tensor([[i for i, n in enumerate(row) for _ in range(n)] for row in ROWS])
     return ids, targets, scored, doc_ids
 
 
@@ -126,22 +136,25 @@ def run(
     return torch.cat(parts, dim=1), loss, gradients
 
 
-def difference(
-    blocks: str, backend: Backend, changes: dict[str, object], context: Context
-) -> float:
+def differences(
+    blocks: str, backend: Backend, changes: dict[str, object], contexts: Sequence[Context]
+) -> dict[int, float]:
+    """The largest difference between one process and each number of ranks."""
     spec = spec_of(blocks, changes)
-    model, worst = model_of(spec, backend), 0.0
-    for layout in LAYOUTS:
-        batch = batch_of(layout, spec)
-        x, loss, gradients = run(model, batch, None)
-        expected = x, loss, [each.clone() for each in gradients]
-        found = run(model, batch, context)
-        pairs = zip([*found[:2], *found[2]], [*expected[:2], *expected[2]], strict=True)
-        for ours, theirs in pairs:
-            assert ours.shape == theirs.shape
-            scale = max(1.0, float(theirs.abs().max()))
-            worst = max(worst, float((ours - theirs).abs().max()) / scale)
+    model, batch = model_of(spec, backend), batch_of(spec)
+    x, loss, gradients = run(model, batch, None)
+    expected = [x, loss, *(each.clone() for each in gradients)]
+    worst: dict[int, float] = {}
+    for context in contexts:
+        found_x, found_loss, found_gradients = run(model, batch, context)
+        pairs = list(zip([found_x, found_loss, *found_gradients], expected, strict=True))
+        assert all(ours.shape == theirs.shape for ours, theirs in pairs)
+        worst[context.size] = max(apart(ours, theirs) for ours, theirs in pairs)
     return worst
+
+
+def apart(ours: Tensor, theirs: Tensor) -> float:
+    return float((ours - theirs).abs().max()) / max(1.0, float(theirs.abs().max()))
 
 
 def main() -> None:
@@ -155,15 +168,13 @@ def main() -> None:
     )
     worst: dict[str, dict[int, float]] = {}
     with mock.patch.object(mamba, "state_before", nothing):
-        worst[FORGETFUL] = {each.size: difference("M", "documents", {}, each) for each in contexts}
+        worst[FORGETFUL] = differences("M", "documents", {}, contexts)
     # Blocks of few queries, so that documents have several.
     with mock.patch.object(documents_backend, "QUERIES", 4):
         for name, (blocks, backend, changes) in CASES.items():
             at_once = changes.get("at_once", 1 << 25)
             with mock.patch("curriculum.model.mamba.AT_ONCE", at_once):
-                worst[name] = {
-                    each.size: difference(blocks, backend, changes, each) for each in contexts
-                }
+                worst[name] = differences(blocks, backend, changes, contexts)
     everywhere: list[dict[str, dict[int, float]] | None] = [None] * RANKS
     dist.all_gather_object(everywhere, worst)
     if rank == 0:

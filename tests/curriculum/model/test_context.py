@@ -11,7 +11,7 @@ import torch
 
 from curriculum.model.masks import Boundaries, Context, RowPart
 from schemas.errors import SchemaError
-from tests.curriculum.model.context_ranks import CASES, FORGETFUL, LAYOUTS, RANKS, T
+from tests.curriculum.model.context_ranks import CASES, FORGETFUL, RANKS, ROWS, T
 
 SCRIPT = Path(__file__).with_name("context_ranks.py")
 
@@ -66,12 +66,12 @@ def test_a_state_that_is_not_passed_on_would_show(
 def test_the_documents_span_begin_at_and_fill_parts() -> None:
     for size in (2, 4):
         borders = set(range(T // size, T, T // size))
-        edges = [{sum(row[:i]) for i in range(len(row))} for rows in LAYOUTS for row in rows]
+        edges = [{sum(row[:i]) for i in range(len(row))} for row in ROWS]
         assert any(borders <= each for each in edges)
         assert any(not borders & each for each in edges)
         assert any({border + 1 for border in borders} & each for each in edges)
         assert any({border - 1 for border in borders} & each for each in edges)
-    assert {1, T} <= {length for rows in LAYOUTS for row in rows for length in row}
+    assert {1, T} <= {length for row in ROWS for length in row}
 
 
 def context(rank: int, size: int) -> Context:

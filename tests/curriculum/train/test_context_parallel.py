@@ -41,18 +41,26 @@ def require_equal_losses(one: Run, other: Run) -> None:
 
 
 def test_two_ranks_that_share_rows_have_the_losses_of_one_process(
-    tmp_path: Path, make_world: Callable[..., Any]
+    tmp_path: Path,
+    make_world: Callable[..., Any],
+    in_this_process: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = trained(make_world(tmp_path / "one"))
+    monkeypatch.undo()
     two = trained(make_world(tmp_path / "two"), **SHARED)
     require_equal_losses(one, two)
 
 
 @pytest.mark.slow
 def test_two_groups_of_two_ranks_have_the_losses_of_one_process(
-    tmp_path: Path, make_world: Callable[..., Any]
+    tmp_path: Path,
+    make_world: Callable[..., Any],
+    in_this_process: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = trained(make_world(tmp_path / "one"))
+    monkeypatch.undo()
     four = trained(make_world(tmp_path / "four"), processes=4, context_parallel=2)
     require_equal_losses(one, four)
 
