@@ -2,8 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import torch
 from curriculum import parquet
 from curriculum.model.context import of_rows
 from curriculum.model.loss import token_nll
-from curriculum.train.batch import EVALUATION_COLUMNS, Row, Shards
+from curriculum.train.batch import EVALUATION_COLUMNS, Row, Shards, tensors_in
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.dataloader import Batch, blank, collate
 from curriculum.train.device import mixed
@@ -75,6 +75,7 @@ class Evaluator:
     stop: Callable[[], bool]
     before: Evaluated | None = None
     """Evaluations of step 0 that `carried_over` has found."""
+    last: "_LastForward" = field(default_factory=lambda: _LastForward())
 
     def evaluated(self, step: int) -> Evaluated:
         """`HeldOut.evaluated` of the train state's model, which trains on afterwards.
@@ -95,6 +96,7 @@ class Evaluator:
         try:
             return held_out.evaluated(step, self.before if step == 0 else None)
         finally:
+            self.last.forget()
             self.train_state.model.train()
             self.train_state.rest()
 
@@ -103,11 +105,49 @@ class Evaluator:
         model, device = self.train_state.model, self.train_state.device
         moved = batch.to(device)
         with mixed(device):
-            x_BTD = model.hidden(moved.input_ids, moved.boundaries, moved.structure)
+            x_BTD = self.last.hidden(
+                batch,
+                lambda: model.hidden(moved.input_ids, moved.boundaries, moved.structure),
+                self.train_state.ranks,
+            )
             nll_N = token_nll(
                 x_BTD, model.head.weight, model.part(moved.target_ids), model.part(moved.loss_mask)
             )
         return nll_N if model.context is None else of_rows(nll_N, moved.loss_mask, model.context)
+
+
+class _LastForward:
+    """The stream of the last batch, given again for one that differs in its targets only."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Batch, torch.Tensor] | None = None
+
+    def hidden(
+        self, batch: Batch, compute: Callable[[], torch.Tensor], ranks: Ranks
+    ) -> torch.Tensor:
+        """x_BTD of a batch of the host; ranks compute it together, or none does."""
+        if ranks.any(self._kept is None or not _same_inputs(self._kept[0], batch)):
+            self._kept = None
+            self._kept = batch, compute()
+        assert self._kept is not None, "computed now or before"
+        return self._kept[1]
+
+    def forget(self) -> None:
+        """Drop it: weights change, and its memory is wanted."""
+        self._kept = None
+
+
+def _same_inputs(one: Batch, other: Batch) -> bool:
+    """Return True where two batches are the same to a model, whatever is scored of them."""
+    if (one.structure is None) != (other.structure is None):
+        return False
+    pairs = [
+        (one.input_ids, other.input_ids),
+        (one.boundaries.doc_ids, other.boundaries.doc_ids),
+    ]
+    if one.structure is not None and other.structure is not None:
+        pairs += zip(tensors_in(one.structure), tensors_in(other.structure), strict=True)
+    return all(torch.equal(*pair) for pair in pairs)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,68 +171,66 @@ class HeldOut:
             Cancelled: between two batches, when a stop was asked for.
             JobError: for a stratum without scored bytes, or a loss that isn't a number.
         """
-        sums: dict[_Asked, DocumentSums] = {}
+        carried = {
+            each.name: known_figures
+            for each in self.job.evaluations
+            if known is not None and (known_figures := figures_of(each, known.figures))
+        }
+        sums = self._sums([each for each in self.job.evaluations if each.name not in carried])
         figures: list[Figure] = []
         documents: list[pa.Table] = []
         for evaluation in self.job.evaluations:
-            carried = figures_of(evaluation, known.figures) if known is not None else []
-            if known is not None and carried:
-                figures += carried
+            if known is not None and evaluation.name in carried:
+                figures += carried[evaluation.name]
                 documents.append(of_evaluation(known.documents, evaluation))
             else:
-                found, table = self._evaluation(evaluation, step, sums)
-                figures += found
-                documents.append(table)
+                mine = [sums[_asked(evaluation, each)] for each in evaluation.strata]
+                figures += _figures(evaluation, mine, step)
+                documents.append(table_of(evaluation, mine))
         return Evaluated(figures=tuple(figures), documents=joined(documents))
 
-    def _evaluation(
-        self, evaluation: Evaluation, step: int, known: dict[_Asked, DocumentSums]
-    ) -> tuple[list[Figure], pa.Table]:
-        sums: list[DocumentSums] = []
-        for stratum in evaluation.strata:
-            asked = (stratum.rows.path, stratum.domain, evaluation.max_positions)
-            if asked not in known:
-                known[asked] = self._stratum(stratum, evaluation.max_positions)
-            sums.append(known[asked])
-        figures = [
-            _figure(evaluation, stratum.family, stratum.domain, step, [each], [1.0])
-            for stratum, each in zip(evaluation.strata, sums, strict=True)
-        ]
-        weights = [stratum.weight for stratum in evaluation.strata]
-        figures.append(_figure(evaluation, "*", "*", step, sums, weights))
-        return figures, table_of(evaluation, sums)
+    def _sums(self, evaluations: Sequence[Evaluation]) -> Mapping[_Asked, DocumentSums]:
+        """The sums of all strata; those that may be other targets of the same rows are taken together."""
+        alike: dict[tuple[str, str, int, int], dict[_Asked, EvaluationStratum]] = {}
+        for evaluation in evaluations:
+            for each in evaluation.strata:
+                most = evaluation.max_positions
+                place = each.family, each.domain, each.rows.row_length, most
+                alike.setdefault(place, {})[_asked(evaluation, each)] = each
+        found: dict[_Asked, DocumentSums] = {}
+        for (*_, most), strata in alike.items():
+            measured = self._measured([*strata.values()], most)
+            for (asked, stratum), each in zip(strata.items(), measured, strict=True):
+                found[asked] = _added_up(stratum, each)
+        return found
 
-    def _stratum(self, stratum: EvaluationStratum, max_positions: int) -> DocumentSums:
-        nats: dict[str, float] = {}
-        num_bytes: dict[str, int] = {}
-        tokens: dict[str, int] = {}
-        for document, nll, size, count in self._shared(stratum, max_positions):
-            nats[document] = nats.get(document, 0.0) + nll
-            num_bytes[document] = num_bytes.get(document, 0) + size
-            tokens[document] = tokens.get(document, 0) + count
-        _require_numbers(stratum, nats, num_bytes)
-        ids = sorted(nats)
-        return DocumentSums(
-            document_ids=tuple(ids),
-            nats=np.array([nats[each] for each in ids]),
-            num_bytes=np.array([num_bytes[each] for each in ids], dtype=np.int64),
-            tokens=np.array([tokens[each] for each in ids], dtype=np.int64),
-        )
+    def _measured(
+        self, strata: Sequence[EvaluationStratum], max_positions: int
+    ) -> list[list[_Measured]]:
+        """The results of `_documents` of each stratum in the order of micro-batches, rank after rank.
 
-    def _shared(self, stratum: EvaluationStratum, max_positions: int) -> Iterator[_Measured]:
-        """Yield the results of `_documents` in the order of micro-batches, rank after rank."""
+        The strata's micro-batches take turns, so that rows of theirs that are the same meet.
+        """
         ranks = self.ranks
-        found: list[list[_Measured]] = []
-        micro = self._micro_batches(stratum, max_positions)
-        while turn := list(itertools.islice(micro, ranks.readers)):
+        found: list[list[list[_Measured]]] = [[] for _ in strata]
+        micro = [self._micro_batches(each, max_positions) for each in strata]
+        while any(turns := [list(itertools.islice(each, ranks.readers)) for each in micro]):
             if self.stop():
                 raise Cancelled
-            mine = ranks.reader < len(turn)
-            batch = collate(turn[ranks.reader if mine else 0])
-            found.append(self._documents(batch if mine else blank(batch)))
-        for turns in zip(*ranks.by_reader(found), strict=True):
-            for documents in turns:
-                yield from documents
+            for turn, measured in zip(turns, found, strict=True):
+                if turn:
+                    mine = ranks.reader < len(turn)
+                    batch = collate(turn[ranks.reader if mine else 0])
+                    measured.append(self._documents(batch if mine else blank(batch)))
+        return [
+            [
+                each
+                for turn in zip(*ranks.by_reader(mine), strict=True)
+                for part in turn
+                for each in part
+            ]
+            for mine in found
+        ]
 
     def _micro_batches(self, stratum: EvaluationStratum, max_positions: int) -> Iterator[list[Row]]:
         length = stratum.rows.row_length
@@ -220,6 +258,39 @@ class HeldOut:
         counts = np.bincount(index_N, minlength=len(names))
         measured = (names, nats.tolist(), sizes.astype(int).tolist(), counts.tolist())
         return list(zip(*measured, strict=True))
+
+
+def _asked(evaluation: Evaluation, stratum: EvaluationStratum) -> _Asked:
+    return stratum.rows.path, stratum.domain, evaluation.max_positions
+
+
+def _added_up(stratum: EvaluationStratum, measured: Sequence[_Measured]) -> DocumentSums:
+    """The sums of each document, in whatever batches its parts were."""
+    nats: dict[str, float] = {}
+    num_bytes: dict[str, int] = {}
+    tokens: dict[str, int] = {}
+    for document, nll, size, count in measured:
+        nats[document] = nats.get(document, 0.0) + nll
+        num_bytes[document] = num_bytes.get(document, 0) + size
+        tokens[document] = tokens.get(document, 0) + count
+    _require_numbers(stratum, nats, num_bytes)
+    ids = sorted(nats)
+    return DocumentSums(
+        document_ids=tuple(ids),
+        nats=np.array([nats[each] for each in ids]),
+        num_bytes=np.array([num_bytes[each] for each in ids], dtype=np.int64),
+        tokens=np.array([tokens[each] for each in ids], dtype=np.int64),
+    )
+
+
+def _figures(evaluation: Evaluation, sums: Sequence[DocumentSums], step: int) -> list[Figure]:
+    """The figure of each stratum, then that of their weighted mean."""
+    strata = [
+        _figure(evaluation, stratum.family, stratum.domain, step, [each], [1.0])
+        for stratum, each in zip(evaluation.strata, sums, strict=True)
+    ]
+    weights = [stratum.weight for stratum in evaluation.strata]
+    return [*strata, _figure(evaluation, "*", "*", step, sums, weights)]
 
 
 def figures_of(evaluation: Evaluation, figures: Sequence[Figure]) -> list[Figure]:
