@@ -61,7 +61,7 @@ SetName = Annotated[str, NameIn(OBJECTIVES, PHASE_SET, ANCHOR_SET)]
 """A set of validation rows.
 
 phase       causal rows of all that a phase serves, chat rows of conversations, by their shares
-anchor      the same documents for every phase, diet and tokenizer
+anchor      the same documents for every phase, diet and tokenizer; a small diet reads the first of them
 <objective> rows of that objective, of what a phase serves with it; target of all graph documents
 """
 

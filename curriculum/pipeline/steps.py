@@ -308,7 +308,14 @@ def job_of(
 
 def _evaluations(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Evaluation]:
     """List the evaluations of a phase: all validation rows of its servings, by objective, and the anchor."""
-    from curriculum.train.job import Validation, evaluation, evaluations_apart
+    from curriculum.train.evaluation_sets import (
+        ANCHOR_SHARE,
+        PHASE_SHARE,
+        Validation,
+        evaluation,
+        evaluations_apart,
+        within,
+    )
 
     root, held_out = plan.store.root, list[Validation]()
     apart: dict[str, list[Validation]] = {}
@@ -326,11 +333,15 @@ def _evaluations(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Eval
         for objective, rows in found.apart.items():
             apart.setdefault(objective, []).append(measure(rows=rows))
     anchor = Validation(family=VERSIONS_FAMILY, share=1.0, rows=built.anchor)
-    evaluations = [evaluation(ANCHOR_SET, [anchor], workspace=root)]
-    if held_out:
-        whole = evaluation(_spec_name(plan, phase), held_out, workspace=root)
-        evaluations[:0] = [whole, *evaluations_apart(whole, apart, workspace=root)]
-    return evaluations
+    budget = sum(each.tokens for each in plan.phases)
+    fixed = within([evaluation(ANCHOR_SET, [anchor], workspace=root)], ANCHOR_SHARE * budget)
+    if not held_out:
+        return fixed
+    # The anneal measures what the phase before it did, by the limit of that one.
+    name = _spec_name(plan, phase)
+    whole = evaluation(name, held_out, workspace=root)
+    sets = [whole, *evaluations_apart(whole, apart, workspace=root)]
+    return [*within(sets, PHASE_SHARE * plan.phase(name).tokens), *fixed]
 
 
 def _previous(plan: RunPlan, phase: ResolvedPhase) -> Artefact | None:

@@ -200,8 +200,8 @@ class HeldOut:
         found: dict[_Asked, DocumentSums] = {}
         for (*_, most), strata in alike.items():
             measured = self._measured([*strata.values()], most)
-            for (asked, stratum), each in zip(strata.items(), measured, strict=True):
-                found[asked] = _added_up(stratum, each)
+            for (asked, stratum), sums in zip(strata.items(), measured, strict=True):
+                found[asked] = _added_up(stratum, sums)
         return found
 
     def _measured(

@@ -1,8 +1,7 @@
 """Make a Job: a diet, a phase and published artefacts become one frozen value."""
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,8 @@ from curriculum import parquet
 from curriculum.model.presets import Preset, model_spec, preset
 from curriculum.store import Artefact
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.store.verify import read_pages, verify_file, verify_footers
+from curriculum.store.verify import verify_file
+from curriculum.train.evaluation_sets import positions_read, relative, rows_source
 from curriculum.train.launch.gpu_slots import Machine
 from curriculum.train.run_directory import JOB, read_job, read_report, run_recipe
 from schemas.diet import AdvanceWhen, Diet, DietPhase, PhaseSpec
@@ -21,7 +21,6 @@ from schemas.families import ENRICHED_FAMILY
 from schemas.job import (
     CheckpointRef,
     Evaluation,
-    EvaluationStratum,
     Job,
     ModelSpec,
     OptimizerSpec,
@@ -33,7 +32,6 @@ from schemas.objectives import ANCHOR_SET, PHASE_SET
 from schemas.study import study_mark
 
 ANNEAL = "anneal"
-DEFAULT_EVALUATION_POSITIONS = 1 << 17
 EVALUATIONS = 10
 """Over a whole job, the one before it not counted."""
 SHORTEST_BETWEEN_EVALUATIONS = 10
@@ -58,16 +56,6 @@ class JobInputs:
     tokenizer: Artefact
     previous: Artefact | None = None
     middle: Path | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Validation:
-    """Validation rows of a family and an objective: their share of the phase, and its factors by domain."""
-
-    family: str
-    share: float
-    rows: Artefact
-    factors: Mapping[str, float] | None = None
 
 
 def make_job(
@@ -115,7 +103,7 @@ def make_job(
         recompute=machine.recompute,
         trainer=diet.trainer.command if diet.trainer is not None else None,
         tokenizer=_tokenizer(ingredients),
-        plan=_relative(ingredients.plan.path / "plan.parquet", ingredients.workspace),
+        plan=relative(ingredients.plan.path / "plan.parquet", ingredients.workspace),
         plan_key=ingredients.plan.key,
         plan_content=ingredients.plan.content,
         rows=_rows(ingredients),
@@ -141,128 +129,6 @@ def make_job(
 def _model(diet: Diet, phase_name: str, tokenizer: Artefact, before: Job | None) -> ModelSpec:
     spec = model_spec(diet.model, _vocab_size(tokenizer), softcap=diet.softcap)
     return spec.model_copy(update={"structure": reads_structure(diet, phase_name, before)})
-
-
-def evaluation(
-    name: str,
-    validations: Sequence[Validation],
-    *,
-    workspace: Path,
-    max_positions: int = DEFAULT_EVALUATION_POSITIONS,
-) -> Evaluation:
-    """The evaluation of a phase, or of the `anchor`: strata by family and domain.
-
-    A family's share is spread over its domains as a serving's is: tokens of a domain ∝ what there is of
-    it × its factor. Shares of one family add up.
-
-    Raises:
-        JobError: where no validation row is left.
-    """
-    which = ANCHOR_SET if name == ANCHOR_SET else PHASE_SET
-    found = _evaluation(which, name, validations, workspace, max_positions)
-    if found is None:
-        raise JobError(
-            f"evaluation of {name}",
-            cause="there are no validation rows",
-            cure="Raise val_fraction in the corpus, or add repositories",
-        )
-    return found
-
-
-def evaluations_apart(
-    whole: Evaluation, apart: Mapping[str, Sequence[Validation]], *, workspace: Path
-) -> list[Evaluation]:
-    """The sets of a phase by objective: those that hold rows, and aren't all of `whole`, the phase's own.
-
-    Shares count within a set: a set of one serving is of that alone.
-    """
-    found = (
-        _evaluation(objective, whole.phase, some, workspace, whole.max_positions)
-        for objective, some in apart.items()
-    )
-    return [each for each in found if each is not None and each.strata != whole.strata]
-
-
-def _evaluation(
-    name: str,
-    phase: str,
-    validations: Sequence[Validation],
-    workspace: Path,
-    max_positions: int,
-) -> Evaluation | None:
-    """A set of validation rows; None where there are none."""
-    strata = _added_up(
-        stratum
-        for validation in validations
-        for stratum in _strata(validation, workspace, max_positions)
-    )
-    total = math.fsum(stratum.weight for stratum in strata)
-    if not total:
-        return None
-    return Evaluation(
-        set=name,
-        phase=phase,
-        max_positions=max_positions,
-        strata=tuple(
-            stratum.model_copy(update={"weight": stratum.weight / total}) for stratum in strata
-        ),
-    )
-
-
-def rows_source(rows: Artefact, workspace: Path) -> RowsSource:
-    """A rows artefact as a job names it."""
-    return RowsSource(
-        key=rows.key,
-        content=rows.content,
-        path=_relative(rows.path, workspace),
-        row_length=int(rows.manifest.labels["row_length"]),
-    )
-
-
-def _strata(validation: Validation, workspace: Path, max_positions: int) -> list[EvaluationStratum]:
-    tokens: dict[str, int] = {}
-    rows: Counter[str] = Counter()
-    verify_footers(validation.rows.path, validation.rows.manifest.files)
-    for file in validation.rows.files():
-        table = read_pages(file, ["domain", "valid_token_count"])
-        for row in table.to_pylist():
-            tokens[row["domain"]] = tokens.get(row["domain"], 0) + row["valid_token_count"]
-            rows[row["domain"]] += 1
-    weights = {
-        domain: count * _factor(domain, validation.factors)
-        for domain, count in sorted(tokens.items())
-    }
-    total = math.fsum(weights.values())
-    source = rows_source(validation.rows, workspace)
-    most = max(max_positions // source.row_length, 1)
-    return [
-        EvaluationStratum(
-            family=validation.family,
-            objective=validation.rows.manifest.labels["objective"],
-            domain=domain,
-            weight=validation.share * weight / total,
-            rows=source,
-            positions=min(rows[domain], most) * source.row_length,
-        )
-        for domain, weight in weights.items()
-        if weight
-    ]
-
-
-def _added_up(strata: Iterable[EvaluationStratum]) -> list[EvaluationStratum]:
-    """One stratum for each rows, family and domain, with the sum of its weights."""
-    merged: dict[tuple[str, str, str], EvaluationStratum] = {}
-    for stratum in strata:
-        place = stratum.rows.key, stratum.family, stratum.domain
-        before = merged[place].weight if place in merged else 0.0
-        merged[place] = stratum.model_copy(update={"weight": before + stratum.weight})
-    return list(merged.values())
-
-
-def _factor(domain: str, factors: Mapping[str, float] | None) -> float:
-    if factors is None:
-        return 1.0
-    return factors.get(domain, factors.get("*", 1.0))
 
 
 def _diet_phase(diet: Diet, name: str) -> DietPhase:
@@ -325,13 +191,7 @@ def _between_evaluations(
     steps = max(mixture.steps // EVALUATIONS, SHORTEST_BETWEEN_EVALUATIONS)
     if gate is not None and gate.val_bpb is not None:
         return steps
-    # Evaluations that ask for the same rows read them once.
-    read = {
-        (stratum.rows.key, stratum.domain): stratum.positions
-        for evaluation in evaluations
-        for stratum in evaluation.strata
-    }
-    cheap = math.ceil(sum(read.values()) / MOST_EVALUATED / mixture.tokens_per_step)
+    cheap = math.ceil(positions_read(evaluations) / MOST_EVALUATED / mixture.tokens_per_step)
     return max(steps, cheap)
 
 
@@ -402,7 +262,7 @@ def _start_from(ingredients: JobInputs) -> CheckpointRef | None:
         return CheckpointRef(
             run_key=read_job(middle.parents[1] / JOB).run_key,
             run_content=content_of(middle),
-            path=_relative(middle, ingredients.workspace),
+            path=relative(middle, ingredients.workspace),
         )
     if previous is None:
         return None
@@ -418,7 +278,7 @@ def _tokenizer(ingredients: JobInputs) -> TokenizerRef:
     return TokenizerRef(
         key=tokenizer.key,
         content=tokenizer.content,
-        path=_relative(tokenizer.path, ingredients.workspace),
+        path=relative(tokenizer.path, ingredients.workspace),
         vocab_size=_vocab_size(tokenizer),
     )
 
@@ -429,10 +289,6 @@ def _vocab_size(tokenizer: Artefact) -> int:
         if record.name == name:
             verify_file(tokenizer.path, record)
     return int(parquet.read_metadata(tokenizer.path / name).num_rows)
-
-
-def _relative(path: Path, workspace: Path) -> str:
-    return path.relative_to(workspace.absolute()).as_posix()
 
 
 def reads_structure(diet: Diet, phase: str, before: Job | None) -> bool:

@@ -7,14 +7,8 @@ from typing import Any
 import pytest
 
 from curriculum.store import Artefact, Recipe, StagingDirectory
-from curriculum.train.job import (
-    ANNEAL,
-    JobInputs,
-    Validation,
-    evaluation,
-    evaluations_apart,
-    make_job,
-)
+from curriculum.train.evaluation_sets import Validation, evaluation, evaluations_apart
+from curriculum.train.job import ANNEAL, JobInputs, make_job
 from curriculum.train.launch.gpu_slots import Machine
 from curriculum.train.run_directory import run_recipe
 from schemas.diet import Diet, PhaseSpec

@@ -1,6 +1,7 @@
 import dataclasses
 import math
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -221,13 +222,13 @@ def test_figures_of_the_run_before_are_those_of_evaluating_again(
     assert outcome.checkpoint is not None
     job = carrying_on(world, first, outcome.checkpoint, **changes)
     evaluated: list[str] = []
-    plain = HeldOut._evaluation
+    plain = HeldOut._sums
 
-    def noted(self: HeldOut, evaluation: Evaluation, *rest: Any) -> Any:
-        evaluated.append(evaluation.name)
-        return plain(self, evaluation, *rest)
+    def noted(self: HeldOut, evaluations: Sequence[Evaluation]) -> Any:
+        evaluated.extend(each.name for each in evaluations)
+        return plain(self, evaluations)
 
-    monkeypatch.setattr(HeldOut, "_evaluation", noted)
+    monkeypatch.setattr(HeldOut, "_sums", noted)
     second = Trainer(job, world.store.root, tmp_path / "run", CPU, lambda: False)
     carried = second.evaluator.evaluated(0)
     assert evaluated == again
