@@ -53,6 +53,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 TESTS = Path(__file__).parent
 TOGETHER = ("tests/dashboards/test_",)
 """Files that share a server and are taken by one process, by how their paths begin."""
+APART = ("tests/test_blocks.py",)
+"""Files whose tests share nothing but the demo, and would be one process's work to the end."""
 LONG = ("stages", "train")
 """Folders of tests/curriculum whose files take up to a minute: none of them is begun last."""
 PACKAGE = TESTS.parent / "curriculum"
@@ -103,6 +105,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     class Scheduling(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
+            if file in APART:
+                return nodeid
             return next((group for group in TOGETHER if file.startswith(group)), file)
 
     config.option.loadscopereorder = False

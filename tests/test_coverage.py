@@ -127,10 +127,16 @@ def _tests(path: Path) -> frozenset[str]:
     return frozenset(each.name for each in functions if each.name.startswith("test_"))
 
 
-@pytest.mark.slow
+@pytest.fixture(scope="module")
+def folder(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a copy of the demo's workspace, in which all commands run."""
+    folder = tmp_path_factory.mktemp("coverage")
+    shutil.copytree(demo_home, folder / "workspace")
+    return folder
+
+
 @pytest.mark.parametrize("command", [each for each in commands() if each not in MINUTES])
 def test_every_command_runs_in_the_demos_workspace(
-    command: str, demo_home: Path, tmp_path: Path, curriculum: str
+    command: str, folder: Path, curriculum: str
 ) -> None:
-    shutil.copytree(demo_home, tmp_path / "workspace")
-    run_as_printed(command, tmp_path, curriculum)
+    run_as_printed(command, folder, curriculum)
