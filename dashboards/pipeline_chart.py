@@ -166,19 +166,22 @@ def _bent(start: tuple[float, float], end: tuple[float, float]) -> str:
 
 
 def _node(node: Node, place: Place, link: str) -> Markup:
-    """A box with a name, a figure and the state, in words and in colour."""
+    """A box with a name, a figure and the state, in words and in colour; of a run its study too."""
     x, y = place.x, place.y
     name = " ".join(filter(None, (node.title, node.how)))
     words = ", ".join(filter(None, (node.phase, node.kind, name, _figure(node), node.state)))
     text = x + INDENT
+    lines = [_figure(node), node.state]
+    if node.kind == "run" and node.how:
+        lines = [node.how, " · ".join(filter(None, (node.state, _figure(node))))]
     drawn = [
         element("title", f"{words}{f': {node.why}' if node.why else ''}"),
         element("rect", class_="box", x=x, y=y, width=NODE_WIDTH, height=NODE_HEIGHT, rx=6),
         element("rect", class_="side", x=x, y=y + 8, width=4, height=NODE_HEIGHT - 16, rx=2),
         element("text", _short(node.title), class_="title", x=text, y=y + 18),
-        element("text", _short(_figure(node)), class_="figure", x=text, y=y + 34),
+        element("text", _short(lines[0]), class_="figure", x=text, y=y + 34),
         element("circle", class_="dot", cx=text + 4, cy=y + 46.5, r=4),
-        element("text", node.state, class_="state", x=text + 14, y=y + 50.5),
+        element("text", lines[1], class_="state", x=text + 14, y=y + 50.5),
     ]
     look = {"class_": f"node is-{node.state}", "data_node": node.name, "aria_label": words}
     if link:

@@ -262,14 +262,12 @@ class _Builder:
             for each in (report.after if report else ())
             if (each.set, each.family) == (PHASE_SET, "*")
         ]
-        attempt = "run" if status.attempt is None else f"attempt {status.attempt}"
-        mark = study_mark(status.study)
         return Node(
             name=name,
             kind="run",
             phase=phase.name,
-            title=mark or attempt,
-            how=attempt if mark else "",
+            title="run" if status.attempt is None else f"attempt {status.attempt}",
+            how=study_mark(status.study),
             state=state,
             why="" if status.state == "done" else status.why,
             artefacts=(current,) if current is not None and is_current else (),

@@ -190,12 +190,12 @@ def named(home: Path, what: str, refs: Collection[SpecialistRef]) -> SpecialistN
     """
     first, *rest = what.split("/")
     dotted = next((ref for ref in refs if ref[1] and first in names_of(ref)), None)
-    if first in diet_names(home) and (own := _ref_of_diet(home, first)) in refs:
+    if rest and (first, rest[0]) in refs:
+        ref = SpecialistRef(first, rest.pop(0))
+    elif first in diet_names(home) and (own := _ref_of_diet(home, first)) in refs:
         ref = own
     elif dotted is not None:
         ref = dotted
-    elif rest and (first, rest[0]) in refs:
-        ref = SpecialistRef(first, rest.pop(0))
     else:
         branches = [ref for ref in refs if ref[0] == first]
         if not branches:

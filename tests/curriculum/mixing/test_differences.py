@@ -2,6 +2,7 @@ from curriculum.mixing.differences import changes, fields
 from curriculum.mixing.load import load_diet, load_phases
 from curriculum.mixing.resolve import resolve
 from schemas.diet import Diet
+from schemas.study import Study
 
 BEFORE = load_diet("templates.demo")
 PHASES = load_phases("phases.demo")
@@ -42,6 +43,13 @@ def test_what_differs_beside_tokens_is_told_by_field() -> None:
         ("model", "tiny", "other"),
         ("syntax.max_repetition", "4.0", "9.0"),
     ]
+
+
+def test_a_study_is_a_difference_beside_tokens() -> None:
+    phases = resolve(BEFORE, PHASES)
+    after = BEFORE.model_copy(update={"study": Study(positions="continue")})
+    (found,) = fields((BEFORE, after), phases, phases)
+    assert (found.name, found.before, found.after) == ("study", "none", "positions continue")
 
 
 def test_a_phase_that_only_one_has_is_listed_with_nothing_on_the_other_side() -> None:

@@ -11,9 +11,11 @@ from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.forecast import forecast
 from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.references import SpecialistName, named
 from curriculum.pipeline.run_config import CorpusConfig, RunConfig
 from curriculum.store import Artefact
 from curriculum.train.run_directory import JOB, read_job, read_report
+from dashboards.pipeline_chart import picture
 from dashboards.report.facts import read
 from dashboards.report.page import page
 from schemas.errors import JobError
@@ -63,10 +65,21 @@ def test_its_phases_continue_one_another_and_say_what_they_are(home: Path) -> No
     assert read_report(run_of(home, "syntax")).mean_context is not None
 
 
+@pytest.mark.parametrize("name", ["tiny/off", "tiny.off", "tiny/off/syntax", "tiny.off/syntax"])
+def test_a_branch_is_named_beside_the_diet_that_it_extends(home: Path, name: str) -> None:
+    found = named(home, name, {REF, SpecialistRef(NAME)})
+    assert found == SpecialistName(ref=REF, phase="syntax" if name.endswith("syntax") else None)
+    plain = named(home, "tiny/syntax", {REF, SpecialistRef(NAME)})
+    assert plain == SpecialistName(ref=SpecialistRef(NAME), phase="syntax")
+
+
 def test_the_graph_of_artefacts_and_the_report_show_the_mark(home: Path) -> None:
     graph = artefact_graph(home, REF, Resources())
     (syntax,) = graph.of_phase("syntax", "run")
-    assert (syntax.title, syntax.how, syntax.state) == (MARK, "attempt 1", "built")
+    assert (syntax.title, syntax.how, syntax.state) == ("attempt 1", MARK, "built")
+    drawn = str(picture(graph, lambda each: ""))
+    assert f">{MARK}</text>" in drawn
+    assert ">built · val_bpb " in drawn
     (other,) = artefact_graph(home, SpecialistRef(NAME), Resources()).of_phase("syntax", "run")
     assert MARK not in f"{other.title} {other.how} {other.why}"
     plan = resolve_plan(RunConfig.of(specialist="tiny.off", workspace=home), dry=True)
