@@ -7,8 +7,6 @@ Mixtures have theirs in schemas/mixture.py, training runs in schemas/job.py.
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from schemas.packed_row import Packer
-
 
 class StageReport(BaseModel):
     """Counts of a stage; a field that was never filled in is no part of the JSON."""
@@ -317,7 +315,7 @@ class RowsReport(StageReport):
     unscored_bytes: int = 0
     """Bytes of text in them."""
     domains: dict[str, DomainRows] = {}
-    packer: Packer = "best_fit"
+    packer: str = "best_fit"
     chop: ChopReport = ChopReport()
     """Counts of the packer that cuts."""
     rows_if_mixed: int = 0
