@@ -21,7 +21,6 @@ from tests.dashboards.looking import GROUND_IS, PATIENCE_MS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 WIDTHS, SCHEMES = (1280, 390), ("light", "dark")
-HEIGHT = 844
 SERVED = {
     "overview": ("", ("#data_sets", "#choice select")),
     "mixtures": ("&specialist=templates&phase=file_graph", ("#repositories", "#budget label")),
@@ -58,8 +57,6 @@ SMALL_TEXT = """(least) => [...document.querySelectorAll("svg text")].filter((ea
   const drawn = each.getBoundingClientRect().width > 0 && each.getScreenCTM();
   return drawn && parseFloat(getComputedStyle(each).fontSize) * Math.abs(drawn.d) < least;
 }).map((each) => `${each.closest("svg").getAttribute("class")}: ${each.textContent}`)"""
-DRAWN_TWICE = """() => new Promise(
-  (done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))"""
 SIDEWAYS = """() => [document.documentElement, document.querySelector("#App")].filter(
   (each) => each && each.scrollWidth > innerWidth).map((each) => `${each.tagName} ${each.scrollWidth}`)"""
 BOXES = """() => [...document.querySelectorAll(".wide")].filter((each) => each.clientWidth).map((each) => [
@@ -109,8 +106,9 @@ def empty_address(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> It
         yield shown
 
 
-@pytest.fixture(scope="module")
-def loaded(
+@pytest.fixture(scope="module", params=WIDTHS)
+def opened(
+    request: pytest.FixtureRequest,
     name: str,
     browser: Browser,
     address: str,
@@ -120,9 +118,9 @@ def loaded(
     facts: Any,
     wide: Document,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Page]:
-    """The page, drawn to its end."""
-    with browser.new_context(viewport={"width": WIDTHS[0], "height": HEIGHT}) as context:
+) -> Iterator[Opened]:
+    """The page in a window of one width."""
+    with browser.new_context(viewport={"width": request.param, "height": 844}) as context:
         context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         if name in SERVED:
@@ -145,15 +143,7 @@ def loaded(
             if "q=" in place:
                 page.get_by_role("searchbox").focus()
                 expect(page.locator("#found a")).to_have_count(1)
-        yield page
-
-
-@pytest.fixture(scope="module", params=WIDTHS)
-def opened(request: pytest.FixtureRequest, name: str, loaded: Page) -> Opened:
-    """The page in a window of one width, laid out and drawn twice since the window has it."""
-    loaded.set_viewport_size({"width": request.param, "height": HEIGHT})
-    loaded.evaluate(DRAWN_TWICE)
-    return Opened(page=loaded, width=request.param, name=name)
+        yield Opened(page=page, width=request.param, name=name)
 
 
 def test_every_page_of_the_server_is_looked_at() -> None:
