@@ -114,7 +114,10 @@ def _progress(job: Job, step: int, curves: TrainingCurves) -> str:
     if beat is not None and beat.tokens_per_second > 0:
         said.append(f"{count(beat.tokens_per_second)} tokens/s")
         left = (job.steps - step) * job.tokens_per_step / beat.tokens_per_second
+        left += beat.evaluating_seconds
         said.append(f"about {duration(left)} left")
+    if beat is not None and beat.doing is not None:
+        said.append(beat.doing)
     return " · ".join(said)
 
 

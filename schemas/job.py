@@ -22,6 +22,7 @@ Failure = Literal["memory", "not_finite", "killed", "other"]
 WriterName = Literal["tensorboard", "wandb"]
 Backend = Literal["math", "sdpa", "documents", "flex", "varlen"]
 DeviceName = Literal["cpu", "cuda"]
+Doing = Literal["leakcheck", "evaluating"]
 
 
 class MambaSpec(Strict):
@@ -301,7 +302,11 @@ class Report(Sealed):
     """The weighted means at every evaluation."""
     tokens_per_second: float
     seconds: float
+    """Seconds of its steps."""
+    evaluation_seconds: float | None = None
+    """Seconds of its evaluations; None by other trainers that don't measure them."""
     gpu_seconds: float
+    """Seconds of steps and evaluations, of all GPUs; 0 on a CPU."""
     cost: float | None = None
     """Cost of the GPU seconds, at the job's price; 0 on a CPU, None where there is no price."""
     device: str
@@ -344,6 +349,10 @@ class Heartbeat(Sealed):
     """Figure of the last evaluation of the phase's own mixture."""
     figures: tuple[Figure, ...] = ()
     """The weighted means of all evaluations so far."""
+    doing: Doing | None = None
+    """Work other than steps; None while steps are made."""
+    evaluating_seconds: float = 0.0
+    """Seconds that the evaluations still to come will take, by what was measured so far."""
     at: str
     """The moment at which it was written, in UTC."""
 

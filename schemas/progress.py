@@ -37,6 +37,8 @@ class Progress:
     total: int | None
     unit: str
     note: str = ""
+    after: float = 0.0
+    """Seconds that are known to follow the last unit."""
 
 
 ProgressCallback = Callable[[Progress], None]

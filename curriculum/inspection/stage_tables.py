@@ -158,6 +158,9 @@ def run_line(report: Report) -> Line:
         "context": "" if report.mean_context is None else f"{report.mean_context:,.0f}",
         "tokens/s": f"{report.tokens_per_second:,.0f}",
         "time": duration(report.seconds),
+        "evaluating": ""
+        if report.evaluation_seconds is None
+        else duration(report.evaluation_seconds),
         "stopped": ending(report),
     }
 

@@ -52,7 +52,7 @@ class Speed:
     devices: int
     """GPUs that trained together; 1 for a CPU."""
     seconds_per_token: float
-    """Seconds of one device for a valid token."""
+    """Seconds of one device for a valid token, with its part of the evaluations."""
 
     def seconds(self, tokens: int) -> float:
         """Seconds until so many valid tokens are trained on, with as many devices as that run had."""
@@ -71,7 +71,7 @@ class Speed:
         return (
             f"{count(tokens)} tokens; about {duration(self.seconds(tokens))}{used} at the "
             f"{self.devices / self.seconds_per_token:,.0f} tokens/s of {self.name}, "
-            f"run {self.run[:KEY_DIGITS]}"
+            f"run {self.run[:KEY_DIGITS]}, evaluations included"
         )
 
 
@@ -113,13 +113,14 @@ def _speed_of(run: Artefact) -> Speed | None:
     if not report.tokens.valid or not report.seconds:
         return None
     job = read_job(run.path / JOB)
+    spent = report.gpu_seconds or report.seconds + (report.evaluation_seconds or 0.0)
     return Speed(
         name=spelled(specialist_of(run), report.phase),
         run=run.key,
         model=job.model.name,
         device=job.device,
         devices=job.processes if job.device == "cuda" else 1,
-        seconds_per_token=(report.gpu_seconds or report.seconds) / report.tokens.valid,
+        seconds_per_token=spent / report.tokens.valid,
     )
 
 

@@ -199,9 +199,16 @@ def file_at(run: Path, step: int) -> Path:
     return run / EVALUATIONS / f"step={step}" / NAME
 
 
-def write(run: Path, step: int, table: pa.Table) -> None:
+SECONDS = b"seconds"
+"""Metadata of a file: the time that its evaluation took, which is no part of what it found."""
+
+
+def write(run: Path, step: int, table: pa.Table, *, seconds: float = 0.0) -> None:
     """Let the file of an evaluation appear whole: one row group."""
     file = file_at(run, step)
+    table = table.replace_schema_metadata(
+        {**EVALUATED_SCHEMA.metadata, SECONDS: f"{seconds:.3f}".encode()}
+    )
     file.parent.mkdir(parents=True, exist_ok=True)
     size = max(len(table), 1)
     replace_whole(
@@ -214,6 +221,12 @@ def read(run: Path, step: int) -> pa.Table | None:
     """The documents of a run's evaluation at a step; None where there are none."""
     file = file_at(run, step)
     return parquet.read_table(file) if file.is_file() else None
+
+
+def seconds_of(run: Path) -> float:
+    """Seconds of all evaluations that a run has files of."""
+    schemas = (parquet.read_schema(each) for each in (run / EVALUATIONS).glob(f"step=*/{NAME}"))
+    return math.fsum(float((each.metadata or {}).get(SECONDS, 0)) for each in schemas)
 
 
 def keep_only(run: Path, steps: Collection[int]) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +50,16 @@ def is_evaluated(step: int, *, every: int, steps: int) -> bool:
     return step in (0, steps) or (step % every == 0 and 2 * (steps - step) >= every)
 
 
+def evaluations_left(step: int, *, every: int, steps: int) -> int:
+    """The number of evaluations after a step, the last one included.
+
+    >>> [evaluations_left(step, every=10, steps=25) for step in (0, 9, 10, 20, 25)]
+    [3, 3, 2, 1, 0]
+    """
+    following = range((step // every + 1) * every, steps, every)
+    return sum(is_evaluated(at, every=every, steps=steps) for at in following) + (step < steps)
+
+
 class Cancelled(Exception):  # noqa: N818 - it is an outcome, not a fault
     """Someone asked the run to stop."""
 
@@ -59,6 +70,8 @@ class Evaluated:
 
     figures: tuple[Figure, ...]
     documents: pa.Table
+    seconds: float = 0.0
+    """The time that it took."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,6 +184,7 @@ class HeldOut:
             Cancelled: between two batches, when a stop was asked for.
             JobError: for a stratum without scored bytes, or a loss that isn't a number.
         """
+        began = time.perf_counter()
         carried = {
             each.name: known_figures
             for each in self.job.evaluations
@@ -187,7 +201,11 @@ class HeldOut:
                 mine = [sums[_asked(evaluation, each)] for each in evaluation.strata]
                 figures += _figures(evaluation, mine, step)
                 documents.append(table_of(evaluation, mine))
-        return Evaluated(figures=tuple(figures), documents=joined(documents))
+        return Evaluated(
+            figures=tuple(figures),
+            documents=joined(documents),
+            seconds=time.perf_counter() - began,
+        )
 
     def _sums(self, evaluations: Sequence[Evaluation]) -> Mapping[_Asked, DocumentSums]:
         """The sums of all strata; those that may be other targets of the same rows are taken together."""

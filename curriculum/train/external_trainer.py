@@ -155,9 +155,12 @@ class ForeignRun:
             token_bytes=self._token_bytes,
             stop=lambda: False,
         )
-        metrics, found = self._open_metrics(), held_out.evaluated(self.step)
+        metrics = self._open_metrics()
+        self._heart.begins("evaluating", self.state)
+        found = held_out.evaluated(self.step)
         self.state = self.state.measured(found.figures)
-        document_sums.write(self.directory, self.step, found.documents)
+        self._heart.evaluated(found.seconds)
+        document_sums.write(self.directory, self.step, found.documents, seconds=found.seconds)
         metrics.evaluated(found.figures)
         return found.figures
 

@@ -9,6 +9,9 @@ from typing import Literal
 from curriculum.store.leases import this_process
 from curriculum.train import checkpoint
 from curriculum.train.checkpoint import CheckpointState
+from curriculum.train.document_sums import seconds_of
+from curriculum.train.evaluation import evaluations_left
+from curriculum.train.evaluation_sets import positions_read
 from curriculum.train.gate import gate_bits
 from curriculum.train.metrics import read_metrics, summary
 from curriculum.train.run_directory import (
@@ -19,7 +22,7 @@ from curriculum.train.run_directory import (
     STATE,
     write_text,
 )
-from schemas.job import Failure, Figure, Heartbeat, Job, MaskingCost, Report, Stopped
+from schemas.job import Doing, Failure, Figure, Heartbeat, Job, MaskingCost, Report, Stopped
 from schemas.json_text import now
 from schemas.json_text import now as present
 
@@ -48,8 +51,8 @@ def report_of(
     """Return the report of a run from its directory: its state, its figures, and its metrics summed up."""
     state = outcome.state
     measured = summary(read_metrics(directory / METRICS))
-    seconds = measured.seconds
-    gpu_seconds = seconds * devices if job.device == "cuda" else 0.0
+    seconds, evaluating = measured.seconds, seconds_of(directory)
+    gpu_seconds = (seconds + evaluating) * devices if job.device == "cuda" else 0.0
     where = outcome.checkpoint.relative_to(workspace).as_posix() if outcome.checkpoint else ""
     return Report(
         specialist=job.specialist,
@@ -65,6 +68,7 @@ def report_of(
         history=tuple(figure for figure in state.figures if figure.family == "*"),
         tokens_per_second=state.tokens.positions / seconds if seconds else 0.0,
         seconds=seconds,
+        evaluation_seconds=evaluating,
         gpu_seconds=gpu_seconds,
         cost=None if job.gpu_price is None else job.gpu_price * gpu_seconds / 3600,
         device=state.device or job.device,
@@ -115,15 +119,21 @@ def _at(figures: tuple[Figure, ...], step: int) -> tuple[Figure, ...]:
 
 
 LEAST_SECONDS = 1.0
+FORWARD = 1 / 3
+"""Time of a forward pass as a share of a step of as many positions: backward takes two of it."""
 
 
 class HeartbeatWriter:
-    """Beats after a step, unless it did a moment ago; a beat costs a file of some kilobytes."""
+    """Beats after a step, unless it did a moment ago, and before what isn't a step.
+
+    A beat costs a file of some kilobytes.
+    """
 
     def __init__(self, job: Job, directory: Path) -> None:
         self.job, self.directory = job, directory
         self._last = float("-inf")
         self._positions, self._seconds = 0, 0.0
+        self._speed, self._evaluation = 0.0, 0.0
 
     def step(self, state: CheckpointState, *, positions: int, seconds: float) -> None:
         """Say how far `state` is, by a step of so many row positions that took so long."""
@@ -132,14 +142,29 @@ class HeartbeatWriter:
         now = time.monotonic()
         if now - self._last < LEAST_SECONDS:
             return
+        self._speed = self._positions / max(self._seconds, 1e-9)
+        self._beat(state)
+        self._last, self._positions, self._seconds = now, 0, 0.0
+
+    def begins(self, doing: Doing, state: CheckpointState) -> None:
+        """Say that something other than a step begins, however long ago the last beat was."""
+        self._beat(state, doing)
+
+    def evaluated(self, seconds: float) -> None:
+        """Expect of the evaluations to come what a whole one took."""
+        self._evaluation = seconds
+
+    def _beat(self, state: CheckpointState, doing: Doing | None = None) -> None:
         bits = gate_bits(state.figures, self.job.phase)
         beat = Heartbeat(
             step=state.step,
             steps=self.job.steps,
             valid_tokens=state.tokens.valid,
-            tokens_per_second=self._positions / max(self._seconds, 1e-9),
+            tokens_per_second=self._speed,
             val_bpb=bits[-1] if bits else None,
             figures=tuple(each for each in state.figures if each.family == "*"),
+            doing=doing,
+            evaluating_seconds=self._evaluating(state.step),
             at=present(),
         )
         # Nothing rests on it: it isn't flushed to the disk, and one that is full is told by a checkpoint.
@@ -147,4 +172,10 @@ class HeartbeatWriter:
         with contextlib.suppress(OSError):
             draft.write_text(beat.model_dump_json())
             draft.replace(self.directory / HEARTBEAT)
-        self._last, self._positions, self._seconds = now, 0, 0.0
+
+    def _evaluating(self, step: int) -> float:
+        """Seconds of the evaluations to come; until one was measured, by the speed of steps."""
+        left = evaluations_left(step, every=self.job.evaluate_every, steps=self.job.steps)
+        if self._evaluation or not self._speed:
+            return left * self._evaluation
+        return left * FORWARD * positions_read(self.job.evaluations) / self._speed

@@ -81,6 +81,8 @@ def _trained(
             require_installed(job.writers)
             ranks.from_first(lambda: require_fitting(job, store.root))
             required = "leakcheck" in job.require
+            if required and ranks.leads:
+                HeartbeatWriter(job, directory).begins("leakcheck", CheckpointState())
             if required and not ranks.from_first(lambda: proven(path, stop)):
                 return _stopped(job, store, directory, ranks)
             cost = ranks.from_first(lambda: measured_once(job, store.root, directory, device))
@@ -236,10 +238,14 @@ class Trainer:
         step, known = self.state.step, {figure.step for figure in self.state.figures}
         due = is_evaluated(step, every=self.job.evaluate_every, steps=self.job.steps)
         if due and step not in known:
+            if self.metrics is not None:
+                self.heartbeat.begins("evaluating", self.state)
             found = self.evaluator.evaluated(step)
             self.state = self.state.measured(found.figures)
+            if step or self.evaluator.before is None:
+                self.heartbeat.evaluated(found.seconds)
             if self.metrics is not None:
-                document_sums.write(self.directory, step, found.documents)
+                document_sums.write(self.directory, step, found.documents, seconds=found.seconds)
                 self.metrics.evaluated(found.figures)
             for figure in found.figures:
                 if figure.family == "*":

@@ -1,6 +1,7 @@
 """Console output: progress, tables, numbers."""
 
 import contextlib
+import datetime
 import json
 import sys
 import time
@@ -268,6 +269,16 @@ def watching() -> Iterator[ProgressCallback]:
         return
     from rich import progress  # It takes as long as all else of a short command's terminal.
 
+    class Remaining(progress.TimeRemainingColumn):
+        """Remaining time, with what is known to follow the last step."""
+
+        def render(self, task: progress.Task) -> Text:
+            left = task.time_remaining
+            if task.finished or left is None:
+                return super().render(task)
+            whole = datetime.timedelta(seconds=round(left + task.fields["after"]))
+            return Text(str(whole), "progress.remaining")
+
     with progress.Progress(
         progress.SpinnerColumn(style=ACCENT),
         progress.TextColumn("{task.description}", style="bold", markup=False),
@@ -275,7 +286,7 @@ def watching() -> Iterator[ProgressCallback]:
         progress.MofNCompleteColumn(),
         progress.TextColumn("{task.fields[unit]}", markup=False),
         progress.TimeElapsedColumn(),
-        progress.TimeRemainingColumn(),
+        Remaining(),
         progress.TextColumn("{task.fields[note]}", style=MUTED, markup=False),
         console=err,
     ) as bars:
@@ -300,7 +311,9 @@ class _Drawn:
         title, note = _line_of(progress)
         if title not in self.tasks:
             self._make_room()
-            self.tasks[title] = self.bars.add_task(title, total=progress.total, unit="", note="")
+            self.tasks[title] = self.bars.add_task(
+                title, total=progress.total, unit="", note="", after=0.0
+            )
         task = self.bars.tasks[self.bars.task_ids.index(self.tasks[title])]
         if progress.done < task.completed:
             self.bars.reset(task.id, total=progress.total)
@@ -310,6 +323,7 @@ class _Drawn:
             total=progress.total,
             unit=progress.unit,
             note=self._cut(note),
+            after=progress.after,
         )
 
     def _cut(self, note: str) -> str:
@@ -387,4 +401,4 @@ class _Clock:
             return elapsed
         assert progress.total is not None
         left = (now - since) * (progress.total - progress.done) / (progress.done - first)
-        return f"{elapsed}, about {duration(left)} left"
+        return f"{elapsed}, about {duration(left + progress.after)} left"

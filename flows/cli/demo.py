@@ -9,7 +9,7 @@ from rich.text import Text
 
 from curriculum.corpus.load import corpus_names
 from curriculum.inspection.formats import Line, count, duration, percent
-from curriculum.inspection.runs import change, report_of
+from curriculum.inspection.runs import change, report_of, rise_words
 from curriculum.mixing.load import diet_names
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.starter import starter_files, write_starter
@@ -18,7 +18,7 @@ from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import JOB, read_job
 from flows import settings
 from flows.cli import phases
-from flows.cli.console import ACCENT, MUTED, out, table
+from flows.cli.console import ACCENT, MUTED, out, table, warn
 from flows.settings.trust import make_trusted
 from schemas.errors import CurriculumError
 
@@ -96,6 +96,10 @@ def demo(home: Path, repositories: tuple[str, ...]) -> None:
     runs = phases.flow(config, None)
     out.print()
     out.print(table(_summary(runs)))
+    for run in runs:
+        report = report_of(run)
+        if rise := rise_words(run.path, report):
+            warn(f"{report.phase}: {rise}")
     if all(each.made for each in runs):
         out.print(Text(_where_time_went(runs, began), MUTED))
     _next_steps(home, _some_rows(Store(home)).key[:KEY_DIGITS])
@@ -122,17 +126,19 @@ def _summary(runs: tuple[Artefact, ...]) -> Iterator[Line]:
 
 
 def _where_time_went(runs: tuple[Artefact, ...], began: datetime) -> str:
-    """Time of building and mixing, of steps, and of what else a run does."""
-    building, training, steps = 0.0, 0.0, 0.0
+    """Time of building and mixing, of steps, of evaluations, and of what else a run does."""
+    building, training, steps, evaluating = 0.0, 0.0, 0.0, 0.0
     for run in runs:
         report, begun = report_of(run), _moment(read_job(run.path / JOB).begun)
         building += (begun - began).total_seconds()
         began = _moment(report.ended)
         training += (began - begun).total_seconds()
         steps += report.seconds
+        evaluating += report.evaluation_seconds or 0.0
     return (
         f"{duration(building + training)} in all: {duration(building)} building and mixing, "
-        f"{duration(steps)} in steps, {duration(training - steps)} in leakcheck, evaluations and starting"
+        f"{duration(steps)} in steps, {duration(evaluating)} in evaluations, "
+        f"{duration(training - steps - evaluating)} in leakcheck and starting"
     )
 
 

@@ -15,6 +15,7 @@ from curriculum.inspection.losses import require_some
 from curriculum.inspection.runs import (
     mixture_of_run,
     report_of,
+    rise_words,
     unmeasured_domains,
     unused_budget,
 )
@@ -241,6 +242,8 @@ def _print_runs(plan: RunPlan, runs: Sequence[Artefact]) -> None:
     reports = [report_of(run) for run in runs]
     out.print(table(run_lines(reports)))
     for run, report in zip(runs, reports, strict=True):
+        if rise := rise_words(run.path, report):
+            warn(f"{report.phase}: {rise}")
         mixture = mixture_of_run(plan.store, run)
         if mixture and (unused := unused_budget(report, mixture)):
             out.print(Text(f"{report.phase}: {unused}", MUTED), soft_wrap=True)

@@ -71,6 +71,31 @@ def test_the_time_of_a_stage_is_that_of_its_own_round_and_remaining_time_leaves_
     ]
 
 
+def test_remaining_time_has_the_evaluations_that_follow(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    step = Progress(stage="train", item="syntax", done=0, total=21, unit="steps")
+    with watching() as watch:
+        for at, progress in (
+            (0, step),
+            (5, replace(step, note="evaluating")),
+            (18, replace(step, done=1, after=12.0)),
+            (28, replace(step, done=6, after=12.0)),
+            (60, replace(step, done=20, note="evaluating")),
+        ):
+            now[0] = at
+            watch(progress)
+    assert capsys.readouterr().err.splitlines() == [
+        "train syntax: 0/21 steps",
+        "train syntax: 0/21 steps  evaluating",
+        "train syntax: 1/21 steps  18 s",
+        "train syntax: 6/21 steps  28 s, about 42 s left",
+        "train syntax: 20/21 steps  1 min 0 s, about 2.2 s left  evaluating",
+    ]
+
+
 def test_a_terminal_has_a_bar_a_stage_with_elapsed_and_remaining_time() -> None:
     drawn = on_terminal((), {"COLUMNS": "80"}, (sys.executable, "-c", TWO_PHASES)).sent
     last = drawn.rpartition("\x1b[2K")[2].splitlines()
@@ -91,5 +116,5 @@ with watching() as watch:
                 item = f"{phase} of a repository with a long name and a long path in it {done}"
                 watch(Progress(stage=stage, item=item, done=done, total=2, unit="tasks"))
     for done in (0, 5):
-        watch(Progress(stage="train", item="syntax", done=done, total=5, unit="steps"))
+        watch(Progress(stage="train", item="syntax", done=done, total=5, unit="steps", after=3.0))
 """

@@ -77,7 +77,7 @@ class LogFollower:
         if beat is not None and beat != self._seen:
             self._seen = beat
             # The last step isn't the end: an evaluation and a checkpoint follow.
-            if beat.step < beat.steps:
+            if beat.step < beat.steps or beat.doing is not None:
                 self.watch(progress_of(self.job, beat))
         silent = self._pulse.felt(beat.step if beat else 0, time.monotonic())
         if silent is not None:
@@ -142,15 +142,17 @@ def read_heartbeat(directory: Path) -> Heartbeat | None:
 
 
 def progress_of(job: Job, beat: Heartbeat) -> Progress:
-    """Return a heartbeat as progress."""
+    """Return a heartbeat as progress; while the last step is evaluated it counts as not done."""
     measured = [] if beat.val_bpb is None else [f"val_bpb {beat.val_bpb:.3f}"]
+    speed = f"{beat.tokens_per_second:,.0f} tokens/s"
     return Progress(
         stage="train",
         item=job.phase,
-        done=beat.step,
+        done=min(beat.step, max(beat.steps - 1, 0)),
         total=beat.steps,
         unit="steps",
-        note=", ".join([*measured, f"{beat.tokens_per_second:,.0f} tokens/s"]),
+        note=", ".join([*measured, beat.doing or speed]),
+        after=beat.evaluating_seconds,
     )
 
 

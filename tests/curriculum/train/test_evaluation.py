@@ -21,6 +21,7 @@ from curriculum.train.document_sums import (
     keep_only,
     paired_change,
     read,
+    seconds_of,
     write,
 )
 from curriculum.train.evaluation import (
@@ -113,6 +114,19 @@ def test_one_pass_over_rows_that_differ_in_targets_gives_the_bits_of_two(
     assert together.documents.equals(joined([each.documents for each in apart]))
     scored = [figures[-1].scored_tokens for figures in (apart[0].figures, apart[1].figures)]
     assert 0 < scored[1] < scored[0]
+
+
+def test_the_time_of_evaluations_is_kept_beside_what_they_found(tmp_path: Path) -> None:
+    table = EVALUATED_SCHEMA.empty_table()
+    for step, seconds in ((0, 1.5), (4, 2.25), (8, 4.0)):
+        write(tmp_path, step, table, seconds=seconds)
+    assert seconds_of(tmp_path) == 7.75
+    keep_only(tmp_path, {0, 4})
+    assert seconds_of(tmp_path) == 3.75, "evaluations behind the checkpoint are made again"
+    found = read(tmp_path, 4)
+    assert found is not None
+    assert found.equals(table)
+    assert seconds_of(tmp_path / "none") == 0
 
 
 def with_fewer_targets(world: Any, evaluation: Evaluation) -> Evaluation:

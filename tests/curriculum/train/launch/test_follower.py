@@ -5,9 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.launch.launcher import (
     LEAST_SILENCE_SECONDS,
     STEPS_OF_SILENCE,
@@ -96,6 +98,42 @@ def test_a_heartbeat_is_told_once_and_a_broken_one_is_none(world: Any, tmp_path:
     assert stalls == []
     (tmp_path / "heartbeat.json").write_text('{"step":')
     assert read_heartbeat(tmp_path) is None
+
+
+def test_an_evaluation_is_shown_before_the_first_step_and_after_the_last(
+    world: Any, tmp_path: Path
+) -> None:
+    told: list[Progress] = []
+    job = world.job()
+    follower = LogFollower(job, tmp_path, told.append, lambda _: None, lambda _: None)
+    heart = HeartbeatWriter(job, tmp_path)
+    heart.begins("leakcheck", CheckpointState())
+    follower.look()
+    heart.begins("evaluating", CheckpointState())
+    follower.look()
+    heart.evaluated(3.0)
+    heart.step(CheckpointState(step=1), positions=1024, seconds=1.0)
+    follower.look()
+    heart.begins("evaluating", CheckpointState(step=job.steps))
+    follower.look()
+    assert [(each.done, each.note) for each in told] == [
+        (0, "leakcheck"),
+        (0, "evaluating"),
+        (1, "1,024 tokens/s"),
+        (job.steps - 1, "evaluating"),
+    ], "the last step isn't the end"
+    assert [each.after for each in told] == [0.0, 0.0, 9.0, 0.0], "three evaluations are to come"
+
+
+def test_evaluations_to_come_are_expected_by_the_speed_of_steps_until_one_was_measured(
+    world: Any, tmp_path: Path
+) -> None:
+    job, read = world.job(), 2 * 1024
+    heart = HeartbeatWriter(job, tmp_path)
+    heart.step(CheckpointState(step=8), positions=1024, seconds=1.0)
+    beat = read_heartbeat(tmp_path)
+    assert beat is not None
+    assert beat.evaluating_seconds == pytest.approx(read / 3 / 1024), "the last one alone"
 
 
 def test_a_stall_names_the_step_and_the_log(world: Any, tmp_path: Path, monkeypatch: Any) -> None:
