@@ -14,6 +14,8 @@ from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import SpecialistName, named
 from curriculum.pipeline.run_config import CorpusConfig, RunConfig
 from curriculum.store import Artefact
+from curriculum.train.dataloader import loader_of
+from curriculum.train.export import require_exportable
 from curriculum.train.run_directory import JOB, read_job, read_report
 from dashboards.pipeline_chart import picture
 from dashboards.report.facts import read
@@ -150,4 +152,13 @@ def test_the_graph_of_artefacts_names_the_packer_and_the_study(chopped: Path) ->
         ("chop", "built")
     }
     (syntax,) = graph.of_phase("syntax", "run")
-    assert syntax.title == "study: packer chop"
+    assert syntax.how == "study: packer chop"
+
+
+def test_its_rows_may_be_trained_on_by_another_loop_and_its_model_stays_here(chopped: Path) -> None:
+    cut = run_of(chopped, "syntax", branch="chop")
+    job = read_job(cut / JOB)
+    batch = next(iter(loader_of(job, chopped)))
+    assert int(batch["loss_mask"].sum()) > 0
+    with pytest.raises(JobError, match="study: packer chop; it was trained for a comparison only"):
+        require_exportable(next((cut / "checkpoints").glob("step=*")))
