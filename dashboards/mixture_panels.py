@@ -304,7 +304,7 @@ class Outcome:
     short: tuple[int, ...]
     """Supplies of which more is asked than there is."""
     refusal: str
-    """Reason why the mix would stop; empty where it goes on."""
+    """Reason why the mix would stop; empty where it wouldn't."""
 
 
 def at_shares(supplies: Sequence[Supply], asked: Mapping[int, float]) -> list[Supply]:

@@ -89,11 +89,11 @@ class FlowRun:
     branch: str | None
     phase: str
     """One, or `all`."""
-    onwards: bool
+    later_phases: bool
 
     def takes(self, specialist: str | None, branch: str | None, phase: str | None) -> bool:
         """Return True where it is active and will train a phase by itself."""
-        has_phase = self.onwards or self.phase in (ALL_PHASES, phase)
+        has_phase = self.later_phases or self.phase in (ALL_PHASES, phase)
         is_same = (self.specialist, self.branch) == (specialist, branch)
         return self.kind == "active" and self.flow in TRAINS and is_same and has_phase
 
@@ -147,7 +147,7 @@ def _flow_run(home: Path, address: str, answered: dict[str, Any]) -> FlowRun | N
         specialist=specialist,
         branch=branch,
         phase=str(parameters.get("phase", ALL_PHASES)),
-        onwards=bool(parameters.get("onwards")),
+        later_phases=bool(parameters.get("later_phases")),
     )
 
 

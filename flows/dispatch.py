@@ -1,7 +1,7 @@
 """Training as a flow run of its own, in the pool whose slots are GPUs: they are taken as they are asked for.
 
 A parent that begins again gets the flow runs that it started by their idempotency keys: training that still
-goes on is waited for, training that is done isn't repeated. A child labels its flow run with its artefact.
+still runs is waited for, training that is done isn't repeated. A child labels its flow run with its artefact.
 """
 
 import itertools
@@ -112,7 +112,7 @@ def _start(plan: RunPlan, phase: str, changes: Changes, *, again: bool) -> FlowR
 def _cancel_children_if_cancelled() -> None:
     """Cancel the training that this flow run waits for, if it is being cancelled itself.
 
-    One that crashes lets it go on: it is found again by a retry.
+    One that crashes lets it run: it is found again by a retry.
     """
     with get_client(sync_client=True) as client:
         state = client.read_flow_run(_own_id()).state

@@ -135,12 +135,12 @@ Phase = Annotated[
         "One phase: only that one, from where the phase before it ended.",
     ),
 ]
-Onwards = Annotated[
+LaterPhases = Annotated[
     bool,
     _said(
         "And the phases after it",
-        "With one phase: train that one anew, then go on with those after it, each anew where what it "
-        "goes on from has other weights.",
+        "With one phase: train that one anew, then continue with those after it, each anew where what it "
+        "continues from has other weights.",
     ),
 ]
 Again = Annotated[bool, _said("Anew", "With one phase: train it anew where it is done already.")]

@@ -11,7 +11,7 @@ from flows.forms import BuildChanges, Changes
 from flows.settings.contexts import context_of
 from schemas.errors import JobError
 
-SWITCHES = {"onwards": "and those after it", "again": "anew", "dry_run": "(dry run)"}
+SWITCHES = {"later_phases": "and those after it", "again": "anew", "dry_run": "(dry run)"}
 """Words in a run's name for a switch of its form."""
 LONGEST = 40
 """Characters of a value in a name."""

@@ -13,7 +13,7 @@ from flows.artifacts import Log
 from flows.dispatch import perform_or_dispatch
 from flows.final_states import ending_plainly, interrupts_held, result_of
 from flows.flow_runs import carry_out, link_report, show_forecast, start
-from flows.forms import ALL_PHASES, Changes, ChangesOfRun, DryRun, Onwards, Phase, Specialist
+from flows.forms import ALL_PHASES, Changes, ChangesOfRun, DryRun, LaterPhases, Phase, Specialist
 from flows.hooks import HOOKS
 from schemas.progress import ProgressCallback
 
@@ -23,12 +23,12 @@ from schemas.progress import ProgressCallback
 def run(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,
-    onwards: Onwards = False,
+    later_phases: LaterPhases = False,
     dry_run: DryRun = False,
     changes: ChangesOfRun = Changes(),  # noqa: B008 - frozen
 ) -> tuple[Artefact, ...]:
     """Take a specialist through its curriculum: what is done is kept, what is missing is made."""
-    scope = Scope(onwards=onwards, retrain=True)
+    scope = Scope(later_phases=later_phases, retrain=True)
     if dry_run:
         return show_forecast(specialist, changes, scope, phase)
     plan, runs, gate = start(specialist, changes, phase), [], None
@@ -41,14 +41,14 @@ def run(
 
 
 def run_in_process(
-    config: RunConfig, phase: str | None, watch: ProgressCallback, *, onwards: bool = False
+    config: RunConfig, phase: str | None, watch: ProgressCallback, *, later_phases: bool = False
 ) -> tuple[Artefact, ...]:
     """Run the flow in this very process, for the command line; `watch` gets its progress too."""
     artifacts.onlooker.set(watch)
     try:
         named, changes = phase or ALL_PHASES, Changes.model_validate(dict(config.changes()))
         with interrupts_held():
-            state = run(config.specialist, named, onwards, changes=changes, return_state=True)
+            state = run(config.specialist, named, later_phases, changes=changes, return_state=True)
         return result_of(state)
     finally:
         # What is still to be sent would otherwise be tried for a minute after the server has gone.

@@ -11,7 +11,7 @@
     ├── MixtureError     a diet that its rows cannot serve
     ├── WorkerError      a process or a machine that builds
     ├── JobError         a training job
-    │   ├── JobKilledError   its process was killed: another try goes on from its last checkpoint
+    │   ├── JobKilledError   its process was killed: another try resumes from its last checkpoint
     │   ├── JobMemoryError   it needs more memory than there is
     │   └── NotFiniteError   its loss or gradient isn't a number
     ├── StoreError       an artefact that is not what its manifest says
@@ -100,11 +100,11 @@ class WorkerError(CurriculumError):
 
 
 class JobError(CurriculumError):
-    """A training job cannot start, go on or end."""
+    """A training job cannot start, resume or end."""
 
 
 class JobKilledError(JobError):
-    """A job's process was killed or lost its machine; another try goes on from its last checkpoint."""
+    """A job's process was killed or lost its machine; another try resumes from its last checkpoint."""
 
 
 class JobMemoryError(JobError):

@@ -124,7 +124,7 @@ class StratumReport(Strict):
     drawn: int
     """Rows of the plan."""
     drawn_before: int
-    """Rows that earlier phases took of the same rows; the plan goes on after them."""
+    """Rows that earlier phases took of the same rows; the plan continues after them."""
     tokens: int
     """Valid tokens of the plan."""
     variants: tuple[VariantReport, ...] = ()
@@ -178,7 +178,7 @@ class SourceRepetition(Strict):
 
 
 class Continued(Strict):
-    """The steps of a run that a plan goes on from, and all rows that its model has seen till then."""
+    """The steps of a run that a plan continues from, and all rows that its model has seen till then."""
 
     run: str
     """Its key."""
@@ -210,7 +210,7 @@ class MixtureReport(Strict):
     """Valid tokens that the phase may train on."""
     tokens_per_step: int
     steps: int
-    """Whole steps within the budget; the plan may go on past them, to the end of a step."""
+    """Whole steps within the budget; the plan may continue past them, to the end of a step."""
     strata: tuple[StratumReport, ...]
     continued: Continued | None = None
     left_out: LeftOut | None = None

@@ -8,7 +8,7 @@
     parquet_files.py (data files that DuckDB reads)
 
 A catalog is a snapshot: its views read the files that the manifests listed when it was opened, so a
-build that goes on meanwhile can neither break nor change an answer. Token lists are scanned only where
+build that runs meanwhile can neither break nor change an answer. Token lists are scanned only where
 a question names them.
 """
 

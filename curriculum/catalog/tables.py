@@ -415,7 +415,7 @@ def diets(home: Path, cache: Cache) -> dict[str, pa.Table]:
 
 STATE_NAME, METRICS_NAME = "state.json", "metrics"
 SILENT_SECONDS = 600
-"""After which the run of another machine isn't believed to go on."""
+"""After which the run of another machine isn't taken to be running."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 

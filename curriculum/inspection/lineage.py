@@ -119,7 +119,7 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadUntil:
-    """All that a model read until a step of a run, in that run and in those that it goes on from."""
+    """All that a model read until a step of a run, in that run and in those that it continues from."""
 
     run: str
     run_key: str

@@ -160,7 +160,7 @@ def change(report: Report, kind: Literal["phase", "anchor"]) -> str:
 
     A phase that serves only imported rows may have no figure of its own.
     """
-    # The decay goes on under the name of the last phase.
+    # The decay continues under the name of the last phase.
     is_every_phase = kind == "anchor" or report.phase == ANNEAL
     measured = [
         [each for each in figures if is_every_phase or each.phase == report.phase]

@@ -156,7 +156,7 @@ def report_of(mixture: Artefact) -> MixtureReport:
 def seen_of(mixtures: Sequence[Artefact]) -> tuple[RowsTaken, ...]:
     """The rows that mixtures of the phases so far took, in their order.
 
-    One that goes on from a run knows what was seen before; mixtures that stand before it say nothing.
+    A plan that continues a run has what was seen before; mixtures that stand before it say nothing.
     """
     seen: list[RowsTaken] = []
     for report in map(report_of, mixtures):

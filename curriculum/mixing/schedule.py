@@ -125,7 +125,7 @@ class RowOrder:
 
     A pass is all rows of one variant: the one with the fewest whole passes, the first of several. So
     repetition r reads variant r mod variants, and a plan that starts after `seen` rows of each variant
-    goes on where earlier plans ended, whichever of the variants they had. Rows that are `left_out` keep
+    continues where earlier plans ended, whichever of the variants they had. Rows that are `left_out` keep
     their places and are passed over there, so that the others come as they would have come; `seen`
     counts them too. The order of rows of more than LOCAL_ABOVE positions is `local_order`.
     """

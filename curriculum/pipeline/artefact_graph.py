@@ -125,7 +125,7 @@ class _Builder:
     plan: RunPlan
     planned: PlannedArtefacts
     _run_before: str = ""
-    """The node of the run that the next phase goes on from."""
+    """The node of the run that the next phase continues from."""
     _documents: dict[str, Artefact] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -48,7 +48,7 @@ STEP = "step="
 State = Literal["running", "waiting", "failed", "interrupted"]
 SILENT_SECONDS = 600
 """After which the state of another machine's run isn't believed any more."""
-GO_ON = "the same command continues from there"
+CONTINUES = "the same command continues from there"
 
 
 class SpecialistRef(NamedTuple):
@@ -141,7 +141,7 @@ class RunHistory:
         return max(current, key=self.position, default=None)
 
     def is_current(self, run: Attempt) -> bool:
-        """Return True where a run and its mixture are marked, and the run that it goes on from is current."""
+        """Return True where a run and its mixture are marked, and the run that it continues from is current."""
         if run.path not in self.runs or run.job.plan_content not in self.plans:
             return False
         start = self._entry(run)
@@ -161,7 +161,7 @@ class RunHistory:
         return number, run.job.begun
 
     def _entry(self, run: Attempt) -> CheckpointRef | None:
-        """The checkpoint at which a phase was entered, by the run or by the one that it goes on from."""
+        """The checkpoint at which a phase was entered, by the run or by the one that it continues from."""
         start = run.job.start_from
         before = None if start is None else self._attempt_of(start)
         if before is None or before.job.phase != run.job.phase:
@@ -243,7 +243,9 @@ def attempt_state(store: Store, attempt: Attempt, queue: SlotQueue) -> AttemptSt
     step = max((number for number, _ in checkpoints(run)), default=0)
     how = "cancelled" if report is not None and report.stopped == "cancelled" else "stopped"
     where = f"{how} at step {step:,} of {job.steps:,}" if step else f"{how} before a checkpoint"
-    return AttemptState(state="interrupted", why=f"{where}; {GO_ON if step else 'it begins anew'}")
+    return AttemptState(
+        state="interrupted", why=f"{where}; {CONTINUES if step else 'it begins anew'}"
+    )
 
 
 def _is_owner_alive(owner: RunState, beat: Heartbeat | None) -> bool:

@@ -156,8 +156,8 @@ class Scope:
     """The last step of each phase."""
     phase: str | None = None
     """Only this phase; otherwise every phase that this version can build."""
-    onwards: bool = False
-    """True with `phase` to go on with the phases after it."""
+    later_phases: bool = False
+    """True with `phase` to continue with the phases after it."""
     retrain: bool = False
     """True with `phase` to train it again where a run is there."""
     resume: bool = True
@@ -250,7 +250,7 @@ def _listed(plan: RunPlan, scope: Scope) -> Sequence[ResolvedPhase]:
                 cause=f"the run to continue is of {plan.resume.job.phase}",
                 cure=f"Name a run of that phase: --continue {name}",
             )
-        if not scope.onwards:
+        if not scope.later_phases:
             return [plan.phase(first)]
     return [*itertools.dropwhile(lambda each: each.name != first, plan.phases)]
 

@@ -372,7 +372,7 @@ def _training(
 
 
 def _last_step(run: Artefact) -> int:
-    """The step of the last checkpoint of the attempt that would go on."""
+    """The step of the last checkpoint of the attempt that would be resumed."""
     newest = attempts(run.path)[-1:]
     if not newest or (newest[0] / MANIFEST_NAME).is_file():
         return 0

@@ -1,4 +1,4 @@
-"""Commands that go on from where a workspace stands, while nothing in it is mixed or trained."""
+"""Commands that continue from the state of a workspace, while nothing in it is mixed or trained."""
 
 import shlex
 from collections.abc import Iterator

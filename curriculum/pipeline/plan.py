@@ -65,7 +65,7 @@ class RunPlan:
     overrides: tuple[tuple[str, str], ...]
     """Changes of diet and corpus by name, as jobs record them."""
     resume: ResumePoint | None = None
-    """The checkpoint to go on from, if the plan doesn't begin at its first phase."""
+    """The checkpoint to continue from, if the plan doesn't begin at its first phase."""
     without: RowExclusions
     """Rows that its mixtures must not hold."""
     imported: Mapping[str, ImportedRows]

@@ -1,6 +1,6 @@
 """Configs of earlier runs: snapshots that a flow run or a command left, and overrides that jobs recorded.
 
-A run that is retried, or goes on after an approval, starts from the top; and its training is a flow run of
+A run that is retried, or resumes after an approval, starts from the top; and its training is a flow run of
 its own. All of them go by what was read first: a diet that is edited meanwhile changes later runs only.
 """
 
@@ -47,7 +47,7 @@ class ConfigSnapshot(Sealed):
     """Phases in the order of the curriculum."""
     corpus: CorpusSpec
     checkpoint: PlainPath | None
-    """The checkpoint to go on from, relative to the workspace."""
+    """The checkpoint to continue from, relative to the workspace."""
     without: RowExclusions
     imported: dict[str, ImportedRows] = Field(default_factory=dict)
     """The imported rows that it serves."""
@@ -141,7 +141,7 @@ def _read(file: Path) -> ConfigSnapshot:
 
 
 _RESUME_OPTIONS = ("continue", "from_step", "without_rows")
-"""Overrides of a job that say where its run goes on, and without which rows."""
+"""Overrides of a job that say where its run continues, and without which rows."""
 
 
 def newest_plan(store: Store, ref: SpecialistRef, attempts: Iterable[Attempt]) -> RunPlan:

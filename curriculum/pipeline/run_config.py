@@ -109,7 +109,7 @@ class MixConfig(Group):
 
 
 class ResumeConfig(Group):
-    """The step of a run to go on from, and rows that are seen no more."""
+    """The step of a run to continue from, and rows that are seen no more."""
 
     continue_run: str | None = Field(
         default=None,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from curriculum.train.launch.gpu_slots import Machine
 
 UNKNOWN = 0
-"""The revision of a planned run of which only its plan and what it goes on from are known."""
+"""The revision of a planned run of which only its plan and what it continues from are known."""
 
 
 def build_phase(plan: RunPlan, phase: str, context: Context) -> Built:
@@ -134,7 +134,7 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
 
 
 def excluded_rows(plan: RunPlan, phase: ResolvedPhase, built: Built) -> tuple[str, ...]:
-    """The pack_ids that a plan leaves out: what is asked, and what the run it goes on from left out."""
+    """The pack_ids that a plan leaves out: what is asked, and what the run it continues left out."""
     resumed = plan.resume_point_of(phase)
     before = left_out_before(plan.store, resumed) if resumed else ()
     rows = [built.rows_of(each).train for each in _data_sets(phase)]
@@ -273,7 +273,7 @@ def job_of(
     *,
     gpu_price: float | None = None,
 ) -> Job:
-    """The job of a phase, from the end of the `previous` run or the middle of the one it goes on in.
+    """The job of a phase, from the end of the `previous` run or the middle of the one it continues.
 
     Raises:
         JobError: for a plan without one whole step, another tokenizer, or structure that would go.
@@ -345,7 +345,7 @@ def _evaluations(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Eval
 
 
 def _previous(plan: RunPlan, phase: ResolvedPhase) -> Artefact | None:
-    """The run that a phase goes on from; None for the first."""
+    """The run that a phase continues from; None for the first."""
     before = plan.before(phase)
     if not before:
         return None
@@ -362,7 +362,7 @@ def _previous(plan: RunPlan, phase: ResolvedPhase) -> Artefact | None:
 def _unknown_run(
     plan: RunPlan, phase: ResolvedPhase, mixture: Artefact, previous: Artefact | None
 ) -> Recipe:
-    """The recipe of a run of which only this is known yet: what it would read and go on from isn't made."""
+    """The recipe of a run of which only this is known yet: what it would read and continue from isn't made."""
     branch = [("branch", plan.diet.branch)] if plan.diet.branch else []
     inputs = [mixture.as_input("plan"), *([previous.as_input("previous")] if previous else [])]
     return Recipe(
@@ -432,5 +432,5 @@ def _lineages(store: Store, built: Built) -> pl.LazyFrame:
 
 
 def _spec_name(plan: RunPlan, phase: ResolvedPhase) -> str:
-    """The anneal goes on under the last phase's spec."""
+    """The anneal continues under the last phase's spec."""
     return plan.diet.phases[-1].phase if phase.is_anneal else phase.name

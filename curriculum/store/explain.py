@@ -57,34 +57,68 @@ class Explanation:
 
 
 def explain(store: Store, recipe: Recipe) -> Explanation:
-    """Compare a recipe with the newest other version in its folder, down to the inputs that differ."""
+    """Compare a recipe with the newest other version in its folder, down to the inputs that differ.
+
+    What was made of another corpus is no version: rows of several corpora lie in one folder. Mixtures and runs
+    are their specialist's, whatever its corpus.
+    """
     return explain_all(store, [recipe])[0]
 
 
 def explain_all(store: Store, recipes: Sequence[Recipe]) -> list[Explanation]:
     """Compare each recipe so; the store is read once for all of them."""
     manifests = {artefact.key: artefact.manifest for artefact in store.artefacts()}
-    folders: dict[str, list[Manifest]] = {}
-    for manifest in manifests.values():
-        folders.setdefault(_folder(manifest), []).append(manifest)
+    published = [*manifests.values()]
     for step in store.steps:
         if step.recipe.key not in manifests:
             manifests[step.recipe.key] = _as_manifest(step.recipe)
-    return [_compare(_as_manifest(each), manifests, folders) for each in recipes]
+    corpora = _Corpora(manifests)
+    places: dict[_Place, list[Manifest]] = {}
+    for manifest in published:
+        places.setdefault(corpora.place(manifest), []).append(manifest)
+    return [_compare(_as_manifest(each), manifests, places, corpora) for each in recipes]
+
+
+_Place = tuple[str, frozenset[str]]
+"""A folder, and the corpora that a version in it is made of."""
+
+
+class _Corpora:
+    """Corpora by key that artefacts are made of: their own label, else those of their inputs."""
+
+    def __init__(self, manifests: Mapping[str, Manifest]) -> None:
+        self.manifests = manifests
+        self.known: dict[str, frozenset[str]] = {}
+
+    def place(self, manifest: Manifest) -> _Place:
+        """The versions that one is compared with have the same place."""
+        is_specialists = "specialist" in manifest.labels
+        return _folder(manifest), frozenset() if is_specialists else self._of(manifest)
+
+    def _of(self, manifest: Manifest) -> frozenset[str]:
+        if manifest.key not in self.known:
+            own = manifest.labels.get("corpus")
+            inputs = (self.manifests.get(each.key) for each in manifest.inputs)
+            made_of = [self._of(each) for each in inputs if own is None and each is not None]
+            self.known[manifest.key] = frozenset({own} if own else ()).union(*made_of)
+        return self.known[manifest.key]
 
 
 def _compare(
-    now: Manifest, manifests: Mapping[str, Manifest], folders: Mapping[str, Sequence[Manifest]]
+    now: Manifest,
+    manifests: Mapping[str, Manifest],
+    places: Mapping[_Place, Sequence[Manifest]],
+    corpora: _Corpora,
 ) -> Explanation:
     folder = _folder(now)
-    others = [each for each in folders.get(folder, ()) if each.key != now.key]
+    others = [each for each in places.get(corpora.place(now), ()) if each.key != now.key]
     before = max(others, key=lambda each: each.created, default=None)
     if before is None:
         return Explanation(folder=folder, first=True, differences=(), because=())
     changed = tuple(_differences(before, now))
     names = {difference.name for difference in changed}
     because = tuple(
-        _compare(manifests[each.key], manifests, folders)
+        _compare(manifests[each.key], manifests, places, corpora)
         for each in now.inputs
         if f"input {each.name}" in names and each.key in manifests and not _again(each, before)
     )

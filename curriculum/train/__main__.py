@@ -7,7 +7,7 @@ On several machines: `torchrun … -m curriculum.train job.json` on each, over o
 Exit codes: 0 the job ended by its budget or its gate; 1 it failed, and the last line says why; 2 the
 command is wrong; 65 a loss or gradient isn't finite; 69 one of several processes was killed; 71 memory is
 full; 75 it was asked to stop (SIGTERM, SIGINT), finished its step and left a checkpoint: the same command
-goes on from there.
+resumes from there.
 """
 
 import argparse

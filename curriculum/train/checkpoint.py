@@ -91,7 +91,7 @@ class CheckpointState(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """Copy of the content of a portable checkpoint: training goes on while it is written."""
+    """Copy of the content of a portable checkpoint: training continues while it is written."""
 
     spec: ModelSpec
     state: CheckpointState

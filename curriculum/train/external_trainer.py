@@ -16,7 +16,7 @@
 
 Its part: read job.json and the plan, train `job.steps` steps from where it stopped, leave metrics/, a
 checkpoint and report.json. On SIGTERM it finishes its step, publishes a checkpoint and exits with 75; the
-same command then goes on. It may exit with 71 where memory is full, and 65 where a loss isn't finite. The run
+same command then resumes. It may exit with 71 where memory is full, and 65 where a loss isn't finite. The run
 is held against this when it ends, and whoever leaves the files without these functions is told which one is
 missing. Of several processes one does all but `steps`.
 """
@@ -62,7 +62,7 @@ EXIT_CODES: dict[Stopped, int] = {"budget": 0, "gate": 0, "cancelled": CANCELLED
 class ForeignRun:
     """A run's directory as another trainer sees it, and how far the run has come.
 
-    `resumed` is the newest whole checkpoint of this run, from which it goes on; where there is none,
+    `resumed` is the newest whole checkpoint of this run, from which it resumes; where there is none,
     `start` is that of the phase before; where there is neither, weights are new.
     """
 

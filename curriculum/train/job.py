@@ -202,7 +202,7 @@ def _between_checkpoints(steps: int) -> int:
 def _gate(
     phase: DietPhase, mixture: MixtureReport, evaluations: Sequence[Evaluation]
 ) -> AdvanceWhen | None:
-    """The rule of a phase; one that goes on has counted some of its tokens already."""
+    """The rule of a phase; one that is continued has counted some of its tokens already."""
     rule = phase.advance_when
     if rule is not None and rule.val_bpb is not None:
         _require_measured(phase.phase, rule.val_bpb.set, evaluations)

@@ -25,7 +25,7 @@ KILLED = 69
 """One of several processes, or another trainer's command, was killed."""
 MEMORY = 71
 CANCELLED = 75
-"""Asked to stop; a checkpoint stands, and the same command goes on."""
+"""Asked to stop; a checkpoint stands, and the same command resumes."""
 
 _KINDS: dict[int, type[JobError]] = {
     NOT_FINITE: NotFiniteError,

@@ -36,7 +36,7 @@ from schemas.job import Job, ModelSpec
 
 
 def resume(checkpoint: Path, train_state: TrainState) -> CheckpointState:
-    """Load everything: the run goes on as if it had never stopped.
+    """Load everything: the run continues as if it had never stopped.
 
     A rank that the writers hadn't keeps the generator that its seed gave it.
 

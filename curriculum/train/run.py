@@ -33,7 +33,7 @@ class Run:
     directory: Path
     report: Report
     artefact: Artefact | None
-    """None while it can go on: it was cancelled."""
+    """None while it can be resumed: it was cancelled."""
 
 
 @in_lease
@@ -85,7 +85,7 @@ def _closed_attempt(store: Store, job: Job) -> Run | None:
 
 
 def _require_same(directory: Path, job: Job) -> None:
-    """Let an attempt go on whose job is that of its diet: what lies in a workspace may be anybody's.
+    """Let an attempt resume whose job is that of its diet: what lies in a workspace may be anybody's.
 
     Raises:
         JobError: where job.json says something else than its directory's name.

@@ -85,7 +85,7 @@ def finished(store: Store, job: Job) -> Artefact | None:
 
 
 def goes_on(store: Store, job: Job) -> bool:
-    """Return True if training a job would go on with an attempt that isn't finished."""
+    """Return True if training a job would resume an attempt that isn't finished."""
     newest = attempts(store.path_of(run_recipe(job)))[-1:]
     return bool(newest) and not (newest[0] / MANIFEST_NAME).is_file()
 

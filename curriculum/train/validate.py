@@ -175,7 +175,7 @@ def _require_rows(rows: RowsSource, job: Job, workspace: Path) -> None:
 
 
 def _require_checkpoint(job: Job, workspace: Path) -> ModelSpec | None:
-    """The model of the checkpoint to start from; None without one, or where another trainer goes on."""
+    """The model of the checkpoint to start from; None without one, or where another trainer continues."""
     if job.start_from is None:
         return None
     path = workspace / job.start_from.path

@@ -103,7 +103,7 @@ def _spans(each: PhaseFacts, now: str) -> Iterator[Span]:
             look=f"{phase_class(each.number)}{' is-running' if is_running else ''}",
             start=_utc(each.started),
             end=_utc(each.ended or now),
-            ending="goes on" if is_running else each.report.stopped if each.report else "",
+            ending="running" if is_running else each.report.stopped if each.report else "",
             approved=_utc(each.approval.when) if each.approval else None,
         )
 

@@ -101,7 +101,7 @@ class PhaseFacts:
     packed: tuple[Packed, ...]
     earlier: tuple[Attempt, ...]
     started: str = ""
-    """Start of its current run, or of the attempt that goes on; ISO 8601."""
+    """Start of its current run, or of the attempt that is running; ISO 8601."""
 
     @property
     def name(self) -> str:
@@ -243,7 +243,7 @@ def _start(run: Path | None) -> str:
 def _earlier(
     plan: RunPlan, phase: ResolvedPhase, run: Artefact | None, status: PhaseStatus
 ) -> list[Attempt]:
-    """The attempts that are neither the current run nor going on, by their end."""
+    """The attempts that are neither the current run nor running, by their end."""
     excluded = {run.path if run else None, status.run if status.state == "running" else None}
     branch = [f"branch={plan.diet.branch}"] if plan.diet.branch else []
     folders = [f"specialist={plan.diet.specialist}", *branch, f"phase={phase.name}"]

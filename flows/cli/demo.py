@@ -24,7 +24,7 @@ from schemas.errors import CurriculumError
 
 
 def init(home: Path, name: str) -> None:
-    """Write the files into the workspace and print the commands that go on from there.
+    """Write the files into the workspace and print the commands that continue from there.
 
     Raises:
         CurriculumError: for a name that is taken, in the workspace or by what comes with the package.

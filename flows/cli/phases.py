@@ -276,7 +276,7 @@ def _artefacts_of(event: Event) -> Sequence[Artefact]:
 
 
 def _print_origin(plan: RunPlan, made: Sequence[Artefact]) -> None:
-    """Print the checkpoint that a plan goes on from, and the rows that its mixtures exclude."""
+    """Print the checkpoint that a plan continues from, and the rows that its mixtures exclude."""
     if plan.resume is not None:
         where = plan.resume.checkpoint.relative_to(plan.store.root)
         out.print(Text(f"continues from {where}", MUTED), soft_wrap=True)
@@ -302,10 +302,10 @@ def _is_open(gate: Verdict | None) -> bool:
     return False
 
 
-def run(config: RunConfig, phase: str | None, *, onwards: bool = False) -> bool:
+def run(config: RunConfig, phase: str | None, *, later_phases: bool = False) -> bool:
     """Run the flow in this process, print its runs, and return whether all gates are open."""
-    plan, scope = resolve_plan(config, dry=True), Scope(phase=phase, onwards=onwards)
-    runs = flow(config, phase, onwards=onwards)
+    plan, scope = resolve_plan(config, dry=True), Scope(phase=phase, later_phases=later_phases)
+    runs = flow(config, phase, later_phases=later_phases)
     gate = verdict(plan, report_of(runs[-1]).phase, runs[-1]) if runs else None
     if any(each.made for each in runs):
         _print_runs(plan, runs)
@@ -314,7 +314,9 @@ def run(config: RunConfig, phase: str | None, *, onwards: bool = False) -> bool:
     return _is_open(gate)
 
 
-def flow(config: RunConfig, phase: str | None, *, onwards: bool = False) -> tuple[Artefact, ...]:
+def flow(
+    config: RunConfig, phase: str | None, *, later_phases: bool = False
+) -> tuple[Artefact, ...]:
     """Run the Prefect flow in this process with its progress in the terminal, and return its runs.
 
     Prefect, which takes longer to start than all else, is left out where every run is there already.
@@ -326,21 +328,21 @@ def flow(config: RunConfig, phase: str | None, *, onwards: bool = False) -> tupl
     plan = resolve_plan(config, dry=True)
     trust.permitted(plan)
     _require_sources(plan)
-    scope = Scope(phase=phase, onwards=onwards, retrain=True)
+    scope = Scope(phase=phase, later_phases=later_phases, retrain=True)
     if _is_all_there(plan, scope):
         out.print(NOTHING_TO_DO)
         runs = _reused(config, scope)
         # A dry plan reads each manifest once.
         _update_report(plan)
         return runs
-    require_steps(plan, Scope(phase=phase, onwards=onwards), context_of(warn=warn))
+    require_steps(plan, Scope(phase=phase, later_phases=later_phases), context_of(warn=warn))
     with api_for(config.workspace):
         # Prefect reads its settings when it is imported.
         with prefect_variables.unset(config.workspace):
             from flows.run import run_in_process
 
         with watching() as watch:
-            return run_in_process(config, phase, watch, onwards=onwards)
+            return run_in_process(config, phase, watch, later_phases=later_phases)
 
 
 def _is_all_there(plan: RunPlan, scope: Scope) -> bool:
@@ -360,10 +362,10 @@ def _reused(config: RunConfig, scope: Scope) -> tuple[Artefact, ...]:
     return tuple(event.run for event in events if isinstance(event, PhaseTrained))
 
 
-def explain_run(config: RunConfig, phase: str | None, *, onwards: bool) -> None:
+def explain_run(config: RunConfig, phase: str | None, *, later_phases: bool) -> None:
     """Print what `run` would make, and why: a phase that is named is trained anew."""
     plan = resolve_plan(config, dry=True)
-    scope = Scope(phase=phase, onwards=onwards, retrain=True)
+    scope = Scope(phase=phase, later_phases=later_phases, retrain=True)
     with _context_for(plan) as context:
         made = [
             each
@@ -381,7 +383,7 @@ def print_forecast(
     *,
     until: Until,
     retrain: bool = False,
-    onwards: bool = False,
+    later_phases: bool = False,
 ) -> None:
     """Print what a command would make, on how many tokens and how long: `--dry-run`.
 
@@ -389,7 +391,7 @@ def print_forecast(
         CurriculumError: for a mistake in the config, as the command itself would.
     """
     plan = resolve_plan(config, dry=True)
-    scope = Scope(until=until, phase=phase, onwards=onwards, retrain=retrain, gates=False)
+    scope = Scope(until=until, phase=phase, later_phases=later_phases, retrain=retrain, gates=False)
     with _context_for(plan) as context:
         found = forecast(plan, scope, context)
     show_forecast(found, until=until)

@@ -213,7 +213,7 @@ def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
 
 
 def _resume(home: Path, ticket: str, who: str, comment: str) -> str:
-    """Let flow runs that are suspended for a run go on; what is to be said of it."""
+    """Let flow runs that are suspended for a run resume; what is to be said of it."""
     api = settings.known_api(home)
     if api is None:
         return ""

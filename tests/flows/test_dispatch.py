@@ -168,7 +168,7 @@ def test_what_is_trained_already_waits_for_no_slot(workers: Workers) -> None:
 def test_a_phase_that_is_named_is_trained_anew_and_those_after_it_as_they_need(
     workers: Workers,
 ) -> None:
-    asked = workers.ask(run, specialist=DIET, phase="structure", onwards=True)
+    asked = workers.ask(run, specialist=DIET, phase="structure", later_phases=True)
     with workers.gpu(lambda each: workers.work(train, each)):
         workers.work(run, asked)
     found = [

@@ -241,7 +241,7 @@ def test_a_branch_that_is_given_stands_in_place_of_the_diets(home: Path) -> None
     ("flow", "filled", "name"),
     [
         ("run", {"phase": "all"}, "run ours all"),
-        ("run", {"phase": "syntax", "onwards": True}, "run ours syntax and those after it"),
+        ("run", {"phase": "syntax", "later_phases": True}, "run ours syntax and those after it"),
         ("train", {"phase": "syntax", "again": True}, "train ours syntax anew"),
         (
             "mix",

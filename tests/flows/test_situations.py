@@ -492,7 +492,7 @@ def test_what_is_said_of_a_situation_is_so(
     assert [each.phase for each in ahead.phases if each.tokens] == situation.trains.split()
     said = Console(record=True, width=400, file=io.StringIO())
     monkeypatch.setattr(phases, "out", said)
-    phases.explain_run(place.order, None, onwards=False)
+    phases.explain_run(place.order, None, later_phases=False)
     assert situation.explained in said.export_text()
 
 

@@ -74,7 +74,7 @@ WITH RECURSIVE line AS (
 )
 SELECT * FROM line;
 COMMENT ON VIEW ancestry IS
-    'the runs that a run goes on from, itself included (back = 0), and the step until which each was gone through';
+    'the runs that a run continues from, itself included (back = 0), and the last step of each that counts';
 
 CREATE MACRO run_named(of_run) AS TABLE
 SELECT __a.__run AS run, __a.__run_key AS run_key, __a.__attempt AS attempt
@@ -176,7 +176,7 @@ LEFT JOIN (main.ancestry __y JOIN main.steps __s ON __s.run = __y.before)
 WHERE internal.stands(__s.run IS NOT NULL, __a.__fault)
 ORDER BY __a.__branch NULLS FIRST, __y.back DESC, __s.position;
 COMMENT ON MACRO TABLE seen_before IS
-    'the rows that a model had read when a step of a run began, in that run and in those that it goes on from; model_branch: of the run that is asked for; back: how many runs ago';
+    'the rows that a model had read when a step of a run began, in that run and in those that it continues from; model_branch: of the run that is asked for; back: how many runs ago';
 
 CREATE MACRO consumed_until(of_run, last_step) AS TABLE
 SELECT __a.__branch AS model_branch, __y.back, __l.*
@@ -210,7 +210,7 @@ LEFT JOIN (main.ancestry __y JOIN main.checkpoints __c ON __c.run = __y.run)
 WHERE internal.stands(__c.run IS NOT NULL, __a.__fault)
 ORDER BY __y.back, __c.specialist, __c.branch, __c.phase, __c.step;
 COMMENT ON MACRO TABLE checkpoints_after IS
-    'the checkpoints whose models went through a step of a run, of that run and of all that go on from it';
+    'the checkpoints whose models went through a step of a run, of that run and of all that continue from it';
 
 CREATE VIEW internal.bytes_in_rows AS
 SELECT u.pack_id, u.doc, u.documents_key, u.part.source AS source,

@@ -1,4 +1,4 @@
--- Who uses what: a specialist may go on from a run that lies with another, whose phase is the same.
+-- Who uses what: a specialist may continue from a run that lies with another, whose phase is the same.
 CREATE VIEW internal.places AS
 SELECT m.stage, m.place, coalesce(w.specialist, m.way) AS specialist, w.branch, m.phase, m.path
 FROM (

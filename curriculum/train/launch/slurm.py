@@ -299,7 +299,7 @@ class SlurmHandle:
     def end(self) -> None:
         """Cancel it, and wait a while for its checkpoint; Slurm itself kills what doesn't end."""
         if _run(["scancel", self.number]).returncode != 0:
-            return  # It goes on; whoever comes next follows it.
+            return  # It still runs; whoever comes next follows it.
         until = time.monotonic() + GRACE_SECONDS
         while self.is_active() and time.monotonic() < until:
             time.sleep(min(POLL_SECONDS, 1.0))
@@ -325,7 +325,7 @@ class SlurmHandle:
         if code is None:
             return _KILLED
         if code == CANCELLED:
-            return _TERMINATED  # Nobody asked it to stop, so its time was over: it may go on.
+            return _TERMINATED  # Nobody asked it to stop, so its time was over: it may be resumed.
         return 128 - code if code > 128 else code  # As a shell says of a signal.
 
 
@@ -388,7 +388,7 @@ def followed(handed: SlurmHandle, look: Callable[[bool], None], say: Callable[[s
             try:
                 now = handed.state()
             except ConnectionError as silent:
-                say(f"Slurm doesn't answer, its job {handed.number} may go on: {silent}")
+                say(f"Slurm doesn't answer, its job {handed.number} may still be running: {silent}")
                 now = state or "UNKNOWN"
             if now != state:
                 say(f"Slurm's job {handed.number} is {now or 'gone'}")

@@ -119,14 +119,14 @@ def run(
         raise DietError(
             "--from-phase", from_phase, cause="--phase is given too", cure="Give one of the two"
         )
-    named, onwards = from_phase or phase, from_phase is not None
+    named, later_phases = from_phase or phase, from_phase is not None
     if dry_run:
         phases.print_forecast(
-            config, named, until="train", retrain=named is not None, onwards=onwards
+            config, named, until="train", retrain=named is not None, later_phases=later_phases
         )
     if explain:
-        phases.explain_run(config, named, onwards=onwards)
-    elif not dry_run and not phases.run(config, named, onwards=onwards):
+        phases.explain_run(config, named, later_phases=later_phases)
+    elif not dry_run and not phases.run(config, named, later_phases=later_phases):
         raise typer.Exit(CLOSED)
 
 

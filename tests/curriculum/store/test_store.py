@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -304,6 +305,40 @@ def test_explain_follows_the_inputs_that_differ(tmp_path: Path) -> None:
     assert [(each.name, each.before, each.now) for each in told.because[0].differences] == [
         ("size", 1, 2)
     ]
+
+
+def _selection(corpus: str, size: int) -> Recipe:
+    labels = (("corpus", corpus),)
+    return replace(recipe(size, stage="selections"), labels=labels)
+
+
+def test_rows_of_another_corpus_are_no_earlier_version(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    mine, theirs, changed = store.produce(
+        [_selection("mine", 1), _selection("theirs", 2), _selection("mine", 3)], write
+    )
+    store.produce([recipe(7, mine.as_input("selection"), stage="rows")], write)
+    last = recipe(8, theirs.as_input("selection"), stage="rows")
+    first = explain(store, last)
+    assert first.first, "the folder holds rows of another corpus alone"
+    store.produce([last], write)
+    told = explain(store, recipe(7, changed.as_input("selection"), stage="rows"))
+    assert [each.name for each in told.differences] == ["input selection"], "not the size of theirs"
+    assert [(each.before, each.now) for each in told.because[0].differences] == [(1, 3)]
+
+
+def test_a_mixture_of_another_corpus_is_an_earlier_version_of_its_specialist(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path)
+    mine, theirs = store.produce([_selection("mine", 1), _selection("theirs", 2)], write)
+    labels = (("specialist", "ours"), ("phase", "syntax"))
+    before, now = (
+        replace(recipe(7, each.as_input("rows"), stage="mixtures"), labels=labels)
+        for each in (mine, theirs)
+    )
+    store.produce([before], write)
+    assert [each.name for each in explain(store, now).differences] == ["input rows"]
 
 
 def test_a_dry_store_says_what_it_would_make_and_makes_nothing(tmp_path: Path) -> None:

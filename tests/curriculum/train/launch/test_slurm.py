@@ -275,7 +275,7 @@ def test_a_slurm_that_does_not_answer_is_waited_for(
     waits = f"until [ -e {up} ]; do sleep 0.02; done; "
     cluster.play(waits + WELL.format(report=tmp_path / "report"))
     assert run(world, directory, tell=restart).stopped == "budget"
-    assert any("its job 101 may go on: Unable to contact" in line for line in heard)
+    assert any("its job 101 may still be running: Unable to contact" in line for line in heard)
     assert len(cluster.submitted()) == 1
 
 
