@@ -6,6 +6,7 @@ from prefect.logging.handlers import APILogWorker
 
 from curriculum.pipeline.execute import Scope, outcome
 from curriculum.pipeline.run_config import RunConfig
+from curriculum.pipeline.status import phases_left
 from curriculum.store import Artefact
 from flows import artifacts
 from flows.approval import final_state, gate_after
@@ -15,6 +16,7 @@ from flows.final_states import ending_plainly, interrupts_held, result_of
 from flows.flow_runs import carry_out, link_report, show_forecast, start
 from flows.forms import ALL_PHASES, Changes, ChangesOfRun, DryRun, LaterPhases, Phase, Specialist
 from flows.hooks import HOOKS
+from flows.settings.contexts import resources
 from schemas.progress import ProgressCallback
 
 
@@ -36,7 +38,8 @@ def run(
         runs.append(trained.run)
         gate = gate_after(plan, trained)
     link_report(plan)
-    Log().info(outcome(plan, phase, runs))
+    left = () if phase == ALL_PHASES else phases_left(plan, resources())
+    Log().info(outcome(plan, phase, runs, left))
     return final_state(runs, gate)
 
 

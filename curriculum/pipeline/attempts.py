@@ -141,7 +141,7 @@ class RunHistory:
         return max(current, key=self.position, default=None)
 
     def is_current(self, run: Attempt) -> bool:
-        """Return True where a run and its mixture are marked, and the run that it continues from is current."""
+        """Return True where a run and its mixture are marked, and the run that it continues is current."""
         if run.path not in self.runs or run.job.plan_content not in self.plans:
             return False
         start = self._entry(run)

@@ -7,7 +7,7 @@ it in a task, and trains on another machine; the steps of a dry plan make nothin
 import contextlib
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -255,15 +255,23 @@ def _listed(plan: RunPlan, scope: Scope) -> Sequence[ResolvedPhase]:
     return [*itertools.dropwhile(lambda each: each.name != first, plan.phases)]
 
 
-def outcome(plan: RunPlan, phase: str, runs: Sequence[Artefact]) -> str:
-    """Sum up the runs of a plan in a line."""
+def later_phases(plan: RunPlan, run: Artefact) -> list[str]:
+    """Return the names of the phases after that of a run."""
+    names = [each.name for each in plan.phases]
+    return names[names.index(report_of(run).phase) + 1 :]
+
+
+def outcome(plan: RunPlan, phase: str, runs: Sequence[Artefact], left: Collection[str]) -> str:
+    """Sum up the runs of a plan in a line; `left` are the phases that a next run would train."""
     if not any(run.made for run in runs):
         return NOTHING_TO_DO
-    names = [each.name for each in plan.phases]
-    last = report_of(runs[-1]).phase
-    if phase in names and (later := names[names.index(last) + 1 :]):
+    is_alone = phase in [each.name for each in plan.phases]
+    later = later_phases(plan, runs[-1])
+    if is_alone and (stale := [name for name in later if name in left]):
         return (
-            f"{phase} was trained anew. What lies downstream is stale: {', '.join(later)}. "
+            f"{phase} was trained anew. What lies downstream is stale: {', '.join(stale)}. "
             f"`{command('run', plan.config)}` continues from here."
         )
+    if is_alone and later:
+        return f"{phase} was trained anew; the phases after it are up to date."
     return f"{len(runs)} phases are done."

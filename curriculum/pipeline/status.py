@@ -161,6 +161,15 @@ def phase_statuses(plan: RunPlan, resources: Resources) -> tuple[PhaseStatus, ..
     return planned_statuses(plan, resources)[1]
 
 
+def phases_left(plan: RunPlan, resources: Resources) -> tuple[str, ...]:
+    """Return the names of the phases that aren't done: those that a run of the plan would train.
+
+    Raises:
+        CurriculumError: where its corpus can't be looked at.
+    """
+    return tuple(each.phase for each in phase_statuses(plan, resources) if each.state != "done")
+
+
 def planned_statuses(
     plan: RunPlan, resources: Resources
 ) -> tuple["PlannedArtefacts", tuple[PhaseStatus, ...]]:

@@ -362,7 +362,7 @@ def _previous(plan: RunPlan, phase: ResolvedPhase) -> Artefact | None:
 def _unknown_run(
     plan: RunPlan, phase: ResolvedPhase, mixture: Artefact, previous: Artefact | None
 ) -> Recipe:
-    """The recipe of a run of which only this is known yet: what it would read and continue from isn't made."""
+    """The recipe of a run of which only this is known yet: what it would read and continue isn't made."""
     branch = [("branch", plan.diet.branch)] if plan.diet.branch else []
     inputs = [mixture.as_input("plan"), *([previous.as_input("previous")] if previous else [])]
     return Recipe(

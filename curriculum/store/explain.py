@@ -59,8 +59,8 @@ class Explanation:
 def explain(store: Store, recipe: Recipe) -> Explanation:
     """Compare a recipe with the newest other version in its folder, down to the inputs that differ.
 
-    What was made of another corpus is no version: rows of several corpora lie in one folder. Mixtures and runs
-    are their specialist's, whatever its corpus.
+    What was made of another corpus is no version: rows of several corpora lie in one folder. Mixtures and
+    runs are their specialist's, whatever its corpus.
     """
     return explain_all(store, [recipe])[0]
 

@@ -1,20 +1,22 @@
 """The last lines of `curriculum run` and `train`: the paths of report and weights, and the next command."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rich.text import Text
 
 from curriculum.inspection.runs import report_of
 from curriculum.pipeline.attempts import SpecialistRef, spelled
-from curriculum.pipeline.execute import Scope
+from curriculum.pipeline.execute import Scope, later_phases
 from curriculum.pipeline.gates import Verdict, approve_command
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.run_config import command
+from curriculum.pipeline.status import phases_left
 from curriculum.store import Artefact
 from dashboards.report.facts import report_path
 from flows import settings
 from flows.cli.console import ACCENT, MUTED, out
+from flows.settings.contexts import resources
 
 PROMPT = "int main() {"
 
@@ -31,7 +33,8 @@ def print_summary(
     out.print()
     for name, path in paths:
         out.print(Text(f"{name:<8}", MUTED), Text(str(path)), soft_wrap=True)
-    line, effect = next_command(plan, scope, runs, gate)
+    left = () if scope.phase is None else phases_left(plan, resources())
+    line, effect = next_command(plan, scope, runs, gate, left)
     place = "" if root == settings.home() else f" --home {shlex.quote(str(root))}"
     shown = Text.assemble(
         (f"{'next':<8} ", MUTED), (f"{line}{place}", ACCENT), (f"  # {effect}", MUTED)
@@ -40,21 +43,28 @@ def print_summary(
 
 
 def next_command(
-    plan: RunPlan, scope: Scope, runs: Sequence[Artefact], gate: Verdict | None
+    plan: RunPlan,
+    scope: Scope,
+    runs: Sequence[Artefact],
+    gate: Verdict | None,
+    left: Collection[str] = (),
 ) -> tuple[str, str]:
-    """Return the command to give after some runs, with the effect that it has."""
+    """Return the command to give after some runs, with the effect that it has.
+
+    Of a phase alone `left` are the phases that a run would train: none where its weights are as before.
+    """
     ref = SpecialistRef(plan.diet.specialist, plan.diet.branch)
     last = report_of(runs[-1])
     phase = last.phase
-    run, names = spelled(ref, phase), [each.name for each in plan.phases]
+    run, later = spelled(ref, phase), later_phases(plan, runs[-1])
     if gate is not None and gate.kind == "waits":
         return approve_command(plan, phase), "approves the run; then give the same command again"
     if gate is not None and gate.kind == "holds":
         return _line("inspect", run), "shows the run whose gate isn't met"
     if gate is not None and not gate.is_open:
         return command("run", plan.config), "continues from the last checkpoint"
-    if scope.phase is not None and phase != names[-1]:
-        return command("run", plan.config), f"trains what depends on {phase}"
+    if scope.phase is not None and (after := [name for name in later if name in left]):
+        return command("run", plan.config), f"trains what depends on {phase}: {', '.join(after)}"
     if plan.diet.trainer is not None or not last.checkpoint:
         return _line("inspect", run), "shows the run"
     return _line("sample", run, "--prompt", PROMPT), "completes a prompt with these weights"

@@ -261,15 +261,21 @@ class TestOutcome:
         return [replace(finished(Store(tmp_path / "runs"), report(phase=phase)), made=made)]
 
     def test_nothing_to_do_is_said(self, tmp_path: Path) -> None:
-        said = outcome(_plan(tmp_path), ALL_PHASES, self._runs(tmp_path, made=False))
+        said = outcome(_plan(tmp_path), ALL_PHASES, self._runs(tmp_path, made=False), ())
         assert said == "Nothing to do: everything is up to date."
 
     def test_what_lies_downstream_of_a_rerun_is_named(self, tmp_path: Path) -> None:
-        said = outcome(_plan(tmp_path), "syntax", self._runs(tmp_path, made=True))
-        assert "stale: file_graph, repository_graph, structure, anneal" in said
+        left = ("structure", "anneal")
+        said = outcome(_plan(tmp_path), "syntax", self._runs(tmp_path, made=True), left)
+        assert "stale: structure, anneal. `curriculum run templates.demo` continues" in said
+
+    def test_a_rerun_that_leaves_nothing_to_train_names_no_command(self, tmp_path: Path) -> None:
+        said = outcome(_plan(tmp_path), "syntax", self._runs(tmp_path, made=True), ())
+        assert said == "syntax was trained anew; the phases after it are up to date."
 
     def test_the_last_phase_has_nothing_downstream(self, tmp_path: Path) -> None:
-        said = outcome(_plan(tmp_path), "anneal", self._runs(tmp_path, made=True, phase="anneal"))
+        runs = self._runs(tmp_path, made=True, phase="anneal")
+        said = outcome(_plan(tmp_path), "anneal", runs, ())
         assert "stale" not in said
 
 

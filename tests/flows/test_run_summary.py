@@ -31,20 +31,23 @@ def _verdict(kind: str, phase: str) -> Verdict:
 
 
 @pytest.mark.parametrize(
-    ("phase", "scope", "gate", "line"),
+    ("phase", "scope", "gate", "left", "line"),
     [
-        ("anneal", WHOLE, "open", "sample templates/demo/anneal --prompt 'int main() {'"),
-        ("syntax", WHOLE, "waits", "approve templates.demo syntax"),
-        ("syntax", WHOLE, "holds", "inspect templates/demo/syntax"),
-        ("syntax", WHOLE, "cancelled", "run templates.demo"),
-        ("syntax", Scope(phase="syntax"), "open", "run templates.demo"),
-        ("anneal", Scope(phase="anneal"), "open", "sample templates/demo/anneal"),
+        ("anneal", WHOLE, "open", (), "sample templates/demo/anneal --prompt 'int main() {'"),
+        ("syntax", WHOLE, "waits", (), "approve templates.demo syntax"),
+        ("syntax", WHOLE, "holds", (), "inspect templates/demo/syntax"),
+        ("syntax", WHOLE, "cancelled", (), "run templates.demo"),
+        ("syntax", Scope(phase="syntax"), "open", ("anneal",), "run templates.demo"),
+        ("syntax", Scope(phase="syntax"), "open", (), "sample templates/demo/syntax"),
+        ("structure", Scope(phase="structure"), "open", ("syntax",), "sample templates/demo"),
+        ("anneal", Scope(phase="anneal"), "open", (), "sample templates/demo/anneal"),
     ],
 )
-def test_the_next_command_goes_by_the_gate(
-    plan: RunPlan, phase: str, scope: Scope, gate: str, line: str
+def test_the_next_command_goes_by_the_gate_and_has_something_to_do(
+    plan: RunPlan, phase: str, scope: Scope, gate: str, left: tuple[str, ...], line: str
 ) -> None:
-    said, effect = run_summary.next_command(plan, scope, _runs(plan, phase), _verdict(gate, phase))
+    runs, behind = _runs(plan, phase), _verdict(gate, phase)
+    said, effect = run_summary.next_command(plan, scope, runs, behind, left)
     assert said.startswith(f"curriculum {line}")
     assert effect
 
