@@ -206,6 +206,13 @@ def inspect(  # noqa: PLR0913 - each is an option
             "document's id, or a pack_id."
         ),
     ],
+    owner: Annotated[
+        str | None,
+        typer.Argument(
+            help="With a stage: only of this corpus, family, repository, run or mixture.",
+            show_default=False,
+        ),
+    ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Number of rows or documents to show.")] = 1,
     pack_id: Annotated[str | None, typer.Option(help="Show the row with this pack_id.")] = None,
     document: Annotated[
@@ -257,7 +264,9 @@ def inspect(  # noqa: PLR0913 - each is an option
         where=where,
     )
     request = InspectOptions(rows=rows, pack_id=pack_id, document=document, full=full, only=only)
-    command.show(settings.home(home), what, request, listed=listed, as_json=as_json, html=html)
+    command.show(
+        settings.home(home), what, request, owner=owner, listed=listed, as_json=as_json, html=html
+    )
 
 
 @app.command(rich_help_panel=LOOK)

@@ -32,6 +32,7 @@ from curriculum.pipeline.attempts import (
     specialist_of,
     spelled,
 )
+from curriculum.pipeline.built_for import last_built_first, of_owner
 from curriculum.pipeline.references import Reference, find, store_of
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
@@ -61,17 +62,26 @@ def show(
     what: str,
     options: InspectOptions,
     *,
+    owner: str | None = None,
     listed: bool = False,
     as_json: bool = False,
     html: Path | None = None,
 ) -> None:
     """Find an artefact, row, document, run or checkpoint and print it, or write it as a page.
 
+    Of a whole stage only what belongs to `owner`, else first what was built last.
+
     Raises:
         StoreError: for what isn't there, and for a choice that nothing fits or that means nothing here.
     """
     store = store_of(home, what)
     reference = find(store, what, document=options.document)
+    if owner is not None:
+        reference = of_owner(store, reference, owner)
+    elif what in BY_LINE:
+        reference = replace(
+            reference, artefacts=tuple(last_built_first(store, reference.artefacts))
+        )
     options = replace(
         options,
         pack_id=reference.pack_id or options.pack_id,
