@@ -70,6 +70,8 @@ def not_yaml(
             f"a {found[1]} closes nothing",
             f"Remove it, or open with {_BRACES[found[1]]}",
         )
+    elif dash := _dash_without_space(text, line):
+        line, (problem, cure) = dash[0], dash[1:]
     elif problem.startswith("expected <block end>"):
         problem = f"its indent isn't that of line {_deeper_since(text, line)}, which it follows"
         cure = "Indent both alike"
@@ -111,6 +113,20 @@ def _second_colon(text: str, line: int, column: int) -> tuple[str, str]:
                 f"Open with {opening}",
             )
     return "a second colon is in the line", "Put text with a colon in quotes, or fields in { }"
+
+
+def _dash_without_space(text: str, line: int) -> tuple[int, str, str] | None:
+    """Line, problem and cure of a list's entry that begins with `-{`: on a line, or on the one above it."""
+    lines = text.splitlines()
+    for at in (line, _line_above(text, line)):
+        match = _DASH.match(lines[at - 1]) if 0 < at <= len(lines) else None
+        if match is not None:
+            begins = match[1]
+            return at, f"-{begins} …: a dash needs a space behind it", f"Write - {begins} …"
+    return None
+
+
+_DASH = re.compile(r"\s*-(\{?\w{1,40}:)(?= |$)")
 
 
 def _line_above(text: str, line: int) -> int:
@@ -186,17 +202,89 @@ def faults(
     renamed = {(*location[:-1], _likely_field(model, location)) for location in unknown}
     commas = (_decimal_comma(node, location) for location in unknown)
     cut = {found.location for found in commas if found is not None}
+    dedented = {each.location: each for each in _dedented(node, model, unknown)}
     found: dict[tuple[int, Location], CurriculumError] = {}
     for detail in details:
         # A field under another name isn't missing as well, and 0,6 isn't the number 0.
         if detail["loc"] in around | cut or detail["loc"] in missing & renamed:
             continue
+        if (entry := dedented.get(detail["loc"][:-1])) is not None:
+            found.setdefault((entry.line, entry.location), entry.error(file, error))
+            continue
+        if _is_sum(detail) and any(each.before == detail["loc"] for each in dedented.values()):
+            continue  # What it sums lacks the entry.
         if len(found) == MOST_FAULTS:
             break
         place = locate(node, detail["loc"])
         if place not in found:
             found[place] = _Refusal(detail, node, model, missing).error(file, error)
     return _together([*found.values()])
+
+
+class _Dedented(NamedTuple):
+    """An entry of a list that was meant for a list inside the entry before it."""
+
+    location: Location
+    line: int
+    names: tuple[str, ...]
+    owner: str
+    """The field of the entry before it whose entries have such fields."""
+    like: int
+    """The line of the last entry of that field."""
+
+    @property
+    def before(self) -> Location:
+        """The entry before it."""
+        return (*self.location[:-1], int(self.location[-1]) - 1)
+
+    def error(self, file: str, error: type[CurriculumError]) -> CurriculumError:
+        """The error of a file that it comes to."""
+        return error(
+            f"{file}:{self.line}",
+            f"an entry with {', '.join(self.names)}",
+            cause=f"it is indented as an entry of {self.location[-2]} and has the fields of {self.owner}",
+            cure=f"Indent it as line {self.like}",
+        )
+
+
+def _dedented(
+    node: yaml.Node, model: type[BaseModel], unknown: Iterable[Location]
+) -> Iterator[_Dedented]:
+    """Entries of lists none of whose fields is known there, and all of a list in the entry before."""
+    listed = {each[:-1] for each in unknown if len(each) > 2 and isinstance(each[-2], int)}
+    for location in sorted(listed, key=str):
+        *parents, index = location
+        line, names = locate(node, location)[0], tuple(_names_at(node, location))
+        for owner, field in _model_beside(model, (*location, "")).model_fields.items():
+            inner = next(_models_in(field.annotation), None)
+            before = _at(node, (*parents, int(index) - 1, owner))
+            if (
+                inner
+                and {*names} <= {*inner.model_fields}
+                and isinstance(before, yaml.SequenceNode)
+            ):
+                like = before.value[-1].start_mark.line + 1
+                yield _Dedented(location, line, names, owner, like)
+
+
+def _names_at(node: yaml.Node, location: Location) -> list[str]:
+    found = _at(node, location)
+    return [key.value for key, _ in found.value] if isinstance(found, yaml.MappingNode) else []
+
+
+def _at(node: yaml.Node, location: Location) -> yaml.Node | None:
+    """The node at a location; None where the text has none."""
+    for step in location:
+        child = _child(node, step)
+        if child is None:
+            return None
+        node = child[1]
+    return node
+
+
+def _is_sum(detail: Any) -> bool:
+    """Return True for a fault of several fields together."""
+    return bool(getattr(detail.get("ctx", {}).get("error"), "fields", ()))
 
 
 def _together(found: Sequence[CurriculumError]) -> CurriculumError:
@@ -227,10 +315,11 @@ class _Refusal(NamedTuple):
         where = f"{file}:{line}"
         field = ".".join(str(step) for step in found) or "the file"
         several = getattr(self.detail.get("ctx", {}).get("error"), "fields", ())
-        if several:
+        if _is_sum(self.detail):
             lines = sorted({locate(self.node, (*self.location, *each))[0] for each in several})
             where, field = f"{file}:{lines[0]}", several[0][-1]
-            value = f"{field} on lines {', '.join(map(str, lines))}"
+            plural = "s" if len(lines) > 1 else ""
+            value = f"{field} on line{plural} {', '.join(map(str, lines))}"
         elif self.detail["type"] == "missing":
             value = f"{field} is missing"
         else:

@@ -8,11 +8,26 @@ from curriculum.catalog.views import signatures
 from schemas.errors import CatalogError
 
 _MISSING = re.compile(r"(Table Function|Table|Function) with name (\S+) does not exist")
+_COLUMN = re.compile(r"column \"(\w+)\" not found|does not have a column named \"(\w+)\"")
 _READ = re.compile(r"\b(?:FROM|JOIN)\s+((?:[\w.\"]+(?:\s+(?:AS\s+)?\w+)?\s*,\s*)*[\w.\"]+)", re.I)
 _WORD = re.compile(r"\w+")
 _OURS = "Invalid Input Error: there is no "
 """The beginning of what our macros say of a name that isn't there; they list those that are."""
 _SYNTAX = "Parser Error"
+_DOCUMENTS, _ROWS = ("documents",), ("rows", "row_documents", "pieces")
+_STEPS = ("steps", "mixture_rows")
+ELSEWHERE = (
+    ("corpus split domain", _DOCUMENTS, "documents JOIN selection USING (document_id, family)"),
+    ("corpus", _ROWS, "row_documents JOIN selection USING (document_id)"),
+    ("path commit blob", _DOCUMENTS, "documents JOIN document_sources USING (document_id)"),
+    (
+        "path commit blob repository licence",
+        _ROWS,
+        "row_documents JOIN document_sources USING (document_id)",
+    ),
+    ("commit repository licence file", _STEPS, "lineage"),
+)
+"""Columns that are asked of views which lack them, those views, and what to read to have them."""
 MOST_CANDIDATES = 5
 """Lines of candidates: of a function DuckDB lists one for each type of its arguments."""
 
@@ -38,7 +53,9 @@ def _cures(sql: str, first: str, candidates: Sequence[str]) -> Iterator[str]:
     """Yield what may have been meant, and the questions that list the right names."""
     missing = _MISSING.search(first)
     meant = _near(missing[2], called="Function" in missing[1]) if missing else []
-    if meant:
+    if elsewhere := _elsewhere(sql, first):
+        yield elsewhere
+    elif meant:
         yield f"Did you mean {meant[0]}?"
     elif candidates:
         more = len(candidates) - MOST_CANDIDATES
@@ -53,6 +70,16 @@ def _cures(sql: str, first: str, candidates: Sequence[str]) -> Iterator[str]:
         yield f"{' and '.join(f'DESCRIBE {each}' for each in read)} {whose}"
     elif not (meant or candidates) or (missing and missing[1] == "Table" and not meant):
         yield "SHOW TABLES lists the views"
+
+
+def _elsewhere(sql: str, first: str) -> str:
+    """Return what to read for a column that the views of a question lack; "" where nothing is known."""
+    lacking = _COLUMN.search(first)
+    name, read = (lacking[1] or lacking[2]) if lacking else "", [*_views_of(sql)]
+    for columns, views, source in ELSEWHERE:
+        if name in columns.split() and not {*views}.isdisjoint(read):
+            return f"FROM {source} has {name}"
+    return ""
 
 
 def _near(name: str, *, called: bool) -> list[str]:

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.catalog import CatalogError, sandbox, sandbox_process
+from curriculum.catalog.refusals import ELSEWHERE
 from curriculum.catalog.sandbox import Limits, ask
 from curriculum.catalog.snapshot import take
 from curriculum.catalog.views import script
@@ -230,6 +231,23 @@ def test_a_refusal_keeps_the_candidates_and_the_line_that_is_pointed_at(home: Pa
     assert refused.cure.endswith("DESCRIBE documents lists its columns")
     refused = _refusal(home, "SELECT 1\nFORM documents x")
     assert "\nLINE 2: FORM documents" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "view", "source"),
+    [
+        (column, view, source)
+        for columns, views, source in ELSEWHERE
+        for column in columns.split()
+        for view in views
+    ],
+)
+def test_a_column_that_another_view_has_is_refused_with_what_to_read_for_it(
+    home: Path, column: str, view: str, source: str
+) -> None:
+    refused = _refusal(home, f"SELECT x.{column} FROM {view} AS x")
+    assert f"FROM {source} has {column}" in refused.cure
+    assert ask(home, f"SELECT {column} FROM {source}").columns == (column,)
 
 
 def test_settings_tell_nothing_but_where_the_data_lies(

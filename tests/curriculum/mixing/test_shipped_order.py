@@ -1,6 +1,11 @@
 """When the shipped diets go from one phase to the next."""
 
+from pathlib import Path
+
 from curriculum.mixing.load import diet_names, load_diet
+from curriculum.mixing.resolve import structure_faults
+from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.run_config import RunConfig
 
 SPECIALISTS = [name for name in diet_names() if "." not in name]
 
@@ -30,6 +35,14 @@ def test_every_specialist_leaves_the_file_graph_by_a_gate_and_only_templates_hol
         holds |= {(name, each.phase) for each in phases.values() if each.on_budget == "hold"}
     assert len(SPECIALISTS) == 8
     assert holds == {("templates", "file_graph")}
+
+
+def test_no_shipped_diet_serves_structure_before_a_phase_of_graphs_has_a_gate(
+    tmp_path: Path,
+) -> None:
+    for name in diet_names():
+        plan = resolve_plan(RunConfig.of(specialist=name, workspace=tmp_path), dry=True)
+        assert [*structure_faults(plan.phases)] == [], name
 
 
 def test_no_demo_waits_for_a_person() -> None:

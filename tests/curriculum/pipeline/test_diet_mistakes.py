@@ -97,6 +97,10 @@ def test_a_whole_diet_is_read_and_our_own_spelling_of_thousands_too(tmp_path: Pa
         ("share: 0.6}", "share: 0.6", 10, "a { isn't closed"),
         ("specialist: mine", "specialist: [mine", 1, "a [ isn't closed"),
         ("    portion: 0.5", "   portion: 0.5", 8, "its indent"),
+        ("- {family: v2", "-{family: v2", 10, "a dash needs a space behind it; this is not"),
+        ("- {family: v3", "-{family: v3", 11, "Write - {family: …"),
+        ("- phase: syntax", "-phase: syntax", 7, "Write - phase: …"),
+        ("- phase: file_graph", "-phase: file_graph", 12, "a dash needs a space behind it"),
         ("    portion: 0.5", "\tportion: 0.5", 8, "Indent with spaces, not tabs"),
         ("model: tiny", "model tiny", 4, "a name has no colon"),
         ("model: tiny", "model: tiny\nmodel: 60m", 5, "stands twice"),
@@ -184,6 +188,19 @@ def test_a_check_that_no_study_can_pass_is_refused_at_its_line(tmp_path: Path, c
     inherited = _error(tmp_path, child)
     assert inherited is not None
     assert inherited.startswith("parent.yaml:9: ")
+
+
+@pytest.mark.parametrize("entry", ["{family: v3_simple, share: 0.4}", "{family: v3_simple}"])
+def test_an_entry_indented_as_one_of_the_list_outside_is_the_one_fault(
+    tmp_path: Path, entry: str
+) -> None:
+    text = DIET.replace("      - {family: v3_simple, share: 0.4}", f"  - {entry}")
+    error = _error(tmp_path, text)
+    names = "family, share" if "share" in entry else "family"
+    assert error == (
+        f"diet.yaml:11: an entry with {names}; it is indented as an entry of phases and has the "
+        "fields of servings. Indent it as line 10"
+    )
 
 
 class Damage(NamedTuple):
