@@ -33,6 +33,7 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.demo $(VENV)/.serve $(VENV)/.docs $(VENV)/.dev: requirements.lock pyproject.toml | $(VENV)/.python
+	@echo "Installing $(EXTRAS$(@F)) into $(VENV): at least 200 MB, a minute or more ..."
 	$(INSTALL) -e ".[$(EXTRAS$(@F))]"
 	@touch $@
 

@@ -38,7 +38,9 @@ class CurriculumError(Exception):
         self.cause = cause
         self.cure = cure
         found = cause if value is None else f"{one_line(str(value))}; {cause}"
-        super().__init__(visible(f"{one_line(name)}: {found}. {cure}"))
+        # A cause of several lines, such as the end of a log, may end with the last of them.
+        end = "" if found.endswith("\n") else ". "
+        super().__init__(visible(f"{one_line(name)}: {found}{end}{cure}"))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle whole, so that an error crosses from a worker process with all its parts."""

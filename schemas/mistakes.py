@@ -71,7 +71,7 @@ def not_yaml(
             f"Remove it, or open with {_BRACES[found[1]]}",
         )
     elif dash := _dash_without_space(text, line):
-        line, (problem, cure) = dash[0], dash[1:]
+        line, problem, cure = dash
     elif problem.startswith("expected <block end>"):
         problem = f"its indent isn't that of line {_deeper_since(text, line)}, which it follows"
         cure = "Indent both alike"
@@ -211,7 +211,7 @@ def faults(
         if (entry := dedented.get(detail["loc"][:-1])) is not None:
             found.setdefault((entry.line, entry.location), entry.error(file, error))
             continue
-        if _is_sum(detail) and any(each.before == detail["loc"] for each in dedented.values()):
+        if _summed(detail) and any(each.before == detail["loc"] for each in dedented.values()):
             continue  # What it sums lacks the entry.
         if len(found) == MOST_FAULTS:
             break
@@ -282,9 +282,10 @@ def _at(node: yaml.Node, location: Location) -> yaml.Node | None:
     return node
 
 
-def _is_sum(detail: Any) -> bool:
-    """Return True for a fault of several fields together."""
-    return bool(getattr(detail.get("ctx", {}).get("error"), "fields", ()))
+def _summed(detail: Any) -> Sequence[Location]:
+    """The fields of a fault of several together; of any other fault none."""
+    found: Sequence[Location] = getattr(detail.get("ctx", {}).get("error"), "fields", ())
+    return found
 
 
 def _together(found: Sequence[CurriculumError]) -> CurriculumError:
@@ -314,10 +315,10 @@ class _Refusal(NamedTuple):
         line, found = locate(self.node, self.location)
         where = f"{file}:{line}"
         field = ".".join(str(step) for step in found) or "the file"
-        several = getattr(self.detail.get("ctx", {}).get("error"), "fields", ())
-        if _is_sum(self.detail):
+        several = _summed(self.detail)
+        if several:
             lines = sorted({locate(self.node, (*self.location, *each))[0] for each in several})
-            where, field = f"{file}:{lines[0]}", several[0][-1]
+            where, field = f"{file}:{lines[0]}", str(several[0][-1])
             plural = "s" if len(lines) > 1 else ""
             value = f"{field} on line{plural} {', '.join(map(str, lines))}"
         elif self.detail["type"] == "missing":

@@ -6,8 +6,8 @@ history grows.
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -41,6 +41,12 @@ class Survey:
     """mark_of every version that a change leaves."""
     tree_bytes: int
     """Bytes of the files in a wanted language at the pin: about the cost of parsing a whole tree."""
+    in_log: int = 0
+    """Commits that lead to the pin, as `git log` lists them; 0 for a plain directory."""
+    merges: int = 0
+    """Those that have several parents and are not read."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Changes that the history leaves out, by reason."""
 
     @property
     def commits(self) -> list[str]:
@@ -54,12 +60,20 @@ def survey(past: OpenHistory, spec: RepositorySpec, pin: str) -> Survey:
     Raises:
         CorpusError: if git fails.
     """
-    found = list(candidates(past.log, past.scope, past.rules, spec, Skips()))
+    skips = Skips()
+    found = list(candidates(past.log, past.scope, past.rules, spec, skips))
     sizes = _sizes(past, found)
     marks: set[int] = set()
     rows = [_row(each, sizes, marks) for each in found]
     changes = pl.DataFrame(rows, schema=SURVEY_SCHEMA, orient="row")
-    return Survey(changes=changes, marks=frozenset(marks), tree_bytes=_tree_bytes(past, pin))
+    return Survey(
+        changes=changes,
+        marks=frozenset(marks),
+        tree_bytes=_tree_bytes(past, pin),
+        in_log=_commits(past, pin),
+        merges=_commits(past, pin, "--merges"),
+        skipped={str(reason): number for reason, number in skips.counts.items()},
+    )
 
 
 def survey_of_snapshot(files: Iterable[FileChange]) -> Survey:
@@ -91,6 +105,10 @@ def _row(candidate: Candidate, sizes: dict[str, int], marks: set[int]) -> tuple[
     versions = after + (before if is_new else 0)
     edits = after if candidate.before_id else 0
     return candidate.commit, candidate.lineage, versions, edits
+
+
+def _commits(past: OpenHistory, pin: str, *options: str) -> int:
+    return int(git.run(past.repository, "rev-list", "--count", *options, pin, "--"))
 
 
 def _tree_bytes(past: OpenHistory, pin: str) -> int:

@@ -1,16 +1,25 @@
-"""Held-out documents by domain: what val_bpb is measured on, and the served domains that it is silent on."""
+"""Held-out documents by domain: what val_bpb is measured on, what fills val, and domains that val lacks."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from curriculum.inspection.formats import number
-from curriculum.stages import RowSet
+import polars as pl
+
+from curriculum import frames
+from curriculum.inspection.formats import number, percent
+from curriculum.stages import Built, RowSet
+from curriculum.stages.file_sides import FileSide, file_sides
 from curriculum.supply import Estimate, Kind
 from schemas.reports import RowsReport
 
 FEW = 20
 """Documents below which an interval over documents says little."""
+FILLED = 0.5
+"""Share of val's bytes from which on one file, or two, fill it."""
+MOST_FILES = 2
+FEW_FILES = 10
+"""Files of a domain below which a larger val_fraction reaches none of them but by chance."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,29 +32,75 @@ class HeldOut:
     """Held-out documents by domain, of the serving that has most."""
     rows: Mapping[str, int] = field(default_factory=dict)
     """Their rows in all servings, by domain; empty where no row is built."""
+    files: tuple[FileSide, ...] = ()
+    """Files of the corpus on both sides, the largest first; of a sample where nothing is built."""
+    is_whole: bool = True
+    """False where the files are those of a sample: others may exist."""
 
     @property
     def unmeasured(self) -> tuple[str, ...]:
         """Domains that are served and have no held-out document."""
         return tuple(name for name in self.served if not self.documents.get(name))
 
+    @property
+    def filling(self) -> tuple[tuple[FileSide, float], ...]:
+        """The one or two files that val mostly consists of, with their shares of its bytes."""
+        held = [each for each in self.files if each.is_val]
+        whole = sum(each.num_bytes for each in held)
+        shares = [(each, each.num_bytes / whole) for each in held[:MOST_FILES]] if whole else []
+        if len(held) > MOST_FILES and sum(share for _, share in shares) >= FILLED:
+            is_one = shares[0][1] >= FILLED
+            return tuple(shares[: 1 if is_one else MOST_FILES])
+        return ()
+
     def warning(self) -> str | None:
-        """A sentence on what is held out, where that is hardly anything or not of each served domain."""
+        """Sentences on what is held out, where that is hardly anything, a file or two, or lacks a domain."""
+        return ". ".join(self._sentences()) or None
+
+    def _sentences(self) -> Iterator[str]:
         count = sum(self.documents.values())
-        if count >= FEW and not self.unmeasured:
-            return None
-        rows = f" in {number(sum(self.rows.values()), 'row')}" if self.rows else ""
-        domains = ", ".join(sorted(name for name, held in self.documents.items() if held))
-        held = f"val holds {number(count, 'document')}{rows}" + (
-            f", all of {domains}" * bool(domains)
+        if count < FEW or self.unmeasured:
+            rows = f" in {number(sum(self.rows.values()), 'row')}" if self.rows else ""
+            domains = ", ".join(sorted(name for name, held in self.documents.items() if held))
+            held = f"val holds {number(count, 'document')}{rows}" + (
+                f", all of {domains}" * bool(domains)
+            )
+            silent = f"val_bpb says nothing of {', '.join(self.unmeasured)}"
+            yield f"{held}: {silent if self.unmeasured else 'too few for val_bpb to say much'}"
+        yield from self._filled()
+        if count < FEW or self.unmeasured:
+            yield self._cure()
+
+    def _filled(self) -> Iterator[str]:
+        """Yield what fills val, and the line that leaves it out."""
+        if self.filling:
+            named = " and ".join(
+                f"{each.lineage} ({percent(share)})" for each, share in self.filling
+            )
+            listed = ", ".join(f'"{each.path}"' for each, _ in self.filling)
+            yield (
+                f"val is mostly {named}: a file is held out with all its versions, whatever "
+                f"val_fraction is. Where it isn't your code, give its repository in the corpus file "
+                f"the line  exclude: [{listed}]"
+            )
+
+    def _cure(self) -> str:
+        """What helps against few documents, or against a domain without any."""
+        counted = {name: self._files_of(name) for name in self.unmeasured}
+        rare = [name for name, files in counted.items() if self.is_whole and 0 < files < FEW_FILES]
+        if not rare or len(rare) < len(counted):
+            return "Add repositories, or raise the corpus's val_fraction"
+        files = ", ".join(f"{number(counted[name], 'file')} of {name}" for name in rare)
+        return (
+            f"The corpus has {files}, and a file is held out whole or not at all: add repositories; "
+            "a larger val_fraction helps by chance alone"
         )
-        silent = f"val_bpb says nothing of {', '.join(self.unmeasured)}"
-        few = "too few for val_bpb to say much"
-        says = silent if self.unmeasured else few
-        return f"{held}: {says}. Add repositories, or raise the corpus's val_fraction"
+
+    def _files_of(self, domain: str) -> int:
+        return sum(each.domain == domain for each in self.files)
 
 
-def held_out(rows: Iterable[RowSet]) -> HeldOut | None:
+def held_out(rows: Iterable[RowSet], built: Built | None = None) -> HeldOut | None:
     """The held-out documents of some built rows; None where some aren't built or nothing is measured.
 
     Every family renders the same files, so the largest count stands for their documents.
@@ -64,13 +119,33 @@ def held_out(rows: Iterable[RowSet]) -> HeldOut | None:
         is_measured = True
         for name, size in each.train.reported(RowsReport).domains.items():
             served[name] += size.tokens
+        for name, count in _distinct_documents(each).items():
+            documents[name] = max(documents.get(name, 0), count)
         for name, size in each.val.reported(RowsReport).domains.items():
-            documents[name] = max(documents.get(name, 0), size.documents)
             held_rows[name] += size.rows
     if not is_measured:
         return None
     names = tuple(name for name, tokens in served.most_common() if tokens)
-    return HeldOut(served=names, documents=documents, rows=held_rows)
+    files = () if built is None else _files_of(built)
+    return HeldOut(served=names, documents=documents, rows=held_rows, files=files)
+
+
+def _distinct_documents(rows: RowSet) -> dict[str, int]:
+    """Held-out documents by domain: one that is divided over rows counts once."""
+    assert rows.val is not None
+    files = rows.val.files(".parquet")
+    if not files:
+        return {}
+    lines = frames.scan(files, ["domain", "document_ids"]).explode("document_ids")
+    counted = lines.group_by("domain").agg(pl.col("document_ids").n_unique()).collect()
+    return dict(counted.iter_rows())
+
+
+def _files_of(built: Built) -> tuple[FileSide, ...]:
+    made = [built.selection, *built.documents]
+    return (
+        () if any(each.planned for each in made) else file_sides(built.documents, built.selection)
+    )
 
 
 def expected_held_out(found: Estimate, kinds: Iterable[Kind]) -> HeldOut:
@@ -86,5 +161,17 @@ def expected_held_out(found: Estimate, kinds: Iterable[Kind]) -> HeldOut:
         for name in {domain for _, domain in documents}
     }
     return HeldOut(
-        served=tuple(name for name, count in tokens.most_common() if count), documents=held
+        served=tuple(name for name, count in tokens.most_common() if count),
+        documents=held,
+        files=found.files,
+        is_whole=found.is_whole,
     )
+
+
+def alike(held: Iterable[tuple[str, HeldOut]]) -> list[str]:
+    """A warning a line, each with the names of the phases that it holds for; phases without one have none."""
+    named: dict[str, list[str]] = {}
+    for phase, each in held:
+        if (words := each.warning()) is not None:
+            named.setdefault(words, []).append(phase)
+    return [f"{', '.join(phases)}: {words}" for words, phases in named.items()]

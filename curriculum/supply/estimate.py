@@ -1,6 +1,7 @@
 """Estimate of what a corpus has to train on: one artefact a kind of rows, so that none is sampled for twice.
 
     estimates/corpus=<name>/family=v3_simple/row_length=512/<key12>/lines.parquet  samplings.parquet
+                                                                    files.parquet
 
 Its key holds all that decides the figures: commits and rules of the corpus, tokenizer, share, revisions.
 Nothing refers to it: gc removes it, and the next estimate samples again.
@@ -22,6 +23,7 @@ from curriculum.corpus.select_conversations import conversation_ingredients
 from curriculum.corpus.sources import Sources
 from curriculum.graph.syntax_tree import grammar_versions
 from curriculum.stages.documents import repositories
+from curriculum.stages.file_sides import FileSide
 from curriculum.stages.graphs import context_size
 from curriculum.stages.indexes import Index
 from curriculum.stages.stage import Coordinator, Stage
@@ -39,9 +41,9 @@ from schemas.objectives import OBJECTIVES
 from schemas.progress import ProgressCallback, ignore_progress
 from schemas.reports import EstimateReport
 
-REVISION = 2
+REVISION = 3
 """Revision of how a sample is drawn and scaled."""
-LINES_NAME, SAMPLINGS_NAME = "lines.parquet", "samplings.parquet"
+LINES_NAME, SAMPLINGS_NAME, FILES_NAME = "lines.parquet", "samplings.parquet", "files.parquet"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +56,13 @@ class Estimate:
     samplings: tuple[Sampling, ...]
     notes: tuple[str, ...]
     """Differences between this estimate and a build, in words."""
+    files: tuple[FileSide, ...] = ()
+    """Files of the sample, the largest first, with their side of the split."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return True where all commits were read."""
+        return all(each.read >= each.units for each in self.samplings)
 
     def total(
         self, kind: Kind, domain: str = ALL, repositories: Iterable[str] = ()
@@ -178,6 +187,7 @@ class Estimates(Stage[EstimateTask, EstimateTask]):
         for draft, each in zip(drafts, found, strict=True):
             write_frame(_frame(each.lines, SupplyLine), draft.path / LINES_NAME)
             write_frame(_frame(each.samplings, Sampling), draft.path / SAMPLINGS_NAME)
+            write_frame(_frame(each.files, FileSide), draft.path / FILES_NAME)
             tokens = math.fsum(line.tokens for line in each.lines if line.is_total)
             units = sum(sampling.read for sampling in each.samplings)
             draft.record(EstimateReport(tokens=round(tokens), units=units))
@@ -289,11 +299,11 @@ def known_estimate(task: EstimateTask, store: Store) -> Estimate | None:
     return _read(store, task, [kept[kind] for kind in task.measured])
 
 
-Row = TypeVar("Row", SupplyLine, Sampling)
+Row = TypeVar("Row", SupplyLine, Sampling, FileSide)
 
 
 def _frame(rows: Sequence[Row], kind: type[Row]) -> pl.DataFrame:
-    columns = {str: pl.String, int: pl.Int64, float: pl.Float64}
+    columns = {str: pl.String, int: pl.Int64, float: pl.Float64, bool: pl.Boolean}
     schema = {name: columns[each] for name, each in get_type_hints(kind).items()}
     return pl.DataFrame([asdict(each) for each in rows], schema=schema)
 
@@ -309,6 +319,7 @@ def _read(store: Store, task: EstimateTask, made: Sequence[Artefact]) -> Estimat
         KindEstimate(
             lines=tuple(_rows(each.path / LINES_NAME, SupplyLine)),
             samplings=tuple(_rows(each.path / SAMPLINGS_NAME, Sampling)),
+            files=tuple(_rows(each.path / FILES_NAME, FileSide)),
         )
         for each in made
     ]
@@ -324,6 +335,7 @@ def _read(store: Store, task: EstimateTask, made: Sequence[Artefact]) -> Estimat
         lines=tuple(each for each in lines if each.kind in task.kinds),
         samplings=tuple(samplings.values()),
         notes=tuple(_notes(task, samplings.values())),
+        files=next((each.files for each in found if each.files), ()),
     )
 
 

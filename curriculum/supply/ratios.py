@@ -2,7 +2,7 @@
 
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import polars as pl
 from curriculum import encode, frames
 from curriculum.corpus.select import SIDES_NAME, WHOLE_REPOSITORIES, hash_fraction
 from curriculum.objectives import objective_of
+from curriculum.stages.file_sides import FileSide
 from curriculum.stages.row_sources import RowSource, apply_objective
 from curriculum.stages.selection import decisions, val_lineages
 from curriculum.stages.stage import Coordinator, Workers
@@ -171,6 +172,12 @@ class Sampling:
     """Commits whose graphs were walked."""
     num_bytes: int
     """Bytes of all versions of files that the corpus reads, or of all turns."""
+    in_log: int = 0
+    """Commits that lead to the pin; 0 for conversations and plain directories."""
+    merges: int = 0
+    """Those that are merges, which are not read."""
+    skipped: str = ""
+    """Changes that the history leaves out, by reason, in words."""
 
 
 def _lines(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator[SupplyLine]:
@@ -310,7 +317,23 @@ def _samplings(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator
                 read=len(taken.sampled[name]),
                 walked=len(taken.walked.get(name, ())) if has_graphs else 0,
                 num_bytes=int(survey["versions"].sum()),
+                in_log=taken.histories[name].in_log,
+                merges=taken.histories[name].merges,
+                skipped=_ranked(taken.histories[name].skipped),
             )
+
+
+def _ranked(skipped: Mapping[str, int]) -> str:
+    """Counts by reason, the largest first.
+
+    >>> _ranked({"language": 20, "versions": 1312})
+    'beyond history.versions_per_path 1,312, language 20'
+    """
+    ranked = sorted(skipped.items(), key=lambda pair: (-pair[1], pair[0]))
+    named = {"versions": "beyond history.versions_per_path"}
+    return ", ".join(
+        f"{named.get(reason, reason.replace('_', ' '))} {number:,}" for reason, number in ranked
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -319,6 +342,8 @@ class KindEstimate:
 
     lines: tuple[SupplyLine, ...]
     samplings: tuple[Sampling, ...]
+    files: tuple[FileSide, ...]
+    """Files of the sample, whatever the kind."""
 
 
 def estimate_kinds(
@@ -345,6 +370,7 @@ def estimate_kinds(
             yield KindEstimate(
                 lines=tuple(_lines(taken, plan, kind)),
                 samplings=tuple(_samplings(taken, plan, kind)),
+                files=tuple(taken.files),
             )
         watch(_progress(len(kinds), len(kinds)))
 

@@ -97,7 +97,14 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
                 writers.add(render(change, writers.families))
                 touched.append((change.commit, change.lineage, _touched_bytes(change)))
         write_frame(found.changes, drafts[0].path / SURVEY_NAME)
-        drafts[0].record(SurveyReport(tree_bytes=found.tree_bytes))
+        drafts[0].record(
+            SurveyReport(
+                tree_bytes=found.tree_bytes,
+                in_log=found.in_log,
+                merges=found.merges,
+                skipped=dict(found.skipped),
+            )
+        )
         write_touched([*((each, "", 0) for each in chosen), *touched], drafts[0].path)
 
 

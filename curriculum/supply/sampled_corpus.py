@@ -16,6 +16,7 @@ from curriculum.corpus.survey import in_sample
 from curriculum.families.context import BUDGET
 from curriculum.stages.conversations import ConversationSelection
 from curriculum.stages.documents import Repository
+from curriculum.stages.file_sides import FileSide, file_sides
 from curriculum.stages.indexes import Index
 from curriculum.stages.row_sources import RowSource
 from curriculum.stages.selection import Decisions, Kept, KeptDocuments, Selection, decisions
@@ -142,6 +143,8 @@ class SamplingPlan:
 class SampledCorpus:
     """A sample, as artefacts."""
 
+    histories: Mapping[str, SurveyReport]
+    """What the histories hold and leave out, by repository or source of conversations."""
     surveys: Mapping[str, pl.DataFrame]
     """Surveys by repository or source of conversations, as SURVEY_SCHEMA."""
     sampled: Mapping[str, Sequence[str]]
@@ -156,6 +159,8 @@ class SampledCorpus:
     selections: Mapping[str, Artefact]
     """Selections by family."""
     tokenizer: Tokenizer
+    files: Sequence[FileSide]
+    """Files of which the sample has versions."""
 
     def sources(self, family: str, repository: str) -> list[RowSource]:
         """Documents and tokens of one family in one repository, part by part."""
@@ -195,6 +200,7 @@ def sample_corpus(
     chat_selections = coordinator.make(ConversationSelection(corpus=corpus), counts)
     documents = [each for each in (*files, *graphs, *counts) if _family(each) in plan.families]
     return SampledCorpus(
+        histories={name: each.reported(SurveyReport) for name, each in surveys.items()},
         surveys={name: read_survey(each) for name, each in surveys.items()},
         sampled={name: _units(each) for name, each in surveys.items()},
         sizes=sizes,
@@ -207,6 +213,7 @@ def sample_corpus(
             **{_family(each): each for each in chat_selections},
         },
         tokenizer=load_tokenizer(tokenizer),
+        files=file_sides(files, selection),
     )
 
 

@@ -61,6 +61,16 @@ def proven(path: Path, stop: Callable[[], bool]) -> bool:
     return True
 
 
+def is_refuted(attempt: Path) -> bool:
+    """Return True where the last proof of an attempt's job saw a leak."""
+    file = attempt / LEAKCHECK
+    try:
+        sealed = read_json(ProvenJob, file, error=JobError, cause="it is no report", cure=_AGAIN)
+    except (OSError, JobError):
+        return False
+    return not sealed.report.passed
+
+
 def _end(process: "subprocess.Popen[bytes]") -> None:
     if process.poll() is not None:
         return

@@ -25,7 +25,7 @@ PHASE_STEP, SERVING_STEP = 0.25, 0.1
 OUTCOME_WORDS: dict[Outcome, str] = {
     "whole": "whole",
     "elided": "some context left out",
-    "divided": "divided over rows",
+    "divided": "longer than a row, divided",
     "routed": "left to longer rows",
     "straddles": "on both sides of the split",
     "refused": "refused by the chat template",

@@ -1,6 +1,8 @@
 """`curriculum init` and `demo`: a first diet and corpus, and the whole way to a trained specialist, small."""
 
 import shlex
+import shutil
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,6 +54,11 @@ def init(home: Path, name: str) -> None:
 
 
 DIET = "templates.demo"
+TABLE_NOTE = (
+    "val_bpb: bits per byte on held-out documents, lower is better; each phase has its own, so it jumps "
+    "between phases. anchor: the same on files that all phases share. yield: share of positions that hold "
+    "a token; the rest is padding"
+)
 MOST_COMMITS, MOST_VERSIONS = 200, 2
 """Limits on given repositories: a demo is five minutes, whatever they hold."""
 QUESTIONS = (
@@ -96,6 +103,7 @@ def demo(home: Path, repositories: tuple[str, ...]) -> None:
     runs = phases.flow(config, None)
     out.print()
     out.print(table(_summary(runs)))
+    out.print(Text(TABLE_NOTE, MUTED))
     for run in runs:
         report = report_of(run)
         if rise := rise_words(run.path, report):
@@ -149,9 +157,11 @@ def _moment(written: str) -> datetime:
 def _next_steps(home: Path, rows: str) -> None:
     _print("\nEverything lies in")
     _print((f"  {home}", "bold"))
-    if home != settings.home():
-        _print("Let the commands below find it:")
-        _print((f"  export CURRICULUM_HOME={shlex.quote(str(home))}", ACCENT))
+    exports = [*_exports(home)]
+    if exports:
+        _print("For the commands below, in this shell:")
+        for line in exports:
+            _print((f"  {line}", ACCENT))
     _print("\nThree questions to paste:")
     for question, sql in QUESTIONS:
         _print((f"  # {question}", MUTED))
@@ -162,6 +172,16 @@ def _next_steps(home: Path, rows: str) -> None:
     _print("Next: look at a packed row, or start runs from a form and watch them:")
     _print((f"  curriculum inspect {rows}", ACCENT))
     _print(("  curriculum serve", ACCENT))
+
+
+def _exports(home: Path) -> Iterator[str]:
+    """Yield the lines after which a shell finds this `curriculum`, and this workspace."""
+    ours = Path(sys.executable).parent
+    found = shutil.which("curriculum")
+    if found is None or Path(found).resolve() != (ours / "curriculum").resolve():
+        yield f'export PATH={shlex.quote(str(ours))}:"$PATH"'
+    if home != settings.home():
+        yield f"export CURRICULUM_HOME={shlex.quote(str(home))}"
 
 
 def _print(*parts: str | tuple[str, str]) -> None:

@@ -1,13 +1,13 @@
 """`curriculum diet check`: the tokens that a diet asks for against those that there are."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from rich.text import Text
 
 from curriculum.corpus.sources import Sources
 from curriculum.inspection.formats import Line, count
-from curriculum.inspection.held_out import HeldOut, expected_held_out, held_out
+from curriculum.inspection.held_out import HeldOut, alike, expected_held_out, held_out
 from curriculum.inspection.runs import whole_steps
 from curriculum.mixing.check import PhaseCheck, ServingCheck, SourceCheck, source_checks
 from curriculum.mixing.load import warnings
@@ -17,6 +17,7 @@ from curriculum.pipeline.checks import CheckedPlan, check_plan, dry_build, kind_
 from curriculum.pipeline.forecast import HOUR, Speed, expected, last_speed
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
+from curriculum.stages import Built
 from curriculum.store import Store
 from curriculum.supply import ALL, Estimate, Kind
 from flows.cli.console import ACCENT, BAD, GOOD, MUTED, out, print_json, table, warn, watching
@@ -27,6 +28,13 @@ from schemas.study import study_remark
 
 UNEVEN = 1.1
 """Ratio from which on a serving's domains are seen unevenly and one is named; rows aren't quite alike."""
+
+
+SEEN_NOTE = (
+    "asked, there, distinct: tokens. seen: times that a row is read in its phase, at most max_repetition of "
+    "the phase; of source files: times that their code is read in all phases, at most max_source_repetition "
+    "of the diet"
+)
 
 
 def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
@@ -52,7 +60,7 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
     if as_json:
         print_json(_as_json(plan, found, faults, sources, speed))
     else:
-        _show(plan, found, sources, speed)
+        _show(plan, found, built, sources, speed)
     if plan.diet.study is not None:
         warn(study_remark(plan.diet.study))
     for line in unmeasured(plan.phases):
@@ -103,7 +111,11 @@ def budget_option(tokens: int) -> str:
 
 
 def _show(
-    plan: RunPlan, found: CheckedPlan, sources: Sequence[SourceCheck], speed: Speed | None
+    plan: RunPlan,
+    found: CheckedPlan,
+    built: Mapping[str, Built],
+    sources: Sequence[SourceCheck],
+    speed: Speed | None,
 ) -> None:
     for each in found.phases:
         out.print(Text(each.phase.name, f"bold {ACCENT}"))
@@ -121,24 +133,21 @@ def _show(
         out.print()
         for line in each.warnings:
             warn(f"{each.phase.name}: {line}")
-    alike: dict[str, list[str]] = {}
-    for name, held in _held_out(found):
-        if (words := held.warning()) is not None:
-            alike.setdefault(words, []).append(name)
-    for words, names in alike.items():
-        warn(f"{', '.join(names)}: {words}")
+    for line in alike(_held_out(found, built)):
+        warn(line)
     out.print(table(_source_lines(sources, plan.diet.max_source_repetition)))
+    out.print(Text(SEEN_NOTE, MUTED))
     out.print()
     out.print(expected(plan.diet.token_budget, plan.diet.model, speed), soft_wrap=True)
     for note in found.estimate.notes if found.estimate else ():
         out.print(Text(note, MUTED), soft_wrap=True)
 
 
-def _held_out(found: CheckedPlan) -> Iterator[tuple[str, HeldOut]]:
+def _held_out(found: CheckedPlan, built: Mapping[str, Built]) -> Iterator[tuple[str, HeldOut]]:
     """Yield the held-out documents of each phase: those of its rows, else about those of the estimate."""
     for each in found.phases:
         sets = [rows for variants in found.sets[each.phase.name] for rows in variants]
-        held = held_out(sets)
+        held = held_out(sets, built[each.phase.name])
         if held is None and found.estimate is not None:
             kinds = [kind_of(one) for one in each.phase.servings if one.imported is None]
             held = expected_held_out(found.estimate, kinds)

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from curriculum.corpus.sources import Sources, looked_up
 from curriculum.inspection.formats import number
-from curriculum.inspection.held_out import held_out
+from curriculum.inspection.held_out import HeldOut, alike, held_out
 from curriculum.inspection.losses import require_some
 from curriculum.inspection.runs import (
     mixture_of_run,
@@ -107,11 +107,19 @@ def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     for line in shard_lines(config, lacking) if lacking else ():
         out.print(line, soft_wrap=True)
     _warn_unmeasured(plan, built)
-    for name, each in built.items():
-        if not (dry or each.missing):
-            _print_built(name, each)
+    whole = {} if dry else {name: each for name, each in built.items() if not each.missing}
+    for name, each in whole.items():
+        _print_built(name, each)
+    for words in alike(_held_out(whole)):
+        warn(words)
     if not dry:
         _update_report(plan)
+
+
+def _held_out(built: Mapping[str, Built]) -> Iterator[tuple[str, HeldOut]]:
+    for phase, each in built.items():
+        if (held := held_out(each.rows, each)) is not None:
+            yield phase, held
 
 
 def _print_built(phase: str, built: Built) -> None:
@@ -137,9 +145,6 @@ def _print_built(phase: str, built: Built) -> None:
     for warnings in (graph_warnings, context_warnings, conversation_warnings, domain_warnings):
         for line in warnings(built):
             warn(f"{phase}: {line}")
-    held = held_out(built.rows)
-    if held is not None and (words := held.warning()) is not None:
-        warn(f"{phase}: {words}")
 
 
 def sample(config: RunConfig, phase: str | None, number: int) -> None:

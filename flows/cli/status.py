@@ -58,9 +58,17 @@ def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
         out.print("The workspace is empty. Start with: curriculum demo")
     if stages:
         out.print(table(stages))
+    if any(each["stage"] == "unused" for each in stages):
+        out.print(Text(UNUSED_NOTE, MUTED))
     if phases:
         out.print()
         out.print(table(_phase_lines(phases), dropped_first=("anchor", "attempt", "cost")))
+
+
+UNUSED_NOTE = (
+    "unused: nothing that is current is made of it, such as estimates and what was replaced; "
+    "`curriculum gc` lists it, and asks before it deletes"
+)
 
 
 def _stages(artefacts: list[Artefact], dead: int) -> Iterator[Line]:

@@ -10,7 +10,7 @@ from rich.text import Text
 from curriculum.corpus.domains import text_of
 from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
 from curriculum.corpus.sources import Sources
-from curriculum.inspection.formats import Line, count
+from curriculum.inspection.formats import Line, count, number
 from curriculum.inspection.held_out import expected_held_out
 from curriculum.mixing.load import Phases, diet_names, load_phases
 from curriculum.mixing.resolve import default_base
@@ -19,7 +19,7 @@ from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Store
-from curriculum.supply import ALL, Estimate, EstimateTask, Kind, estimate
+from curriculum.supply import ALL, Estimate, EstimateTask, Kind, Sampling, estimate
 from flows.cli.console import MUTED, out, print_json, table, warn, watching
 from flows.settings.trust import shadow_words, shadows
 from schemas.corpus import CorpusSpec
@@ -95,6 +95,29 @@ def counted(
     return estimate(task, store=store, workers=processes, watch=watch)
 
 
+def left_out_words(read: Sampling) -> str | None:
+    """What of a repository's log isn't read, and why; None where all of it is.
+
+    >>> left_out_words(
+    ...     Sampling(repository="own", units=57, read=57, walked=0, num_bytes=9, in_log=443, merges=190)
+    ... )
+    'own: git log has 443 commits; 190 merges are not read, 196 change nothing that the corpus reads'
+    """
+    others = read.in_log - read.merges - read.units
+    if read.in_log <= read.units:
+        return None
+    parts = [
+        f"{number(read.merges, 'merge')} {'is' if read.merges == 1 else 'are'} not read"
+        * bool(read.merges),
+        f"{others:,} change nothing that the corpus reads" * (others > 0),
+    ]
+    changes = f" (changes left out: {read.skipped})" if read.skipped else ""
+    return (
+        f"{read.repository}: git log has {number(read.in_log, 'commit')}; "
+        f"{', '.join(filter(None, parts))}{changes}"
+    )
+
+
 def doubtful(tokens: float, error: float) -> str:
     """Return the possible error of an estimate, as a share; empty where there is none.
 
@@ -163,8 +186,11 @@ def _show(found: Estimate, kinds: Sequence[Kind]) -> None:
     how = (
         "estimated from a sample of commits; ± is a 95% interval"
         if sampled
-        else "all commits were read"
+        else "all commits with a change that the corpus reads were read"
     )
+    for each in found.samplings:
+        if (line := left_out_words(each)) is not None:
+            out.print(Text(line, MUTED), soft_wrap=True)
     held = expected_held_out(found, kinds)
     domains = ", ".join(
         f"{name} {count:,}" for name, count in sorted(held.documents.items()) if count

@@ -30,8 +30,10 @@ from curriculum.train.processes import (
     words_of,
 )
 from curriculum.train.run_directory import (
+    CHECKPOINTS,
     HEARTBEAT,
     JOB,
+    LEAKCHECK,
     LOG,
     REPORT,
     read_job,
@@ -165,8 +167,7 @@ _LOG_LINES = 12
 _CURES = {
     NOT_FINITE: "Its last line says which rows it was, and what to do",
     MEMORY: "Try --recompute, more --processes, a smaller --model or a shorter --row-length",
-    KILLED: "The same command resumes from the last checkpoint. Where nobody killed it the machine's "
-    "memory was full: see dmesg",
+    KILLED: "The same command {again}. Where nobody killed it the machine's memory was full: see dmesg",
 }
 
 
@@ -265,10 +266,27 @@ def outcome(job: Job, directory: Path, code: int) -> Report:
         str(directory),
         ended,
         cause=f"training ended with:\n{_last_lines(directory / LOG)}\n",
-        cure=_CURES.get(
-            KILLED if code < 0 else code,
-            "Mend the cause and give the same command: it resumes from the last checkpoint",
-        ),
+        cure=_cure(job, directory, KILLED if code < 0 else code),
+    )
+
+
+def _cure(job: Job, directory: Path, code: int) -> str:
+    """The cure of a training that ended so; after a leak the same command would end so again."""
+    # It takes torch along.
+    from curriculum.train.proof import is_refuted
+
+    if is_refuted(directory):
+        return (
+            f"See which claims fail: curriculum leakcheck --model {job.model.name}. Another backend may "
+            "pass: backend: math in the diet. A model that comes with the package should pass with all of "
+            f"them: please report it with {directory / LEAKCHECK}"
+        )
+    is_saved = any((directory / CHECKPOINTS).glob("step=*"))
+    again = (
+        "resumes from the last checkpoint" if is_saved else "begins at step 0: nothing is saved yet"
+    )
+    return _CURES.get(code, "Mend the cause and give the same command: it {again}").format(
+        again=again
     )
 
 

@@ -1,11 +1,13 @@
 """Held-out documents in words: how many, of which domains, and which domains val_bpb is silent on."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from curriculum.inspection.held_out import FEW, HeldOut, expected_held_out
+from curriculum.inspection.held_out import FEW, FEW_FILES, HeldOut, alike, expected_held_out
 from curriculum.inspection.runs import measured_domains, unmeasured_domains
+from curriculum.stages.file_sides import FileSide
 from curriculum.supply import ALL, Estimate, Kind, SupplyLine
 from schemas.mixture import MixtureReport
 from tests.factories import figure, run_report
@@ -38,6 +40,67 @@ def test_domains_that_are_served_and_not_held_out_are_named() -> None:
         "val holds 40 documents in 12 rows, all of testing: val_bpb says nothing of algorithms, templates. "
         "Add repositories, or raise the corpus's val_fraction"
     )
+
+
+def _file(path: str, size: int, *, domain: str = "a", is_val: bool = True) -> FileSide:
+    return FileSide(lineage=f"own:{path}", domain=domain, num_bytes=size, is_val=is_val)
+
+
+def test_a_file_that_fills_val_is_named_with_its_share_and_the_line_that_leaves_it_out() -> None:
+    files = (
+        _file("src/all.cc", 9_000, is_val=False),
+        _file("test/catch.hpp", 960),
+        _file("src/a.cc", 30),
+        _file("src/b.cc", 10),
+    )
+    held = HeldOut(served=("a",), documents={"a": 40}, files=files)
+    assert held.warning() == (
+        "val is mostly own:test/catch.hpp (96.0%): a file is held out with all its versions, whatever "
+        "val_fraction is. Where it isn't your code, give its repository in the corpus file the line  "
+        'exclude: ["test/catch.hpp"]'
+    )
+    spread = tuple(_file(f"src/{at}.cc", 10) for at in range(8))
+    assert replace(held, files=spread).warning() is None
+
+
+def test_two_files_that_fill_val_together_are_both_named() -> None:
+    files = (_file("x.hpp", 400), _file("y.hpp", 300), *(_file(f"{at}.cc", 60) for at in range(5)))
+    held = HeldOut(served=("a",), documents={"a": 40}, files=files)
+    words = held.warning()
+    assert words is not None
+    assert "own:x.hpp (40.0%) and own:y.hpp (30.0%)" in words
+    assert words.endswith('exclude: ["x.hpp", "y.hpp"]')
+
+
+@pytest.mark.parametrize(
+    ("files", "is_whole", "advice"),
+    [
+        (1, True, "The corpus has 1 file of templates, and a file is held out whole or not at all"),
+        (FEW_FILES, True, "or raise the corpus's val_fraction"),
+        (1, False, "or raise the corpus's val_fraction"),
+    ],
+)
+def test_a_larger_val_fraction_is_advised_only_where_a_domain_has_files_enough(
+    files: int, is_whole: bool, advice: str
+) -> None:
+    sides = [_file(f"{at}.hpp", 9, domain="templates", is_val=False) for at in range(files)]
+    held = HeldOut(
+        served=("testing", "templates"),
+        documents={"testing": 40},
+        files=tuple(sides),
+        is_whole=is_whole,
+    )
+    words = held.warning()
+    assert words is not None
+    assert advice in words
+    assert ("by chance alone" in words) == (files < FEW_FILES and is_whole)
+
+
+def test_phases_of_the_same_warning_share_a_line() -> None:
+    held = HeldOut(served=("a",), documents={"a": 1})
+    fine = HeldOut(served=("a",), documents={"a": FEW})
+    lines = alike([("one", held), ("two", fine), ("three", held)])
+    assert [line.partition(": ")[0] for line in lines] == ["one, three"]
 
 
 @pytest.mark.parametrize(("documents", "warned"), [(0, True), (FEW - 1, True), (FEW, False)])

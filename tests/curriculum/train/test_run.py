@@ -17,12 +17,13 @@ from safetensors.torch import load_file
 
 from curriculum.store.leases import is_alive, process_started, this_process
 from curriculum.train import run_directory as directory_module
-from curriculum.train.launch.launcher import Launch, launched
+from curriculum.train.launch.launcher import Launch, launched, outcome
 from curriculum.train.metrics import read_metrics
 from curriculum.train.run import freeze, train
 from curriculum.train.run_directory import claimed, require_unclaimed, run_recipe
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, CheckpointRef, RunState
+from tests.curriculum.train.test_proof import sealed
 
 Hold = Callable[[str], None]
 KillAt = Callable[[int, int, Path, int], int]
@@ -151,6 +152,24 @@ def test_a_failed_run_ends_in_an_error_that_quotes_its_log(world: Any) -> None:
     assert '"failure": "not_finite"' in report
     assert not (directory / "state.json").exists()
     assert not (directory / "manifest.json").exists()
+
+
+def test_a_failed_run_is_cured_by_what_it_left(world: Any) -> None:
+    job = world.job()
+    directory = world.open_run(job)
+    (directory / "train.log").write_text("the last line\n")
+    begins = r"the last line\nMend the cause and give the same command: it begins at step 0"
+    with pytest.raises(JobError, match=begins):
+        outcome(job, directory, 70)
+    (directory / "checkpoints" / "step=2").mkdir(parents=True)
+    with pytest.raises(JobError, match=r"\nMend .* command: it resumes from the last checkpoint$"):
+        outcome(job, directory, 70)
+    (directory / "leakcheck.json").write_text(sealed(directory / "job.json", passed=True))
+    with pytest.raises(JobError, match=r"resumes from the last checkpoint$"):
+        outcome(job, directory, 70)
+    (directory / "leakcheck.json").write_text(sealed(directory / "job.json", passed=False))
+    with pytest.raises(JobError, match=r"\nSee which claims fail: curriculum leakcheck --model"):
+        outcome(job, directory, 70)
 
 
 def test_an_interrupt_ends_the_process_in_a_checkpoint(world: Any, hold: Hold) -> None:

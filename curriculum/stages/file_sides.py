@@ -1,0 +1,53 @@
+"""Files of a corpus with their domain, size and side of the split: what val is made of, and what it lacks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from curriculum import frames
+from curriculum.corpus.select import SELECTION_NAME
+from curriculum.store import Artefact
+from schemas.families import VERSIONS_FAMILY
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileSide:
+    """A file under all the names that it had; all its versions are on one side of the split."""
+
+    lineage: str
+    """Repository and path: fmt:include/format.h."""
+    domain: str
+    """That of most of its versions."""
+    num_bytes: int
+    """Bytes of all its versions that are kept."""
+    is_val: bool
+
+    @property
+    def path(self) -> str:
+        """Path in its repository."""
+        return self.lineage.partition(":")[2]
+
+
+def file_sides(documents: Sequence[Artefact], selection: Artefact) -> tuple[FileSide, ...]:
+    """List the files that a selection keeps, the largest first; families of graphs add none to them."""
+    versions = [each for each in documents if each.manifest.labels["family"] == VERSIONS_FAMILY]
+    files = sorted(file for each in versions for file in each.files() if file.name[:5] == "part-")
+    if not files:
+        return ()
+    decided = frames.read(
+        selection.path / SELECTION_NAME,
+        ["document_id", "family", "keep", "lineage", "split", "domain"],
+    ).filter(pl.col("keep") & (pl.col("family") == VERSIONS_FAMILY))
+    sizes = frames.scan(files, ["document_id", "num_bytes"]).unique("document_id").collect()
+    found = (
+        decided.join(sizes, on="document_id", how="inner")
+        .group_by("lineage")
+        .agg(
+            pl.col("domain").mode().sort().first(),
+            pl.col("num_bytes").sum(),
+            is_val=(pl.col("split") == "val").any(),
+        )
+        .sort(["num_bytes", "lineage"], descending=[True, False])
+    )
+    return tuple(FileSide(**each) for each in found.iter_rows(named=True))
