@@ -266,12 +266,10 @@ def outcome(plan: RunPlan, phase: str, runs: Sequence[Artefact], left: Collectio
     if not any(run.made for run in runs):
         return NOTHING_TO_DO
     is_alone = phase in [each.name for each in plan.phases]
-    later = later_phases(plan, runs[-1])
-    if is_alone and (stale := [name for name in later if name in left]):
-        return (
-            f"{phase} was trained anew. What lies downstream is stale: {', '.join(stale)}. "
-            f"`{command('run', plan.config)}` continues from here."
-        )
-    if is_alone and later:
+    later = later_phases(plan, runs[-1]) if is_alone else []
+    if stale := ", ".join(name for name in later if name in left):
+        again = command("run", plan.config)
+        return f"{phase} was trained anew. Downstream is stale: {stale}. `{again}` continues from here."
+    if later:
         return f"{phase} was trained anew; the phases after it are up to date."
     return f"{len(runs)} phases are done."
