@@ -4,9 +4,9 @@ from prefect import flow
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 
-from curriculum.pipeline.execute import Scope, outcome
+from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.pipeline.status import phases_left
+from curriculum.pipeline.status import outcome, phases_left
 from curriculum.store import Artefact
 from flows import artifacts
 from flows.approval import final_state, gate_after

@@ -7,18 +7,16 @@ it in a task, and trains on another machine; the steps of a dry plan make nothin
 import contextlib
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
-from curriculum.inspection.runs import report_of
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline import notifications, steps
 from curriculum.pipeline.attempts import SpecialistRef, spelled
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.gates import Verdict, record_gate, verdict
 from curriculum.pipeline.plan import RunPlan
-from curriculum.pipeline.run_config import command
 from curriculum.stages import Built
 from curriculum.store import Artefact
 from schemas.errors import DietError
@@ -253,23 +251,3 @@ def _listed(plan: RunPlan, scope: Scope) -> Sequence[ResolvedPhase]:
         if not scope.later_phases:
             return [plan.phase(first)]
     return [*itertools.dropwhile(lambda each: each.name != first, plan.phases)]
-
-
-def later_phases(plan: RunPlan, run: Artefact) -> list[str]:
-    """Return the names of the phases after that of a run."""
-    names = [each.name for each in plan.phases]
-    return names[names.index(report_of(run).phase) + 1 :]
-
-
-def outcome(plan: RunPlan, phase: str, runs: Sequence[Artefact], left: Collection[str]) -> str:
-    """Sum up the runs of a plan in a line; `left` are the phases that a next run would train."""
-    if not any(run.made for run in runs):
-        return NOTHING_TO_DO
-    is_alone = phase in [each.name for each in plan.phases]
-    later = later_phases(plan, runs[-1]) if is_alone else []
-    if stale := ", ".join(name for name in later if name in left):
-        again = command("run", plan.config)
-        return f"{phase} was trained anew. Downstream is stale: {stale}. `{again}` continues from here."
-    if later:
-        return f"{phase} was trained anew; the phases after it are up to date."
-    return f"{len(runs)} phases are done."

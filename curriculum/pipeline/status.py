@@ -6,7 +6,7 @@ from.
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar, cast
@@ -30,6 +30,7 @@ from curriculum.pipeline.attempts import (
 )
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import (
+    NOTHING_TO_DO,
     BuildStep,
     PhaseMixed,
     Scope,
@@ -168,6 +169,26 @@ def phases_left(plan: RunPlan, resources: Resources) -> tuple[str, ...]:
         CurriculumError: where its corpus can't be looked at.
     """
     return tuple(each.phase for each in phase_statuses(plan, resources) if each.state != "done")
+
+
+def later_phases(plan: RunPlan, run: Artefact) -> list[str]:
+    """Return the names of the phases after that of a run."""
+    names = [each.name for each in plan.phases]
+    return names[names.index(report_of(run).phase) + 1 :]
+
+
+def outcome(plan: RunPlan, phase: str, runs: Sequence[Artefact], left: Collection[str]) -> str:
+    """Sum up the runs of a plan in a line; `left` are the phases that a next run would train."""
+    if not any(run.made for run in runs):
+        return NOTHING_TO_DO
+    is_alone = phase in [each.name for each in plan.phases]
+    later = later_phases(plan, runs[-1]) if is_alone else []
+    if stale := ", ".join(name for name in later if name in left):
+        again = command("run", plan.config)
+        return f"{phase} was trained anew. Downstream is stale: {stale}. `{again}` continues from here."
+    if later:
+        return f"{phase} was trained anew; the phases after it are up to date."
+    return f"{len(runs)} phases are done."
 
 
 def planned_statuses(

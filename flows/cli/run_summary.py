@@ -7,11 +7,11 @@ from rich.text import Text
 
 from curriculum.inspection.runs import report_of
 from curriculum.pipeline.attempts import SpecialistRef, spelled
-from curriculum.pipeline.execute import Scope, later_phases
+from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.gates import Verdict, approve_command
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.run_config import command
-from curriculum.pipeline.status import phases_left
+from curriculum.pipeline.status import later_phases, phases_left
 from curriculum.store import Artefact
 from dashboards.report.facts import report_path
 from flows import settings

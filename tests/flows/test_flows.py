@@ -15,9 +15,9 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.flow_engine import FlowRunEngine
 
-from curriculum.pipeline.execute import outcome
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
+from curriculum.pipeline.status import outcome
 from curriculum.store import Artefact, Store
 from flows import artifacts
 from flows.build import build
