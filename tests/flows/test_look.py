@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,6 +17,7 @@ from curriculum.inspection.rows import Row
 from curriculum.pipeline.references import find
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Artefact, Store
+from flows import settings
 from flows.cli import demo, phases, status, workspace
 from flows.cli.console import colour, table
 from flows.cli.inspect import command
@@ -205,9 +207,20 @@ def test_the_demo_ends_with_commands_that_can_be_pasted(
     pasted = re.findall(r"^  curriculum (\w+)(?: (\S.*))?$", said, re.MULTILINE)
     assert [command for command, _ in pasted] == ["query", "query", "query", "inspect", "serve"]
     assert f"  export CURRICULUM_HOME={home}\n" in said
+    assert demo.TABLE_NOTE.partition(":")[0] in said
     assert [shlex.split(rest)[0] for _, rest in pasted[:3]] == [sql for _, sql in demo.QUESTIONS]
     found = find(Store(home, dry=True), pasted[3][1])
     assert {each.manifest.stage for each in found.artefacts} == {"rows"}
+
+
+def test_the_demo_gives_a_shell_without_our_command_the_line_that_finds_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert [*demo._exports(settings.home())] == [f'export PATH={ours}:"$PATH"']
+    monkeypatch.setenv("PATH", f"/nowhere:{ours}")
+    assert [*demo._exports(settings.home())] == []
 
 
 @pytest.mark.system

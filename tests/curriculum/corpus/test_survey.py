@@ -55,6 +55,17 @@ def test_a_version_before_the_cap_counts_once(build: Any) -> None:
     assert [each.before_is_new for each in every] == [True, False, False]
 
 
+def test_a_survey_counts_what_git_log_has_more(build: Any) -> None:
+    repository = build()
+    for number in range(5):
+        repository.commit(a_cc=TEXT.format(number) * 2)
+    repository.commit(note_txt="not read")
+    found, _, _ = looked_over(repository.path, history=HistorySpec(versions_per_path=3))
+    assert len(found.commits) == 3
+    assert (found.in_log, found.merges) == (6, 0)
+    assert found.skipped["versions"] == 2
+
+
 def test_what_is_left_out_for_its_size_counts_nothing(build: Any) -> None:
     repository = build()
     repository.commit(a_cc=TEXT.format(1), b_cc="int b;\n")
