@@ -1,7 +1,7 @@
 """Held-out documents by domain: what val_bpb is measured on, what fills val, and domains that val lacks."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -10,6 +10,7 @@ from curriculum import frames
 from curriculum.inspection.formats import number, percent
 from curriculum.stages import Built, RowSet
 from curriculum.stages.file_sides import FileSide, file_sides
+from curriculum.store import Artefact
 from curriculum.supply import Estimate, Kind
 from schemas.reports import RowsReport
 
@@ -42,17 +43,6 @@ class HeldOut:
         """Domains that are served and have no held-out document."""
         return tuple(name for name in self.served if not self.documents.get(name))
 
-    @property
-    def filling(self) -> tuple[tuple[FileSide, float], ...]:
-        """The one or two files that val mostly consists of, with their shares of its bytes."""
-        held = [each for each in self.files if each.is_val]
-        whole = sum(each.num_bytes for each in held)
-        shares = [(each, each.num_bytes / whole) for each in held[:MOST_FILES]] if whole else []
-        if len(held) > MOST_FILES and sum(share for _, share in shares) >= FILLED:
-            is_one = shares[0][1] >= FILLED
-            return tuple(shares[: 1 if is_one else MOST_FILES])
-        return ()
-
     def warning(self) -> str | None:
         """Sentences on what is held out, where that is hardly anything, a file or two, or lacks a domain."""
         return ". ".join(self._sentences()) or None
@@ -73,13 +63,10 @@ class HeldOut:
 
     def _filled(self) -> Iterator[str]:
         """Yield what fills val, and the line that leaves it out."""
-        if self.filling:
-            named = " and ".join(
-                f"{each.lineage} ({percent(share)})" for each, share in self.filling
-            )
-            listed = ", ".join(f'"{each.path}"' for each, _ in self.filling)
+        if found := filling(self.files):
+            listed = ", ".join(f'"{each.path}"' for each, _ in found)
             yield (
-                f"val is mostly {named}: a file is held out with all its versions, whatever "
+                f"{filling_words(self.files)}: a file is held out with all its versions, whatever "
                 f"val_fraction is. Where it isn't your code, give its repository in the corpus file "
                 f"the line  exclude: [{listed}]"
             )
@@ -98,6 +85,31 @@ class HeldOut:
 
     def _files_of(self, domain: str) -> int:
         return sum(each.domain == domain for each in self.files)
+
+
+def filling(files: Sequence[FileSide]) -> tuple[tuple[FileSide, float], ...]:
+    """Return the one or two files that val mostly consists of, with their shares of its bytes."""
+    held = [each for each in files if each.is_val]
+    whole = sum(each.num_bytes for each in held)
+    shares = [(each, each.num_bytes / whole) for each in held[:MOST_FILES]] if whole else []
+    if len(held) > MOST_FILES and sum(share for _, share in shares) >= FILLED:
+        is_one = shares[0][1] >= FILLED
+        return tuple(shares[: 1 if is_one else MOST_FILES])
+    return ()
+
+
+def filling_words(files: Sequence[FileSide]) -> str:
+    """Name the files that val mostly consists of; empty where there are many."""
+    named = " and ".join(f"{each.lineage} ({percent(share)})" for each, share in filling(files))
+    return f"val is mostly {named}" if named else ""
+
+
+def filling_of(built: Sequence[Artefact]) -> str:
+    """Name the files that fill val by the artefacts of a build: its documents, and its selection of files."""
+    selections = [each for each in built if each.manifest.stage == "selections"]
+    of_files = [each for each in selections if not {"family", "step"} & each.manifest.labels.keys()]
+    documents = [each for each in built if each.manifest.stage == "documents"]
+    return filling_words(file_sides(documents, of_files[0])) if len(of_files) == 1 else ""
 
 
 def held_out(rows: Iterable[RowSet], built: Built | None = None) -> HeldOut | None:

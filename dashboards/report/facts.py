@@ -11,6 +11,7 @@ from typing import get_args
 from pydantic import BaseModel
 
 from curriculum.corpus.blobs import Unreadable
+from curriculum.inspection.held_out import filling_of
 from curriculum.inspection.paired import Place, changes_within
 from curriculum.inspection.runs import report_of
 from curriculum.mixing.mix import report_of as mixture_report_of
@@ -102,6 +103,8 @@ class PhaseFacts:
     earlier: tuple[Attempt, ...]
     started: str = ""
     """Start of its current run, or of the attempt that is running; ISO 8601."""
+    filled: str = ""
+    """The files that fill val, in words; empty where there are many."""
 
     @property
     def name(self) -> str:
@@ -166,8 +169,8 @@ def read(
 ) -> Facts:
     """The facts of a specialist, as its workspace holds them now; `examples` has rows by their key."""
     diet = plan.diet
-    phases = tuple(_phases(plan, resources, examples))
     built = list({each.key: each for each in _built(plan)}.values())
+    phases = tuple(_phases(plan, resources, examples, filled=filling_of(built)))
     return Facts(
         specialist=diet.specialist,
         branch=diet.branch,
@@ -204,7 +207,7 @@ def _is_trained_on(artefact: Artefact) -> bool:
 
 
 def _phases(
-    plan: RunPlan, resources: Resources, examples: Mapping[str, Example]
+    plan: RunPlan, resources: Resources, examples: Mapping[str, Example], *, filled: str
 ) -> Iterator[PhaseFacts]:
     statuses = phase_statuses(plan, resources)
     for number, (phase, status) in enumerate(zip(plan.phases, statuses, strict=True), start=1):
@@ -228,6 +231,7 @@ def _phases(
             packed=tuple(_packed(rows[key], examples.get(key)) for key in mixed if key in rows),
             earlier=tuple(_earlier(plan, phase, run, status)),
             started=_start(run.path if run else status.run),
+            filled=filled,
         )
 
 

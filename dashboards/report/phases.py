@@ -100,6 +100,7 @@ def sheet_facts(each: PhaseFacts) -> list[str]:
         silent = unmeasured_domains(each.report, each.mixture)
         without = f", not {', '.join(silent)}" if silent else ""
         facts.append(f"val_bpb measures {', '.join(measured)}{without}")
+        facts += [each.filled] if each.filled else []
     return [*facts, each.run] if each.run else facts
 
 
