@@ -53,8 +53,8 @@ def _cures(sql: str, first: str, candidates: Sequence[str]) -> Iterator[str]:
     """Yield what may have been meant, and the questions that list the right names."""
     missing = _MISSING.search(first)
     meant = _near(missing[2], called="Function" in missing[1]) if missing else []
-    if elsewhere := _elsewhere(sql, first):
-        yield elsewhere
+    if source := _other_view(sql, first):
+        yield source
     elif meant:
         yield f"Did you mean {meant[0]}?"
     elif candidates:
@@ -72,7 +72,7 @@ def _cures(sql: str, first: str, candidates: Sequence[str]) -> Iterator[str]:
         yield "SHOW TABLES lists the views"
 
 
-def _elsewhere(sql: str, first: str) -> str:
+def _other_view(sql: str, first: str) -> str:
     """Return what to read for a column that the views of a question lack; "" where nothing is known."""
     lacking = _COLUMN.search(first)
     name, read = (lacking[1] or lacking[2]) if lacking else "", [*_views_of(sql)]

@@ -59,7 +59,7 @@ class HeldOut:
             yield f"{held}: {silent if self.unmeasured else 'too few for val_bpb to say much'}"
         yield from self._filled()
         if count < FEW or self.unmeasured:
-            yield self._cure()
+            yield self._advice()
 
     def _filled(self) -> Iterator[str]:
         """Yield what fills val, and the line that leaves it out."""
@@ -71,8 +71,8 @@ class HeldOut:
                 f"the line  exclude: [{listed}]"
             )
 
-    def _cure(self) -> str:
-        """What helps against few documents, or against a domain without any."""
+    def _advice(self) -> str:
+        """Advice against few documents, or against a domain without any."""
         counted = {name: self._files_of(name) for name in self.unmeasured}
         rare = [name for name, files in counted.items() if self.is_whole and 0 < files < FEW_FILES]
         if not rare or len(rare) < len(counted):

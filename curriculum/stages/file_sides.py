@@ -18,7 +18,7 @@ class FileSide:
     lineage: str
     """Repository and path: fmt:include/format.h."""
     domain: str
-    """That of most of its versions."""
+    """Domain of most of its versions."""
     num_bytes: int
     """Bytes of all its versions that are kept."""
     is_val: bool

@@ -144,7 +144,7 @@ class SampledCorpus:
     """A sample, as artefacts."""
 
     histories: Mapping[str, SurveyReport]
-    """What the histories hold and leave out, by repository or source of conversations."""
+    """Counts of histories and of what they leave out, by repository or source of conversations."""
     surveys: Mapping[str, pl.DataFrame]
     """Surveys by repository or source of conversations, as SURVEY_SCHEMA."""
     sampled: Mapping[str, Sequence[str]]

@@ -65,9 +65,9 @@ class _Commands(TyperGroup):
                 raise
             _end(f"error: {named or _unreadable(failed)}", WRONG)
         except _TerminatedError:
-            _end(f"\nterminated. {_kept(ctx)}".rstrip(), TERMINATED)
+            _end(f"\nterminated. {_how_to_resume(ctx)}".rstrip(), TERMINATED)
         except KeyboardInterrupt:
-            _end(f"\ninterrupted. {_kept(ctx)}".rstrip(), INTERRUPTED)
+            _end(f"\ninterrupted. {_how_to_resume(ctx)}".rstrip(), INTERRUPTED)
         except Exception as failed:
             if type(failed).__module__.partition(".")[0] not in _READERS:
                 raise
@@ -109,7 +109,7 @@ _MAKES = frozenset(("build", "mix", "train", "run", "demo"))
 """Commands whose finished steps are kept when they are stopped."""
 
 
-def _kept(ctx: Any) -> str:
+def _how_to_resume(ctx: Any) -> str:
     """Say that a stopped command can be continued, of one that makes something; of others nothing."""
     is_dry = not {"--dry-run", "--explain"}.isdisjoint(sys.argv)
     if is_dry or ctx.invoked_subcommand not in _MAKES:

@@ -96,7 +96,7 @@ def counted(
 
 
 def left_out_words(read: Sampling) -> str | None:
-    """What of a repository's log isn't read, and why; None where all of it is.
+    """Name what of a repository's log isn't read, and why; None where all of it is.
 
     >>> left_out_words(
     ...     Sampling(repository="own", units=57, read=57, walked=0, num_bytes=9, in_log=443, merges=190)

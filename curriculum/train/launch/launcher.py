@@ -266,11 +266,11 @@ def outcome(job: Job, directory: Path, code: int) -> Report:
         str(directory),
         ended,
         cause=f"training ended with:\n{_last_lines(directory / LOG)}\n",
-        cure=_cure(job, directory, KILLED if code < 0 else code),
+        cure=_remedy(job, directory, KILLED if code < 0 else code),
     )
 
 
-def _cure(job: Job, directory: Path, code: int) -> str:
+def _remedy(job: Job, directory: Path, code: int) -> str:
     """The cure of a training that ended so; after a leak the same command would end so again."""
     # It takes torch along.
     from curriculum.train.proof import is_refuted
