@@ -92,7 +92,7 @@ def test_remaining_time_has_the_evaluations_that_follow(
         "train syntax: 0/21 steps  evaluating",
         "train syntax: 1/21 steps  18 s",
         "train syntax: 6/21 steps  28 s, about 42 s left",
-        "train syntax: 20/21 steps  1 min 0 s, about 2.2 s left  evaluating",
+        "train syntax: 20/21 steps  1 min, about 2.2 s left  evaluating",
     ]
 
 
