@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from curriculum import parquet
 from curriculum.store import Artefact, Store
+from curriculum.store.artefact import KEY_DIGITS
 from schemas.errors import CurriculumError
 
 NO_LICENCE = "none found"
@@ -95,6 +96,21 @@ class Visit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class MissingRows:
+    """Rows that steps have read and whose artefact isn't in the workspace any more."""
+
+    key: str
+    """Key of the artefact."""
+    family: str
+    objective: str
+    rows: int
+    """Number of times that the steps read one of them."""
+
+    def __str__(self) -> str:
+        return f"rows {self.key[:KEY_DIGITS]} ({self.family}, {self.objective})"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Readers:
     """Every step that read a commit, document, row or file, and the checkpoints that came after."""
 
@@ -103,6 +119,8 @@ class Readers:
     visits: tuple[Visit, ...]
     checkpoints: tuple[str, ...]
     """Paths in the workspace, of finished runs."""
+    missing: tuple[MissingRows, ...] = ()
+    """Deleted rows that runs have read: steps that read it from these aren't among the visits."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -198,11 +216,43 @@ class LineageCatalog:
             for path, step in first.items()
             for line in self.ask("SELECT path FROM checkpoints_after(?, ?)", path, step)
         )
-        return Readers(kind=kind, name=name, visits=visits, checkpoints=tuple(dict.fromkeys(after)))
+        return Readers(
+            kind=kind,
+            name=name,
+            visits=visits,
+            checkpoints=tuple(dict.fromkeys(after)),
+            missing=self._missing("TRUE"),
+        )
 
     def consumed(self, run: Path, step: int) -> tuple[Row, ...]:
         """Return the rows that a step of an attempt read; none where nothing in use refers to it."""
         return _rows(self.ask("FROM consumed(?, ?)", self.path_of(run), step))
+
+    def missing_at(self, run: Path, step: int) -> tuple[MissingRows, ...]:
+        """Return what isn't there any more of the rows that a step of an attempt read."""
+        return self._missing("y.run = ? AND y.back = 0 AND s.step = ?", self.path_of(run), step)
+
+    def missing_until(self, run: Path, step: int) -> tuple[MissingRows, ...]:
+        """Return what isn't there any more of the rows that a model read until a step."""
+        until = "s.step <= CASE y.back WHEN 0 THEN ? ELSE y.until_step END"
+        return self._missing(f"y.run = ? AND {until}", self.path_of(run), step)
+
+    def _missing(self, condition: str, *values: object) -> tuple[MissingRows, ...]:
+        """Return what isn't there of the rows that steps `s` read, of a run `y.run` or of those before."""
+        lines = self.ask(
+            f"""
+            SELECT s.rows_key AS key, min(t.family) AS family, min(t.objective) AS objective,
+                   count(DISTINCT (s.run, s.position)) AS rows
+            FROM ancestry y
+            JOIN steps s ON s.run = y.before
+            JOIN internal.walks w ON w.run = s.run
+            LEFT JOIN strata t ON t.mixture_key = w.mixture_key AND t.stratum = s.stratum
+            WHERE s.rows_key NOT IN (SELECT key FROM artefacts WHERE stage = 'rows') AND {condition}
+            GROUP BY s.rows_key ORDER BY s.rows_key
+            """,
+            *values,
+        )
+        return tuple(MissingRows(**line) for line in lines)
 
     def read_until(self, run: Path, step: int, *, name: str, run_key: str, study: str) -> ReadUntil:
         """Return all that a model read until a step."""
@@ -263,6 +313,15 @@ class LineageCatalog:
             else "no run, checkpoint, commit, document, row or file is called so",
             cure="Name a run with --step, a commit, a document's id, a pack_id, or a path in a repository",
         )
+
+
+def gone(missing: Sequence[MissingRows]) -> str:
+    """Name what isn't there any more.
+
+    >>> gone([MissingRows(key="20ad577cfb9b", family="v3_simple", objective="causal", rows=5)])
+    "rows 20ad577cfb9b (v3_simple, causal) aren't in the workspace any more"
+    """
+    return f"{', '.join(map(str, missing))} aren't in the workspace any more"
 
 
 def _rows(lines: Sequence[dict[str, Any]]) -> tuple[Row, ...]:

@@ -451,6 +451,9 @@ def _folder_words(folder: str) -> str:
 
 
 def _line(difference: Difference) -> str:
+    if difference.deleted:
+        key = str(difference.before).partition(" ")[0]
+        return f"{_folder_words(difference.deleted)}: {key} was deleted; a build makes it again"
     changed = f"{_short(difference.before)} → {_short(difference.now)}"
     if not difference.made_anew:
         return f"{difference.name}: {changed}"

@@ -1,11 +1,11 @@
 """Reasons why an artefact is made again: differences from the last version in the same place, as a tree."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
-from curriculum.store.artefact import Recipe
+from curriculum.store.artefact import PLANNED, Recipe
 from curriculum.store.store import Store
 from schemas.manifest import InputRecord, Manifest
 
@@ -17,6 +17,8 @@ class Difference:
     name: str
     before: JsonValue
     now: JsonValue
+    deleted: str = ""
+    """Folder of an input that is still wanted, and isn't in the workspace any more; "" for any other."""
 
     @property
     def made_anew(self) -> bool:
@@ -115,7 +117,15 @@ def _compare(
     before = max(others, key=lambda each: each.created, default=None)
     if before is None:
         return Explanation(folder=folder, first=True, differences=(), because=())
-    changed = tuple(_differences(before, now))
+    wanted = {f"input {each.name}": each for each in now.inputs}
+    changed = tuple(
+        replace(each, deleted=_folder(manifests[wanted[each.name].key]))
+        if each.made_anew
+        and wanted[each.name].content == PLANNED
+        and wanted[each.name].key in manifests
+        else each
+        for each in _differences(before, now)
+    )
     names = {difference.name for difference in changed}
     because = tuple(
         _compare(manifests[each.key], manifests, places, corpora)

@@ -14,16 +14,21 @@ from curriculum.inspection.lineage import (
     Commit,
     LineageCatalog,
     LineageError,
+    MissingRows,
     Readers,
     ReadUntil,
     Share,
     StepRead,
     Visit,
+    gone,
 )
-from curriculum.pipeline.attempts import STEP, Attempt
+from curriculum.pipeline.attempts import STEP, Attempt, attempts_in
+from curriculum.pipeline.recorded_config import newest_plan
 from curriculum.pipeline.references import is_run, run_of, store_of
+from curriculum.pipeline.run_config import command
+from curriculum.store import Store
 from curriculum.store.artefact import KEY_DIGITS
-from flows.cli.console import MUTED, out, print_json, table
+from flows.cli.console import MUTED, out, print_json, table, warn
 from schemas.errors import JobError
 from schemas.study import study_mark
 from schemas.visible import one_line
@@ -40,7 +45,7 @@ def read_by(home: Path, what: str, step: int) -> StepRead:
 
     Raises:
         JobError: for a run that isn't there, and a step that it hasn't taken.
-        LineageError: where the plan or the rows of the run aren't there any more.
+        LineageError: where the plan of the run, or rows that the step read, aren't there any more.
     """
     store = store_of(home, what)
     begun = run_of(store, what, name="the run")
@@ -53,6 +58,7 @@ def read_by(home: Path, what: str, step: int) -> StepRead:
             cause=f"it has taken {steps:,} steps" if steps else "it has taken no step yet",
             cure=f"Give one from 1 to {steps}" if steps else "Wait for its first",
         )
+    _require_whole(store, begun, f"step {step:,}", catalog.missing_at(begun.path, step))
     rows = catalog.consumed(begun.path, step)
     if not rows:
         raise LineageError(
@@ -76,6 +82,7 @@ def readers_or_read(home: Path, what: str) -> Readers | ReadUntil:
 
     Raises:
         LineageError, StoreError, JobError: for what is none of these, and what several begin with.
+        LineageError: for a run some of whose rows aren't there any more.
     """
     store = store_of(home, what)
     catalog = LineageCatalog(store)
@@ -97,7 +104,28 @@ def readers_or_read(home: Path, what: str) -> Readers | ReadUntil:
     return catalog.readers("file", what, "FROM consumers_of_file(?)")
 
 
+def _require_whole(store: Store, begun: Attempt, what: str, missing: Sequence[MissingRows]) -> None:
+    """Raise where rows that were read are gone: the others would look like all that was read."""
+    if not missing:
+        return
+    raise LineageError(
+        begun.name,
+        what,
+        cause=f"{number(sum(each.rows for each in missing), 'row')} that it read can't be shown: "
+        f"{gone(missing)}",
+        cure=f"Build them again: {_build_of(store, begun)}",
+    )
+
+
+def _build_of(store: Store, begun: Attempt) -> str:
+    """Return the command that builds what a run read."""
+    mine = [each for each in attempts_in(store) if each.ref == begun.ref]
+    return command("build", newest_plan(store, begun.ref, mine).config)
+
+
 def _read_until(catalog: LineageCatalog, begun: Attempt, step: int) -> ReadUntil:
+    missing = catalog.missing_until(begun.path, step)
+    _require_whole(catalog.store, begun, f"all until step {step:,}", missing)
     mark = study_mark(begun.job.study)
     return catalog.read_until(
         begun.path, step, name=begun.name, run_key=begun.job.run_key, study=mark
@@ -170,6 +198,8 @@ def _document_lines(read: StepRead) -> Iterator[Line]:
 
 
 def _readers(found: Readers) -> None:
+    if found.missing:
+        warn(f"steps that read it from rows that were deleted aren't found: {gone(found.missing)}")
     is_id = found.kind in ("commit", "document")
     _title(f"{found.kind} {one_line(found.name[:KEY_DIGITS] if is_id else found.name)}")
     if not found.visits:

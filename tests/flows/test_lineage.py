@@ -12,10 +12,11 @@ from typer.testing import CliRunner, Result
 from curriculum.catalog import open_catalog
 from curriculum.inspection.lineage import LineageError, Readers
 from curriculum.pipeline.attempts import checkpoints
-from curriculum.pipeline.context import Context
+from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import run_of
 from curriculum.pipeline.run_config import RunConfig
+from curriculum.pipeline.status import workspace_statuses
 from curriculum.pipeline.steps import build_phase, job_of, mix_phase
 from curriculum.store import Store
 from curriculum.train.dataloader import MicroBatches, PlannedRows
@@ -174,6 +175,32 @@ def home(demo_home: Path, tmp_path: Path) -> Path:
     ignored = shutil.ignore_patterns("prefect", ".locks", "repositories")
     shutil.copytree(demo_home, copy, ignore=ignored)
     return copy
+
+
+def test_rows_that_were_deleted_are_named_in_place_of_an_answer_without_them(
+    demo_home: Path, home: Path
+) -> None:
+    shutil.copytree(demo_home / "repositories", home / "repositories")
+    run = told(home, SYNTAX, "--step", "3")
+    rows = [each for each in run["rows"] if each["family"] == "v3_simple"]
+    kept = next(each for each in run["rows"] if each["family"] != "v3_simple")
+    assert rows
+    shutil.rmtree(home / "rows/family=v3_simple")
+    key = rows[0]["pack_id"].partition("-")[0]
+    counted = f"{len(rows)} row{'s' if len(rows) > 1 else ''} that it read can't be shown"
+    for words, said in (((SYNTAX, "--step", "3"), counted), ((SYNTAX,), "can't be shown")):
+        done = curriculum(home, *words)
+        assert done.exit_code == 2
+        assert done.stdout == ""
+        output = " ".join(done.stderr.split())
+        assert said in output
+        assert f"rows {key} (v3_simple, causal) aren't in the workspace any more" in output
+        assert "curriculum build templates.demo" in output
+    partly = curriculum(home, kept["pack_id"])
+    assert partly.exit_code == 0
+    assert f"rows {key}" in partly.stderr
+    (syntax, *_) = workspace_statuses(Store(home, dry=True), Resources())
+    assert f"{key} was deleted; a build makes it again" in syntax.why
 
 
 def begun(home: Path, step: int, gone: list[str]) -> Job:

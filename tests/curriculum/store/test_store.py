@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import multiprocessing
+import shutil
 import signal
 import subprocess
 import sys
@@ -339,6 +340,17 @@ def test_a_mixture_of_another_corpus_is_an_earlier_version_of_its_specialist(
     )
     store.produce([before], write)
     assert [each.name for each in explain(store, now).differences] == ["input rows"]
+
+
+def test_explain_names_an_input_that_was_deleted(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    base = store.produce([recipe(1)], write)[0]
+    store.produce([recipe(7, base.as_input("base"), stage="rows")], write)
+    shutil.rmtree(base.path)
+    dry = Store(tmp_path, dry=True)
+    planned = dry.produce([recipe(1)], refuse)[0]
+    (found,) = explain(dry, recipe(7, planned.as_input("base"), stage="rows")).differences
+    assert found.deleted == "documents/family=v2_simple"
 
 
 def test_a_dry_store_says_what_it_would_make_and_makes_nothing(tmp_path: Path) -> None:
