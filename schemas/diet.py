@@ -440,12 +440,24 @@ class Diet(Documented):
                     *([("anneal", "portion")] if self.anneal else []),
                 ],
             )
-        for phase in self.phases:
-            least = phase.advance_when.min_tokens if phase.advance_when else None
-            budget = round(phase.portion * self.token_budget)
-            if least is not None and least > budget:
-                raise ValueError(
-                    f"{phase.phase} advances after {least:,} tokens, and its budget ends before, at "
-                    f"{budget:,}. Lower min_tokens, or raise its portion"
-                )
+        self._gates_within_their_budgets()
         return self
+
+    def _gates_within_their_budgets(self) -> None:
+        """Raise for the first gate that can't open, with the budget that all of them need."""
+        least = [
+            (phase.advance_when.min_tokens if phase.advance_when else None) or 0
+            for phase in self.phases
+        ]
+        needed = max(
+            math.ceil(tokens / phase.portion)
+            for tokens, phase in zip(least, self.phases, strict=True)
+        )
+        for index, (tokens, phase) in enumerate(zip(least, self.phases, strict=True)):
+            budget = round(phase.portion * self.token_budget)
+            if tokens > budget:
+                raise FieldsError(
+                    f"{phase.phase} advances after {tokens:,} tokens, and its budget ends before, at "
+                    f"{budget:,}. Raise token_budget to {needed:,}, or lower min_tokens to {budget:,}",
+                    fields=[("phases", index, "advance_when", "min_tokens")],
+                )

@@ -156,6 +156,13 @@ def test_a_whole_diet_is_read_and_our_own_spelling_of_thousands_too(tmp_path: Pa
             "it serves nothing of that objective. Take phase or causal or anchor",
         ),
         (
+            "    portion: 0.5",
+            "    portion: 0.5\n    advance_when: {min_tokens: 300K}",
+            9,
+            "min_tokens on line 9; syntax advances after 300,000 tokens, and its budget ends before, "
+            "at 200,000. Raise token_budget to 600,000, or lower min_tokens to 200,000",
+        ),
+        (
             "v2_simple, share: 0.6",
             "v2_simple, objective: target, share: 0.6",
             10,
