@@ -2,7 +2,7 @@
 
 import datetime
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -103,18 +103,27 @@ def within(spec: RepositorySpec, timestamp: int) -> bool:
     return (spec.since or day) <= day <= (spec.until or day)
 
 
+ReadAs = Literal["history", "shallow", "folder"]
+"""What is read of a repository: a whole history, that of a shallow clone, or a plain folder's files."""
+
+
 def nothing_to_read(
-    spec: RepositorySpec, corpus: CorpusSpec, suffixes: Counter[str], *, shallow: bool
+    spec: RepositorySpec, corpus: CorpusSpec, suffixes: Counter[str], *, kind: ReadAs
 ) -> CorpusError:
     """The error for a repository without a file in a wanted language, which says what it has."""
+    read = "its history" if kind != "folder" else "it is no git repository, and the plain folder"
     found = ", ".join(f"{suffix} ({count})" for suffix, count in suffixes.most_common(5))
-    cure = "Fetch its history: `git fetch --unshallow`" if shallow else "Take it out of the corpus"
+    cures: Mapping[ReadAs, str] = {
+        "history": "Take it out of the corpus",
+        "shallow": "Fetch its history: `git fetch --unshallow`",
+        "folder": "Give the path of a clone, or take it out of the corpus",
+    }
     return CorpusError(
         f"repository {spec.name}",
         spec.path or spec.url,
-        cause=f"its history has no file in {', '.join(_needed(corpus))}; it has "
+        cause=f"{read} has no file in {', '.join(_needed(corpus))}; it has "
         f"{found or 'no file at all'}",
-        cure=cure,
+        cure=cures[kind],
     )
 
 
@@ -154,7 +163,7 @@ def scope_of(log: Log, source: Source, spec: RepositorySpec, corpus: CorpusSpec)
             if not needed:
                 suffixes[suffix_of(path)] += 1
     if not needed:
-        raise nothing_to_read(spec, corpus, suffixes, shallow=bool(boundary))
+        raise nothing_to_read(spec, corpus, suffixes, kind="shallow" if boundary else "history")
     return Scope(headers="cpp" if cpp else "c", in_range=in_range, boundary=boundary)
 
 

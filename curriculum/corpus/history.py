@@ -11,6 +11,7 @@ renames. The log lies on disk meanwhile.
 """
 
 import hashlib
+import os
 import re
 import subprocess
 import zlib
@@ -197,10 +198,12 @@ def read_directory(
     """Every wanted file of a plain directory in the order of paths, as of time 0.
 
     Raises:
-        CorpusError: if no file is in a wanted language, or the directory changed while it was read.
+        CorpusError: if no file is in a wanted language, if none is read, or if the directory changed
+            while it was read.
     """
     rules = _rules(source, spec, corpus)
     seen = sources.DirectoryDigest()
+    before = skips.read
     for file in sources.directory_files(source.path):
         path = file.raw.decode(errors="replace")
         if file.is_link:
@@ -220,13 +223,25 @@ def read_directory(
             cause="the directory changed while it was read",
             cure="Build again, from a copy or a commit",
         )
+    if skips.read == before:
+        why = ", ".join(
+            f"{reason.replace('_', ' ')} {count:,}"
+            for reason, count in sorted(skips.counts.items())
+        )
+        raise CorpusError(
+            f"repository {spec.name}",
+            str(source.path),
+            cause=f"it is no git repository, and of the plain folder no file is read: {why}",
+            cure="Give the path of a clone, or a folder with files to read",
+        )
 
 
 def _rules(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> PathRules:
     paths = [file.raw.decode(errors="replace") for file in sources.directory_files(source.path)]
     headers = header_language(paths)
     if not any(is_needed(language_of(path, headers=headers), corpus) for path in paths):
-        raise nothing_to_read(spec, corpus, Counter(map(suffix_of, paths)), shallow=False)
+        every = map(os.fsdecode, sources.directory_paths(os.fsencode(source.path)))
+        raise nothing_to_read(spec, corpus, Counter(map(suffix_of, every)), kind="folder")
     return path_rules(spec, corpus, headers=headers)
 
 

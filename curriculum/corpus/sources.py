@@ -41,7 +41,7 @@ def directory_files(root: Path) -> Iterator[DirectoryFile]:
 
     Links are named but never followed; `.git` folders are passed over.
     """
-    for raw in sorted(_walk(os.fsencode(root))):
+    for raw in sorted(directory_paths(os.fsencode(root))):
         if language_of(os.fsdecode(raw), headers="c") is None:
             continue
         mode = (root / os.fsdecode(raw)).lstat().st_mode
@@ -51,7 +51,7 @@ def directory_files(root: Path) -> Iterator[DirectoryFile]:
 
 def directory_content(root: Path) -> Iterator[tuple[bytes, bytes]]:
     """Path and bytes of every regular file that the system lets us read, in the order of paths."""
-    for raw in sorted(_walk(os.fsencode(root))):
+    for raw in sorted(directory_paths(os.fsencode(root))):
         if regular_files.status(root / os.fsdecode(raw)) is None:
             continue
         with contextlib.suppress(OSError):
@@ -109,12 +109,37 @@ def _id(root: Path, raw: bytes) -> str:
         return UNREADABLE
 
 
-def _walk(root: bytes) -> Iterator[bytes]:
+def directory_paths(root: bytes) -> Iterator[bytes]:
     """Paths of everything that is no directory, relative to the root; `.git` folders are passed over."""
     for folder, names, leaves in os.walk(root, followlinks=False):
         names[:] = [name for name in names if name != b".git"]
         for leaf in leaves:
             yield (folder + b"/" + leaf)[len(root) + 1 :]
+
+
+def plain_folders(specs: Sequence[RepositorySpec]) -> Iterator[str]:
+    """Name each pin whose path is a plain folder, and the clone that it lies in: its history isn't read."""
+    for spec in specs:
+        path = Path(spec.path).expanduser().absolute() if spec.path else None
+        if path is None or not path.is_dir() or _is_of_git(path):
+            continue
+        clone = next((each for each in path.parents if _is_of_git(each)), None)
+        said = (
+            f"{spec.name}: {path} is no git repository, so it is read as a plain folder: one snapshot "
+            "without history"
+        )
+        if clone is not None:
+            said += (
+                f". It lies in the clone {clone}; to read its history, give that path, with include: "
+                f"[{path.relative_to(clone).as_posix()}/]"
+            )
+        yield said
+
+
+def _is_of_git(folder: Path) -> bool:
+    inner = folder / ".git"
+    is_tree = inner.is_symlink() or inner.exists()
+    return is_tree or (folder / "commondir").exists() or _is_repository(folder, folder)
 
 
 CONTROL_FILES = ("HEAD", "config", "packed-refs", "shallow")

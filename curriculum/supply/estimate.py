@@ -20,7 +20,7 @@ from pydantic import JsonValue
 from curriculum import encode, frames
 from curriculum.corpus import conversations, domains, git, history, select, trees
 from curriculum.corpus.select_conversations import conversation_ingredients
-from curriculum.corpus.sources import Sources
+from curriculum.corpus.sources import Sources, plain_folders
 from curriculum.graph.syntax_tree import grammar_versions
 from curriculum.stages.documents import repositories
 from curriculum.stages.file_sides import FileSide
@@ -351,6 +351,7 @@ def _stand_ins(plan: SamplingPlan, kind: Kind, lines: Sequence[SupplyLine]) -> I
 
 def _notes(task: EstimateTask, samplings: Iterable[Sampling]) -> Iterator[str]:
     plan, is_part = task.plan, any(each.read < each.units for each in samplings)
+    yield from plain_folders([each.spec for each in plan.repositories])
     if task.tokenizing.file is None and is_part:
         yield "a tokenizer was trained on the sample; one of the whole corpus may count otherwise"
     for family in sorted(each for each in plan.families if FAMILIES[each].needs_index):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.corpus.sources import Sources, looked_up
+from curriculum.corpus.sources import Sources, looked_up, plain_folders
 from curriculum.inspection.formats import number
 from curriculum.inspection.held_out import HeldOut, alike, held_out
 from curriculum.inspection.losses import require_some
@@ -340,6 +340,7 @@ def flow(
         # A dry plan reads each manifest once.
         _update_report(plan)
         return runs
+    _warn_of_folders(plan)
     require_steps(plan, Scope(phase=phase, later_phases=later_phases), context_of(warn=warn))
     with api_for(config.workspace):
         # Prefect reads its settings when it is imported.
@@ -433,13 +434,22 @@ def tokenizer(config: RunConfig) -> None:
 
 @contextlib.contextmanager
 def _context_for(plan: RunPlan) -> Iterator[Context]:
-    """Yield the context of a plan; a dry one takes a second and shows no progress."""
+    """Yield the context of a plan; a dry one takes a second and shows no progress.
+
+    Plain folders among its repositories are named first.
+    """
+    _warn_of_folders(plan)
     if plan.store.dry:
         with looked_up(plan.store.root) as sources:
             yield replace(context_of(warn=warn), sources=sources)
     else:
         with watching() as watch:
             yield context_of(watch, warn=warn)
+
+
+def _warn_of_folders(plan: RunPlan) -> None:
+    for line in plain_folders(plan.corpus.repositories):
+        warn(line)
 
 
 def require_machine() -> None:

@@ -53,3 +53,31 @@ def test_a_pipe_for_a_file_is_refused_and_not_waited_for(tmp_path: Path, words: 
     given = [str(tmp_path / "pipe") if word == "PIPE" else word for word in words]
     done = CliRunner().invoke(app, [*given, "--home", str(tmp_path / "workspace")])
     assert done.exit_code == 2, done.output
+
+
+@pytest.mark.parametrize("command", ["supply", "diet check", "build", "run"])
+def test_a_folder_without_anything_to_read_is_said_to_be_no_git_repository(
+    tmp_path: Path, command: str
+) -> None:
+    folder = tmp_path / "notrepo"
+    folder.mkdir()
+    (folder / "a.cpp").write_text("int main;\n")
+    options = [] if command == "supply" else ["templates", "--repo"]
+    words = [*command.split(), *options, str(folder), "--home", str(tmp_path / "workspace")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2, done.output
+    output = " ".join(done.output.split())
+    assert f"{folder}; it is no git repository, and of the plain folder no file is read" in output
+    assert "too small 1. Give the path of a clone" in output
+
+
+def test_a_folder_of_a_clone_is_said_to_be_read_without_its_history(tmp_path: Path) -> None:
+    (tmp_path / "clone/.git").mkdir(parents=True)
+    folder = tmp_path / "clone/include"
+    folder.mkdir()
+    (folder / "a.hpp").write_text("int answer();\n" * 20)
+    words = ["build", "templates", "--repo", str(folder), "--dry-run"]
+    done = CliRunner().invoke(app, [*words, "--home", str(tmp_path / "workspace")])
+    said = f"{folder} is no git repository, so it is read as a plain folder"
+    assert said in done.stderr, done.output
+    assert f"It lies in the clone {folder.parent}" in done.stderr

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from curriculum.corpus import git
-from curriculum.corpus.sources import resolve
+from curriculum.corpus.sources import plain_folders, resolve
 from schemas.change import FileChange
-from schemas.corpus import RepositorySpec
+from schemas.corpus import QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
 
 
@@ -135,6 +135,45 @@ def test_a_plain_directory_is_one_snapshot(tmp_path, read):
     assert changes[1].after.text == "int b;\n"
     assert {each.timestamp for each in changes} == {0}
     assert skips.counts == {"encoding": 1, "symlink": 1}
+
+
+def test_a_plain_folder_is_named_with_the_clone_that_it_lies_in(repo, tmp_path):
+    (repo.path / "include/deep").mkdir(parents=True)
+    (tmp_path / "plain").mkdir()
+    repo.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare.git"))
+    repo.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
+    places = ("plain", "origin", "bare.git", "linked", "origin/include/deep", "origin/.git")
+    paths = {each: str(tmp_path / each) for each in places}
+    specs = [RepositorySpec(name="r", path=path) for path in paths.values()]
+    url = RepositorySpec(name="url", url="https://example.org/a.git")
+    alone, inside = plain_folders([*specs, url])
+    assert alone.startswith(f"r: {paths['plain']} is no git repository")
+    assert "clone" not in alone
+    assert inside.startswith(f"r: {paths['origin/include/deep']} is no git repository")
+    assert inside.endswith(
+        f"It lies in the clone {repo.path}; to read its history, give that path, with include: "
+        "[include/deep/]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "a.cc",
+            "x",
+            "it is no git repository, and of the plain folder no file is read: too small 1",
+        ),
+        ("a.md", "text", "it is no git repository, and the plain folder has no file in .*has .md"),
+    ],
+)
+def test_a_plain_folder_of_which_nothing_is_read_is_refused(tmp_path, read, name, text, said):
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    (folder / name).write_text(text)
+    corpus = {"quality": QualitySpec(min_bytes=10)}
+    with pytest.raises(CorpusError, match=f"{folder}; {said}.*Give the path of a clone"):
+        read(folder, corpus=corpus)
 
 
 def test_the_digest_of_a_directory_follows_its_sources_only(tmp_path):
