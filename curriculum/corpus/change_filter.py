@@ -104,7 +104,7 @@ def within(spec: RepositorySpec, timestamp: int) -> bool:
 
 
 ReadAs = Literal["history", "shallow", "folder"]
-"""What is read of a repository: a whole history, that of a shallow clone, or a plain folder's files."""
+"""Form in which a repository is read: a whole history, that of a shallow clone, or a plain folder's files."""
 
 
 def nothing_to_read(

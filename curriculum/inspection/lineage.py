@@ -315,10 +315,10 @@ class LineageCatalog:
         )
 
 
-def gone(missing: Sequence[MissingRows]) -> str:
+def missing_words(missing: Sequence[MissingRows]) -> str:
     """Name what isn't there any more.
 
-    >>> gone([MissingRows(key="20ad577cfb9b", family="v3_simple", objective="causal", rows=5)])
+    >>> missing_words([MissingRows(key="20ad577cfb9b", family="v3_simple", objective="causal", rows=5)])
     "rows 20ad577cfb9b (v3_simple, causal) aren't in the workspace any more"
     """
     return f"{', '.join(map(str, missing))} aren't in the workspace any more"

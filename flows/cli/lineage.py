@@ -20,7 +20,7 @@ from curriculum.inspection.lineage import (
     Share,
     StepRead,
     Visit,
-    gone,
+    missing_words,
 )
 from curriculum.pipeline.attempts import STEP, Attempt, attempts_in
 from curriculum.pipeline.recorded_config import newest_plan
@@ -112,7 +112,7 @@ def _require_whole(store: Store, begun: Attempt, what: str, missing: Sequence[Mi
         begun.name,
         what,
         cause=f"{number(sum(each.rows for each in missing), 'row')} that it read can't be shown: "
-        f"{gone(missing)}",
+        f"{missing_words(missing)}",
         cure=f"Build them again: {_build_of(store, begun)}",
     )
 
@@ -199,7 +199,9 @@ def _document_lines(read: StepRead) -> Iterator[Line]:
 
 def _readers(found: Readers) -> None:
     if found.missing:
-        warn(f"steps that read it from rows that were deleted aren't found: {gone(found.missing)}")
+        warn(
+            f"steps that read it from rows that were deleted aren't found: {missing_words(found.missing)}"
+        )
     is_id = found.kind in ("commit", "document")
     _title(f"{found.kind} {one_line(found.name[:KEY_DIGITS] if is_id else found.name)}")
     if not found.visits:
