@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOME_DIR := $(if $(CURRICULUM_HOME),$(CURRICULUM_HOME),workspace)
 
+# Images of containers often set it, and then each process would compile each module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Extras of pyproject.toml that a target needs; requirements.lock pins their versions. For the demo modules are compiled
 # when they are imported first, since most never are. uv takes the build of torch that suits the machine.
 EXTRAS.demo := train,clang
