@@ -19,11 +19,13 @@ _NUMBER = re.compile(r"(?:os error |code: )(\d+)")
 def write_tensors(
     tensors: dict[str, Tensor], file: Path, about: Mapping[str, str] | None = None
 ) -> None:
-    """Write tensors, and words about them, as safetensors.
+    """Write tensors, and words about them, as safetensors; who may read the file follows the umask.
 
     Raises:
         OSError: with its number, for a full disk too, which safetensors raises as an error of its own.
     """
+    file.touch()
+    mode = file.stat().st_mode
     try:
         save_file(tensors, file, dict(about) if about else None)
     except SafetensorError as failed:
@@ -31,6 +33,8 @@ def write_tensors(
         if number is None:
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(file)) from failed
+    # safetensors renames a file of its own, which only its owner may read.
+    file.chmod(mode)
 
 
 def head(file: Path) -> dict[str, tuple[tuple[int, ...], Any]]:

@@ -16,15 +16,22 @@ from curriculum.interop.publish import ImportFormat, RowFacts, publish
 from curriculum.interop.row_order import Ordered
 from curriculum.interop.tokens_in import token_rows
 from curriculum.mixing.imported import IMPORT, TRAIN, check_name, mark_of
-from curriculum.pipeline.attempts import mark_current
+from curriculum.pipeline.attempts import (
+    Attempt,
+    attempts_in,
+    current_artefacts,
+    mark_current,
+    specialist_of,
+)
+from curriculum.pipeline.recorded_config import newest_plan
 from curriculum.pipeline.references import artefacts_of, checkpoint_of, store_of, title_of
 from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import DocumentTokens, Tokenizer
-from flows.cli.console import MUTED, err, out
+from flows.cli.console import MUTED, err, out, warn
 from flows.settings import trust
-from schemas.errors import JobError, SchemaError, StoreError
+from schemas.errors import CurriculumError, JobError, SchemaError, StoreError
 from schemas.manifest import TokenFormat
 from schemas.mistakes import nearest
 from schemas.reports import ImportReport
@@ -164,8 +171,29 @@ def export_model(home: Path, what: str, to: Path, form: str) -> None:
     store = Store.containing(checkpoint)
     tokenizer = load_tokenizer(store.load(store.root / job_of(checkpoint).tokenizer.path))
     exporting.export(checkpoint, to, vocabulary_of(tokenizer), known)
+    _warn_of_later_phases(store, Attempt.at(checkpoint.parents[1]))
     for file in sorted(to.iterdir()):
         out.print(Text(f"{file}  "), Text(f"{count(file.stat().st_size)}B", MUTED), soft_wrap=True)
+
+
+def _warn_of_later_phases(store: Store, run: Attempt) -> None:
+    """Warn of phases of a run's diet that come after it and aren't trained."""
+    attempts = [each for each in attempts_in(store) if each.ref == run.ref]
+    try:
+        phases = [each.name for each in newest_plan(store, run.ref, attempts).phases]
+    except CurriculumError as wrong:
+        warn(f"phases of its diet that follow {run.name} aren't known: {wrong}")
+        return
+    trained = {
+        each.manifest.labels["phase"]
+        for each in current_artefacts(store, "runs")
+        if specialist_of(each) == run.ref
+    }
+    if run.job.phase not in phases:
+        return
+    later = [name for name in phases[phases.index(run.job.phase) + 1 :] if name not in trained]
+    if later:
+        warn(f"phases of its diet that follow {run.name} aren't trained yet: {', '.join(later)}")
 
 
 def vocabulary_of(tokenizer: Tokenizer) -> "Vocabulary":

@@ -1,6 +1,8 @@
 """A trained model is handed on from the command line."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,23 @@ def test_a_specialist_is_written_to_a_folder_with_all_that_it_needs(
     again = curriculum(*words)
     assert again.exit_code == 2
     assert "something is there already" in again.stderr
+
+
+def test_phases_that_follow_and_are_not_trained_are_named(demo_home: Path, tmp_path: Path) -> None:
+    words = ["export", "templates", "--home"]
+    whole = curriculum(*words, str(demo_home), "--to", str(tmp_path / "whole"))
+    assert (whole.exit_code, "aren't trained yet" in whole.stderr) == (0, False)
+    home = tmp_path / "workspace"
+    ignored = shutil.ignore_patterns("prefect", ".locks")
+    shutil.copytree(demo_home, home, ignore=ignored, copy_function=os.link)
+    for name in ("structure", "anneal"):
+        shutil.rmtree(home / "runs/specialist=templates/branch=demo" / f"phase={name}")
+    done = curriculum(*words, str(home), "--to", str(tmp_path / "part"))
+    assert done.exit_code == 0, done.output
+    assert (
+        "phases of its diet that follow templates/demo/repository_graph aren't trained yet: "
+        "structure, anneal" in " ".join(done.stderr.split())
+    )
 
 
 @pytest.mark.parametrize(

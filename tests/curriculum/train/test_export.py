@@ -156,6 +156,16 @@ def test_weights_come_back_bitwise_through_the_reader_of_safetensors(
     assert weights
 
 
+def test_everyone_who_may_read_one_file_of_a_model_may_read_all(
+    saved: Any, tmp_path: Path, vocabulary: Vocabulary
+) -> None:
+    folder = export(saved(), tmp_path / "out", vocabulary, "curriculum")
+    (tmp_path / "usual").touch()
+    assert {each.stat().st_mode for each in folder.iterdir()} == {
+        (tmp_path / "usual").stat().st_mode
+    }
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
