@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from curriculum.mixing.resolve import DietFault, faults
+from curriculum.store.inside import missing_workspace
 from schemas import regular_files
 from schemas.diet import Diet, PhaseSpec, PhasesSpec, token_count
 from schemas.errors import CurriculumError, DietError, DietFieldError
@@ -46,6 +47,8 @@ def _filled(entry: object, phases: Mapping[str, Any]) -> object:
 
 PACKAGE = Path(__file__).parents[1]
 DIETS = PACKAGE / "diets"
+FOLDERS = MappingProxyType({"diet": "diets", "phases file": "phases"})
+"""The folders of a workspace that names are looked up in, by kind."""
 PATHS = ("phases_file", "corpus", "tokenizer")
 """The fields of a diet that may hold one."""
 
@@ -152,7 +155,7 @@ def load_diet(
         DietError: for an unknown name, with the likely one; for a fault in the file, with its line; for
             a phase that isn't in the phases file; for an override that doesn't fit.
     """
-    file = _find_file(name_or_path, _diets(home), kind="diet")
+    file = _find_file(name_or_path, _diets(home), home, kind="diet")
     text = _read(file)
     diet = _diet(file, text, home)
     overrides = overrides or DietOverrides()
@@ -224,7 +227,7 @@ def diet_files(name_or_path: str, home: Path | None = None) -> tuple[Path, ...]:
     Raises:
         DietError: as `load_diet`, for files that can't be found or read.
     """
-    file = _find_file(name_or_path, _diets(home), kind="diet")
+    file = _find_file(name_or_path, _diets(home), home, kind="diet")
     parent = read_yaml(_read(file), file=str(file), error=DietError).content.get(EXTENDS)
     return (file, _extended_file(file, parent, home)) if isinstance(parent, str) else (file,)
 
@@ -233,7 +236,7 @@ def _extended_file(file: Path, name: str, home: Path | None) -> Path:
     """The file of the diet that another extends; that of the package where it has the same name."""
     others = _diets(None if _is_own(file, home) and name == file.stem else home)
     path = str(file.parent / Path(name).expanduser()) if _is_path(name) else name
-    return _find_file(path, others, kind="diet")
+    return _find_file(path, others, home, kind="diet")
 
 
 def _diet(file: Path, text: str, home: Path | None) -> Diet:
@@ -291,7 +294,7 @@ def load_phases(name_or_path: str = "phases", home: Path | None = None) -> Phase
     Raises:
         DietError: for an unknown name, with the likely one; for a fault in the file, with its line.
     """
-    file = _find_file(name_or_path, _phases(home), kind="phases file")
+    file = _find_file(name_or_path, _phases(home), home, kind="phases file")
     spec = parse(PhasesSpec, _read(file), file=str(file), error=DietError)
     return MappingProxyType(spec.root)
 
@@ -300,11 +303,12 @@ def _is_path(name: str) -> bool:
     return "/" in name or name.endswith((".yaml", ".yml", ".json"))
 
 
-def _find_file(name_or_path: str, known: Mapping[str, Path], *, kind: str) -> Path:
+def _find_file(
+    name_or_path: str, known: Mapping[str, Path], home: Path | None, *, kind: str
+) -> Path:
     if not _is_path(name_or_path):
         if name_or_path not in known:
-            cure = nearest(name_or_path, tuple(known))
-            raise DietError(name_or_path, cause=f"there is no such {kind}", cure=cure)
+            raise _unknown(name_or_path, known, home, kind)
         return known[name_or_path]
     file = Path(name_or_path)
     if not file.is_file():
@@ -312,6 +316,16 @@ def _find_file(name_or_path: str, known: Mapping[str, Path], *, kind: str) -> Pa
             name_or_path, cause="there is no such file", cure=f"Name a {kind}: {', '.join(known)}"
         )
     return file
+
+
+def _unknown(name: str, known: Mapping[str, Path], home: Path | None, kind: str) -> DietError:
+    """The error for a name that neither the workspace nor the package has, with where it was looked up."""
+    cause, cure = f"there is no such {kind}", nearest(name, tuple(known))
+    if home is not None:
+        cause += f" in {home / FOLDERS[kind]}, and none comes with the package"
+        if (missing := missing_workspace(home)) is not None:
+            cure += f"{'' if cure.endswith('?') else '.'} {missing}"
+    return DietError(name, cause=cause, cure=cure)
 
 
 def _read(file: Path) -> str:

@@ -48,6 +48,13 @@ FOLDERS = frozenset(
 )
 
 
+def missing_workspace(home: Path) -> str | None:
+    """The words for a workspace whose folder isn't there; None where it is."""
+    if home.exists():
+        return None
+    return f"No workspace is at {home}; --home or CURRICULUM_HOME names another"
+
+
 def require_plain(root: Path) -> None:
     """Open a workspace: at its root, and in its small folders, there are plain files and folders only.
 

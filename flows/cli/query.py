@@ -24,6 +24,7 @@ from rich.text import Text
 from curriculum import catalog
 from curriculum.inspection.formats import number
 from curriculum.store.artefact import KEY_DIGITS
+from curriculum.store.inside import missing_workspace
 from flows.cli.app import Form
 from flows.cli.console import MUTED, err, out, plain_table, warn
 from schemas.errors import CurriculumError
@@ -44,6 +45,8 @@ def query(home: Path, sql: str, *, form: Form = Form.TABLE, file: Path | None = 
 
     For one that names the status of the phases it is computed anew.
     """
+    if (missing := missing_workspace(home)) is not None:
+        warn(missing)
     if _STATUS.search(sql):
         # It plans every phase, and most questions are about something else.
         from curriculum.pipeline.status import record_status

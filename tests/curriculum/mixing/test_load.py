@@ -215,6 +215,20 @@ def test_a_workspace_has_diets_and_phases_of_its_own_by_name(tmp_path: Path) -> 
         load_diet("mien", home=tmp_path)
 
 
+def test_an_unknown_name_says_in_which_folder_it_was_looked_up(tmp_path: Path) -> None:
+    with pytest.raises(DietError) as there:
+        load_diet("argparse", home=tmp_path)
+    assert f"argparse: there is no such diet in {tmp_path}/diets, and none comes" in str(
+        there.value
+    )
+    assert "CURRICULUM_HOME" not in str(there.value)
+    with pytest.raises(DietError, match=f"no such phases file in {tmp_path}/phases, "):
+        load_phases("long", tmp_path)
+    absent = tmp_path / "absent"
+    with pytest.raises(DietError, match=f"No workspace is at {absent}; --home or CURRICULUM_HOME"):
+        load_diet("argparse", home=absent)
+
+
 def test_a_diet_of_the_workspace_stands_before_the_shipped_one_and_may_extend_it(
     tmp_path: Path,
 ) -> None:
