@@ -85,7 +85,7 @@ class RunPlan:
                 f"diet {self.diet.specialist}",
                 f"phase {name!r}",
                 cause="the diet doesn't list it",
-                cure=f"Its phases: {', '.join(each.name for each in self.phases)}",
+                cure=_phase_cure(name, [each.name for each in self.phases]),
             )
         return found
 
@@ -234,6 +234,16 @@ def _resume_point(plan: RunPlan) -> ResumePoint | None:
         )
     _require_continuable(point, diet)
     return point
+
+
+def _phase_cure(name: str, phases: Sequence[str]) -> str:
+    """The phase that is likely meant, and all that there are.
+
+    >>> _phase_cure("synatx", ["syntax", "structure"]), _phase_cure("x", ["syntax", "structure"])
+    ("Did you mean 'syntax'? Its phases: syntax, structure", 'Its phases: syntax, structure')
+    """
+    likely, listed = nearest(name, phases), f"Its phases: {', '.join(phases)}"
+    return f"{likely} {listed}" if likely.endswith("?") else listed
 
 
 def _require_continuable(point: ResumePoint, diet: Diet) -> None:

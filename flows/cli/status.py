@@ -11,6 +11,8 @@ from curriculum.inspection.formats import Line, count
 from curriculum.inspection.runs import change, report_of
 from curriculum.pipeline import gates
 from curriculum.pipeline.attempts import (
+    Attempt,
+    SpecialistRef,
     attempts_in,
     names_of,
     specialist_of,
@@ -20,16 +22,19 @@ from curriculum.pipeline.forecast import money
 from curriculum.pipeline.gates import APPROVAL, record_gate, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import newest_plan
+from curriculum.pipeline.references import named
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import PhaseStatus, StatusInputs, replaced_runs, write_status
 from curriculum.store import Artefact, Store, garbage
 from curriculum.store.artefact import KEY_DIGITS
+from curriculum.store.inside import missing_workspace
 from flows import settings
 from flows.cli.console import MUTED, out, print_json, table, warn
 from flows.settings import prefect_variables
 from flows.settings.contexts import resources
 from flows.settings.trust import known_config, shadow_words, shadows
 from schemas.errors import CurriculumError, JobError, StoreError
+from schemas.mistakes import nearest
 
 
 def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
@@ -55,7 +60,9 @@ def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
     for line in shadow_words(home):
         warn(line)
     if not stages and not phases:
-        out.print("The workspace is empty. Start with: curriculum demo")
+        missing = missing_workspace(home)
+        empty = "The workspace is empty. Start with: curriculum demo"
+        out.print(empty if missing is None else f"{missing}. A new one: curriculum demo")
     if stages:
         out.print(table(stages))
     if any(each["stage"] == "unused" for each in stages):
@@ -154,6 +161,8 @@ def _plans(home: Path, specialist: str | None) -> Iterator[RunPlan]:
     known = {each.ref for each in attempts}
     known |= {specialist_of(each) for each in store.artefacts("mixtures")}
     found = [each for each in known if specialist in {None, *names_of(each), each.specialist}]
+    if not found and specialist is not None and "/" in specialist:
+        found = _of_run(store, specialist, attempts)
     if not found and specialist is not None:
         # It has built at most; its diet says what.
         yield resolve_plan(RunConfig.of(specialist=specialist, workspace=home), dry=True)
@@ -170,6 +179,30 @@ def _plans(home: Path, specialist: str | None) -> Iterator[RunPlan]:
             if specialist is not None:
                 raise
             warn(f"{spelled(ref)} has no report: {wrong}")
+
+
+def _of_run(store: Store, name: str, attempts: Sequence[Attempt]) -> list[SpecialistRef]:
+    """The specialist of a run that is named: its report has all phases; none for the path of a diet.
+
+    Raises:
+        StoreError: for a name that is no run's, with the likely one.
+    """
+    if Path(name).is_file():
+        return []
+    refs = {each.ref for each in attempts}
+    meant = named(store.root, name, refs)
+    if meant is not None and meant.phase in {
+        each.job.phase for each in attempts if each.ref == meant.ref
+    }:
+        return [meant.ref]
+    known = dict.fromkeys(
+        [*map(spelled, sorted(refs, key=spelled)), *(each.name for each in attempts)]
+    )
+    raise StoreError(
+        name,
+        cause="no specialist and no run is called so, and no diet lies there",
+        cure=nearest(name, known),
+    )
 
 
 def _write_report(plan: RunPlan) -> Path:

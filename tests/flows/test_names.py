@@ -11,6 +11,7 @@ from rich.text import Text
 
 from curriculum.mixing.load import DIETS
 from curriculum.model.presets import PRESETS
+from tests.flows.cli_runner import curriculum
 from tests.flows.terminal import on_terminal
 
 NAME = "specialist_of_" + "forty_characters_in_all_of_it"[:26]
@@ -46,6 +47,24 @@ def test_a_diet_that_cannot_be_read_is_listed_with_its_error(home: Path) -> None
     assert "broken.yaml" in broken["phases"]
     (whole,) = (each for each in diets if each["name"] == NAME)
     assert whole["model"] == "tiny"
+
+
+def test_a_workspace_that_is_not_there_is_named_by_what_looks_into_it(tmp_path: Path) -> None:
+    absent = tmp_path / "absent"
+    for words in (("status",), ("query", "FROM runs")):
+        done = curriculum(*words, home=absent)
+        assert done.returncode == 0
+        said = " ".join((done.stdout + done.stderr).split())
+        assert f"No workspace is at {absent}; --home or CURRICULUM_HOME names another" in said
+        assert not absent.exists()
+    absent.mkdir()
+    assert "The workspace is empty" in curriculum("status", home=absent).stdout
+
+
+def test_a_phase_that_is_misspelt_gets_the_likely_one(tmp_path: Path) -> None:
+    done = curriculum("run", "templates.demo", "--phase", "synatx", "--dry-run", home=tmp_path)
+    assert done.returncode == 2
+    assert "Did you mean 'syntax'? Its phases: syntax, file_graph" in done.stderr
 
 
 def test_one_kind_is_listed_alone(home: Path) -> None:

@@ -56,6 +56,15 @@ def test_without_a_name_all_that_have_begun_are_reported(home: Path) -> None:
     assert _asked("--home", str(home)) == (0, f"{file}\n")
 
 
+def test_a_run_s_name_means_its_specialist_and_a_near_one_gets_the_likely_name(home: Path) -> None:
+    file = home / "reports" / "templates-demo.html"
+    assert _asked("templates/anneal", "--home", str(home)) == (0, f"{file}\n")
+    code, said = _asked("templates/anneall", "--home", str(home))
+    assert code == 2
+    assert "templates/anneall: no specialist and no run is called so" in " ".join(said.split())
+    assert "Did you mean 'templates/demo/anneal'?" in " ".join(said.split())
+
+
 def test_where_nobody_has_begun_it_says_how_to(tmp_path: Path) -> None:
     code, said = _asked("--home", str(tmp_path))
     assert code == 2
