@@ -13,7 +13,15 @@ from curriculum.store import Artefact, Store, inside, read_mark
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.store.leases import is_alive, this_process
 from curriculum.train.launch.gpu_slots import Slots
-from curriculum.train.run_directory import CHECKPOINTS, HEARTBEAT, JOB, REPORT, STATE, read_job
+from curriculum.train.run_directory import (
+    CHECKPOINTS,
+    HEARTBEAT,
+    JOB,
+    REPORT,
+    STATE,
+    attempts,
+    read_job,
+)
 from schemas.job import CheckpointRef, Heartbeat, Job, Report, RunState, SlotState
 from schemas.json_text import seconds_from
 from schemas.manifest import MANIFEST_NAME
@@ -179,6 +187,14 @@ def checkpoints(run: Path) -> Iterator[tuple[int, Path]]:
     """The steps that a run keeps a checkpoint of, and where."""
     for manifest in (run / CHECKPOINTS).glob(f"{STEP}*/{MANIFEST_NAME}"):
         yield int(manifest.parent.name.removeprefix(STEP)), manifest.parent
+
+
+def resumed_step(run: Path) -> int:
+    """The step of the last checkpoint of the attempt at a run that would be resumed; 0 for none."""
+    newest = attempts(run)[-1:]
+    if not newest or (newest[0] / MANIFEST_NAME).is_file():
+        return 0
+    return max((step for step, _ in checkpoints(newest[0])), default=0)
 
 
 def attempts_in(store: Store) -> list[Attempt]:

@@ -12,7 +12,7 @@ from curriculum.mixing.check import PhaseCheck
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.mix import seen_until
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.pipeline.attempts import checkpoints, specialist_of, spelled
+from curriculum.pipeline.attempts import resumed_step, specialist_of, spelled
 from curriculum.pipeline.checks import known_supply, supply_warnings
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import (
@@ -31,9 +31,8 @@ from curriculum.pipeline.steps import UNKNOWN, machine_of, tokens_per_step
 from curriculum.stages import Built
 from curriculum.store import Artefact, Difference, Explanation, Step, Store, explain, explain_all
 from curriculum.store.artefact import KEY_DIGITS, Recipe
-from curriculum.train.run_directory import JOB, attempts, read_job
+from curriculum.train.run_directory import JOB, read_job
 from schemas.errors import MixtureError
-from schemas.manifest import MANIFEST_NAME
 from schemas.study import study_remark
 
 HOUR = 3600
@@ -360,7 +359,7 @@ def _training(
     report = mixture_report_of(mixture)
     slots = report.steps * report.tokens_per_step // report.slot_length
     tokens = seen_until(mixture, slots=slots)[1]
-    done = 0 if run.manifest.revision == UNKNOWN else _last_step(run)
+    done = 0 if run.manifest.revision == UNKNOWN else resumed_step(run.path)
     left = max(report.steps - done, 0)
     return replace(
         ahead,
@@ -369,14 +368,6 @@ def _training(
         note=f"resumes at step {done:,} of {report.steps:,}" if done else "",
         whole=whole_steps(report.steps, report.tokens_per_step, tokens, report.budget),
     )
-
-
-def _last_step(run: Artefact) -> int:
-    """The step of the last checkpoint of the attempt that would be resumed."""
-    newest = attempts(run.path)[-1:]
-    if not newest or (newest[0] / MANIFEST_NAME).is_file():
-        return 0
-    return max((step for step, _ in checkpoints(newest[0])), default=0)
 
 
 _LONGEST = 60

@@ -20,7 +20,7 @@ from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.model.backend_choice import Capabilities
 from curriculum.model.presets import preset
 from curriculum.pipeline import notifications
-from curriculum.pipeline.attempts import mark_current
+from curriculum.pipeline.attempts import mark_current, resumed_step
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.plan import RunPlan, require_backend
 from curriculum.pipeline.resume import OPTION, continued, left_out_before
@@ -223,7 +223,10 @@ def _train(
         sbatch=resources.sbatch,
         trainer=context.permit(plan),
     )
-    progress = Progress(stage="train", item=resolved.name, done=0, total=job.steps, unit="steps")
+    begun = 0 if retrain else resumed_step(store.path_of(run_recipe(job)))
+    progress = Progress(
+        stage="train", item=resolved.name, done=begun, total=job.steps, unit="steps"
+    )
     if retrain or goes_on(store, job) or finished(store, job) is None:
         _require_trainable(plan, job)
         context.watch(progress)

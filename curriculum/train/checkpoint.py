@@ -177,6 +177,11 @@ def newest(folder: Path) -> Path | None:
     return None
 
 
+def newest_step(folder: Path) -> int:
+    """The step of the newest checkpoint by its name alone, for progress; 0 for none."""
+    return max((int(each.name.removeprefix("step=")) for each in _numbered(folder)), default=0)
+
+
 def read_state(checkpoint: Path) -> CheckpointState:
     """Read the state of a checkpoint."""
     return read_part(CheckpointState, checkpoint, STATE)

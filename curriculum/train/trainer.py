@@ -82,7 +82,8 @@ def _trained(
             ranks.from_first(lambda: require_fitting(job, store.root))
             required = "leakcheck" in job.require
             if required and ranks.leads:
-                HeartbeatWriter(job, directory).begins("leakcheck", CheckpointState())
+                resumed = CheckpointState(step=checkpoint.newest_step(directory / "checkpoints"))
+                HeartbeatWriter(job, directory).begins("leakcheck", resumed)
             if required and not ranks.from_first(lambda: proven(path, stop)):
                 return _stopped(job, store, directory, ranks)
             cost = ranks.from_first(lambda: measured_once(job, store.root, directory, device))

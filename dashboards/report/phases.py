@@ -92,7 +92,8 @@ def sheet_facts(each: PhaseFacts) -> list[str]:
     lengths = sorted({serving.row_length for serving in each.phase.servings})
     facts = [f"rows of {', '.join(map(integer, lengths))} tokens", f"{tokens_text(each)} tokens"]
     if each.mixture is not None:
-        steps = each.report.steps if each.report else 0
+        beat = each.heartbeat.step if each.heartbeat else 0
+        steps = each.report.steps if each.report else beat
         facts.append(f"{integer(steps)} of {number(each.mixture.steps, 'step')}")
     if each.report and each.report.mean_context is not None:
         facts.append(f"mean context {integer(each.report.mean_context)} tokens")

@@ -1,8 +1,9 @@
-"""The sheet of a phase in the report names the files that fill val."""
+"""The sheet of a phase in the report: the files that fill val, and the steps so far."""
 
 from dataclasses import replace
 
 from dashboards.report.phases import sheet_facts
+from schemas.job import Heartbeat
 from tests.dashboards.report.conftest import phase_facts
 
 
@@ -11,3 +12,14 @@ def test_a_phase_names_the_files_that_fill_val() -> None:
     words = "val is mostly own:test/catch.hpp (98.0%)"
     assert words not in sheet_facts(facts)
     assert words in sheet_facts(replace(facts, filled=words))
+
+
+def test_a_phase_that_trains_has_the_steps_of_its_heartbeat() -> None:
+    facts = replace(phase_facts(0, 0.4, "running"), report=None)
+    assert facts.mixture is not None
+    steps = facts.mixture.steps
+    beat = Heartbeat(
+        step=7, steps=steps, valid_tokens=1, tokens_per_second=1.0, val_bpb=None, at=""
+    )
+    assert f"7 of {steps:,} steps" in sheet_facts(replace(facts, heartbeat=beat))
+    assert f"0 of {steps:,} steps" in sheet_facts(replace(facts, heartbeat=None))
