@@ -63,6 +63,7 @@ WHOLE = {"demo", "prefect_server", "chromium", "address", "cluster", "snapshots"
 DEMO_COMMITS = {"lattice": 10, "arena": 26, "ringlog": 10}
 """Newest commits that the tests' demo reads: those of arena rename a file."""
 DEMO_BUDGET = "token_budget: 112K\ntokens_per_step: 2048"
+DEMO_MIN_TOKENS = "min_tokens: 20K"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 BROWSER_FLAGS = [
     "--no-sandbox",
@@ -221,6 +222,8 @@ def furnish_small_demo(home: Path) -> None:
     diet = (PACKAGE / "diets" / "templates.demo.yaml").read_text()
     assert "token_budget: 400K" in diet
     diet = diet.replace("token_budget: 400K", DEMO_BUDGET)
+    assert "min_tokens: 72K" in diet
+    diet = diet.replace("min_tokens: 72K", DEMO_MIN_TOKENS)
     # The proof of a step takes longer than all steps here: that of the first phase is there to look at.
     first, proof, rest = diet.partition("    require: [leakcheck]\n")
     diet = first + proof + rest.replace(proof, "")

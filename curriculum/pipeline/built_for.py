@@ -47,11 +47,19 @@ def of_owner(store: Store, found: Reference, owner: str) -> Reference:
 
 
 def last_built_first(store: Store, artefacts: Sequence[Artefact]) -> list[Artefact]:
-    """Order artefacts so that those of the corpus that was built last come first, else as they are."""
-    marks = sorted(_build_marks(store), key=lambda file: file.stat().st_mtime_ns)
-    last = next((name for file in reversed(marks) for name in _corpora(file)), None)
-    first = {each.path for each in _of_corpus(store, artefacts, last)} if last else set()
+    """Order artefacts so that those of the corpus of the newest among them come first, else as they are."""
+    of_corpora = [
+        _of_corpus(store, artefacts, name)
+        for name in dict.fromkeys(name for file in _build_marks(store) for name in _corpora(file))
+    ]
+    newest = max(filter(None, of_corpora), key=_newest, default=[])
+    first = {each.path for each in newest}
     return sorted(artefacts, key=lambda each: each.path not in first)
+
+
+def _newest(artefacts: Sequence[Artefact]) -> str:
+    """The time at which the newest was made, as manifests have it: times of files change with a copy."""
+    return max(each.manifest.created for each in artefacts)
 
 
 def _of_corpus(store: Store, artefacts: Sequence[Artefact], corpus: str) -> list[Artefact]:
