@@ -1,4 +1,4 @@
-"""The packed row: T tokens, whole documents plus padding; the contract of all training.
+"""The packed row: T tokens of documents, then padding; the contract of all training.
 
 One Parquet row is one packed row of exactly T tokens, T a multiple of 128. It is the same for base
 training, validation and fine-tuning. `curriculum check` holds the invariants that README lists.
