@@ -9,6 +9,7 @@ from schemas.errors import CatalogError
 
 _MISSING = re.compile(r"(Table Function|Table|Function) with name (\S+) does not exist")
 _COLUMN = re.compile(r"column \"(\w+)\" not found|does not have a column named \"(\w+)\"")
+_ALIAS = re.compile(r"Column \"(\w+)\" referenced that exists in the SELECT clause")
 _READ = re.compile(r"\b(?:FROM|JOIN)\s+((?:[\w.\"]+(?:\s+(?:AS\s+)?\w+)?\s*,\s*)*[\w.\"]+)", re.I)
 _WORD = re.compile(r"\w+")
 _OURS = "Invalid Input Error: there is no "
@@ -61,6 +62,8 @@ def _cures(sql: str, first: str, candidates: Sequence[str]) -> Iterator[str]:
         more = len(candidates) - MOST_CANDIDATES
         yield ", ".join(candidates[:MOST_CANDIDATES]).replace(":,", ":")
         yield from [f"There are {more} more"] if more > 0 else []
+    elif alias := _ALIAS.search(first):
+        yield f"Nothing that it reads has a column {alias[1]}, and the answer's own name can't be used there"
     if first.startswith(_OURS):
         yield "Name one of those"
     elif first.startswith(_SYNTAX):

@@ -233,6 +233,12 @@ def test_a_refusal_keeps_the_candidates_and_the_line_that_is_pointed_at(home: Pa
     assert "\nLINE 2: FORM documents" in str(refused.value)
 
 
+def test_an_answers_own_name_in_place_of_a_column_is_said_to_be_no_column(home: Path) -> None:
+    cure = _refusal(home, "SELECT family, sum(tokens) AS tokens FROM documents GROUP BY 1").cure
+    assert cure.startswith("Nothing that it reads has a column tokens, and the answer's own name")
+    assert cure.endswith("DESCRIBE documents lists its columns")
+
+
 @pytest.mark.parametrize(
     ("column", "view", "source"),
     [
