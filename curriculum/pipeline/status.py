@@ -50,7 +50,7 @@ from curriculum.store.inside import WORKSPACE_NAME
 from curriculum.train.launch.gpu_slots import Machine
 from curriculum.train.run_directory import finished, replace_whole, run_recipe
 from schemas import regular_files
-from schemas.errors import CurriculumError
+from schemas.errors import CorpusError, CurriculumError
 from schemas.job import Report
 from schemas.manifest import MANIFEST_NAME
 from schemas.phase_status import DIGEST, STATUS_NAME, STATUS_SCHEMA
@@ -165,10 +165,13 @@ def phase_statuses(plan: RunPlan, resources: Resources) -> tuple[PhaseStatus, ..
 def phases_left(plan: RunPlan, resources: Resources) -> tuple[str, ...]:
     """Return the names of the phases that aren't done: those that a run of the plan would train.
 
-    Raises:
-        CurriculumError: where its corpus can't be looked at.
+    All of them where its corpus isn't cloned, since nothing can be planned before it is.
     """
-    return tuple(each.phase for each in phase_statuses(plan, resources) if each.state != "done")
+    try:
+        found = phase_statuses(plan, resources)
+    except CorpusError:
+        return tuple(each.name for each in plan.phases)
+    return tuple(each.phase for each in found if each.state != "done")
 
 
 def later_phases(plan: RunPlan, run: Artefact) -> list[str]:

@@ -64,7 +64,7 @@ def test_supply_of_a_repository_is_a_table_for_people(tmp_path: Path, sample_clo
     assert answer.returncode == 0, answer.stderr
     assert re.search(r"v3_simple +512 +[\d.]+k", answer.stdout)
     assert f"{sample_clone.name} " in answer.stdout
-    assert "all commits were read" in answer.stdout
+    assert "all commits with a change that the corpus reads were read" in answer.stdout
 
 
 @pytest.mark.parametrize(
