@@ -95,8 +95,7 @@ def artefact_graph(home: Path, ref: SpecialistRef, resources: Resources) -> Arte
         CurriculumError: where its diet or corpus can't be read.
     """
     store = Store(home, dry=True)
-    attempts = [each for each in attempts_in(store) if each.ref == ref]
-    return graph_of_plan(newest_plan(store, ref, attempts), resources)
+    return graph_of_plan(newest_plan(store, ref, attempts_in(store)), resources)
 
 
 def graph_of_plan(plan: RunPlan, resources: Resources) -> ArtefactGraph:

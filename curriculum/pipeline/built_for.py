@@ -1,7 +1,7 @@
 """Artefacts of a stage by what they were built for: a run or a mixture, a corpus, a family, a repository."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,8 +31,9 @@ def of_owner(store: Store, found: Reference, owner: str) -> Reference:
             cure=f"Leave out what stands before it: curriculum inspect {owner}",
         )
     kept = [each for each in found.artefacts if owner in each.manifest.labels.values()]
-    if not kept:
-        kept = _of_corpus(store, found.artefacts, owner)
+    corpora = {} if kept else _built(store)
+    if owner in corpora:
+        kept = [each for each in found.artefacts if each.path in corpora[owner]]
     if not kept:
         owners = artefacts_of(store, owner, STAGES)
         made_of = {one.path for each in owners for one in (each, *inputs(store, each, stage))}
@@ -41,18 +42,17 @@ def of_owner(store: Store, found: Reference, owner: str) -> Reference:
         raise StoreError(
             owner,
             cause=f"no artefact of stage {stage} belongs to a corpus, family, run or mixture of this name",
-            cure=f"Name one: {', '.join(_owners(store, found.artefacts)[: 2 * LISTED])}",
+            cure=f"Name one: {', '.join(_owners(corpora, found.artefacts)[: 2 * LISTED])}",
         )
     return replace(found, artefacts=tuple(kept))
 
 
 def last_built_first(store: Store, artefacts: Sequence[Artefact]) -> list[Artefact]:
     """Order artefacts so that those of the corpus of the newest among them come first, else as they are."""
-    of_corpora = [
-        _of_corpus(store, artefacts, name)
-        for name in dict.fromkeys(name for file in _build_marks(store) for name in _corpora(file))
+    by_corpus = [
+        [each for each in artefacts if each.path in built] for built in _built(store).values()
     ]
-    newest = max(filter(None, of_corpora), key=_newest, default=[])
+    newest = max(filter(None, by_corpus), key=_newest, default=[])
     first = {each.path for each in newest}
     return sorted(artefacts, key=lambda each: each.path not in first)
 
@@ -62,27 +62,17 @@ def _newest(artefacts: Sequence[Artefact]) -> str:
     return max(each.manifest.created for each in artefacts)
 
 
-def _of_corpus(store: Store, artefacts: Sequence[Artefact], corpus: str) -> list[Artefact]:
-    marked = {
-        store.root / line
-        for file in _build_marks(store)
-        if corpus in _corpora(file)
-        for line in read_mark(file)
-    }
-    return [each for each in artefacts if each.path in marked]
+def _built(store: Store) -> dict[str, set[Path]]:
+    """Paths of all that was built last of each corpus, by its name: corpora are those of its selections."""
+    found: dict[str, set[Path]] = {}
+    for mark in sorted((store.root / "current").glob("build-*.txt")):
+        lines = read_mark(mark)
+        for match in filter(None, map(_SELECTION.match, lines)):
+            found.setdefault(match[1], set()).update(store.root / line for line in lines)
+    return found
 
 
-def _build_marks(store: Store) -> list[Path]:
-    return sorted((store.root / "current").glob("build-*.txt"))
-
-
-def _corpora(mark: Path) -> list[str]:
-    """The corpora that a build is of: those of its selections."""
-    return [match[1] for line in read_mark(mark) if (match := _SELECTION.match(line))]
-
-
-def _owners(store: Store, artefacts: Sequence[Artefact]) -> list[str]:
+def _owners(corpora: Iterable[str], artefacts: Sequence[Artefact]) -> list[str]:
     """Names that artefacts belong to: corpora, then families and the like."""
-    corpora: Iterator[str] = (name for file in _build_marks(store) for name in _corpora(file))
     labels = (value for each in artefacts for value in each.manifest.labels.values())
     return [*dict.fromkeys(corpora), *dict.fromkeys(each for each in labels if not each.isdigit())]

@@ -147,12 +147,16 @@ _RESUME_OPTIONS = ("continue", "from_step", "without_rows")
 def newest_plan(store: Store, ref: SpecialistRef, attempts: Iterable[Attempt]) -> RunPlan:
     """Resolve the config of a specialist's newest run with the diet as it is today.
 
-    Where that diet is gone, it is the one of its last snapshot.
+    `attempts` may hold those of other specialists too. Where that diet is gone, it is the one of its last
+    snapshot.
 
     Raises:
         CurriculumError: for a diet, phases or a corpus that are gone or wrong by now.
     """
-    mine = sorted(attempts, key=lambda each: (each.job.begun, each.job.attempt))
+    mine = sorted(
+        (each for each in attempts if each.ref == ref),
+        key=lambda each: (each.job.begun, each.job.attempt),
+    )
     config = newest_config(store, ref, mine)
     if not _is_diet(store.root, config.specialist):
         snapshot = last_snapshot(store, ref)

@@ -101,7 +101,7 @@ class StatusInputs:
         plans: dict[SpecialistRef, RunPlan | CurriculumError] = {}
         for ref in sorted(refs, key=lambda ref: (ref.specialist, ref.branch or "")):
             try:
-                plans[ref] = newest_plan(store, ref, [each for each in attempts if each.ref == ref])
+                plans[ref] = newest_plan(store, ref, attempts)
             except CurriculumError as wrong:
                 plans[ref] = wrong
         return StatusInputs(
@@ -165,7 +165,7 @@ def phase_statuses(plan: RunPlan, resources: Resources) -> tuple[PhaseStatus, ..
 def phases_left(plan: RunPlan, resources: Resources) -> tuple[str, ...]:
     """Return the names of the phases that aren't done: those that a run of the plan would train.
 
-    All of them where its corpus isn't cloned, since nothing can be planned before it is.
+    All of them where its corpus can't be looked at: nothing says then that one is done.
     """
     try:
         found = phase_statuses(plan, resources)
@@ -174,10 +174,10 @@ def phases_left(plan: RunPlan, resources: Resources) -> tuple[str, ...]:
     return tuple(each.phase for each in found if each.state != "done")
 
 
-def later_phases(plan: RunPlan, run: Artefact) -> list[str]:
-    """Return the names of the phases after that of a run."""
+def later_phases(plan: RunPlan, phase: str) -> list[str]:
+    """Return the names of the phases after one; none where the plan doesn't list it."""
     names = [each.name for each in plan.phases]
-    return names[names.index(report_of(run).phase) + 1 :]
+    return names[names.index(phase) + 1 :] if phase in names else []
 
 
 def outcome(plan: RunPlan, phase: str, runs: Sequence[Artefact], left: Collection[str]) -> str:
@@ -185,7 +185,7 @@ def outcome(plan: RunPlan, phase: str, runs: Sequence[Artefact], left: Collectio
     if not any(run.made for run in runs):
         return NOTHING_TO_DO
     is_alone = phase in [each.name for each in plan.phases]
-    later = later_phases(plan, runs[-1]) if is_alone else []
+    later = later_phases(plan, report_of(runs[-1]).phase) if is_alone else []
     if stale := ", ".join(name for name in later if name in left):
         again = command("run", plan.config)
         return f"{phase} was trained anew. Downstream is stale: {stale}. `{again}` continues from here."

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -129,8 +129,10 @@ class WrittenRows:
         )
         if planner.packer == "best_fit":
             return report
-        names = ("begun_inside", "divided", "unscored_rows", "unscored_row_tokens")
-        sums = {name: sum(getattr(each, name) for each in self.cuts) for name in names}
+        sums = {
+            count.name: sum(getattr(each, count.name) for each in self.cuts)
+            for count in fields(chop.ChopCounts)
+        }
         return report.model_copy(update={"packer": planner.packer, "chop": ChopReport(**sums)})
 
     def _context(self, row_length: int) -> ContextReport:

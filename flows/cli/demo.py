@@ -11,7 +11,7 @@ from rich.text import Text
 
 from curriculum.corpus.load import corpus_names
 from curriculum.inspection.formats import Line, count, duration, percent
-from curriculum.inspection.runs import change, report_of, rise_words
+from curriculum.inspection.runs import change, report_of
 from curriculum.mixing.load import diet_names
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.starter import starter_files, write_starter
@@ -20,7 +20,7 @@ from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import JOB, read_job
 from flows import settings
 from flows.cli import phases
-from flows.cli.console import ACCENT, MUTED, out, table, warn
+from flows.cli.console import ACCENT, MUTED, out, table
 from flows.settings.trust import make_trusted
 from schemas.errors import CurriculumError
 
@@ -104,10 +104,7 @@ def demo(home: Path, repositories: tuple[str, ...]) -> None:
     out.print()
     out.print(table(_summary(runs)))
     out.print(Text(TABLE_NOTE, MUTED))
-    for run in runs:
-        report = report_of(run)
-        if rise := rise_words(run.path, report):
-            warn(f"{report.phase}: {rise}")
+    phases.warn_of_rises(runs)
     if all(each.made for each in runs):
         out.print(Text(_where_time_went(runs, began), MUTED))
     _next_steps(home, _some_rows(Store(home)).key[:KEY_DIGITS])

@@ -25,6 +25,7 @@ from curriculum.pipeline.attempts import (
 )
 from curriculum.pipeline.recorded_config import newest_plan
 from curriculum.pipeline.references import artefacts_of, checkpoint_of, store_of, title_of
+from curriculum.pipeline.status import later_phases
 from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
@@ -178,9 +179,8 @@ def export_model(home: Path, what: str, to: Path, form: str) -> None:
 
 def _warn_of_later_phases(store: Store, run: Attempt) -> None:
     """Warn of phases of a run's diet that come after it and aren't trained."""
-    attempts = [each for each in attempts_in(store) if each.ref == run.ref]
     try:
-        phases = [each.name for each in newest_plan(store, run.ref, attempts).phases]
+        later = later_phases(newest_plan(store, run.ref, attempts_in(store)), run.job.phase)
     except CurriculumError as wrong:
         warn(f"phases of its diet that follow {run.name} aren't known: {wrong}")
         return
@@ -189,11 +189,8 @@ def _warn_of_later_phases(store: Store, run: Attempt) -> None:
         for each in current_artefacts(store, "runs")
         if specialist_of(each) == run.ref
     }
-    if run.job.phase not in phases:
-        return
-    later = [name for name in phases[phases.index(run.job.phase) + 1 :] if name not in trained]
-    if later:
-        warn(f"phases of its diet that follow {run.name} aren't trained yet: {', '.join(later)}")
+    if untrained := ", ".join(name for name in later if name not in trained):
+        warn(f"phases of its diet that follow {run.name} aren't trained yet: {untrained}")
 
 
 def vocabulary_of(tokenizer: Tokenizer) -> "Vocabulary":

@@ -119,8 +119,7 @@ def _require_whole(store: Store, begun: Attempt, what: str, missing: Sequence[Mi
 
 def _build_of(store: Store, begun: Attempt) -> str:
     """Return the command that builds what a run read."""
-    mine = [each for each in attempts_in(store) if each.ref == begun.ref]
-    return command("build", newest_plan(store, begun.ref, mine).config)
+    return command("build", newest_plan(store, begun.ref, attempts_in(store)).config)
 
 
 def _read_until(catalog: LineageCatalog, begun: Attempt, step: int) -> ReadUntil:

@@ -242,13 +242,20 @@ def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
     return _is_open(gate)
 
 
+def warn_of_rises(runs: Sequence[Artefact]) -> None:
+    """Warn of each run whose val_bpb rose."""
+    for run in runs:
+        report = report_of(run)
+        if rise := rise_words(run.path, report):
+            warn(f"{report.phase}: {rise}")
+
+
 def _print_runs(plan: RunPlan, runs: Sequence[Artefact]) -> None:
     """Print a line a run, then what whole steps left of the budgets of those that ended with them."""
     reports = [report_of(run) for run in runs]
     out.print(table(run_lines(reports)))
+    warn_of_rises(runs)
     for run, report in zip(runs, reports, strict=True):
-        if rise := rise_words(run.path, report):
-            warn(f"{report.phase}: {rise}")
         mixture = mixture_of_run(plan.store, run)
         if mixture and (unused := unused_budget(report, mixture)):
             out.print(Text(f"{report.phase}: {unused}", MUTED), soft_wrap=True)

@@ -56,7 +56,7 @@ def next_command(
     ref = SpecialistRef(plan.diet.specialist, plan.diet.branch)
     last = report_of(runs[-1])
     phase = last.phase
-    run, later = spelled(ref, phase), later_phases(plan, runs[-1])
+    run, later = spelled(ref, phase), later_phases(plan, phase)
     if gate is not None and gate.kind == "waits":
         return approve_command(plan, phase), "approves the run; then give the same command again"
     if gate is not None and gate.kind == "holds":

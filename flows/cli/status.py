@@ -174,7 +174,7 @@ def _plans(home: Path, specialist: str | None) -> Iterator[RunPlan]:
         )
     for ref in sorted(found, key=spelled):
         try:
-            yield newest_plan(store, ref, [each for each in attempts if each.ref == ref])
+            yield newest_plan(store, ref, attempts)
         except CurriculumError as wrong:
             if specialist is not None:
                 raise
