@@ -62,7 +62,9 @@ def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
     if not stages and not phases:
         missing = missing_workspace(home)
         empty = "The workspace is empty. Start with: curriculum demo"
-        out.print(empty if missing is None else f"{missing}. A new one: curriculum demo")
+        out.print(
+            empty if missing is None else f"{missing}. A new one: curriculum demo", soft_wrap=True
+        )
     if stages:
         out.print(table(stages))
     if any(each["stage"] == "unused" for each in stages):
