@@ -55,7 +55,9 @@ def test_a_pipe_for_a_file_is_refused_and_not_waited_for(tmp_path: Path, words: 
     assert done.exit_code == 2, done.output
 
 
-@pytest.mark.parametrize("command", ["supply", "diet check", "build", "run"])
+@pytest.mark.parametrize(
+    "command", ["supply", "diet check", "build", pytest.param("run", marks=pytest.mark.system)]
+)
 def test_a_folder_without_anything_to_read_is_said_to_be_no_git_repository(
     tmp_path: Path, command: str
 ) -> None:

@@ -24,6 +24,8 @@ from schemas.errors import JobError
 from schemas.study import Study
 from tests.curriculum.pipeline.tiny_diet import NAME, edit, write_tiny_diet
 
+pytestmark = pytest.mark.system
+
 OFF = Study(document_mask="off")
 MARK = "study: document_mask off"
 STUDY = "extends: tiny\nbranch: off\nstudy: {document_mask: off}\n"
