@@ -137,6 +137,23 @@ def _no_event_loop_outlives_a_file() -> Iterator[None]:
         pytest.fail(f"still running: {asyncio.get_running_loop()}; close what opened it")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _no_server_outlives_a_file() -> Iterator[None]:
+    """A variable that names a server which has ended would make the next file's commands join it."""
+    before = _prefect_variables()
+    yield
+    left = {*_prefect_variables().items()} - {*before.items()}
+    for name in _prefect_variables():
+        del os.environ[name]
+    os.environ.update(before)
+    if left:
+        pytest.fail(f"left in the environment: {sorted(name for name, _ in left)}; use cli_runner")
+
+
+def _prefect_variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("PREFECT_")}
+
+
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """The browser that browser tests drive."""

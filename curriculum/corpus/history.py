@@ -236,6 +236,16 @@ def read_directory(
         )
 
 
+def require_files(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> None:
+    """Check that some file of a plain folder is read, at the price of reading up to the first one.
+
+    Raises:
+        CorpusError: as `read_directory`, where no file is read. Of a git repository nothing is checked.
+    """
+    if source.layout is None:
+        next(read_directory(source, spec, corpus, Skips()), None)
+
+
 def _rules(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> PathRules:
     paths = [file.raw.decode(errors="replace") for file in sources.directory_files(source.path)]
     headers = header_language(paths)

@@ -78,11 +78,14 @@ def require_sources(corpus: CorpusSpec, sources: Sources, *, chat: bool) -> None
     `chat` says that its conversations are read too.
 
     Raises:
-        CorpusError: for the first repository that doesn't resolve, and for conversations that aren't there.
+        CorpusError: for the first repository that doesn't resolve, for a plain folder of which no file is
+            read, and for conversations that aren't there.
     """
     for chats in corpus.conversations if chat else ():
         conversation_paths(chats)
-    sources.resolve_all(corpus.repositories)
+    found = sources.resolve_all(corpus.repositories)
+    for source, spec in zip(found, corpus.repositories, strict=True):
+        history.require_files(source, spec, corpus)
 
 
 SAMPLE_BYTES = 8_000_000
