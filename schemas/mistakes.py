@@ -53,7 +53,7 @@ def not_yaml(
     broken: yaml.YAMLError, text: str, *, file: str, error: type[CurriculumError]
 ) -> CurriculumError:
     """The error for a text that a reader of YAML refuses, on the line that is wrong."""
-    cause = "this is not the YAML we read"
+    cause = "the YAML is refused"
     if not (isinstance(broken, yaml.MarkedYAMLError) and broken.problem_mark):
         line = text.count("\n", 0, getattr(broken, "position", 0)) + 1
         problem = str(broken).partition("\n")[0]

@@ -70,7 +70,8 @@ class Speed:
         return (
             f"{count(tokens)} tokens; about {duration(self.seconds(tokens))}{used} at the "
             f"{self.devices / self.seconds_per_token:,.0f} tokens/s of {self.name}, "
-            f"run {self.run[:KEY_DIGITS]}, evaluations included"
+            f"run {self.run[:KEY_DIGITS]}, evaluations included; building and the checks before training "
+            "come on top"
         )
 
 

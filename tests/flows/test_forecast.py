@@ -85,7 +85,7 @@ def test_what_is_printed_names_tokens_time_price_and_the_run_that_measured(
         "1 h",
         "5.00",
         "2 GPU hours",
-        "tokens/s of templates/demo/syntax, run 0123456789ab, evaluations included",
+        "tokens/s of templates/demo/syntax, run 0123456789ab, evaluations included; building",
         "at 2.5 for a GPU hour",
     ):
         assert part in said, said
