@@ -97,7 +97,7 @@ def test_a_whole_diet_is_read_and_our_own_spelling_of_thousands_too(tmp_path: Pa
         ("share: 0.6}", "share: 0.6", 10, "a { isn't closed"),
         ("specialist: mine", "specialist: [mine", 1, "a [ isn't closed"),
         ("    portion: 0.5", "   portion: 0.5", 8, "its indent"),
-        ("- {family: v2", "-{family: v2", 10, "a dash needs a space behind it; this is not"),
+        ("- {family: v2", "-{family: v2", 10, "a dash needs a space behind it; the YAML is"),
         ("- {family: v3", "-{family: v3", 11, "Write - {family: …"),
         ("- phase: syntax", "-phase: syntax", 7, "Write - phase: …"),
         ("- phase: file_graph", "-phase: file_graph", 12, "a dash needs a space behind it"),
