@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
+from curriculum import parquet
 from schemas import regular_files
 from schemas.json_text import Sealed, now, parse_json, seconds_from
 
@@ -113,7 +114,7 @@ class Cache:
                     )
                     if kept[name] != identity_of(found):
                         return None
-                    tables[name] = pq.ParquetFile(pa.BufferReader(content)).read()
+                    tables[name] = parquet.parse_table(content)
                     if not tables[name].schema.equals(schema):
                         return None
         except (OSError, KeyError, ValueError, pa.ArrowException):

@@ -195,6 +195,29 @@ def test_a_gigabyte_in_some_kilobytes_is_refused_within_half_of_it(tmp_path: Pat
     assert _read("plain", [file], most=0, room=1 << 29) == [("one", "plain", "broken")]
 
 
+THREADS = """
+import io, psutil, pyarrow as pa, pyarrow.parquet as pq
+from curriculum import parquet
+sink = io.BytesIO()
+pq.write_table(pa.table({name: list(range(100)) for name in "abcde"}), sink)
+process, counts = psutil.Process(), []
+read = {"ours": parquet.parse_table, "plain": lambda it: pq.ParquetFile(pa.BufferReader(it)).read()}
+for name in ("ours", "plain"):
+    before = process.num_threads()
+    assert read[name](sink.getvalue()).num_rows == 100
+    counts.append(process.num_threads() - before)
+print(*counts)
+"""
+
+
+def test_reading_from_memory_starts_no_thread_that_outlives_the_interpreter() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS], capture_output=True, text=True, check=True
+    )
+    ours, plain = map(int, done.stdout.split())
+    assert ours == 0 < plain
+
+
 Field = tuple[int, bytes]
 
 
