@@ -83,9 +83,8 @@ def require_sources(corpus: CorpusSpec, sources: Sources, *, chat: bool) -> None
     """
     for chats in corpus.conversations if chat else ():
         conversation_paths(chats)
-    found = sources.resolve_all(corpus.repositories)
-    for source, spec in zip(found, corpus.repositories, strict=True):
-        history.require_files(source, spec, corpus)
+    for each in repositories(corpus, sources):
+        history.require_files(each.source, each.spec, corpus)
 
 
 SAMPLE_BYTES = 8_000_000
