@@ -123,7 +123,7 @@ class Guard:
         if not (self._is_ours(headers) and _is_from_here(scope, headers)):
             await _refuse(scope, send, HTTPStatus.FORBIDDEN, _NOT_OURS)
         elif given := _token_in(scope):
-            await self._take_in(scope, send, given)
+            await self._take_in(scope, headers, send, given)
         elif not self._is_known(scope, headers):
             await _refuse(scope, send, HTTPStatus.UNAUTHORIZED, self.cure)
         else:
@@ -164,8 +164,14 @@ class Guard:
     def _proof(self, kind: str) -> str:
         return hmac.digest(self.token.encode(), f"cookie {kind}".encode(), "sha256").hex()
 
-    async def _take_in(self, scope: Scope, send: Send, given: str) -> None:
-        """Log a browser in that has the token, and remove the token from its address."""
+    async def _take_in(
+        self, scope: Scope, headers: Mapping[str, str], send: Send, given: str
+    ) -> None:
+        """Log a browser in that has the token, and remove the token from its address.
+
+        A redirect carries on the request of the page that led here: browsers send no Strict cookie with it
+        where that page is of another site, a file among them. A page of this server leads on in that case.
+        """
         if not _same(given, self.token) or scope["type"] != "http":
             await _refuse(scope, send, HTTPStatus.UNAUTHORIZED, self.cure)
             return
@@ -177,6 +183,11 @@ class Guard:
             f"{self._cookie(kind)}={self._proof(kind)}; {life}; Path=/; HttpOnly; SameSite={kind}"
             for kind in (_LAX, _STRICT)
         ]
+        if headers.get("sec-fetch-site") in _FROM_OUTSIDE:
+            page = html.render("login.html", address=path)
+            kind = {"content-type": "text/html; charset=utf-8"}
+            await answer(send, HTTPStatus.OK, kind, page, cookies=cookies)
+            return
         await answer(send, HTTPStatus.SEE_OTHER, {"location": path}, cookies=cookies)
 
 

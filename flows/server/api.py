@@ -19,6 +19,7 @@ from dashboards.guard import (
     with_headers,
 )
 from flows import settings
+from flows.server.owner_http import serve_owner
 
 POLICY = (
     "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; "
@@ -52,19 +53,11 @@ def application(pages: Application, token: str, server: str) -> Application:
 def main() -> None:
     """Serve until SIGINT or SIGTERM."""
     # Prefect reads its settings when it is imported.
-    import uvicorn
     from prefect.server.api.server import create_app
 
     with socket.socket(fileno=int(sys.argv[1])) as ear:
         server = f"{settings.HOST}:{ear.getsockname()[1]}"
-        config = uvicorn.Config(
-            application(create_app(final=True), settings.token(), server),
-            log_level="warning",
-            # It would hold the token of a browser that logs in.
-            access_log=False,
-            server_header=False,
-        )
-        uvicorn.Server(config).run(sockets=[ear])
+        serve_owner(application(create_app(final=True), settings.token(), server), ear)
 
 
 if __name__ == "__main__":

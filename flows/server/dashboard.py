@@ -19,8 +19,10 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from dashboards import html
 from dashboards.guard import login
 from flows import settings
+from flows.server.owner_http import serve_owner
 from flows.settings.contexts import resources
 from schemas.errors import CurriculumError
 
@@ -30,6 +32,10 @@ CURE = "pip install 'curriculum[dashboards]'"
 """Cure where marimo isn't installed."""
 LINGER_S = 2
 """Seconds for open pages to close at the end."""
+CANT_READ = (
+    "A browser that can't read the file that logs it in (a snap, a Flatpak, Windows beside WSL) "
+    "gets in by the address above."
+)
 
 PrintLine = Callable[[str], None]
 
@@ -58,9 +64,8 @@ def dashboard(
         print_line(f"workspace    {workspace}")
         print_line(f"dashboards   {address}")
         print_line("Ctrl-C ends it.")
-        if open_it:
-            _open(address)
-        _show(workspace, ear, token, settings.DASHBOARD_LOGIN)
+        with _opened(address, print_line) if open_it else contextlib.nullcontext():
+            _show(workspace, ear, token, settings.DASHBOARD_LOGIN)
     _leave()
 
 
@@ -98,14 +103,40 @@ def _address(ear: socket.socket) -> str:
     return f"http://{settings.HOST}:{ear.getsockname()[1]}"
 
 
-def _open(address: str) -> None:
-    """Open a browser that has a window; one that draws in the terminal would hide what we print."""
-    with contextlib.suppress(webbrowser.Error):
+@contextlib.contextmanager
+def _opened(address: str, print_line: PrintLine) -> Iterator[None]:
+    """Open a browser that has a window; one that draws in the terminal would hide what we print.
+
+    All users of a machine can read the command lines of its processes. So the browser is given a file that
+    leads to the address and that only its owner can read; the file is removed at the end.
+    """
+    browser = _browser()
+    if browser is None:
+        yield
+        return
+    folder = settings.state_folder() / "logins"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    page = folder / f"{os.getpid()}.html"
+    write_secret(page, html.render("login.html", address=address))
+    try:
+        print_line(CANT_READ)
+        with contextlib.suppress(webbrowser.Error):
+            browser.open(page.as_uri())
+        yield
+    finally:
+        page.unlink(missing_ok=True)
+
+
+def _browser() -> webbrowser.BaseBrowser | None:
+    """Return the user's browser, unless there is none or it has no window."""
+    try:
         browser = webbrowser.get()
-        if not isinstance(browser, webbrowser.GenericBrowser) or isinstance(
-            browser, webbrowser.BackgroundBrowser
-        ):
-            browser.open(address)
+    except webbrowser.Error:
+        return None
+    has_window = not isinstance(browser, webbrowser.GenericBrowser) or isinstance(
+        browser, webbrowser.BackgroundBrowser
+    )
+    return browser if has_window else None
 
 
 def _show(workspace: Path, ear: socket.socket, token: str, cure: str) -> None:
@@ -114,8 +145,6 @@ def _show(workspace: Path, ear: socket.socket, token: str, cure: str) -> None:
         (Path(folder) / ".marimo.toml").write_text(CONFIG)
         settings.apply(settings.shown(workspace, Path(folder)))
         with contextlib.chdir(folder):
-            import uvicorn
-
             from dashboards import questions
             from dashboards.server import application
 
@@ -123,21 +152,10 @@ def _show(workspace: Path, ear: socket.socket, token: str, cure: str) -> None:
 
             port = ear.getsockname()[1]
             names = {f"{settings.HOST}:{port}", f"localhost:{port}"}
-            config = uvicorn.Config(
-                application(
-                    workspace,
-                    token,
-                    names,
-                    lambda: settings.server_of(workspace),
-                    cure,
-                    resources(),
-                ),
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=LINGER_S,
+            pages = application(
+                workspace, token, names, lambda: settings.server_of(workspace), cure, resources()
             )
-            uvicorn.Server(config).run(sockets=[ear])
+            serve_owner(pages, ear, linger_s=LINGER_S)
 
 
 def _leave() -> NoReturn:

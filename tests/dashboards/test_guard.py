@@ -214,6 +214,19 @@ def test_a_login_leads_to_this_server_only(path: str) -> None:
     assert TOKEN not in where
 
 
+def test_a_login_by_a_link_of_another_page_leads_on_by_a_page_of_the_server() -> None:
+    """A browser would send no Strict cookie with a redirect that began elsewhere."""
+    followed = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    for site, status in (("none", 303), ("same-origin", 303), ("cross-site", 200)):
+        answer = ask({"sec-fetch-site": site, **followed}, query=f"token={TOKEN}&a=b")
+        said = dict(answer["headers"])
+        assert answer["status"] == status
+        assert (said.get(b"location") == b"/api/x?a=b") == (status == 303)
+        assert TOKEN.encode() not in b"".join(said.values())
+    included = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
+    assert ask(included, query=f"token={TOKEN}")["status"] == 403
+
+
 def test_answers_may_not_be_framed_kept_or_included() -> None:
     for answer in (ask({}), ask({"host": "evil.example"}), ask({}, query=f"token={TOKEN}")):
         said = {name.decode(): value.decode() for name, value in answer["headers"]}

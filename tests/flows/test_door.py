@@ -292,10 +292,13 @@ def test_another_user_of_the_machine_has_nothing_of_a_cookie(served: Served) -> 
         "for user in (0, 65534):\n"
         "    os.setuid(user)\n"
         "    connection = http.client.HTTPConnection(sys.argv[1], timeout=60)\n"
-        "    connection.request('GET', '/api/health', headers={'Cookie': sys.argv[2]})\n"
+        "    said = {'Cookie': sys.argv[2], 'X-Forwarded-For': sys.argv[3]}\n"
+        "    connection.request('GET', '/api/health', headers=said)\n"
         "    print(connection.getresponse().status)\n"
     )
-    command = [sys.executable, "-c", code, server, cookie]
+    # That is an open connection of the owner's, as any user reads it in the system's list.
+    host, number = connection.sock.getsockname()
+    command = [sys.executable, "-c", code, server, cookie, f"{host}:{number}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     connection.close()
     assert done.stdout.split() == ["200", "401"], "root's first, and then another's"
