@@ -204,6 +204,7 @@ class TokenizerReport(StageReport):
     """Control tokens that frame a document: bos_eos, eos …"""
     engine: str = ""
     engine_reason: str = ""
+    """Reason why text isn't encoded at full speed; empty where it is."""
 
 
 class TokensReport(StageReport):
@@ -219,6 +220,7 @@ class TokensReport(StageReport):
     pad_id: int = 0
     engine: str = ""
     engine_reason: str = ""
+    """Reason why text isn't encoded at full speed; empty where it is."""
 
 
 class LengthBucket(StageReport):

@@ -30,6 +30,7 @@ from schemas.reports import (
     LengthBucket,
     RowsReport,
     SelectionReport,
+    TokenizerReport,
 )
 from schemas.study import study_words
 
@@ -471,6 +472,13 @@ def comment_lines(built: Built) -> Iterator[Line]:
             "all": _comments(whole[repository]),
             **{name: _comments(own.get(name, DomainSize())) for name in names},
         }
+
+
+def tokenizer_warnings(built: Built) -> Iterator[str]:
+    """Yield why the tokenizer doesn't encode at full speed, if it doesn't."""
+    reason = built.tokenizer.reported(TokenizerReport).engine_reason
+    if reason:
+        yield f"tokenizer {built.tokenizer.key[:KEY_DIGITS]} doesn't encode at full speed: {reason}"
 
 
 def domain_warnings(built: Built) -> Iterator[str]:

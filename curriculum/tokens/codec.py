@@ -22,6 +22,7 @@ import tokenizers
 from curriculum.tokens.admit import admitted, controls_of
 from curriculum.tokens.adversarial import adversarial_texts
 from curriculum.tokens.chat_template import CONFIG_NAME, ChatTemplate
+from curriculum.tokens.word_patterns import is_compiled
 from schemas import regular_files
 from schemas.errors import TokenizerError
 
@@ -109,6 +110,9 @@ Ids = npt.NDArray[np.int32]
 Offsets = npt.NDArray[np.int64]
 Encode = Callable[[list[str]], tuple[Ids, Offsets]]
 Engine = Literal["fastokens", "tokenizers"]
+NOT_COMPILED = (
+    "fastokens hasn't compiled the pattern of its words, and takes three times as long or more"
+)
 
 SLOW_LETTERS, SLOW_LENGTH, SLOW_SECONDS = " \na0-é", 40_000, 1.0
 """Lines of one letter, on which a tokenizer in use takes some milliseconds."""
@@ -144,7 +148,7 @@ class Tokenizer:
     """[vocab_size]; bytes of whitespace before each id's first other byte, 0 where there is no other."""
     engine: Engine
     engine_reason: str
-    """Reason for this engine; empty for fastokens."""
+    """Reason why text isn't encoded at full speed; empty where it is."""
     _texts: tuple[bytes, ...] = field(repr=False)
     _controls: dict[int, str] = field(repr=False)
     _encode: Encode = field(repr=False)
@@ -177,7 +181,9 @@ class Tokenizer:
         bare = json.dumps(_without_controls(content, controls), ensure_ascii=False)
         texts = _token_texts(content, controls)
         trial = adversarial_texts(sorted(controls))
-        encode, engine, reason = _choose_engine(bare, trial, name=name)
+        encode, engine, slow = _choose_engine(bare, trial, name=name)
+        if engine == "fastokens" and not is_compiled(content.get("pre_tokenizer")):
+            slow = NOT_COMPILED
         _check_round_trip(encode, texts, trial, content, name=name)
         _check_time(encode, name=name)
         return Tokenizer(
@@ -194,7 +200,7 @@ class Tokenizer:
             ),
             leading_space=np.array([_leading_space(each) for each in texts], dtype=np.int32),
             engine=engine,
-            engine_reason=reason,
+            engine_reason=slow,
             _texts=texts,
             _controls={token: control for control, token in controls.items()},
             _encode=encode,

@@ -36,6 +36,7 @@ from curriculum.inspection.stage_tables import (
     index_lines,
     length_lines,
     run_lines,
+    tokenizer_warnings,
     yield_lines,
 )
 from curriculum.mixing.mix import report_of as mixture_report_of
@@ -142,7 +143,13 @@ def _print_built(phase: str, built: Built) -> None:
             out.print(table(lines))
         if listed is yield_lines:
             out.print(Text(YIELD_NOTE, MUTED))
-    for warnings in (graph_warnings, context_warnings, conversation_warnings, domain_warnings):
+    for warnings in (
+        graph_warnings,
+        context_warnings,
+        conversation_warnings,
+        domain_warnings,
+        tokenizer_warnings,
+    ):
         for line in warnings(built):
             warn(f"{phase}: {line}")
 

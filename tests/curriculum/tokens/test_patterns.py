@@ -1,28 +1,25 @@
 """Patterns of tokenizers: those in use are admitted, those that a text makes explode aren't."""
 
+import json
+from pathlib import Path
+from typing import Any
+
+import fastokens
 import pytest
 
 from curriculum.tokens.admit import PatternError, require_bounded
-from curriculum.tokens.train import WORDS
+from curriculum.tokens.codec import NOT_COMPILED, Tokenizer
+from curriculum.tokens.word_patterns import BYTE_LEVEL, COMPILED, DEEPSEEK_3, LLAMA_3, QWEN_2
 
-_END = r"\s*[\r\n]+|\s+(?!\S)|\s+"
-_LETTERS = (
-    r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-)
 IN_USE = {
-    "ours": WORDS,
     "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-    "llama3": rf"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}|{_END}",
     "cl100k": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
     r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
-    "o200k": rf"[^\r\n\p{{L}}\p{{N}}]?{_LETTERS}|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_END}",
-    "deepseek":
-    rf"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{{|}}~][A-Za-z]+|[^\r\n\p{{L}}]?[\p{{L}}\p{{M}}]+|{_END}",
-    "kimi": r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{M}&&[^\p{Han}]]+(?i:'s|'t)?",
     "bloom": r" ?[^(\s|[.,!?…。，、।۔،])]+",
     "digits from the right": r"(?=(\d{3})+(?!\d))",
     "digits before a border": r"\d{1,3}(?=(?:\d{3})*\b)",
     "han": "[一-龥ࠀ-一가-퟿]+",
+    **{f"{model} {pattern[:9]}": pattern for patterns, model in COMPILED.items() for pattern in patterns},
 }  # fmt: skip
 EXPLODING = [
     "(a+)+$", "(?:a|a)*b", "(a|aa)+$", "(.*)*x", "a*a*b", r"(\w+\s*)+;", r"^(?:.*,){20}P", "(?=(a+)+$)",
@@ -55,3 +52,48 @@ def test_a_pattern_that_ends_too_early_or_too_late_is_not_admitted(pattern: str)
 def test_a_brace_that_counts_nothing_is_a_letter() -> None:
     require_bounded("a{")
     require_bounded("a{b}")
+
+
+def test_patterns_that_count_as_compiled_are_those_of_the_installed_fastokens() -> None:
+    """fastokens doesn't say how it runs a pattern, but its library has the texts that it compares."""
+    (library,) = Path(fastokens.__file__).parent.glob("_native*.so")
+    texts = library.read_bytes()
+    longest = [max(patterns, key=len) for patterns in COMPILED if patterns != (BYTE_LEVEL,)]
+    assert [pattern for pattern in longest if pattern.encode() not in texts] == []
+
+
+def split(pattern: str) -> dict[str, Any]:
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_compiled"),
+    [
+        ([split(LLAMA_3), BYTES], True),
+        ([split(QWEN_2), BYTES], True),
+        ([*map(split, DEEPSEEK_3), BYTES], True),
+        ([{**BYTES, "use_regex": True}], True),
+        ([split(LLAMA_3.removeprefix("(?i:'s|'t|'re|'ve|'m|'ll|'d)|")), BYTES], False),
+        ([split(r"\p{N}{1,3}"), split(LLAMA_3), BYTES], False),
+        ([split(DEEPSEEK_3[-1]), BYTES], False),
+        ([split(IN_USE["gpt2"]), BYTES], False),
+        ([{"type": "Digits", "individual_digits": True}, {**BYTES, "use_regex": True}], False),
+        ([BYTES], False),
+    ],
+)
+def test_a_tokenizer_whose_pattern_is_not_compiled_says_that_it_is_slow(
+    steps: list[dict[str, Any]], is_compiled: bool, foreign: Any
+) -> None:
+    chain = {"type": "Sequence", "pretokenizers": steps}
+    tokenizer = Tokenizer.parse(foreign(pre_tokenizer=chain))
+    assert tokenizer.engine == "fastokens"
+    assert tokenizer.engine_reason == ("" if is_compiled else NOT_COMPILED)
+
+
+def test_our_tokenizers_have_a_compiled_pattern(trained: Tokenizer) -> None:
+    assert trained.engine_reason == ""
+    first, _ = json.loads(trained.json)["pre_tokenizer"]["pretokenizers"]
+    assert first["pattern"] == {"Regex": LLAMA_3}

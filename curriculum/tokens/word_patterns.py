@@ -1,0 +1,74 @@
+r"""Patterns that divide text into words, and which of them fastokens runs as compiled code.
+
+fastokens recognises the pre-tokenizers of widely used models by the exact text of their patterns. Any
+other pattern runs on a regular-expression engine, and encoding takes at least three times as long.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_LEAD = r"[^\r\n\p{L}\p{N}]?"
+_SPACE = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+_LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_UPPER_NOT_HAN = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
+_LOWER_NOT_HAN = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
+
+LLAMA_3 = rf"{_CONTRACTIONS}|{_LEAD}\p{{L}}+|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_SPACE}"
+QWEN_2 = rf"{_CONTRACTIONS}|{_LEAD}\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_SPACE}"
+QWEN_3_5 = (
+    rf"{_CONTRACTIONS}|{_LEAD}[\p{{L}}\p{{M}}]+|\p{{N}}"
+    rf"| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACE}"
+)
+O200K = (
+    rf"{_LEAD}{_UPPER}*{_LOWER}+{_CONTRACTIONS}?|{_LEAD}{_UPPER}+{_LOWER}*{_CONTRACTIONS}?"
+    rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_SPACE}"
+)
+NEMOTRON = (
+    rf"{_LEAD}{_UPPER}*{_LOWER}+|{_LEAD}{_UPPER}+{_LOWER}*"
+    rf"|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_SPACE}"
+)
+KIMI = (
+    rf"[\p{{Han}}]+|{_LEAD}{_UPPER_NOT_HAN}*{_LOWER_NOT_HAN}+{_CONTRACTIONS}?"
+    rf"|{_LEAD}{_UPPER_NOT_HAN}+{_LOWER_NOT_HAN}*{_CONTRACTIONS}?"
+    rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_SPACE}"
+)
+DEEPSEEK_3 = (
+    r"\p{N}{1,3}",
+    "[一-龥぀-ゟ゠-ヿ]+",
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"""
+    "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*"
+    "|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
+)
+"""Three patterns, one after another; line ends are characters there, not escapes."""
+BYTE_LEVEL = "ByteLevel"
+"""Stands for GPT-2's pattern, which is part of the pre-tokenizer of that name."""
+
+COMPILED: Mapping[tuple[str, ...], str] = {
+    (LLAMA_3,): "Llama 3",
+    (QWEN_2,): "Qwen 2",
+    (QWEN_3_5,): "Qwen 3.5",
+    (O200K,): "o200k",
+    (NEMOTRON,): "Nemotron",
+    (KIMI,): "Kimi",
+    DEEPSEEK_3: "DeepSeek 3",
+    (BYTE_LEVEL,): "GPT-2",
+}
+"""Patterns that fastokens 0.3.5 has compiled, in the order in which they are applied, by model."""
+
+
+def is_compiled(pre_tokenizer: Mapping[str, Any] | None) -> bool:
+    """Return whether fastokens has compiled the patterns of a tokenizer.json's `pre_tokenizer`."""
+    part = pre_tokenizer or {}
+    steps: list[Mapping[str, Any]] = part.get("pretokenizers") or [part]
+    patterns = [_pattern(step) for step in steps]
+    return tuple(pattern for pattern in patterns if pattern is not None) in COMPILED
+
+
+def _pattern(step: Mapping[str, Any]) -> str | None:
+    """The pattern by which a step divides text; None where it divides none."""
+    if step.get("type") == BYTE_LEVEL:
+        return BYTE_LEVEL if step.get("use_regex", True) else None
+    pattern = step.get("pattern")
+    return str(pattern.get("Regex")) if isinstance(pattern, dict) else str(step.get("type"))
