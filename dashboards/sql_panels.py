@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -86,14 +87,13 @@ def waiting(before: int) -> Markup:
 def answer(reply: Reply) -> Markup:
     """The rows as a table, with how many there are and what was left out."""
     are_numbers = [answer_charts.is_number(kind) for kind in reply.types]
-    rows = reply.rows
     return html.part(
         TEMPLATE,
         "answer",
         reply,
         are_numbers,
-        rows[:MAX_ROWS],
-        _summary(reply, len(rows)),
+        reply.cells(MAX_ROWS),
+        _summary(reply, len(reply.table)),
         bool(reply.truncated),
         _value,
     )
@@ -102,15 +102,15 @@ def answer(reply: Reply) -> Markup:
 def _value(value: Any) -> str:
     """A value as people read it; a long text unfolds.
 
-    >>> [str(_value(value)) for value in (1234567, 0.91234567, None, True, [1])]
+    >>> [str(_value(value)) for value in (1234567, 0.91234567, None, True, '[1]')]
     ['1,234,567', '0.9123', '<i class="null">null</i>', 'true', '[1]']
     """
     if value is None:
         return charts.element("i", "null", class_="null")
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int):
-        return integer(value)
+    if isinstance(value, int | Decimal):
+        return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
     text = str(value)

@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from curriculum.catalog.answer_text import AnswerForm, in_form
 from curriculum.catalog.parquet_files import pattern, quoted
 from curriculum.catalog.refusals import refusal
 from curriculum.catalog.views import connect
@@ -105,15 +106,15 @@ def query(root: Path, sql: str) -> Answer:
 
 
 @contextlib.contextmanager
-def stream(root: Path, sql: str) -> Iterator[Stream]:
-    """The same as Arrow, batch by batch, while the block lasts.
+def stream(root: Path, sql: str, form: AnswerForm = "arrow") -> Iterator[Stream]:
+    """Answer as `query` does, in Arrow batches of a form, while the block lasts.
 
     Raises:
         CatalogError: as `query` does; also while batches are read.
     """
     with _bound(root, sql) as relation:
         try:
-            reader = pa.RecordBatchReader.from_stream(relation)
+            reader = pa.RecordBatchReader.from_stream(in_form(relation, form))
         except (duckdb.Error, OSError) as refused:
             raise refusal(sql, sql, str(refused)) from None
         yield Stream(schema=reader.schema, batches=_batches(sql, reader))

@@ -6,7 +6,6 @@ its answer, with its time or with its memory, whatever is asked.
 """
 
 import contextlib
-import csv
 import decimal
 import io
 import json
@@ -23,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.catalog import sandbox_process
+from curriculum.catalog.answer_text import csv_line, rows_of
 from curriculum.catalog.parquet_files import pattern, quoted
 from curriculum.catalog.refusals import refusal
 from curriculum.catalog.snapshot import Snapshot, take
@@ -71,13 +71,14 @@ class Reply:
         """Plain Python values; what Python has no value for, such as the year 20000, is text."""
         return list(zip(*map(_values, self.table.columns), strict=True))
 
+    def cells(self, count: int) -> list[tuple[Any, ...]]:
+        """Return the first rows as a table shows them: numbers and booleans, all else as text."""
+        return rows_of(self.table.slice(0, count), "cells")
+
     def csv(self) -> bytes:
-        """Comma-separated, in UTF-8, with a line of names; lists and structures are JSON, null is empty."""
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows([_in_csv(value) for value in row] for row in self.rows)
-        return text.getvalue().encode()
+        """Comma-separated, in UTF-8, with a line of names, as DuckDB writes it."""
+        rows = rows_of(self.table, "text")
+        return "".join(map(csv_line, (self.columns, *rows))).encode()
 
     def parquet(self) -> bytes:
         """A Parquet file with the types that the answer has."""
@@ -261,12 +262,6 @@ def _values(column: "pa.ChunkedArray[Any]") -> list[Any]:
         return [_plain(value) for value in column.to_pylist()]
     except (ValueError, OverflowError, pa.ArrowException):
         return list(column.cast(pa.string()).to_pylist())
-
-
-def _in_csv(value: Any) -> Any:
-    if isinstance(value, list | dict | tuple):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return value.hex() if isinstance(value, bytes) else value
 
 
 def _plain(value: Any) -> Any:

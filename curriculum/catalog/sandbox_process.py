@@ -202,17 +202,22 @@ def _asked(connection: Any, sql: str, options: dict[str, Any]) -> AnswerTable:
     # hides in a WITH.
     result = connection.sql(f"SELECT * FROM (\n{sql}\n) LIMIT {options['rows'] + 1}")
     types = [str(each) for each in result.types]
-    columns = map(_portable, types, result.columns, range(1, len(types) + 1))
+    columns = map(portable, types, result.columns, range(1, len(types) + 1))
     reader = result.project(", ".join(columns)).to_arrow_reader(1024)
     body, truncated = written(reader, options["rows"], options["bytes"])
     signal.alarm(STARTING_SECONDS)
     return AnswerTable(types, truncated, time.perf_counter() - start, body)
 
 
-def _portable(kind: str, name: str, number: int) -> str:
-    """A column as it is; as text where Arrow has no such type, or another one."""
-    quoted = '"' + name.replace('"', '""') + '"'
-    return f"CAST(#{number} AS VARCHAR) AS {quoted}" if _OWN_TYPES.search(kind) else f"#{number}"
+def portable(kind: str, name: str, number: int) -> str:
+    """Return the column of a number and type; as text where Arrow or Parquet have no such type."""
+    as_text = f"CAST(#{number} AS VARCHAR) AS {quoted_name(name)}"
+    return as_text if _OWN_TYPES.search(kind) else f"#{number}"
+
+
+def quoted_name(name: str) -> str:
+    """Return a name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def gated(connection: Any, sql: str) -> str:

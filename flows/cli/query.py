@@ -1,17 +1,14 @@
 """`curriculum query` and `shell`: an answer as a table or a file, and DuckDB's own command line."""
 
 import codecs
-import csv
 import io
 import itertools
-import json
-import math
 import os
 import re
 import shutil
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
@@ -22,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from curriculum import catalog
+from curriculum.catalog.answer_text import AnswerForm, csv_line, standard_json
 from curriculum.inspection.formats import number
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.store.inside import missing_workspace
@@ -53,7 +51,7 @@ def query(home: Path, sql: str, *, form: Form = Form.TABLE, file: Path | None = 
         from flows.settings.contexts import resources
 
         record_status(home, resources(), warn)
-    with catalog.stream(home, sql) as answer:
+    with catalog.stream(home, sql, _CONTENT[form]) as answer:
         if form is Form.TABLE and file is None:
             _print(answer)
         elif file is None:
@@ -127,11 +125,11 @@ def form_of(form: Form | None, file: Path | None, *, as_json: bool) -> Form:
 
 def _print(answer: catalog.Stream) -> None:
     """The first lines as a table, and how many more there are."""
-    lines: list[list[Any]] = []
+    lines: list[tuple[Any, ...]] = []
     total = 0
     for batch in answer.batches:
         if len(lines) < MOST_ROWS:
-            lines += _lines(batch.slice(0, MOST_ROWS - len(lines)))
+            lines += _rows(batch.slice(0, MOST_ROWS - len(lines)))
         total += len(batch)
     out.print(_draw_table(answer.schema.names, lines))
     rest = total - len(lines)
@@ -139,39 +137,36 @@ def _print(answer: catalog.Stream) -> None:
     err.print(Text(f"{number(total, 'row')}{more}", MUTED))
 
 
-def _draw_table(names: list[str], lines: list[list[Any]]) -> Table:
+def _draw_table(names: list[str], lines: Sequence[Sequence[Any]]) -> Table:
     """A line a row; where the terminal isn't as wide, without the columns farthest right."""
     drawn = plain_table(*names, details=())
     for column, values in zip(drawn.columns, zip(*lines, strict=True), strict=False):
-        numeric = all(isinstance(value, int | float) or value is None for value in values)
+        numeric = all(isinstance(value, int | float | Decimal) or value is None for value in values)
         column.justify = "right" if numeric else "left"
     for line in lines:
         drawn.add_row(*map(_shown, line))
     return drawn
 
 
-def _shown(value: object) -> Text:
+def _shown(value: Any) -> Text:
     if isinstance(value, float):
         return Text(f"{value:,.4g}")
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, bool):
+        return Text(str(value).lower())
+    if isinstance(value, int | Decimal):
         return Text(f"{value:,}")
-    text = "" if value is None else visible(str(value))
+    text = "" if value is None else visible(value)
     if _DIGEST.fullmatch(text):
         return Text(text[:KEY_DIGITS])
     return Text(text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…")
 
 
-def _lines(batch: pa.RecordBatch) -> Iterator[list[Any]]:
-    """The lines of a batch as plain values; names that come twice stay two."""
-    columns = [[_plain(value) for value in column.to_pylist()] for column in batch.columns]
-    yield from map(list, zip(*columns, strict=True))
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _plain(value: Any) -> Any:
-    """Sums of whole numbers are wider than 64 bits to DuckDB; to a reader they are numbers."""
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    return value
+def _lines(answer: catalog.Stream) -> Iterator[tuple[Any, ...]]:
+    return itertools.chain.from_iterable(map(_rows, answer.batches))
 
 
 def _require_no_terminal(form: Form) -> None:
@@ -195,19 +190,9 @@ def _write(answer: catalog.Stream, form: Form, file: Path) -> None:
 
 
 def _csv(answer: catalog.Stream, target: BinaryIO) -> None:
-    """A header and a line a row; lists and structures as JSON."""
-    text = io.TextIOWrapper(target, encoding="utf-8", newline="", write_through=True)
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(answer.schema.names)
-    for batch in answer.batches:
-        writer.writerows([_table_cell(value) for value in line] for line in _lines(batch))
-    text.detach()
-
-
-def _table_cell(value: Any) -> Any:
-    if isinstance(value, list | dict):
-        return _json_text(value)
-    return str(value).lower() if isinstance(value, bool) else value
+    """A header and a line a row, as DuckDB writes them."""
+    for line in itertools.chain([answer.schema.names], _lines(answer)):
+        target.write(csv_line(line).encode())
 
 
 def _jsonl(answer: catalog.Stream, target: BinaryIO) -> None:
@@ -225,25 +210,9 @@ def _json(answer: catalog.Stream, target: BinaryIO) -> None:
 
 
 def _objects(answer: catalog.Stream) -> Iterator[str]:
-    names = answer.schema.names
-    for batch in answer.batches:
-        for line in _lines(batch):
-            yield _json_text(dict(zip(names, line, strict=True)))
-
-
-def _json_text(value: Any) -> str:
-    return in_json(json.dumps(_finite(value), ensure_ascii=False, default=str))
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no number for what isn't one: null."""
-    if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_finite(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return _plain(value)
+    """The rows as JSON objects of DuckDB's; hidden characters are escaped as JSON has it."""
+    for (line,) in _lines(answer):
+        yield in_json(standard_json(line))
 
 
 def _parquet(answer: catalog.Stream, target: BinaryIO) -> None:
@@ -254,9 +223,8 @@ def _parquet(answer: catalog.Stream, target: BinaryIO) -> None:
 
 def _table(answer: catalog.Stream, target: BinaryIO) -> None:
     """The table that a terminal would show, of all lines."""
-    lines: Iterable[list[Any]] = itertools.chain(*map(_lines, answer.batches))
     names = [*map(one_line, answer.schema.names)]
-    cells = [names, *([_shown(value).plain for value in line] for line in lines)]
+    cells = [names, *([_shown(value).plain for value in line] for line in _lines(answer))]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
@@ -269,6 +237,15 @@ _WRITERS: dict[Form, Callable[[catalog.Stream, BinaryIO], None]] = {
     Form.JSON: _json,
     Form.JSONL: _jsonl,
     Form.PARQUET: _parquet,
+}
+
+
+_CONTENT: dict[Form, AnswerForm] = {
+    Form.TABLE: "cells",
+    Form.CSV: "text",
+    Form.JSON: "json",
+    Form.JSONL: "json",
+    Form.PARQUET: "arrow",
 }
 
 

@@ -1,6 +1,8 @@
 """An answer reads well, hides nothing and trusts no text; downloads hold what was answered."""
 
 import csv
+import datetime
+import decimal
 import doctest
 import io
 from typing import Any, Literal
@@ -73,7 +75,29 @@ def test_downloads_hold_what_was_answered(text: str) -> None:
     reply = _reply({"a": [1, None], "t": [text, "x"], "l": [[1], []]}, "I", "V", "I[]")
     lines = list(csv.reader(io.StringIO(reply.csv().decode(), newline="")))
     assert lines == [["a", "t", "l"], ["1", text, "[1]"], ["", "x", "[]"]]
+    assert ('""' in reply.csv().decode()) == (not text or '"' in text), "an empty text isn't null"
     assert pq.read_table(io.BytesIO(reply.parquet())).equals(reply.table)
+
+
+def test_values_that_python_spells_in_its_own_way_are_drawn_as_duckdb_does() -> None:
+    columns: dict[str, list[Any]] = {
+        "blob": [b"\xaa"],
+        "blobs": [[b"\xaa"]],
+        "dates": [[datetime.date(2020, 1, 2)]],
+        "amount": [decimal.Decimal("123456789012345678901234567890123456.78")],
+        "fact": [True],
+    }
+    reply = _reply(columns, "BLOB", "BLOB[]", "DATE[]", "DECIMAL(38,2)", "BOOLEAN")
+    shown = sql_panels.answer(reply)
+    for text in (
+        r"<td>\xAA</td>",
+        "<td>[2020-01-02]</td>",
+        '<td class="n">123,456,789,012,345,678,901,234,567,890,123,456.78</td>',
+        "<td>true</td>",
+    ):
+        assert text in shown
+    assert "b&#39;" not in shown
+    assert "123456789012345678901234567890123456.78" in reply.csv().decode()
 
 
 def test_values_are_drawn_whole_or_say_how_long_they_are() -> None:

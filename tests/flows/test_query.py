@@ -1,11 +1,11 @@
 """`curriculum query` and `shell`: a question of any origin, an answer in any form."""
 
-import csv
-import io
 import json
+import re
 import subprocess
 from pathlib import Path
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
@@ -23,6 +23,8 @@ VALUES = """
            {'a': n} AS structure, CASE WHEN n = 1 THEN NULL ELSE n END AS sometimes
     FROM range(3) t(n) ORDER BY n
 """
+TYPES = {"share": "DOUBLE", "list": "BIGINT[]", "structure": "STRUCT(a BIGINT)"}
+"""Columns of VALUES whose types a reader of CSV doesn't see."""
 
 
 @pytest.fixture
@@ -94,17 +96,9 @@ def test_every_form_holds_the_same_answer(home: Path, tmp_path: Path) -> None:
     jsonl = [json.loads(line) for line in files[Form.JSONL].read_text().splitlines()]
     assert jsonl == lines
     assert pq.read_table(files[Form.PARQUET]).to_pylist() == lines
-    in_csv = [*csv.DictReader(io.StringIO(files[Form.CSV].read_text()))]
-    assert [{name: _read(text) for name, text in line.items()} for line in in_csv] == lines
+    in_csv = duckdb.read_csv(str(files[Form.CSV]), dtype=TYPES)
+    assert [dict(zip(in_csv.columns, row, strict=True)) for row in in_csv.fetchall()] == lines
     assert sorted(tmp_path.iterdir()) == sorted([home, *files.values()]), "no draft is left"
-
-
-def _read(text: str) -> object:
-    """A cell of CSV as the value that it was."""
-    try:
-        return json.loads(text) if text else None
-    except ValueError:
-        return text
 
 
 def test_an_answer_without_lines_is_an_empty_list_in_json(
@@ -117,8 +111,105 @@ def test_an_answer_without_lines_is_an_empty_list_in_json(
 def test_numbers_that_are_none_are_null_in_json(
     home: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    query(home, "SELECT 'nan'::DOUBLE AS a, [1e400::DOUBLE] AS b, 2::HUGEINT AS c", form=Form.JSONL)
-    assert json.loads(capfdbinary.readouterr().out) == {"a": None, "b": [None], "c": 2}
+    asked = """
+        SELECT 'nan'::DOUBLE AS a, ['-inf'::FLOAT, 1.5] AS b, MAP {'NaN': 'nan'::DOUBLE} AS c,
+               {'d': 'inf'::DOUBLE} AS d, 'Infinity, NaN "' AS e
+    """
+    query(home, asked, form=Form.JSONL)
+    assert json.loads(capfdbinary.readouterr().out, parse_constant=pytest.fail) == {
+        "a": None,
+        "b": [None, 1.5],
+        "c": {"NaN": None},
+        "d": {"d": None},
+        "e": 'Infinity, NaN "',
+    }
+
+
+BY_TYPE = {
+    "boolean": "true",
+    "bigint": "-9223372036854775808",
+    "ubigint": "18446744073709551615::UBIGINT",
+    "hugeint": "170141183460469231731687303715884105727::HUGEINT",
+    "uhugeint": "340282366920938463463374607431768211455::UHUGEINT",
+    "float": "0.1::FLOAT",
+    "double": "0.1::DOUBLE + 0.2::DOUBLE",
+    "wide decimal": "'123456789012345678901234567890123456.78'::DECIMAL(38, 2)",
+    "decimal with zeros": "1.10::DECIMAL(10, 2)",
+    "decimals in a list": "['123456789012345678901234567890123456.78'::DECIMAL(38, 2)]",
+    "sum": "(SELECT sum(range) FROM range(3))",
+    "text": "'a, \"b\"' || chr(10) || 'c'",
+    "comment": "'# a'",
+    "empty text": "''",
+    "null": "NULL::VARCHAR",
+    "text and null in a list": "['', NULL, 'NULL']",
+    "blob": "'\\xAA\\x00a'::BLOB",
+    "blobs in a list": "['\\xAA'::BLOB]",
+    "bits": "'0101'::BIT",
+    "uuid": "'00000000-0000-0000-0000-00000000000a'::UUID",
+    "enum": "'b'::ENUM('a', 'b')",
+    "json": "'{\"a\": [1, null]}'::JSON",
+    "date": "DATE '20000-01-01'",
+    "dates in a list": "[DATE '2020-01-02']",
+    "timestamp": "TIMESTAMP '2020-01-02 03:04:05.678901'",
+    "timestamp in ns": "'2020-01-02 03:04:05.123456789'::TIMESTAMP_NS",
+    "timestamp with zone": "TIMESTAMPTZ '2020-01-02 03:04:05+02'",
+    "infinite timestamp": "'infinity'::TIMESTAMP",
+    "time": "TIME '01:02:03.5'",
+    "interval": "INTERVAL '3 days 4 seconds'",
+    "list of lists": "[[1], [], NULL]",
+    "structure": "{'a': 1, 'b': {'c': ''}}",
+    "map": "MAP {'a': 1.5, 'b': NULL}",
+    "map by number": "MAP {1: 2}",
+    "union": "union_value(a := 'b')",
+}
+"""An expression for each type of DuckDB's, and for values that writers often get wrong."""
+
+
+@pytest.mark.parametrize("name", BY_TYPE)
+def test_a_value_of_each_type_is_written_as_duckdbs_own_writers_do(
+    home: Path, tmp_path: Path, name: str
+) -> None:
+    asked = f'SELECT {BY_TYPE[name]} AS a, 1 AS "#b, c" UNION ALL SELECT NULL, 2'
+    for form, how in ((Form.CSV, "csv"), (Form.JSONL, "json"), (Form.JSON, "json, ARRAY true")):
+        ours, own = tmp_path / f"ours.{form}", tmp_path / f"own.{form}"
+        query(home, asked, form=form, file=ours)
+        duckdb.execute(f"COPY ({asked}) TO '{own}' (FORMAT {how})")
+        if form is Form.JSON:
+            assert json.loads(ours.read_text()) == json.loads(own.read_text())
+        else:
+            assert ours.read_bytes() == own.read_bytes()
+
+
+@pytest.mark.parametrize("name", BY_TYPE)
+def test_a_value_of_each_type_is_read_from_csv_as_it_was(
+    home: Path, tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / "answer.csv"
+    query(home, f"SELECT {BY_TYPE[name]} AS a, 1 AS b", form=Form.CSV, file=file)
+    connection = duckdb.connect()
+    kind = connection.execute(f"SELECT {BY_TYPE[name]}").description[0][1]
+    read = f"read_csv('{file}', all_varchar = true, allow_quoted_nulls = false)"
+    asked = f"SELECT CAST(a AS {kind}) IS NOT DISTINCT FROM {BY_TYPE[name]} FROM {read}"
+    assert connection.execute(asked).fetchall() == [(True,)]
+
+
+@pytest.mark.parametrize("name", BY_TYPE)
+def test_a_value_of_each_type_can_be_printed_and_written_as_parquet(
+    home: Path, tmp_path: Path, name: str
+) -> None:
+    files = [tmp_path / "answer.parquet", tmp_path / "answer.txt"]
+    for form, file in zip((Form.PARQUET, Form.TABLE), files, strict=True):
+        query(home, f"SELECT {BY_TYPE[name]} AS a", form=form, file=file)
+    assert pq.read_table(files[0]).num_rows == 1
+    shown = files[1].read_text()
+    assert not re.search(r"Decimal\(|datetime|UUID\(|(^|\[)b'", shown, re.MULTILINE)
+
+
+def test_names_that_come_twice_are_told_apart_in_json(
+    home: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    query(home, "SELECT 1 AS a, 2 AS a", form=Form.JSONL)
+    assert json.loads(capfdbinary.readouterr().out) == {"a": 1, "a_1": 2}
 
 
 def test_a_question_that_fails_midway_leaves_no_file(home: Path, tmp_path: Path) -> None:
@@ -152,7 +243,7 @@ def test_a_question_comes_from_anywhere(
     text = "-- How many?\nSELECT 1 AS one; -- one; no more\n"
     Path("question.sql").write_text(text)
     done = CliRunner().invoke(app, ["query", "--home", str(home), "--json", *words], input=text)
-    assert (done.exit_code, done.stdout) == (0, '{"one": 1}\n'), done.output
+    assert (done.exit_code, done.stdout) == (0, '{"one":1}\n'), done.output
 
 
 @pytest.mark.parametrize(
