@@ -27,8 +27,9 @@ from typing import IO
 from unittest import mock
 
 from curriculum.corpus import git
+from curriculum.corpus.batch_diff import BatchDiffer
 from curriculum.corpus.blobs import Skips
-from curriculum.corpus.history import BatchDiffer, read_changes
+from curriculum.corpus.history import read_changes
 from curriculum.corpus.sources import Source, resolve
 from schemas.corpus import CorpusSpec, HistorySpec, QualitySpec, RepositorySpec
 

@@ -12,20 +12,17 @@ renames. The log lies on disk meanwhile.
 
 import hashlib
 import os
-import re
-import subprocess
-import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO
 
 from pydantic import JsonValue
 
 from curriculum.corpus import git, sources
+from curriculum.corpus.batch_diff import BatchDiffer, diffing, whole
 from curriculum.corpus.blobs import BlobReader, Reason, Skips, Unread, Version, decode, reading
 from curriculum.corpus.change_filter import (
     Candidate,
@@ -42,154 +39,6 @@ from curriculum.corpus.sources import Source
 from schemas.change import Blob, FileChange, Hunk
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
-
-ARGUMENTS = (
-    "diff-tree",
-    "--stdin",
-    "-r",
-    "-p",
-    "-U0",
-    "--diff-algorithm=histogram",
-    "--indent-heuristic",
-    "--inter-hunk-context=0",
-    "--text",
-    "--no-renames",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-color",
-    "--src-prefix=a/",
-    "--dst-prefix=b/",
-)
-HEADER = re.compile(
-    rb"^(?:diff --git a/(\d+) b/\d+|@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@)", re.MULTILINE
-)
-"""Lines of content begin with `+`, `-` or a backslash, so no file can forge one of these, or END."""
-END = b"end\n"
-CHUNK = 1 << 20
-
-
-@contextmanager
-def diffing(repository: Path) -> Iterator["BatchDiffer"]:
-    """A differ that writes into `repository`, a view; its git ends with the block.
-
-    Costs disk until then: two trees a batch, and each text that isn't stored as it is handed out.
-    """
-    with git.started(repository, *ARGUMENTS) as (process, errors):
-        yield BatchDiffer(repository=repository, process=process, errors=errors)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchDiffer:
-    """Diffs many pairs of texts at a time.
-
-    Two trees are written whose files 0000000, 0000001 … are the pairs; so one git serves them all, and no
-    path of the corpus ever passes through a diff.
-    """
-
-    repository: Path
-    process: subprocess.Popen[bytes]
-    errors: IO[bytes]
-
-    def hunks(self, pairs: Sequence[tuple[Version, Version]]) -> list[tuple[Hunk, ...]]:
-        """The hunks from each before to its after, which differ, in terms of lines of `text`.
-
-        Raises:
-            CorpusError: if git fails, or leaves out a pair.
-        """
-        before = _tree(self.repository, [pair[0] for pair in pairs])
-        after = _tree(self.repository, [pair[1] for pair in pairs])
-        found: list[list[Hunk]] = [[] for _ in pairs]
-        for index, hunk in _parse(self._patch(before, after)):
-            found[index].append(hunk)
-        if not all(found):
-            raise CorpusError(
-                "git diff-tree",
-                f"{sum(map(bool, found))} of {len(pairs)} pairs",
-                cause="it found no difference between texts that differ",
-                cure="Build with another version of git",
-            )
-        return [tuple(hunks) for hunks in found]
-
-    def _patch(self, before: str, after: str) -> bytes:
-        """All that git says of two trees; END, which is no id, is handed back once it is through."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        try:
-            self.process.stdin.write(f"{before} {after}\n".encode() + END)
-        except BrokenPipeError:
-            raise self._death() from None
-        chunks: list[bytes] = []
-        tail = b"\n"
-        while not tail.endswith(b"\n" + END):
-            chunk = self.process.stdout.read(CHUNK)
-            if not chunk:
-                raise self._death()
-            chunks.append(chunk)
-            tail = (tail + chunk)[-len(END) - 1 :]
-        return b"".join(chunks)
-
-    def _death(self) -> CorpusError:
-        code = self.process.wait()
-        self.errors.seek(0)
-        return git.failure("diff-tree", code, self.errors.read())
-
-
-def whole(text: str, *, added: bool) -> tuple[Hunk, ...]:
-    """The one hunk that adds or removes all lines of a text; none for the empty text."""
-    lines = count_lines(text)
-    if not lines:
-        return ()
-    before, after = (0, lines) if added else (lines, 0)
-    return (Hunk(before_start=0, before_lines=before, after_start=0, after_lines=after),)
-
-
-def count_lines(text: str) -> int:
-    r"""Count the lines of a text: `a\nb` has two, and so has `a\nb\n`."""
-    return text.count("\n") + (not text.endswith("\n") and text != "")
-
-
-def _parse(patch: bytes) -> Iterator[tuple[int, Hunk]]:
-    index = -1
-    for header in HEADER.finditer(patch):
-        name, *numbers = header.groups()
-        if name is not None:
-            index = int(name)
-            continue
-        before, before_lines, after, after_lines = (
-            1 if number is None else int(number) for number in numbers
-        )
-        yield (
-            index,
-            Hunk(
-                before_start=before - (before_lines > 0),
-                before_lines=before_lines,
-                after_start=after - (after_lines > 0),
-                after_lines=after_lines,
-            ),
-        )
-
-
-def _tree(repository: Path, versions: Sequence[Version]) -> str:
-    """A tree whose file number i is the text of version i."""
-    entries: list[bytes] = []
-    for number, version in enumerate(versions):
-        blob_id = version.blob.blob_id
-        if not version.as_stored:
-            blob_id = _write(repository, "blob", version.blob.text.encode(), digits=len(blob_id))
-        entries.append(b"100644 %07d\0" % number + bytes.fromhex(blob_id))
-    return _write(repository, "tree", b"".join(entries), digits=len(versions[0].blob.blob_id))
-
-
-def _write(repository: Path, kind: str, body: bytes, *, digits: int) -> str:
-    """Store a loose object and return its id."""
-    stored = f"{kind} {len(body)}\0".encode() + body
-    digest = hashlib.sha1(stored) if digits == git.DIGESTS["sha1"] else hashlib.sha256(stored)
-    name = digest.hexdigest()
-    path = repository / "objects" / name[:2] / name[2:]
-    if not path.exists():
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(zlib.compress(stored, 1))
-    return name
 
 
 def read_directory(

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from curriculum import objectives
+from curriculum.corpus.batch_diff import whole
 from curriculum.corpus.blobs import Skips, decode, reason_against
-from curriculum.corpus.history import read_changes, whole
+from curriculum.corpus.history import read_changes
 from curriculum.corpus.sources import resolve
 from curriculum.encode import Fitter, TokenizedDocument
 from curriculum.families.render import render

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from curriculum.corpus import git
+from curriculum.corpus.batch_diff import diffing
 from curriculum.corpus.blobs import Version
-from curriculum.corpus.history import diffing, ingredients
+from curriculum.corpus.history import ingredients
 from curriculum.corpus.sources import resolve
 from schemas.change import Blob, FileChange, Hunk
 from schemas.corpus import CorpusSpec, HistorySpec, QualitySpec, RepositorySpec
