@@ -21,8 +21,9 @@ from unittest import mock
 
 import tree_sitter
 
+from curriculum.corpus.history import folder_headers
 from curriculum.corpus.load import unpack_samples
-from curriculum.corpus.paths import header_language, language_of
+from curriculum.corpus.paths import language_of
 from curriculum.graph import syntax_tree
 from curriculum.graph.index import facts_of
 from curriculum.graph.syntax_tree import grammar, parse, tree_of
@@ -96,10 +97,12 @@ def _variants(sources: Sequence[Source]) -> dict[Source, list[bytes]]:
 def _sources(checkout: Path) -> list[Source]:
     files = sorted(file for file in checkout.rglob("*") if file.is_file() and not file.is_symlink())
     files = [file for file in files if ".git" not in file.relative_to(checkout).parts]
-    headers = header_language(file.as_posix() for file in files)
+    headers = folder_headers(Path("/"), [file.absolute().as_posix() for file in files])
     found = []
     for file in files:
-        language = language_of(file.as_posix(), headers=headers)
+        language = language_of(
+            file.as_posix(), headers=headers.language_of(file.absolute().as_posix())
+        )
         if language in CODE:
             text = file.read_text(encoding="utf-8", errors="replace")
             found.append(Source(file.as_posix(), text, language))

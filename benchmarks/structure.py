@@ -18,7 +18,8 @@ import tree_sitter
 import tree_sitter_c
 import tree_sitter_cpp
 
-from curriculum.corpus.paths import header_language, language_of
+from curriculum.corpus.history import folder_headers
+from curriculum.corpus.paths import language_of
 from curriculum.families.v6_enriched import enrich
 from curriculum.graph import index, syntax_tree
 from curriculum.graph.structure import code_structure
@@ -54,10 +55,12 @@ def main() -> None:
 
 def _documents(path: Path) -> list[Document]:
     files = sorted(file for file in path.rglob("*") if file.is_file())
-    headers = header_language(file.as_posix() for file in files)
+    headers = folder_headers(Path("/"), [file.absolute().as_posix() for file in files])
     found = []
     for file in files:
-        language = language_of(file.as_posix(), headers=headers)
+        language = language_of(
+            file.as_posix(), headers=headers.language_of(file.absolute().as_posix())
+        )
         if language is not None and language in GRAMMARS:
             text = file.read_text(encoding="utf-8", errors="replace")
             if text:

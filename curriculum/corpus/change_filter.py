@@ -8,12 +8,12 @@ from typing import Literal
 
 from curriculum.corpus.blobs import Reason, Skips
 from curriculum.corpus.git_log import Commit, Entry, Log, commits
-from curriculum.corpus.paths import PathRules, WantedPath, is_cpp_only, language_of
+from curriculum.corpus.git_tree import FILE_MODES
+from curriculum.corpus.paths import HEADER_SUFFIX, PathRules, WantedPath, language_of
 from curriculum.corpus.sources import Source
 from schemas.corpus import CODE, CorpusSpec, Language, RepositorySpec
 from schemas.errors import CorpusError
 
-FILE_MODES = frozenset(("100644", "100755", "100664"))
 ABSENT = "000000"
 SYMLINK, SUBMODULE = "120000", "160000"
 
@@ -38,9 +38,10 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scope:
-    """Findings of one look over the log: the language of `.h`, and the commits in the window."""
+    """Findings of one look over the log: the headers that it has, and the commits in the window."""
 
-    headers: Language
+    headers: Mapping[bytes, str]
+    """The last blob of every `.h` file, by path."""
     in_range: int
     """Commits between `since` and `until`."""
     boundary: frozenset[str]
@@ -150,21 +151,24 @@ def scope_of(log: Log, source: Source, spec: RepositorySpec, corpus: CorpusSpec)
     """
     boundary = frozenset(source.boundary)
     suffixes: Counter[str] = Counter()
-    in_range, cpp, needed = 0, False, False
+    headers: dict[bytes, str] = {}
+    in_range, needed = 0, False
     for commit in commits(log):
         in_range += within(spec, commit.timestamp)
         if commit.commit in boundary:
             continue
         for entry in commit.entries:
             path = entry.path.decode(errors="replace")
-            cpp = cpp or is_cpp_only(path)
+            if path.endswith(HEADER_SUFFIX) and FILE_MODES & {entry.before_mode, entry.after_mode}:
+                kept = entry.after_mode in FILE_MODES
+                headers[entry.path] = entry.after_id if kept else entry.before_id
             needed = needed or is_needed(language_of(path, headers="cpp"), corpus)
             needed = needed or is_needed(language_of(path, headers="c"), corpus)
             if not needed:
                 suffixes[suffix_of(path)] += 1
     if not needed:
         raise nothing_to_read(spec, corpus, suffixes, kind="shallow" if boundary else "history")
-    return Scope(headers="cpp" if cpp else "c", in_range=in_range, boundary=boundary)
+    return Scope(headers=headers, in_range=in_range, boundary=boundary)
 
 
 def _eligible(

@@ -14,7 +14,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -34,7 +34,16 @@ from curriculum.corpus.change_filter import (
     suffix_of,
 )
 from curriculum.corpus.git_log import Log, read_log
-from curriculum.corpus.paths import PathRules, WantedPath, header_language, language_of, path_rules
+from curriculum.corpus.git_tree import headers_at
+from curriculum.corpus.header_languages import MAX_JUDGED_BYTES, HeaderLanguages, decide_headers
+from curriculum.corpus.paths import (
+    HEADER_SUFFIX,
+    PathRules,
+    WantedPath,
+    language_of,
+    path_rules,
+    source_languages,
+)
 from curriculum.corpus.sources import Source
 from schemas.change import Blob, FileChange, Hunk
 from schemas.corpus import CorpusSpec, RepositorySpec
@@ -96,12 +105,30 @@ def require_files(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> N
 
 
 def _rules(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> PathRules:
-    paths = [file.raw.decode(errors="replace") for file in sources.directory_files(source.path)]
-    headers = header_language(paths)
-    if not any(is_needed(language_of(path, headers=headers), corpus) for path in paths):
+    files = list(sources.directory_files(source.path))
+    paths = [os.fsdecode(file.raw) for file in files]
+    headers = folder_headers(
+        source.path, [os.fsdecode(file.raw) for file in files if not file.is_link]
+    )
+    languages = (language_of(path, headers=headers.language_of(path)) for path in paths)
+    if not any(is_needed(language, corpus) for language in languages):
         every = map(os.fsdecode, sources.directory_paths(os.fsencode(source.path)))
         raise nothing_to_read(spec, corpus, Counter(map(suffix_of, every)), kind="folder")
     return path_rules(spec, corpus, headers=headers)
+
+
+def folder_headers(folder: Path, paths: Sequence[str]) -> HeaderLanguages:
+    """Decide the languages of the headers among files of a plain folder; `paths` are below it."""
+
+    def read(wanted: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        for path in wanted:
+            with suppress(OSError):
+                raw = os.fsencode(path)
+                content = sources.read_in_directory(folder, raw, largest=MAX_JUDGED_BYTES)[1]
+                yield path, content or b""
+
+    headers = [path for path in paths if path.endswith(HEADER_SUFFIX)]
+    return decide_headers(source_languages(paths), headers, read)
 
 
 def _judge_file(
@@ -150,7 +177,7 @@ BATCH_CHANGES = 512
 """Changes whose hunks come from one run of git: so much text, or so many."""
 
 
-REVISION = 3
+REVISION = 4
 """Raised when the same history gives other changes."""
 
 
@@ -210,7 +237,8 @@ def opened(
     with git.view(layout) as repository, read_log(repository, source.commit) as log:
         skips.exact_renames = log.exact_renames
         scope = scope_of(log, source, spec, corpus)
-        rules = path_rules(spec, corpus, headers=scope.headers)
+        headers = headers_at(repository, source.commit, scope.headers)
+        rules = path_rules(spec, corpus, headers=headers)
         with reading(repository, corpus.quality) as reader:
             yield OpenHistory(
                 repository=repository, log=log, scope=scope, rules=rules, reader=reader

@@ -8,10 +8,12 @@ from pathlib import PurePosixPath
 from pathspec import GitIgnoreSpec
 
 from curriculum.corpus.blobs import Reason, is_vendored
+from curriculum.corpus.header_languages import HeaderLanguage, HeaderLanguages
 from schemas import regular_files
 from schemas.corpus import CorpusSpec, Language, RepositorySpec
 from schemas.errors import CorpusError
 
+HEADER_SUFFIX = ".h"
 _CPP_ONLY = ".cc .cpp .cxx .c++ .hh .hpp .hxx .h++ .ipp .inl .tpp .txx .tcc .ixx .cppm .cu .cuh"
 CPP_ONLY = frozenset(_CPP_ONLY.split())
 SUFFIXES: dict[str, Language] = {
@@ -42,9 +44,15 @@ def is_cpp_only(path: str) -> bool:
     return suffix in (".C", ".H") or suffix.lower() in CPP_ONLY
 
 
-def header_language(paths: Iterable[str]) -> Language:
-    """Return the language of `.h` among these paths: C++ as soon as one file can't be C."""
-    return "cpp" if any(map(is_cpp_only, paths)) else "c"
+def source_languages(paths: Iterable[str]) -> dict[str, HeaderLanguage]:
+    """Return the files in C or C++ whose suffix alone decides the language."""
+    found: dict[str, HeaderLanguage] = {}
+    for path in paths:
+        if is_cpp_only(path):
+            found[path] = "cpp"
+        elif path.endswith(".c"):
+            found[path] = "c"
+    return found
 
 
 def language_of(path: str, *, headers: Language) -> Language | None:
@@ -58,7 +66,7 @@ def language_of(path: str, *, headers: Language) -> Language | None:
         return NAMES[pure.name]
     if is_cpp_only(path):
         return "cpp"
-    if pure.suffix == ".h":
+    if pure.suffix == HEADER_SUFFIX:
         return headers
     return SUFFIXES.get(pure.suffix.lower())
 
@@ -82,10 +90,10 @@ class WantedPath:
 
 @dataclass(kw_only=True, slots=True)
 class PathRules:
-    """The rules of one repository in one corpus; `headers` is the language of `.h`."""
+    """The rules of one repository in one corpus; `headers` has the language of each `.h`."""
 
     corpus: CorpusSpec
-    headers: Language
+    headers: HeaderLanguages
     include: GitIgnoreSpec
     exclude: GitIgnoreSpec
     _known: dict[bytes, WantedPath | Reason | None] = field(default_factory=dict)
@@ -100,7 +108,7 @@ class PathRules:
 
     def _judge(self, raw: bytes) -> WantedPath | Reason | None:
         path = raw.decode(errors="surrogateescape")
-        language = language_of(path, headers=self.headers)
+        language = language_of(path, headers=self.headers.language_of(path))
         if language is None or language not in self.corpus.files:
             return None
         if not is_plain(raw):
@@ -114,7 +122,7 @@ class PathRules:
         return WantedPath(path=path, language=language)
 
 
-def path_rules(spec: RepositorySpec, corpus: CorpusSpec, *, headers: Language) -> PathRules:
+def path_rules(spec: RepositorySpec, corpus: CorpusSpec, *, headers: HeaderLanguages) -> PathRules:
     """The rules that a pin and its corpus give.
 
     Raises:

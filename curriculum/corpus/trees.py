@@ -7,18 +7,19 @@
 Memory is the texts of one delta – the first is a whole tree – and a path and an id for each file.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from subprocess import Popen
-from typing import IO, NamedTuple
+from typing import IO
 
 from curriculum.corpus import git, sources
 from curriculum.corpus.blobs import Reason, Skips, Unread, Version, decode
-from curriculum.corpus.change_filter import ABSENT, FILE_MODES, SUBMODULE, Origins
+from curriculum.corpus.change_filter import ABSENT, SUBMODULE, Origins
 from curriculum.corpus.git_log import Commit, commits
+from curriculum.corpus.git_tree import FILE_MODES, TreeEntry, contents, listed
 from curriculum.corpus.history import (
     OpenHistory,
     SampledCommits,
@@ -30,7 +31,6 @@ from curriculum.corpus.paths import WantedPath, is_plain, language_of
 from curriculum.corpus.sources import Source
 from schemas.change import CommitChange, FileChange, TreeDelta, TreeFile
 from schemas.corpus import CODE, CorpusSpec, QualitySpec, RepositorySpec
-from schemas.errors import CorpusError
 
 ARGUMENTS = (
     "diff-tree",
@@ -47,45 +47,6 @@ ARGUMENTS = (
 END = b"end\n"
 """Line by which git marks the end, since it is no id."""
 CHUNK = 1 << 18
-
-
-class TreeEntry(NamedTuple):
-    """Entry at a path of a tree; an absent one has mode and id of zeros."""
-
-    path: bytes
-    mode: str
-    blob_id: str
-
-
-def listed(repository: Path, commit: str) -> Iterator[TreeEntry]:
-    """All files of a commit's tree."""
-    for line in git.run(repository, "ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")[:-1]:
-        head, _, path = line.partition(b"\t")
-        mode, _, blob_id = head.decode().split(" ")
-        yield TreeEntry(path, mode, blob_id)
-
-
-def contents(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tuple[bytes, bytes]]:
-    """Path and bytes of every entry whose blob can be read; all bytes are held at once.
-
-    A damaged blob ends its git without a word about the rest, so halves are tried until it is alone.
-    """
-    asked = "".join(f"{entry.blob_id}\n" for entry in entries).encode()
-    try:
-        output = git.run(repository, "cat-file", "--batch", stdin=asked)
-    except CorpusError:
-        half = len(entries) // 2
-        for part in (entries[:half], entries[half:]) if half else ():
-            yield from contents(repository, part)
-        return
-    at = 0
-    for entry in entries:
-        end = output.index(b"\n", at)
-        head, at = output[at:end].split(), end + 1
-        if head[1] == b"blob":
-            size = int(head[2])
-            yield entry.path, output[at : at + size]
-            at += size + 1
 
 
 @contextmanager
@@ -141,7 +102,7 @@ class Comparison:
         return git.failure("diff-tree", code, self.errors.read())
 
 
-REVISION = 3
+REVISION = 4
 """Raised when the same history gives other trees."""
 
 
@@ -278,8 +239,6 @@ class _Trees:
         return "submodule" if entry.mode == SUBMODULE else "symlink"
 
 
-EXPORTED_AT_ONCE = 200
-"""Files whose bytes are held at a time."""
 LONGEST_NAME, LONGEST_PATH = 255, 3_000
 """Bytes that file systems take."""
 
@@ -307,8 +266,7 @@ def _files(source: Source) -> Iterator[tuple[bytes, bytes]]:
         return
     with git.view(source.layout) as repository:
         entries = [each for each in listed(repository, source.commit) if each.mode in FILE_MODES]
-        for start in range(0, len(entries), EXPORTED_AT_ONCE):
-            yield from contents(repository, entries[start : start + EXPORTED_AT_ONCE])
+        yield from contents(repository, entries)
 
 
 def _is_safe(path: bytes) -> bool:

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from curriculum.corpus import git, sources
-from curriculum.corpus.change_filter import FILE_MODES
+from curriculum.corpus.git_tree import FILE_MODES, listed
 from curriculum.corpus.sources import Source
-from curriculum.corpus.trees import export_tree, listed
+from curriculum.corpus.trees import export_tree
 from curriculum.graph import clang
 from curriculum.stages.documents import Repository
 from curriculum.stages.stage import Coordinator, Stage

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from curriculum.corpus.conversations import SkippedLines, find_conversations, read_conversations
 from curriculum.corpus.domains import load_domains
+from curriculum.corpus.header_languages import HeaderLanguages
 from curriculum.corpus.load import load_corpus
 from curriculum.corpus.paths import path_rules
 from curriculum.graph.clang.database import read_database
@@ -377,7 +378,7 @@ def _read_yaml(case: Path, material: Path) -> None:
     else:
         corpus = load_corpus(str(file))
         for each in corpus.repositories:
-            rules = path_rules(each, corpus, headers="cpp")
+            rules = path_rules(each, corpus, headers=HeaderLanguages(usual="cpp"))
             rules.verdict(b"a" * 200 + b"/" + b"a/" * 100 + b"a" * 200 + b".cpp")
 
 

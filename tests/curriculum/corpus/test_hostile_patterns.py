@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.corpus.domains import load_domains
+from curriculum.corpus.header_languages import HeaderLanguages
 from curriculum.corpus.load import load_corpus
 from curriculum.corpus.paths import path_rules
 from schemas.corpus import CorpusSpec
@@ -25,7 +26,7 @@ def corpus(*patterns: str) -> CorpusSpec:
 
 def verdicts(*patterns: str) -> list[object]:
     spec = corpus(*patterns)
-    rules = path_rules(spec.repositories[0], spec, headers="cpp")
+    rules = path_rules(spec.repositories[0], spec, headers=HeaderLanguages(usual="cpp"))
     return [rules.verdict(path) for path in (LONG, DEEP)]
 
 
@@ -49,7 +50,7 @@ def test_patterns_in_use_are_tried_on_the_longest_paths_in_seconds(pattern: str)
 
 def test_a_name_that_no_file_can_have_is_no_path() -> None:
     spec = corpus()
-    rules = path_rules(spec.repositories[0], spec, headers="cpp")
+    rules = path_rules(spec.repositories[0], spec, headers=HeaderLanguages(usual="cpp"))
     assert rules.verdict(b"a" * 255 + b"/x.cpp") != "path"
     assert rules.verdict(b"a" * 256 + b"/x.cpp") == "path"
 

@@ -1,6 +1,6 @@
 import pytest
 
-from curriculum.corpus.paths import header_language, language_of
+from curriculum.corpus.paths import language_of
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,5 @@ def test_a_language_goes_by_the_path(path, language):
     assert language_of(path, headers="cpp") == language
 
 
-def test_a_header_means_what_the_repository_does():
-    assert header_language(["a.c", "a.h"]) == "c"
-    assert header_language(["a.c", "a.h", "b.cpp"]) == "cpp"
+def test_a_header_is_in_the_language_that_is_given():
     assert language_of("a.h", headers="c") == "c"
