@@ -16,6 +16,8 @@ class Turn:
 
     role: Role
     text: str
+    is_context: bool = False
+    """True for an assistant's turn that is read and never learnt, such as a wrong answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +39,7 @@ class Conversation:
     name: str
     """The id that its line gives it, else its digest."""
     digest: str
-    """40 hex digits of who says what."""
+    """40 hex digits of who says what, and which of it is context."""
     turns: tuple[Turn, ...]
 
 
@@ -46,7 +48,8 @@ def digest_of(turns: tuple[Turn, ...]) -> str:
     built = hashlib.sha256()
     for turn in turns:
         text = turn.text.encode()
-        built.update(f"{turn.role} {len(text)}\0".encode() + text)
+        context = " context" if turn.is_context else ""
+        built.update(f"{turn.role}{context} {len(text)}\0".encode() + text)
     return built.hexdigest()[:40]
 
 

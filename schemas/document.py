@@ -25,7 +25,9 @@ def list_of(kind: pa.DataType) -> pa.DataType:
 
 
 PartKind = Literal["header", "changes", "code", "context", "target", "system", "user", "assistant"]
-SpanKind = Literal["documentation", "body", "repeated", "statement", "arguments", "declaration"]
+SpanKind = Literal[
+    "documentation", "body", "repeated", "statement", "arguments", "declaration", "unscored"
+]
 PART_KINDS: tuple[PartKind, ...] = get_args(PartKind)
 SPAN_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
 """Kinds of spans that objectives read.
@@ -33,6 +35,7 @@ SPAN_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
 documentation  a comment block above a declaration     body       a function's, with its braces
 repeated       stands in the document before           statement  right in a function's body
 arguments      between the parentheses of a call
+unscored       an assistant's turn that is context, never a target
 declaration    what a documentation stands above: a function up to its body, else to its end; one that
                holds others is left out
 """

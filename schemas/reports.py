@@ -31,6 +31,10 @@ class SkipsReport(StageReport):
     """Changes or lines by reason."""
     examples: dict[str, tuple[str, ...]] = {}
     """Places by reason, commit:path or file:line."""
+    ignored_keys: dict[str, int] = {}
+    """Lines by key that isn't read; of conversations."""
+    ignored_examples: dict[str, str] = {}
+    """The first of them by key, file:line."""
     trees: dict[str, int] = {}
     """Versions of files that are in no graph, by reason; of a history."""
 

@@ -5,50 +5,39 @@
 
 A system turn may come first; then user and assistant take turns, and the assistant has the last word. An
 `id` beside the turns names the conversation: what shares one stays on one side of the split. A line that
-isn't so is skipped, counted, and named as `file:line`. Memory is one line.
+isn't so (conversation_lines.py) is skipped, counted, and named as `file:line`. Memory is one line.
 """
 
 import hashlib
-import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import BinaryIO
 
 from pydantic import JsonValue
 
-from curriculum.corpus.paths import CONTROL, is_plain
-from schemas.change import Conversation, Role, Turn, digest_of
+from curriculum.corpus.conversation_lines import (
+    ConversationLine,
+    LineError,
+    LineReason,
+    parse_conversation,
+)
+from curriculum.corpus.paths import is_plain
+from schemas.change import Conversation, digest_of
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.errors import CorpusError
 from schemas.reports import SkipsReport
+from schemas.visible import one_line
 
-REVISION = 1
+REVISION = 2
 """Raised when the same lines give other conversations."""
 SUFFIX = ".jsonl"
 CHUNK = 1 << 20
 EXAMPLES = 5
-LONGEST_ID = 200
-Reason = Literal["empty", "encoding", "json", "order", "role", "shape", "too_large"]
-"""Reasons to skip a line.
-
-empty      a turn of user or assistant says nothing      json       it is no JSON object
-encoding   it isn't UTF-8, or half a character           order      the roles are out of order
-role       a role is none of ROLES                       shape      no list of turns with role and text
-too_large  it is longer than quality.max_bytes
-"""
-ROLES: Mapping[str, Role] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "gpt": "assistant",
-}
-"""Names of the roles, in either format."""
-_LAYOUTS = (("messages", "role", "content"), ("conversations", "from", "value"))
+MAX_IGNORED_KEYS, MAX_SHOWN = 20, 40
+"""Number of keys that aren't read and are named, and characters that are shown of one, or of a value."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,19 +65,32 @@ class ConversationFiles:
 
 @dataclass(kw_only=True, slots=True)
 class SkippedLines:
-    """Counts of lines that were read, and of those that were not by reason."""
+    """Counts of lines that were read, of those that were not by reason, and of keys that aren't read."""
 
     read: int = 0
-    counts: Counter[Reason] = field(default_factory=Counter)
-    examples: dict[Reason, list[str]] = field(default_factory=dict)
-    """The first few lines by reason, as `file:line`."""
+    counts: Counter[LineReason] = field(default_factory=Counter)
+    examples: dict[LineReason, list[str]] = field(default_factory=dict)
+    """The first few lines by reason, as `file:line`, with what is wrong there."""
+    ignored: Counter[str] = field(default_factory=Counter)
+    """Lines that were read by key, of the line or a turn, that isn't."""
+    ignored_examples: dict[str, str] = field(default_factory=dict)
+    """The first of them by key."""
 
-    def add(self, reason: Reason, place: str) -> None:
-        """Count a line."""
-        self.counts[reason] += 1
-        kept = self.examples.setdefault(reason, [])
+    def add(self, fault: LineError, place: str) -> None:
+        """Count a line that is skipped."""
+        self.counts[fault.reason] += 1
+        kept = self.examples.setdefault(fault.reason, [])
         if len(kept) < EXAMPLES:
-            kept.append(place)
+            kept.append(f"{place} ({_short(fault.found)})" if fault.found else place)
+
+    def add_read(self, line: ConversationLine, place: str) -> None:
+        """Count a line that is read, and its keys that aren't; of those the first MAX_IGNORED_KEYS."""
+        self.read += 1
+        for key in line.ignored_keys:
+            name = _short(key)
+            if name in self.ignored_examples or len(self.ignored) < MAX_IGNORED_KEYS:
+                self.ignored[name] += 1
+                self.ignored_examples.setdefault(name, place)
 
     @property
     def lost_share(self) -> float:
@@ -98,11 +100,16 @@ class SkippedLines:
 
     def report(self) -> SkipsReport:
         """The counts and examples as a manifest carries them, sorted by reason."""
+        ignored = {
+            "ignored_keys": {key: self.ignored[key] for key in sorted(self.ignored)},
+            "ignored_examples": dict(sorted(self.ignored_examples.items())),
+        }
         return SkipsReport(
             read=self.read,
             lost=self.lost_share,
             skipped={reason: self.counts[reason] for reason in sorted(self.counts)},
             examples={reason: tuple(self.examples[reason]) for reason in sorted(self.examples)},
+            **(ignored if self.ignored else {}),
         )
 
 
@@ -163,12 +170,15 @@ def read_conversations(
         built = hashlib.sha256()
         with (found.root / name).open("rb") as file:
             for number, line in enumerate(_lines(file, corpus.quality.max_bytes, built), start=1):
-                read = _read(line)
-                if isinstance(read, _ParsedLine):
-                    skips.read += 1
+                place = f"{name}:{number}"
+                try:
+                    read = _read(line)
+                except LineError as fault:
+                    skips.add(fault, place)
+                    continue
+                if read is not None:
+                    skips.add_read(read, place)
                     yield _conversation(found, name, number, line, read)
-                elif read is not None:
-                    skips.add(read, f"{name}:{number}")
         if built.hexdigest() != content:
             raise CorpusError(
                 found.title,
@@ -205,7 +215,7 @@ def refuse_losses(found: ConversationFiles, corpus: CorpusSpec, skips: SkippedLi
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _ConversationLine:
+class _RawLine:
     start: int
     end: int
     """Without the line feed."""
@@ -213,15 +223,7 @@ class _ConversationLine:
     """None where it is too long."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _ParsedLine:
-    """Content of a sound line."""
-
-    name: str | None
-    turns: tuple[Turn, ...]
-
-
-def _lines(file: BinaryIO, longest: int, built: "hashlib._Hash") -> Iterator[_ConversationLine]:
+def _lines(file: BinaryIO, longest: int, built: "hashlib._Hash") -> Iterator[_RawLine]:
     start = 0
     while head := file.readline(longest + 1):
         built.update(head)
@@ -231,95 +233,29 @@ def _lines(file: BinaryIO, longest: int, built: "hashlib._Hash") -> Iterator[_Co
             end += len(tail)
         is_whole = end - start == len(head)
         content = head.removesuffix(b"\n") if is_whole else None
-        yield _ConversationLine(
+        yield _RawLine(
             start=start, end=end if content is None else start + len(content), content=content
         )
         start = end
 
 
-def _read(line: _ConversationLine) -> _ParsedLine | Reason | None:
-    """Return the content of a line, or the reason to skip it; None for an empty one."""
+def _read(line: _RawLine) -> ConversationLine | None:
+    """Return the content of a line; None for an empty one."""
     if line.content is None:
-        return "too_large"
+        raise LineError("too_large")
     try:
         text = line.content.decode("utf-8-sig" if line.start == 0 else "utf-8").strip()
     except UnicodeDecodeError:
-        return "encoding"
-    if not text:
-        return None
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
-        return "json"
-    return _parse_turns(content) if isinstance(content, dict) else "json"
+        raise LineError("encoding") from None
+    return parse_conversation(text) if text else None
 
 
-def _parse_turns(content: dict[str, Any]) -> _ParsedLine | Reason:
-    turns = _turns(content)
-    if not isinstance(turns, tuple):
-        return turns
-    name = content.get("id")
-    return _ParsedLine(name=_name(name), turns=turns)
-
-
-def _turns(content: dict[str, Any]) -> tuple[Turn, ...] | Reason:
-    layout = next((each for each in _LAYOUTS if each[0] in content), None)
-    if layout is None:
-        return "shape"
-    listed, role_name, text_name = layout
-    turns = []
-    for each in content[listed] if isinstance(content[listed], list) else ():
-        turn = _turn(each, role_name, text_name)
-        if not isinstance(turn, Turn):
-            return turn
-        if turn.text.strip() or turn.role != "system":
-            turns.append(turn)
-    if not turns:
-        return "shape"
-    if not _in_order([turn.role for turn in turns]):
-        return "order"
-    return tuple(turns) if all(turn.text.strip() for turn in turns) else "empty"
-
-
-def _turn(content: object, role_name: str, text_name: str) -> Turn | Reason:
-    if not isinstance(content, dict):
-        return "shape"
-    role, text = content.get(role_name), content.get(text_name)
-    if not isinstance(role, str) or not isinstance(text, str):
-        return "shape"
-    if role not in ROLES:
-        return "role"
-    return Turn(role=ROLES[role], text=text) if _is_text(text) else "encoding"
-
-
-def _in_order(roles: list[Role]) -> bool:
-    """Return True if the roles are user and assistant in turn, after a system turn or none.
-
-    >>> _in_order(["system", "user", "assistant"]), _in_order(["user", "assistant", "user"])
-    (True, False)
-    """
-    spoken = roles[roles[0] == "system" :]
-    return bool(spoken) and spoken == ["user", "assistant"] * (len(spoken) // 2)
-
-
-def _is_text(text: str) -> bool:
-    """Return True if it is whole characters: JSON can spell half of one."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _name(name: object) -> str | None:
-    """An id that can stand in a lineage; None for any other."""
-    text = str(name) if isinstance(name, str | int) and not isinstance(name, bool) else ""
-    sound = 0 < len(text) <= LONGEST_ID and _is_text(text) and CONTROL.search(text) is None
-    return text if sound else None
+def _short(text: str) -> str:
+    return one_line(text[:MAX_SHOWN])
 
 
 def _conversation(
-    found: ConversationFiles, name: str, number: int, line: _ConversationLine, parsed: _ParsedLine
+    found: ConversationFiles, name: str, number: int, line: _RawLine, parsed: ConversationLine
 ) -> Conversation:
     digest = digest_of(parsed.turns)
     return Conversation(

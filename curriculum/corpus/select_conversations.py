@@ -1,7 +1,8 @@
 """Selection of conversations and their side of the split, apart from all that is made of code.
 
-Equal conversations are kept once, in the source that the corpus names first. Those that share an id, or a
-text under several ids, lie on one side.
+Equal conversations are kept once, in the source that the corpus names first. Lines of one text that differ
+in who says what, or in which answers are context, contradict one another: none of them is kept. Those that
+share an id, or a text under several ids, lie on one side.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ from schemas.corpus import CHAT_DOMAIN, CorpusSpec
 from schemas.document import SELECTION_SCHEMA, SIDES_SCHEMA
 from schemas.families import CHAT_FAMILY
 
-REVISION = 1
+REVISION = 2
 """Raised when the same conversations give another selection."""
 _PLACE = ("document_id", "order")
 
@@ -47,8 +48,9 @@ def select_conversations(
     """
     rows = _rows(documents)
     listed = (
-        rows.group_by(_PLACE)
-        .agg(pl.col("lineage", "repository").sort_by("number").first())
+        rows.with_columns(alike=pl.col("digest").n_unique().over("document_id") == 1)
+        .group_by(_PLACE)
+        .agg(pl.col("lineage", "repository", "alike").sort_by("number").first())
         .sort(_PLACE)
     )
     sides, joined = _splits(rows, listed, corpus)
@@ -76,8 +78,14 @@ def _rows(documents: Sequence[DocumentsOf]) -> pl.DataFrame:
     """A row a conversation, numbered as they were read; `order` is its source's place in the corpus."""
     tables = [
         frames.scan(
-            sorted(each.path.glob("part-*.parquet")), ["document_id", "lineage"]
-        ).with_columns(repository=pl.lit(each.repository), order=pl.lit(order, dtype=pl.Int32))
+            sorted(each.path.glob("part-*.parquet")), ["document_id", "lineage", "provenance"]
+        ).select(
+            "document_id",
+            "lineage",
+            digest=pl.col("provenance").list.first().struct.field("blob"),
+            repository=pl.lit(each.repository),
+            order=pl.lit(order, dtype=pl.Int32),
+        )
         for order, each in enumerate(documents)
     ]
     return pl.concat(tables).with_row_index("number").collect(engine="streaming")
@@ -117,17 +125,19 @@ def _sharing(rows: pl.DataFrame) -> Iterator[tuple[str, str]]:
 
 def _decided(listed: pl.DataFrame, sides: pl.DataFrame) -> pl.DataFrame:
     """The selection's columns."""
-    first = pl.col("order").min().over("document_id")
+    first = pl.col("order") == pl.col("order").min().over("document_id")
     holder = pl.col("repository").sort_by("order").first().over("document_id")
-    keep = pl.col("order") == first
+    contradicts = pl.when(~pl.col("alike"))
     return (
         listed.join(sides, on="lineage", how="left", validate="m:1")
         .with_columns(
-            keep=keep,
+            keep=first & pl.col("alike"),
             family=pl.lit(CHAT_FAMILY),
-            reason=pl.when(~keep).then(pl.lit("duplicate")),
-            rule=pl.when(~keep).then(pl.lit("the same text is kept once")),
-            evidence=pl.when(~keep).then(holder),
+            reason=contradicts.then(pl.lit("contradiction")).when(~first).then(pl.lit("duplicate")),
+            rule=contradicts.then(pl.lit("the same text has the same roles and weights"))
+            .when(~first)
+            .then(pl.lit("the same text is kept once")),
+            evidence=pl.when(~first | ~pl.col("alike")).then(holder),
             domain=pl.lit(CHAT_DOMAIN),
             domain_rule=pl.lit("every conversation"),
         )

@@ -1,12 +1,13 @@
 """chat: a conversation as it was, a part a turn; who speaks is the part's kind, not text.
 
-Control tokens for the roles come with the tokenizer, when rows are made.
+An answer that is only context has a span `unscored`. Control tokens for the roles come with the tokenizer,
+when rows are made.
 """
 
 from itertools import accumulate, pairwise
 
 from schemas.change import Conversation
-from schemas.document import Document, Part, Provenance
+from schemas.document import Document, Part, Provenance, Span
 from schemas.families import CHAT_FAMILY
 
 
@@ -16,7 +17,7 @@ def document(conversation: Conversation) -> Document:
     A turn is whole lines, so that the next begins one: line feeds around it become one behind it.
     """
     texts = [_lines(turn.text) for turn in conversation.turns]
-    borders = accumulate((len(text.encode()) for text in texts), initial=0)
+    borders = [*pairwise(accumulate((len(text.encode()) for text in texts), initial=0))]
     lineage = f"{conversation.source}:{conversation.name}"
     return Document(
         text="".join(texts),
@@ -26,9 +27,13 @@ def document(conversation: Conversation) -> Document:
         timestamp=0,
         parts=tuple(
             Part(kind=turn.role, start=start, end=end, source=0)
-            for turn, (start, end) in zip(conversation.turns, pairwise(borders), strict=True)
+            for turn, (start, end) in zip(conversation.turns, borders, strict=True)
         ),
-        spans=(),
+        spans=tuple(
+            Span(kind="unscored", start=start, end=end)
+            for turn, (start, end) in zip(conversation.turns, borders, strict=True)
+            if turn.is_context
+        ),
         provenance=(
             Provenance(
                 repository=conversation.source,

@@ -401,7 +401,7 @@ def conversation_lines(built: Built) -> Iterator[Line]:
 
 
 def conversation_warnings(built: Built) -> Iterator[str]:
-    """Lines and conversations that were left out, and why; turns that no control token marks."""
+    """Lines and conversations that were left out, and why; keys that aren't read; turns without marks."""
     for name, report in _sources(built):
         lines = report.lines
         reasons = ", ".join(
@@ -411,6 +411,12 @@ def conversation_warnings(built: Built) -> Iterator[str]:
         if reasons:
             skipped = sum(lines.skipped.values())
             yield f"{number(skipped, 'line')} of {name} skipped: {reasons}"
+        keys = ", ".join(
+            f"{key!r} of {number(count, 'line')}, such as {lines.ignored_examples[key]}"
+            for key, count in lines.ignored_keys.items()
+        )
+        if keys:
+            yield f"keys of {name} that aren't read: {keys}"
     for rows in built.rows:
         where = f"{rows.wanted.family} at {rows.wanted.row_length}"
         for side in (rows.train, rows.val) if rows.val is not None else ():

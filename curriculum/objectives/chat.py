@@ -1,4 +1,4 @@
-"""chat: what the assistant says, and that it ends there; what others say is read and never scored."""
+"""chat: what the assistant says, and that it ends there; what others say, and context, is never scored."""
 
 from dataclasses import dataclass, replace
 
@@ -33,11 +33,14 @@ class _Chat:
     def apply(self, encoding: Encoding, document: Document) -> Result:
         """Scored are the tokens of the assistant's turns and the tokens that end each of them.
 
-        Those have no bytes, so the scored bytes are the assistant's, all of them and no others.
+        Those have no bytes, so the scored bytes are the assistant's, all of them and no others; but for
+        turns that are context.
         """
         starts, ends = byte_ranges(encoding.ids, encoding.pieces, self.token_bytes)
         is_text = ends > starts
         said = overlaps(starts, ends, document.parts("assistant"))
+        context = said & overlaps(starts, ends, document.spans.of("unscored"))
+        said &= ~context
         ended = self._ended(encoding.ids, is_text)
         scored = said.copy()
         for last, end in ended:
@@ -45,8 +48,10 @@ class _Chat:
         mask = np.zeros_like(encoding.loss_mask)
         mask[:-1] = scored[1:]
         turns = int((is_text[1:] & ~is_text[:-1]).sum())
+        unscored = int((ends - starts)[context].sum())
         counts = (
             ("assistant_bytes", int((ends - starts)[said].sum())),
+            *((("context_bytes", unscored),) if unscored else ()),
             *self._counts(turns, len(ended)),
         )
         return Result(encoding=replace(encoding, loss_mask=mask), counts=counts)

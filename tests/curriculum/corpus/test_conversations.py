@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.corpus import conversations
+from curriculum.corpus import conversation_lines
 from curriculum.corpus.conversations import (
     ConversationFiles,
     SkippedLines,
@@ -29,6 +29,7 @@ CORPUS = CorpusSpec(
     repositories=(RepositorySpec(name="r", path="/r"),),
     quality=QualitySpec(max_bytes=2000),
 )
+WIDE = CORPUS.model_copy(update={"quality": QualitySpec(max_bytes=100_000)})
 GOOD = '{"messages": [{"role": "user", "content": "a?"}, {"role": "assistant", "content": "b."}]}'
 
 
@@ -55,7 +56,7 @@ def messages(*turns: tuple[str, str], **more: Any) -> str:
 
 
 def test_examples_in_docstrings_hold() -> None:
-    done = doctest.testmod(conversations)
+    done = doctest.testmod(conversation_lines)
     assert done.attempted
     assert not done.failed
 
@@ -137,6 +138,87 @@ def test_a_line_that_is_no_conversation_is_skipped_and_named(
         "skipped": {reason: 1},
         "examples": {reason: ["talks.jsonl:2"]},
     }
+
+
+def marked(**marks: Any) -> str:
+    """A conversation whose first answer has marks, and whose second has none."""
+    turns = [*json.loads(GOOD)["messages"], {"role": "user", "content": "c?"}]
+    turns[1] |= marks
+    return json.dumps({"messages": [*turns, {"role": "assistant", "content": "d."}]})
+
+
+@pytest.mark.parametrize(
+    ("marks", "is_context"),
+    [
+        ({"weight": 0}, True),
+        ({"weight": 0.0}, True),
+        ({"train": False}, True),
+        ({"weight": 0, "train": False}, True),
+        ({"weight": 1}, False),
+        ({"weight": 1.0, "train": True}, False),
+        ({"weight": None, "train": None}, False),
+    ],
+)
+def test_weight_and_train_say_which_answers_are_context(
+    tmp_path: Path, marks: dict[str, Any], is_context: bool
+) -> None:
+    (one, plain), skips = read(written(tmp_path, marked(**marks), marked()))
+    assert [turn.is_context for turn in one.turns] == [False, is_context, False, False]
+    assert (one.digest == plain.digest) == (not is_context)
+    assert not skips.ignored
+
+
+@pytest.mark.parametrize(
+    ("line", "reason", "named"),
+    [
+        (marked(weight=0.5), "weight", "weight 0.5"),
+        (marked(weight=2), "weight", "weight 2"),
+        (marked(weight=-1), "weight", "weight -1"),
+        (marked(weight=True), "weight", "weight true"),
+        (marked(weight="0"), "weight", 'weight "0"'),
+        (marked(weight=["x" * 60]), "weight", 'weight ["' + "x" * 31),
+        (marked(train=0), "weight", "train 0"),
+        (marked(train="no"), "weight", 'train "no"'),
+        (marked(weight=1, train=False), "weight", "weight 1 and train false"),
+        (GOOD.replace('"a?"', '"a?", "weight": 1'), "weight", "role user"),
+        (GOOD.replace('"a?"', '"a?", "train": true'), "weight", "role user"),
+        (marked(tool_calls=[{"id": "1"}]), "key", "tool_calls"),
+        (marked(content=None, function_call={"name": "f"}), "key", "function_call"),
+        (marked(loss=False), "key", "loss"),
+        (marked(reasoning_content="hm"), "key", "reasoning_content"),
+        (marked(images=["a.png"]), "key", "images"),
+        (GOOD.replace("{", '{"system": "s", ', 1), "key", "system"),
+        (GOOD.replace("{", '{"tools": [{"type": "function"}], ', 1), "key", "tools"),
+        (GOOD.replace("{", '{"weight": 0, ', 1), "key", "weight"),
+        (GOOD.replace("{", '{"conversations": [{"from": "human"}], ', 1), "key", "conversations"),
+    ],
+)
+def test_what_would_change_what_is_learnt_and_is_not_read_is_refused_by_line(
+    tmp_path: Path, line: str, reason: str, named: str
+) -> None:
+    listed, skips = read(written(tmp_path, GOOD, line))
+    assert [each.line for each in listed] == [1]
+    assert skips.counts == {reason: 1}
+    assert skips.examples == {reason: [f"talks.jsonl:2 ({named})"]}
+
+
+def test_marks_of_context_on_a_question_say_what_holds_anyway(tmp_path: Path) -> None:
+    line = GOOD.replace('"a?"', '"a?", "weight": 0, "train": false')
+    (one,), _ = read(written(tmp_path, line))
+    assert not any(turn.is_context for turn in one.turns)
+
+
+def test_other_keys_are_read_over_and_named(tmp_path: Path) -> None:
+    lines = [marked(name="x", tool_calls=[], audio=None), marked(**{"a\nb" * 30: 1}), GOOD]
+    topped = json.dumps({**json.loads(GOOD), "origin": "forum", "id": 7, "tools": []})
+    listed, skips = read(written(tmp_path, *lines, topped, topped))
+    assert len(listed) == 5
+    long = "a\\nb" * 13 + "a"
+    assert skips.report().ignored_keys == {"name": 1, long: 1, "origin": 2}
+    assert skips.report().ignored_examples["origin"] == "talks.jsonl:4"
+    many = {f"key {number}": 1 for number in range(1000)}
+    _, skips = read(written(tmp_path, json.dumps({**json.loads(GOOD), **many})), WIDE)
+    assert len(skips.ignored) == 20
 
 
 def test_an_empty_system_turn_says_nothing_and_is_left_out(tmp_path: Path) -> None:

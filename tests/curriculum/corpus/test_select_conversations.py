@@ -1,6 +1,7 @@
 """Equal conversations are kept once; what shares an id or a text lies on one side."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,28 @@ def test_the_same_conversation_is_kept_in_the_first_source_that_has_it(tmp_path:
     assert [(row["repository"], row["document_id"]) for row in rows] == sorted(
         (row["repository"], row["document_id"]) for row in rows
     )
+
+
+def test_equal_texts_that_disagree_about_what_is_learnt_are_left_out(tmp_path: Path) -> None:
+    said = conversation("t", "1", "x")
+    question, answer = said.turns
+    context = (question, replace(answer, is_context=True))
+    other = replace(said, name="2", turns=context, digest=digest_of(context))
+    third = conversation("t", "3", "y")
+    for order in ((said, other, third), (other, said, third)):
+        folder = tmp_path / order[0].name
+        folder.mkdir()
+        write_documents(map(chat.document, order), folder)
+        documents = [DocumentsOf(repository="t", path=folder)]
+        corpus = CorpusSpec(name="c", repositories=(RepositorySpec(name="r", path="/r"),))
+        summary = select_conversations(documents, corpus, folder)
+        rows = pq.read_table(folder / "selection.parquet").to_pylist()
+        found = {row["document_id"]: (row["keep"], row["reason"]) for row in rows}
+        assert found == {
+            chat.document(said).document_id: (False, "contradiction"),
+            chat.document(third).document_id: (True, None),
+        }
+        assert summary.rejected == (("contradiction", 1),)
 
 
 def test_what_shares_an_id_lies_on_one_side(tmp_path: Path) -> None:

@@ -44,6 +44,16 @@ def test_each_turn_is_a_part_whose_kind_says_who_speaks() -> None:
     assert (made.family, made.licence, made.lineage) == ("chat", "MIT", "talks:n")
 
 
+def test_an_answer_that_is_context_has_a_span() -> None:
+    plain = conversation(("user", "ä"), ("assistant", "b"), ("user", "c"), ("assistant", "d"))
+    turns = tuple(replace(turn, is_context=turn.text == "b") for turn in plain.turns)
+    made = chat.document(replace(plain, turns=turns, digest=digest_of(turns)))
+    check_document(made)
+    assert [(span.kind, span.start, span.end) for span in made.spans] == [("unscored", 3, 5)]
+    assert made.text == chat.document(plain).text
+    assert chat.document(plain).spans == ()
+
+
 def test_the_provenance_points_to_the_line() -> None:
     (origin,) = chat.document(conversation(("user", "a"), ("assistant", "b"))).provenance
     assert (origin.repository, origin.commit, origin.path) == ("talks", "c" * 40, "a/t.jsonl:7")

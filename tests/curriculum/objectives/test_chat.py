@@ -33,8 +33,11 @@ TALK: tuple[tuple[Role, str], ...] = (
 
 
 def document(*said: tuple[Role, str]) -> flat.Document:
-    listed = tuple(Turn(role=role, text=text) for role, text in said)
-    made = Conversation(
+    return chat.document(conversation_of(tuple(Turn(role=role, text=text) for role, text in said)))
+
+
+def conversation_of(turns: tuple[Turn, ...]) -> Conversation:
+    return Conversation(
         source="talks",
         pin="0" * 40,
         licence=None,
@@ -43,10 +46,9 @@ def document(*said: tuple[Role, str]) -> flat.Document:
         start=0,
         end=1,
         name="n",
-        digest=digest_of(listed),
-        turns=listed,
+        digest=digest_of(turns),
+        turns=turns,
     )
-    return chat.document(made)
 
 
 def without(tokenizer: Tokenizer, *names: str, roles: Roles | None = None) -> Tokenizer:
@@ -130,6 +132,31 @@ def test_the_last_turn_s_end_is_scored_and_the_document_s_is_not(
     assert encoding.loss_mask[-3:].tolist() == [1, 0, 0]
     assert scored_ids(encoding).count(end) == 2
     assert encoding.ids.tolist().count(end) == 5
+
+
+def test_an_answer_that_is_context_is_read_with_its_end_and_never_scored(
+    byte_level: Tokenizer, kit: Any
+) -> None:
+    talk: tuple[tuple[Role, str], ...] = (
+        ("user", "ask"),
+        ("assistant", "wrong"),
+        ("user", "again"),
+        ("assistant", "right"),
+    )
+    plain = document(*talk)
+    turns = tuple(Turn(role=role, text=text, is_context=text == "wrong") for role, text in talk)
+    marked = chat.document(conversation_of(turns))
+    for row_length in (4096, 32):
+        whole = objective_counts(plain, byte_level, kit, row_length)
+        done = objective_counts(marked, byte_level, kit, row_length)
+        learnt = [token for encoding in done.encodings for token in scored_ids(encoding)]
+        assert byte_level.decode_bytes(learnt) == b"right\n"
+        assert learnt.count(byte_level.ids_of["end_of_turn"]) == 1
+        assert [each.ids.tolist() for each in done.encodings] == [
+            each.ids.tolist() for each in whole.encodings
+        ]
+        counts = dict_of(done)
+        assert (counts["assistant_bytes"], counts["context_bytes"]) == (6, 6)
 
 
 def test_text_that_spells_a_role_is_no_role(byte_level: Tokenizer, kit: Any) -> None:
