@@ -11,7 +11,6 @@ from curriculum.inspection.formats import count, integer, percent
 from curriculum.pipeline.next_steps import next_steps
 from dashboards import charts, frame, html
 from dashboards.charts import ServingShares, ShareLine, scale
-from dashboards.overview_panels import title
 from dashboards.palette import family_class
 from dashboards.questions import Question, Snapshot, narrowed, question
 from dashboards.serving_lines import ServingLine, as_yaml
@@ -29,17 +28,11 @@ class Mixed:
     """A line of mixed.sql: one phase of one specialist that has a mixture."""
 
     specialist: str
-    branch: str | None
     phase: str
     tokens: int
     steps: int
     trained_steps: int
     warnings: list[str]
-
-    @property
-    def who(self) -> str:
-        """The specialist, and its branch."""
-        return title(self.specialist, self.branch)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +40,6 @@ class Stratum:
     """A line of servings.sql: a serving in one domain."""
 
     specialist: str
-    branch: str | None
     phase: str
     serving: int
     family: str
@@ -73,7 +65,6 @@ class Repository:
     """A line of repositories.sql."""
 
     specialist: str
-    branch: str | None
     phase: str
     repository: str
     tokens: int
@@ -151,7 +142,7 @@ def none_yet(home: Path) -> Markup:
 def choose_mixture(of: Sequence[Mixed], who: str | None, phase: str | None) -> Mixed:
     """The mixture that was asked for, or the nearest to it."""
     assert of, "there is no mixture"
-    mine = [each for each in of if each.who == who] or list(of)
+    mine = [each for each in of if each.specialist == who] or list(of)
     return next((each for each in mine if each.phase == phase), mine[0])
 
 
@@ -160,7 +151,6 @@ def about(name: str, which: Mixed) -> Question:
     return narrowed(
         question(f"panels/{name}"),
         specialist=which.specialist,
-        branch=which.branch,
         phase=which.phase,
     )
 
@@ -445,7 +435,7 @@ def what_if(
         most=max([then.max_repetition, *(line.repetition for line in shown)]),
         verdict=_verdict(result),
         is_refused=bool(result.refusal),
-        yaml=as_yaml(of_diet, wanted, f"phase {which.phase} of {which.who}"),
+        yaml=as_yaml(of_diet, wanted, f"phase {which.phase} of {which.specialist}"),
         asked=[about("servings", which), about("lines", which)],
     )
 

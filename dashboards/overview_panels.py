@@ -8,7 +8,6 @@ from markupsafe import Markup
 
 from curriculum.inspection.formats import count, duration, gpu_hours, money, number
 from curriculum.pipeline.artefact_graph import Node, artefact_graph
-from curriculum.pipeline.attempts import SpecialistRef, spelled
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.next_steps import next_steps
 from curriculum.pipeline.status import current_status
@@ -17,6 +16,7 @@ from dashboards.palette import family_class
 from dashboards.questions import Snapshot, question
 from dashboards.workspace import FlowRun, flow_runs
 from schemas.errors import CurriculumError
+from schemas.specialist import SpecialistRef, spelled
 
 TEMPLATE = "overview.html"
 MAX_LINES = 40
@@ -64,7 +64,6 @@ class Attention:
     why: str
     cure: str
     specialist: str | None
-    branch: str | None
     phase: str | None
 
 
@@ -73,7 +72,6 @@ class PhaseLine:
     """A line of standing.sql."""
 
     specialist: str
-    branch: str | None
     phase: str
     state: str
     why: str
@@ -167,16 +165,13 @@ def _failed(flows: Sequence[FlowRun]) -> Iterator[Attention]:
                 why=each.message,
                 cure=each.address,
                 specialist=each.specialist,
-                branch=each.branch,
                 phase=None,
             )
 
 
 def _is_reached(line: Attention, flows: Sequence[FlowRun]) -> bool:
     """Return True where an active flow run reaches it by itself."""
-    return line.kind in REACHED and any(
-        each.takes(line.specialist, line.branch, line.phase) for each in flows
-    )
+    return line.kind in REACHED and any(each.takes(line.specialist, line.phase) for each in flows)
 
 
 def specialists(snapshot: Snapshot) -> Markup:
@@ -184,7 +179,7 @@ def specialists(snapshot: Snapshot) -> Markup:
     asked = question("panels/standing")
     lines: dict[str, dict[str, PhaseLine]] = {}
     for each in snapshot.ask(asked, PhaseLine):
-        lines.setdefault(title(each.specialist, each.branch), {})[each.phase] = each
+        lines.setdefault(each.specialist, {})[each.phase] = each
     phases = in_order([list(by_phase) for by_phase in lines.values()])
     steps = () if lines else next_steps(snapshot.home, "run")
     return html.part(TEMPLATE, "specialists", charts, phases, lines, asked, steps)
@@ -193,10 +188,7 @@ def specialists(snapshot: Snapshot) -> Markup:
 def specialist_refs(snapshot: Snapshot) -> dict[str, SpecialistRef]:
     """The specialists with a mixture or a run, by the names that are shown."""
     found = snapshot.ask(question("panels/standing"), PhaseLine)
-    return {
-        title(each.specialist, each.branch): SpecialistRef(each.specialist, each.branch)
-        for each in found
-    }
+    return {each.specialist: SpecialistRef.parse(each.specialist) for each in found}
 
 
 def pipeline(home: Path, ref: SpecialistRef, resources: Resources) -> Markup:
@@ -222,15 +214,6 @@ def data_sets(snapshot: Snapshot) -> Markup:
     asked = question("panels/data_sets")
     found = snapshot.ask(asked, DataSet)
     return html.part(TEMPLATE, "data_sets", charts, family_class, found, asked)
-
-
-def title(specialist: str, branch: str | None) -> str:
-    """A specialist's name, and that of its branch.
-
-    >>> title("templates", "demo"), title("testing", None)
-    ('templates/demo', 'testing')
-    """
-    return spelled((specialist, branch))
 
 
 def in_order(orders: Sequence[Sequence[str]]) -> list[str]:

@@ -11,9 +11,9 @@ from markupsafe import Markup
 
 from curriculum.inspection.formats import bits, count
 from curriculum.pipeline.artefact_graph import KINDS, ArtefactGraph, Node
-from curriculum.pipeline.attempts import spelled
 from dashboards import html, palette
 from dashboards.charts import element
+from schemas.specialist import spelled
 
 NODE_WIDTH, NODE_HEIGHT = 190, 60
 GAP, LANE = 38, 70

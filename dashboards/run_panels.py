@@ -9,7 +9,7 @@ from markupsafe import Markup
 from curriculum.inspection import formats
 from curriculum.pipeline.next_steps import next_steps
 from dashboards import charts, frame, html, plots
-from dashboards.overview_panels import in_order, title
+from dashboards.overview_panels import in_order
 from dashboards.questions import Snapshot, question
 
 TEMPLATE = "runs.html"
@@ -22,7 +22,6 @@ class Gain:
     """A line of gains.sql."""
 
     specialist: str
-    branch: str | None
     phase: str
     before: float
     after: float
@@ -44,7 +43,6 @@ class Learning:
     """A line of learning.sql."""
 
     specialist: str
-    branch: str | None
     phase: str
     step: int
     tokens: int
@@ -58,7 +56,6 @@ class Cost:
     """A line of cost_of_bpb.sql."""
 
     specialist: str
-    branch: str | None
     phase: str
     runs: int
     valid_tokens: int | None
@@ -76,7 +73,7 @@ def gains(snapshot: Snapshot) -> list[Gain]:
 
 def specialists(found: Sequence[Gain]) -> list[str]:
     """Return the specialists that have finished a phase."""
-    return list(dict.fromkeys(title(each.specialist, each.branch) for each in found))
+    return list(dict.fromkeys(each.specialist for each in found))
 
 
 def none_yet(home: Path) -> Markup:
@@ -113,7 +110,7 @@ def heatmap(found: Sequence[Gain], chosen: str) -> Markup:
     """Specialists by phases: what each phase won, coloured within its phase."""
     gained: dict[str, dict[str, Gain]] = {}
     for each in found:
-        gained.setdefault(title(each.specialist, each.branch), {})[each.phase] = each
+        gained.setdefault(each.specialist, {})[each.phase] = each
     phases = in_order([list(by_phase) for by_phase in gained.values()])
     best = {phase: max(each.by for each in found if each.phase == phase) for phase in phases}
     lines = []
@@ -146,7 +143,7 @@ def curves(snapshot: Snapshot, chosen: str) -> Markup:
     asked = question("panels/learning")
     figures: dict[str, list[Learning]] = {}
     for each in snapshot.ask(asked, Learning):
-        figures.setdefault(title(each.specialist, each.branch), []).append(each)
+        figures.setdefault(each.specialist, []).append(each)
     drawn = plots.curves(
         [
             plots.Curve(
@@ -181,7 +178,7 @@ def costs(snapshot: Snapshot, chosen: str) -> Markup:
     most = max((each.seconds_per_hundredth or 0.0 for each in found), default=0.0) or 1.0
     lines, before = [], ""
     for each in found:
-        name = title(each.specialist, each.branch)
+        name = each.specialist
         lines.append((name if name != before else "", each, name == chosen))
         before = name
     is_priced = any(each.cost for each in found)

@@ -22,7 +22,6 @@ class ServingLine:
     """A line of lines.sql: what a serving of a mixture reads; domains and repositories are JSON."""
 
     specialist: str
-    branch: str | None
     phase: str
     serving: int
     family: str

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from schemas import regular_files
+from schemas.specialist import spelled
 
 if TYPE_CHECKING:
     from curriculum.pipeline.context import Resources
@@ -86,15 +87,14 @@ class FlowRun:
     address: str
     """Address of its page."""
     specialist: str
-    branch: str | None
     phase: str
     """One, or `all`."""
     later_phases: bool
 
-    def takes(self, specialist: str | None, branch: str | None, phase: str | None) -> bool:
+    def takes(self, specialist: str | None, phase: str | None) -> bool:
         """Return True where it is active and will train a phase by itself."""
         has_phase = self.later_phases or self.phase in (ALL_PHASES, phase)
-        is_same = (self.specialist, self.branch) == (specialist, branch)
+        is_same = self.specialist == specialist
         return self.kind == "active" and self.flow in TRAINS and is_same and has_phase
 
 
@@ -128,15 +128,12 @@ def flow_runs(home: Path) -> list[FlowRun]:
 def _flow_run(home: Path, address: str, answered: dict[str, Any]) -> FlowRun | None:
     """A flow run in a state that matters; of a team's server only those of this workspace."""
     state = answered["state_type"]
-    specialist_and_branch = _specialist(home / ORDERS / f"{answered['id']}.json")
-    is_of_workspace = specialist_and_branch is not None or OWN_HOST in address
+    ordered = _specialist(home / ORDERS / f"{answered['id']}.json")
+    is_of_workspace = ordered is not None or OWN_HOST in address
     if state not in (*FAILED, *ACTIVE) or not is_of_workspace:
         return None
     parameters = answered["parameters"]
-    specialist, branch = specialist_and_branch or (
-        str(parameters.get("specialist", "")),
-        (parameters.get("changes") or {}).get("branch"),
-    )
+    asked = str(parameters.get("specialist", "")), (parameters.get("changes") or {}).get("branch")
     return FlowRun(
         name=answered["name"],
         flow=answered["name"].split()[0],
@@ -144,20 +141,19 @@ def _flow_run(home: Path, address: str, answered: dict[str, Any]) -> FlowRun | N
         state=str(answered["state_name"]).lower(),
         message=str((answered["state"] or {}).get("message") or "its page has the log"),
         address=f"{address}/runs/flow-run/{answered['id']}",
-        specialist=specialist,
-        branch=branch,
+        specialist=ordered or spelled(asked),
         phase=str(parameters.get("phase", ALL_PHASES)),
         later_phases=bool(parameters.get("later_phases")),
     )
 
 
-def _specialist(file: Path) -> tuple[str, str | None] | None:
-    """The specialist and branch in a run config snapshot; None where there is none yet."""
+def _specialist(file: Path) -> str | None:
+    """The specialist of a run config snapshot; None where there is none yet."""
     # Every command imports this module for its settings; json_text takes pyarrow along.
     from schemas.json_text import parse_json
 
     try:
         diet = parse_json(regular_files.read(file, follow_links=True))["diet"]
-        return str(diet["specialist"]), diet["branch"]
+        return spelled((str(diet["specialist"]), diet["branch"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

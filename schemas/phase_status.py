@@ -49,7 +49,6 @@ _NUMBER: pa.DataType = pa.int64()
 STATUS_SCHEMA = pa.schema(
     [
         pa.field("specialist", _TEXT, nullable=False),
-        pa.field("branch", _TEXT),
         pa.field("phase", _TEXT, nullable=False),
         pa.field("state", _TEXT, nullable=False),
         pa.field("why", _TEXT, nullable=False),

@@ -1,4 +1,4 @@
-"""A question of the cookbook about `templates` says of which of its branches each line is."""
+"""A question of the cookbook about specialists says of which of them each line is."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,8 +10,12 @@ from curriculum.catalog import open_catalog
 from dashboards.questions import Question, recipes
 from tests.curriculum.catalog.branched import write_branched
 
-ABOUT_TEMPLATES = [each for each in recipes() if "'templates" in each.sql]
-BRANCHES = (None, "wide")
+OVER_ALL = {"before_a_spike", "who_saw_the_commit"}
+"""Questions that find one step or commit among those of all specialists."""
+ABOUT_SPECIALISTS = [
+    each for each in recipes() if "specialist, " in each.sql and each.name not in OVER_ALL
+]
+BRANCHES = {"templates": None, "templates/wide": "wide"}
 
 
 @pytest.fixture(scope="module")
@@ -19,25 +23,24 @@ def catalogs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, duckdb.Du
     """A workspace with both branches, and one with each alone."""
     folder = tmp_path_factory.mktemp("branches")
     opened = {}
-    for name, branches in (("both", BRANCHES), ("None", (None,)), ("wide", ("wide",))):
+    alone = {name: (branch,) for name, branch in BRANCHES.items()}
+    for name, branches in {"both": tuple(BRANCHES.values()), **alone}.items():
         home: Path = folder / name
         write_branched(home, branches)
         opened[name] = open_catalog(home)
     return opened
 
 
-def _lines_of(
-    catalog: duckdb.DuckDBPyConnection, recipe: Question, branch: str | None
-) -> list[str]:
+def _lines_of(catalog: duckdb.DuckDBPyConnection, recipe: Question, specialist: str) -> list[str]:
     answer = catalog.execute(recipe.sql)
-    at = [column[0] for column in answer.description or ()].index("branch")
-    return sorted(str(line) for line in answer.fetchall() if line[at] == branch)
+    at = [column[0] for column in answer.description or ()].index("specialist")
+    return sorted(str(line) for line in answer.fetchall() if line[at] == specialist)
 
 
-@pytest.mark.parametrize("recipe", ABOUT_TEMPLATES, ids=lambda each: str(each.name))
-def test_the_lines_of_a_branch_are_those_where_it_is_alone(
+@pytest.mark.parametrize("recipe", ABOUT_SPECIALISTS, ids=lambda each: str(each.name))
+def test_the_lines_of_a_specialist_are_those_where_it_is_alone(
     recipe: Question, catalogs: Mapping[str, duckdb.DuckDBPyConnection]
 ) -> None:
-    for branch in BRANCHES:
-        alone = _lines_of(catalogs[str(branch)], recipe, branch)
-        assert _lines_of(catalogs["both"], recipe, branch) == alone
+    for specialist in BRANCHES:
+        alone = _lines_of(catalogs[specialist], recipe, specialist)
+        assert _lines_of(catalogs["both"], recipe, specialist) == alone

@@ -65,7 +65,7 @@ def _cures(sql: str, first: str, candidates: Sequence[str]) -> Iterator[str]:
     elif alias := _ALIAS.search(first):
         yield f"Nothing that it reads has a column {alias[1]}, and the answer's own name can't be used there"
     if first.startswith(_OURS):
-        yield "Name one of those"
+        yield "Name one of those" if ", only " in first else "Train one: curriculum run"
     elif first.startswith(_SYNTAX):
         yield "A question is one SELECT, such as SELECT * FROM runs"
     elif read := [] if missing else [*_views_of(sql)]:

@@ -2,11 +2,10 @@
 
 Those of published artefacts, from their manifests, reports and jobs, are named in `TABLES`; a line of any of
 them names its artefact by `path`, relative to the workspace, so that what didn't change is kept and what did
-is replaced. Those of open runs, closed gates, diets and status, in `OPEN_TABLES`, are read anew each time.
+is replaced. Those of open runs, closed gates and status, in `OPEN_TABLES`, are read anew each time.
 """
 
 import contextlib
-import hashlib
 import itertools
 import json
 import socket
@@ -20,18 +19,17 @@ from pydantic import ValidationError
 
 from curriculum import parquet
 from curriculum.catalog import parquet_files
-from curriculum.catalog.cache import Cache
 from curriculum.catalog.parquet_files import MOST_BYTES
-from curriculum.mixing.load import config_files, diet_names, load_diet
 from curriculum.mixing.resolve import ANNEAL
 from curriculum.store import Artefact
 from curriculum.store.inside import PlainFolders
 from schemas import regular_files
-from schemas.errors import CatalogError, CurriculumError, StoreError
+from schemas.errors import CatalogError, StoreError
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report, RunState
 from schemas.json_text import seconds_from
 from schemas.mixture import MixtureReport
 from schemas.phase_status import STATUS_NAME, STATUS_SCHEMA, ClosedGate
+from schemas.specialist import spelled
 from schemas.study import study_words
 
 JOB_NAME, REPORT_NAME, HEARTBEAT_NAME = "job.json", "report.json", "heartbeat.json"
@@ -57,7 +55,7 @@ def _schema(columns: str) -> pa.Schema:
 
 
 _RUN = """
-    path key specialist branch phase attempt:int64 state stopped reason created
+    path key specialist phase attempt:int64 state stopped reason created
     phase_bpb_before:double phase_bpb_after:double anchor_bpb_before:double anchor_bpb_after:double
     steps:int64 planned_steps:int64 positions:int64 valid_tokens:int64 scored_tokens:int64
     scored_bytes:int64 seconds:double tokens_per_second:double gpu_seconds:double gpu_price:double
@@ -69,14 +67,14 @@ _RUN = """
 TABLES: dict[str, pa.Schema] = {
     "artefacts": _schema("""
         path key stage family base repository corpus objective variant:int64 row_length:int64 packer split
-        specialist branch phase created num_bytes:int64 content schema_version revision:int64
+        specialist phase created num_bytes:int64 content schema_version revision:int64
         config report
     """),
     "inputs": _schema("path key stage name input_key input_content"),
     "files": _schema("path key file name num_bytes:int64 sha256 in_content:bool"),
     "runs": _schema(_RUN),
     "figures": _schema("""
-        path key specialist branch run_phase attempt:int64 moment set phase family domain step:int64
+        path key specialist run_phase attempt:int64 moment set phase family domain step:int64
         val_bpb:double low:double high:double scored_tokens:int64 scored_bytes:int64
     """),
     "mixtures": _schema("""
@@ -103,11 +101,10 @@ OPEN_TABLES: dict[str, pa.Schema] = {
     "open_metrics": pa.schema(
         [*(each.with_nullable(True) for each in METRICS_SCHEMA), pa.field("path", pa.string())]
     ),
-    "closed_gates": _schema("run content specialist branch phase kind why cure"),
-    "diets": _schema("specialist branch phase"),
+    "closed_gates": _schema("run content kind why cure"),
     "status": STATUS_SCHEMA,
 }
-"""Tables of open runs, closed gates, diets and status, which are read anew each time."""
+"""Tables of open runs, closed gates and status, which are read anew each time."""
 
 
 def table_of(lines: Sequence[Line], schema: pa.Schema) -> pa.Table:
@@ -167,6 +164,10 @@ def _artefact(artefact: Artefact) -> Line:
     return {
         **manifest.labels,
         **numbers,
+        "specialist": spelled(
+            (manifest.labels.get("specialist", ""), manifest.labels.get("branch"))
+        )
+        or None,
         "stage": manifest.stage,
         "created": manifest.created,
         "num_bytes": sum(record.num_bytes for record in manifest.files),
@@ -183,10 +184,9 @@ def _run(artefact: Artefact) -> Lines:
     manifest = artefact.manifest
     report = Report.model_validate_json(regular_files.read(artefact.path / REPORT_NAME))
     job = read_job(artefact.path)
-    branch = manifest.labels.get("branch")
+    specialist = spelled((report.specialist, manifest.labels.get("branch")))
     run = {
-        "specialist": report.specialist,
-        "branch": branch,
+        "specialist": specialist,
         "phase": report.phase,
         "attempt": report.attempt,
         "state": "finished",
@@ -209,8 +209,7 @@ def _run(artefact: Artefact) -> Lines:
     }
     moments = {"before": report.before, "after": report.after, "during": report.history}
     about = {
-        "specialist": report.specialist,
-        "branch": branch,
+        "specialist": specialist,
         "run_phase": report.phase,
         "attempt": report.attempt,
     }
@@ -257,7 +256,6 @@ def read_job(run: Path) -> Job | None:
 def _of_job(job: Job) -> Line:
     """Return the columns that a run's job fills."""
     columns: Line = {
-        "branch": job.branch,
         "planned_steps": job.steps,
         "tokens_per_step": job.tokens_per_step,
         "slots_per_step": job.tokens_per_step // max(each.row_length for each in job.rows),
@@ -321,7 +319,7 @@ def open_run(directory: Path, path: str, *, owner: RunState | None, state: str) 
     line: Line = {
         "path": path,
         "key": job.run_key,
-        "specialist": job.specialist,
+        "specialist": spelled((job.specialist, job.branch)),
         "phase": job.phase,
         "attempt": job.attempt,
         "state": state,
@@ -382,35 +380,6 @@ def written_status(home: Path) -> Status:
         return Status(table=empty, problems=[])
     except (OSError, StoreError, KeyError, ValueError, pa.ArrowException) as refused:
         return Status(table=empty, problems=[(STATUS_FILE, str(refused).partition("\n")[0])])
-
-
-def diets(home: Path, cache: Cache) -> dict[str, pa.Table]:
-    """The table of the phases of each diet that can be run in the workspace `home`.
-
-    It is kept under a digest of the diets' text, since parsing YAML takes longer than most questions. A
-    diet with a fault has no line: `curriculum diet check` reports it.
-    """
-    schemas = {"diets": OPEN_TABLES["diets"]}
-    digest = hashlib.sha256(str(schemas).encode())
-    for file in config_files(home):
-        text = file.read_bytes()
-        digest.update(f"{file}\0{len(text)}\0".encode() + text)
-    group = digest.hexdigest()[:12]
-    kept = cache.tables(group, schemas)
-    if kept is not None:
-        return kept
-    lines: list[Line] = []
-    for name in diet_names(home):
-        try:
-            diet = load_diet(name, home=home)
-        except CurriculumError:
-            continue
-        phases = [each.phase for each in diet.phases] + [ANNEAL] * (diet.anneal is not None)
-        about = {"specialist": diet.specialist, "branch": diet.branch}
-        lines += [{**about, "phase": phase} for phase in phases]
-    tables = {"diets": table_of(lines, schemas["diets"])}
-    cache.keep(group, tables)
-    return tables
 
 
 STATE_NAME, METRICS_NAME = "state.json", "metrics"

@@ -24,7 +24,7 @@ from curriculum.store.store import WORKSPACE_NAME
 from schemas import regular_files
 from schemas.stages import DATA_TABLES
 
-FIRST = ("tables", "places", "views", "names")
+FIRST = ("tables", "status", "places", "views", "names")
 """Subjects that others build on; the rest follow by name."""
 SCHEMAS: dict[str, pa.Schema] = {
     **KEPT,

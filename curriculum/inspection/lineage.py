@@ -366,9 +366,8 @@ def _document(lines: Sequence[dict[str, Any]]) -> Document:
 
 
 def _visit(line: dict[str, Any]) -> Visit:
-    way = (line["specialist"], line["branch"], line["phase"])
     return Visit(
-        run="/".join(name for name in way if name),
+        run=f"{line['specialist']}/{line['phase']}",
         path=line["run"],
         run_key=line["run_key"],
         attempt=line["attempt"],

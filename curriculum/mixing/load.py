@@ -126,11 +126,6 @@ def phases_files(home: Path | None = None) -> tuple[str, ...]:
     return tuple(_phases(home))
 
 
-def config_files(home: Path | None = None) -> tuple[Path, ...]:
-    """The files of all diets and phases files, of the package and of the workspace, by name."""
-    return (*_diets(home).values(), *_phases(home).values())
-
-
 def _diets(home: Path | None) -> dict[str, Path]:
     return named(DIETS.glob("*.yaml"), home and home / "diets")
 

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
-from curriculum.pipeline.attempts import SpecialistRef, attempts_in
+from curriculum.pipeline.attempts import attempts_in
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.forecast import why
 from curriculum.pipeline.plan import RunPlan
@@ -23,6 +23,7 @@ from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
 from schemas.objectives import PHASE_SET
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport
+from schemas.specialist import SpecialistRef
 from schemas.study import study_mark
 
 NodeKind = Literal["corpus", "documents", "rows", "mixture", "run"]

@@ -6,7 +6,7 @@ Records in jobs and marks decide, never the time of a file: a workspace can be c
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from curriculum.inspection.formats import count
 from curriculum.store import Artefact, Store, inside, read_mark
@@ -25,6 +25,7 @@ from curriculum.train.run_directory import (
 from schemas.job import CheckpointRef, Heartbeat, Job, Report, RunState, SlotState
 from schemas.json_text import seconds_from
 from schemas.manifest import MANIFEST_NAME
+from schemas.specialist import SpecialistRef, spelled
 from schemas.study import study_mark
 
 
@@ -57,22 +58,6 @@ State = Literal["running", "waiting", "failed", "interrupted"]
 SILENT_SECONDS = 600
 """After which the state of another machine's run isn't believed any more."""
 CONTINUES = "the same command continues from there"
-
-
-class SpecialistRef(NamedTuple):
-    """A specialist and its branch, if it has one."""
-
-    specialist: str
-    branch: str | None = None
-
-
-def spelled(ref: tuple[str, str | None], *more: str) -> str:
-    """The one spelling that is shown of a specialist, its branch and a phase or more of it.
-
-    >>> spelled(SpecialistRef("templates", "demo"), "syntax"), spelled(SpecialistRef("testing"))
-    ('templates/demo/syntax', 'testing')
-    """
-    return "/".join([*filter(None, ref), *more])
 
 
 def names_of(ref: SpecialistRef) -> set[str]:

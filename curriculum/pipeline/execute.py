@@ -13,13 +13,13 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline import notifications, steps
-from curriculum.pipeline.attempts import SpecialistRef, spelled
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.gates import Verdict, record_gate, verdict
 from curriculum.pipeline.plan import RunPlan
 from curriculum.stages import Built
 from curriculum.store import Artefact
 from schemas.errors import DietError
+from schemas.specialist import SpecialistRef, spelled
 
 NOTHING_TO_DO = "Nothing to do: everything is up to date."
 

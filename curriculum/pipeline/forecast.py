@@ -12,7 +12,7 @@ from curriculum.mixing.check import PhaseCheck
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.mix import seen_until
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.pipeline.attempts import resumed_step, specialist_of, spelled
+from curriculum.pipeline.attempts import resumed_step, specialist_of
 from curriculum.pipeline.checks import known_supply, supply_warnings
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import (
@@ -33,6 +33,7 @@ from curriculum.store import Artefact, Difference, Explanation, Step, Store, exp
 from curriculum.store.artefact import KEY_DIGITS, Recipe
 from curriculum.train.run_directory import JOB, read_job
 from schemas.errors import MixtureError
+from schemas.specialist import spelled
 from schemas.study import study_remark
 
 HOUR = 3600

@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.mixing.load import load_diet
-from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.notifiers import EventSource
@@ -32,6 +31,7 @@ from schemas.errors import (
 )
 from schemas.job import Report
 from schemas.progress import EventKind
+from schemas.specialist import spelled
 
 TOLD = "told"
 """Folder of a file for each event that was sent, so that none is sent twice."""

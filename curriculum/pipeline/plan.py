@@ -25,7 +25,7 @@ from curriculum.mixing.resolve import ResolvedPhase, resolve, with_repositories
 from curriculum.mixing.supply import check_gates, domain_faults
 from curriculum.model.backend_choice import AttentionNeeds, Capabilities, choose
 from curriculum.model.presets import preset
-from curriculum.pipeline.attempts import SpecialistRef, mark_current
+from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.references import run_of
 from curriculum.pipeline.resume import (
     ResumePoint,
@@ -47,6 +47,7 @@ from schemas.errors import DietError, TokenizerError
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY
 from schemas.mistakes import nearest
 from schemas.packed_row import ROW_MULTIPLE
+from schemas.specialist import SpecialistRef
 from schemas.study import study_mark
 
 

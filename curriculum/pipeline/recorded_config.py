@@ -14,14 +14,7 @@ from pydantic import Field
 from curriculum.corpus.domains import is_path
 from curriculum.mixing.imported import ImportedRows
 from curriculum.mixing.load import diet_names, load_diet
-from curriculum.pipeline.attempts import (
-    Attempt,
-    SpecialistRef,
-    attempts_in,
-    names_of,
-    specialist_of,
-    spelled,
-)
+from curriculum.pipeline.attempts import Attempt, attempts_in, names_of, specialist_of
 from curriculum.pipeline.plan import RunPlan, plan_of, resolve_plan
 from curriculum.pipeline.resume import ResumePoint, RowExclusions, parse_exclusions
 from curriculum.pipeline.run_config import ResumeConfig, RunConfig
@@ -32,6 +25,7 @@ from schemas.diet import Diet, PhaseSpec
 from schemas.errors import DietError, StoreError
 from schemas.json_text import Sealed, now, read_json
 from schemas.regular_files import PlainPath
+from schemas.specialist import SpecialistRef, spelled
 
 FOLDER, DOMAINS = "orders", ".domains.yaml"
 

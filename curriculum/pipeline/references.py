@@ -17,19 +17,18 @@ from curriculum.pipeline.attempts import (
     STEP,
     Attempt,
     RunHistory,
-    SpecialistRef,
     attempts_in,
     checkpoints,
     current_artefacts,
     names_of,
     specialist_of,
-    spelled,
 )
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import published_in
 from curriculum.train.run_directory import CHECKPOINTS, JOB, read_report
 from schemas.errors import JobError, StoreError
 from schemas.manifest import MANIFEST_NAME
+from schemas.specialist import SpecialistRef, spelled
 from schemas.stages import STAGES
 
 DOCUMENTS, MIXTURES, ROWS, RUNS = "documents", "mixtures", "rows", "runs"

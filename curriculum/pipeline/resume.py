@@ -10,7 +10,7 @@ import polars as pl
 from curriculum import frames
 from curriculum.mixing.mix import report_of, seen_until
 from curriculum.mixing.schedule import of_keys, read_left_out
-from curriculum.pipeline.attempts import STEP, Attempt, SpecialistRef, attempts_in, checkpoints
+from curriculum.pipeline.attempts import STEP, Attempt, attempts_in, checkpoints
 from curriculum.pipeline.references import run_of
 from curriculum.store import Artefact, Store
 from curriculum.store.verify import check_pages, verify_file, verify_footers
@@ -18,6 +18,7 @@ from curriculum.train.run_directory import JOB, read_job
 from schemas.errors import DietError, JobError, MixtureError
 from schemas.job import Job
 from schemas.mixture import Continued, RowsTaken
+from schemas.specialist import SpecialistRef
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

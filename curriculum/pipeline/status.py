@@ -22,7 +22,6 @@ from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline.attempts import (
     Attempt,
     SlotQueue,
-    SpecialistRef,
     attempt_state,
     attempts_in,
     current_artefacts,
@@ -54,6 +53,7 @@ from schemas.errors import CorpusError, CurriculumError
 from schemas.job import Report
 from schemas.manifest import MANIFEST_NAME
 from schemas.phase_status import DIGEST, STATUS_NAME, STATUS_SCHEMA
+from schemas.specialist import SpecialistRef, spelled
 from schemas.study import Study
 
 Result = TypeVar("Result")
@@ -128,7 +128,7 @@ class StatusInputs:
 
     def digest(self) -> str:
         """Digest the manifests, marks, approvals, open attempts and plans of the workspace."""
-        store, hashed = self.store, hashlib.sha256()
+        store, hashed = self.store, hashlib.sha256(repr(STATUS_SCHEMA.names).encode())
         for each in store.artefacts():
             manifest = each.manifest
             hashed.update(repr((str(each.path), manifest.key, manifest.content)).encode())
@@ -469,8 +469,7 @@ def current_status(home: Path, resources: Resources) -> pa.Table | None:
 def _table(store: Store, statuses: Iterable[PhaseStatus], digest: str) -> pa.Table:
     lines = [
         {
-            "specialist": each.ref.specialist,
-            "branch": each.ref.branch,
+            "specialist": spelled(each.ref),
             "phase": each.phase,
             "state": each.state,
             "why": each.why,

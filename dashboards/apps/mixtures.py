@@ -62,8 +62,8 @@ def _(all_mixed: list[mixture_panels.Mixed], snapshot: Snapshot) -> tuple[mo.ui.
         set_parameter("specialist", name)
 
     who = mo.ui.dropdown(
-        list(dict.fromkeys(each.who for each in all_mixed)),
-        value=mixture_panels.choose_mixture(all_mixed, parameter("specialist"), None).who,
+        list(dict.fromkeys(each.specialist for each in all_mixed)),
+        value=mixture_panels.choose_mixture(all_mixed, parameter("specialist"), None).specialist,
         label="Specialist",
         on_change=_go,
     )
@@ -77,7 +77,7 @@ def _(all_mixed: list[mixture_panels.Mixed], who: mo.ui.dropdown) -> tuple[mo.ui
         set_parameter("phase", name)
 
     phase = mo.ui.dropdown(
-        [each.phase for each in all_mixed if each.who == who.value],
+        [each.phase for each in all_mixed if each.specialist == who.value],
         value=mixture_panels.choose_mixture(all_mixed, who.value, parameter("phase")).phase,
         label="Phase",
         on_change=_go,

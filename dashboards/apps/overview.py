@@ -7,9 +7,9 @@ app = marimo.App(width="full", app_title="Overview")
 with app.setup:
     import marimo as mo
 
-    from curriculum.pipeline.attempts import SpecialistRef
     from dashboards import frame, overview_panels, workspace
     from dashboards.questions import Snapshot
+    from schemas.specialist import SpecialistRef
 
     def set_parameter(name: str) -> None:
         """Keep the chosen specialist in the address."""

@@ -1,8 +1,8 @@
 -- What did each 0.01 bpb cost?
 -- By phase: seconds, and money where --gpu-price said what a GPU costs; all attempts count, empty where nothing was won.
-SELECT specialist, branch, phase, runs, valid_tokens, round(seconds, 1) AS seconds,
+SELECT specialist, phase, runs, valid_tokens, round(seconds, 1) AS seconds,
        round(cost, 2) AS cost, round(won, 4) AS bpb_won,
        round(seconds_per_hundredth, 2) AS seconds_per_hundredth,
        round(cost_per_hundredth, 4) AS cost_per_hundredth
 FROM costs
-ORDER BY specialist, branch, seconds_per_hundredth
+ORDER BY specialist, seconds_per_hundredth

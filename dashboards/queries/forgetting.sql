@@ -1,13 +1,13 @@
 -- Does a phase forget what earlier ones learnt?
 -- val_bpb of each earlier phase's rows when that phase ended, and when a later one did; above 0 it forgot.
-SELECT later.specialist, later.branch, later.phase AS of_phase, later.run_phase AS after_phase,
+SELECT later.specialist, later.phase AS of_phase, later.run_phase AS after_phase,
        round(own.val_bpb, 4) AS then, round(later.val_bpb, 4) AS now,
        round(later.val_bpb - own.val_bpb, 4) AS forgotten,
        later.low < later.high AND later.low > own.val_bpb AS is_sure
 FROM figures later
-JOIN figures own ON own.specialist = later.specialist AND own.branch IS NOT DISTINCT FROM later.branch
+JOIN figures own ON own.specialist = later.specialist
     AND own.run_phase = later.phase AND own.phase = later.phase
     AND own.current AND own.set = 'phase' AND own.moment = 'after' AND own.family = '*'
 WHERE later.current AND later.set = 'phase' AND later.moment = 'after' AND later.family = '*'
     AND later.run_phase <> later.phase
-ORDER BY later.specialist, later.branch, of_phase, now
+ORDER BY later.specialist, of_phase, now

@@ -1,8 +1,8 @@
 -- How does the loss fall?
 -- The mean over every ten steps, with the gradient norm and the learning rate at their end.
-SELECT specialist, branch, phase, attempt, (step - 1) // 10 * 10 + 10 AS until_step,
+SELECT specialist, phase, attempt, (step - 1) // 10 * 10 + 10 AS until_step,
        round(avg(loss), 4) AS loss, round(max(gradient_norm), 3) AS largest_gradient,
        round(arg_max(learning_rate, step), 6) AS learning_rate, sum(valid_tokens)::BIGINT AS tokens
 FROM metrics
 GROUP BY ALL
-ORDER BY specialist, branch, phase, attempt, until_step
+ORDER BY specialist, phase, attempt, until_step

@@ -1,7 +1,7 @@
 -- Did the run take what the diet planned?
 -- Shares of the phase's tokens: as the diet says, as the plan holds, as the steps took. drift is in points.
-SELECT branch, family, objective, domain, row_length, round(100 * share, 2) AS diet,
+SELECT specialist, family, objective, domain, row_length, round(100 * share, 2) AS diet,
        round(100 * planned_share, 2) AS planned, round(100 * realised_share, 2) AS realised,
        round(100 * drift, 2) AS drift
 FROM planned_vs_realised('templates/*', 'syntax')
-ORDER BY branch NULLS FIRST, abs(drift) DESC, family, domain
+ORDER BY specialist, abs(drift) DESC, family, domain

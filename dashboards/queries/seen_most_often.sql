@@ -1,10 +1,9 @@
--- Which documents did templates see more than twice?
+-- Which documents did a specialist see more than twice?
 -- Over all its phases; a document that was divided counts once for each row that holds a piece of it.
-SELECT l.branch, l.document_id, l.family, l.file, count(DISTINCT (l.run, l.position)) AS times,
+SELECT l.specialist, l.document_id, l.family, l.file, count(DISTINCT (l.run, l.position)) AS times,
        count(DISTINCT l.phase) AS phases
 FROM lineage l
-WHERE l.specialist = 'templates'
-GROUP BY l.branch, l.document_id, l.family, l.file
+GROUP BY l.specialist, l.document_id, l.family, l.file
 HAVING times > 2
-QUALIFY row_number() OVER (PARTITION BY l.branch ORDER BY times DESC, l.document_id) <= 50
-ORDER BY l.branch NULLS FIRST, times DESC, l.document_id
+QUALIFY row_number() OVER (PARTITION BY l.specialist ORDER BY times DESC, l.document_id) <= 50
+ORDER BY l.specialist, times DESC, l.document_id

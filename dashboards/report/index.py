@@ -8,13 +8,14 @@ from pathlib import Path
 
 from curriculum.catalog.tables import written_status
 from curriculum.inspection.formats import moment
-from curriculum.pipeline.attempts import SpecialistRef, names_of, spelled
+from curriculum.pipeline.attempts import names_of
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.status import State, current_status
 from dashboards import html, palette
 from dashboards.report import files
 from dashboards.report.facts import report_path
 from schemas.errors import CurriculumError
+from schemas.specialist import SpecialistRef, spelled
 
 _WRITTEN = re.compile(r'<time datetime="([0-9T:+.Z-]{10,40})">')
 REPORTS = "reports"
@@ -86,7 +87,7 @@ def _statuses(home: Path, resources: Resources) -> dict[SpecialistRef, list[tupl
     table = written_status(home).table if computed is None else computed
     found: dict[SpecialistRef, list[tuple[str, State]]] = {}
     for line in table.to_pylist():
-        ref = SpecialistRef(line["specialist"], line["branch"])
+        ref = SpecialistRef.parse(line["specialist"])
         found.setdefault(ref, []).append((line["phase"], line["state"]))
     return found
 

@@ -19,7 +19,6 @@ from curriculum.inspection.formats import (
     percent,
 )
 from curriculum.inspection.stage_tables import figure_lines, set_lines
-from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.notifiers import Log
 from curriculum.pipeline.plan import RunPlan
@@ -33,6 +32,7 @@ from dashboards.report.facts import Facts, Losses, mean_of, read, report_path, r
 from dashboards.rows import write as rows
 from dashboards.rows.write import Example, example
 from schemas.errors import CurriculumError
+from schemas.specialist import spelled
 from schemas.study import study_mark
 
 STYLES, SCRIPT = ("scroll.css", "plot.css", "report.css"), "report.js"

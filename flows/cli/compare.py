@@ -29,14 +29,7 @@ from curriculum.inspection.runs import (
     setting_differences,
     shared_strata,
 )
-from curriculum.pipeline.attempts import (
-    Attempt,
-    RunHistory,
-    SlotQueue,
-    attempt_state,
-    attempts_in,
-    spelled,
-)
+from curriculum.pipeline.attempts import Attempt, RunHistory, SlotQueue, attempt_state, attempts_in
 from curriculum.pipeline.forecast import money
 from curriculum.pipeline.references import named, run_of, store_of
 from curriculum.store import Artefact, Store
@@ -49,6 +42,7 @@ from schemas.errors import JobError
 from schemas.job import Figure, Job, set_title
 from schemas.manifest import MANIFEST_NAME
 from schemas.objectives import PHASE_SET
+from schemas.specialist import spelled
 from schemas.study import study_words
 from schemas.visible import one_line
 
@@ -338,8 +332,7 @@ def _run_json(side: ComparedRun) -> dict[str, object]:
     return {
         **left,
         "what": side.title,
-        "specialist": job.specialist,
-        "branch": job.branch,
+        "specialist": spelled((job.specialist, job.branch)),
         "phase": job.phase,
         "attempt": job.attempt,
         "key": job.run_key,

@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from rich.text import Text
 
 from curriculum.inspection.runs import report_of
-from curriculum.pipeline.attempts import SpecialistRef, spelled
 from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.gates import Verdict, approve_command
 from curriculum.pipeline.plan import RunPlan
@@ -17,6 +16,7 @@ from dashboards.report.facts import report_path
 from flows import settings
 from flows.cli.console import ACCENT, MUTED, out
 from flows.settings.contexts import resources
+from schemas.specialist import SpecialistRef, spelled
 
 PROMPT = "int main() {"
 

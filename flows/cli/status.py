@@ -10,14 +10,7 @@ from rich.text import Text
 from curriculum.inspection.formats import Line, count
 from curriculum.inspection.runs import change, report_of
 from curriculum.pipeline import gates
-from curriculum.pipeline.attempts import (
-    Attempt,
-    SpecialistRef,
-    attempts_in,
-    names_of,
-    specialist_of,
-    spelled,
-)
+from curriculum.pipeline.attempts import Attempt, attempts_in, names_of, specialist_of
 from curriculum.pipeline.forecast import money
 from curriculum.pipeline.gates import APPROVAL, record_gate, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
@@ -35,6 +28,7 @@ from flows.settings.contexts import resources
 from flows.settings.trust import known_config, shadow_words, shadows
 from schemas.errors import CurriculumError, JobError, StoreError
 from schemas.mistakes import nearest
+from schemas.specialist import SpecialistRef, spelled
 
 
 def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
@@ -117,8 +111,7 @@ def _phase_lines(phases: Sequence[PhaseStatus]) -> Iterator[Line]:
 def _phase_json(store: Store, each: PhaseStatus) -> dict[str, object]:
     report = each.report
     return {
-        "specialist": each.ref.specialist,
-        "branch": each.ref.branch,
+        "specialist": spelled(each.ref),
         "phase": each.phase,
         "attempt": each.attempt,
         "state": each.state,

@@ -18,7 +18,6 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from curriculum.mixing.load import load_diet
 from curriculum.mixing.mix import mix
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
-from curriculum.pipeline.attempts import SpecialistRef
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.status import PhaseStatus, State, StatusInputs, write_status
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
@@ -26,6 +25,7 @@ from dashboards import workspace
 from flows import settings
 from schemas.job import METRICS_SCHEMA, Figure, TokenCounts
 from schemas.phase_status import ClosedGate
+from schemas.specialist import SpecialistRef
 from tests import factories
 from tests.dashboards.looking import PATIENCE_MS
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from curriculum.pipeline.artefact_graph import CORPUS, ArtefactGraph, Node, NodeKind, NodeState
-from curriculum.pipeline.attempts import SpecialistRef
+from schemas.specialist import SpecialistRef
 
 
 def graph_of(*servings: int, state: NodeState = "built") -> ArtefactGraph:

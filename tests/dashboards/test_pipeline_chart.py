@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.pipeline.artefact_graph import ArtefactGraph, Node, NodeState
-from curriculum.pipeline.attempts import SpecialistRef
 from dashboards.pipeline_chart import (
     GAP,
     NODE_HEIGHT,
@@ -20,6 +19,7 @@ from dashboards.pipeline_chart import (
     picture,
     standalone,
 )
+from schemas.specialist import SpecialistRef
 from tests.dashboards.drawn_graph import example_graph, graph_of
 
 PICTURES = Path(__file__).parents[2] / "dashboards" / "pictures"

@@ -22,7 +22,6 @@ SERVINGS = re.compile(r"^    servings:\n(?:^ {6,}.*\n|^ *\n)*", re.MULTILINE)
 """The servings of a phase in a diet file."""
 LINE = ServingLine(
     specialist="templates",
-    branch=None,
     phase="syntax",
     serving=0,
     family="v3_doxygen",
@@ -143,7 +142,7 @@ def test_a_mixture_is_read_back_as_its_lines(home: Path) -> None:
         mixture_panels.mixed(snapshot), "systems_c/wide", "file_graph"
     )
     lines = mixture_panels.lines(snapshot, which)
-    text = as_yaml(lines, {0: 0.6, 1: 0.0, 2: 0.15}, f"phase {which.phase} of {which.who}")
+    text = as_yaml(lines, {0: 0.6, 1: 0.0, 2: 0.15}, f"phase {which.phase} of {which.specialist}")
     assert text == (
         "    # phase file_graph of systems_c/wide, at other shares\n"
         "    servings:\n"

@@ -74,9 +74,10 @@ def test_one_spelling_is_shown(home: Path) -> None:
     snapshot, _ = overview_panels.snapshot(home, Resources())
     assert SHOWN in overview_panels.specialists(snapshot)
     (line,) = snapshot.ask(question("panels/standing"), overview_panels.PhaseLine)[:1]
-    assert overview_panels.title(line.specialist, line.branch) == SHOWN
+    assert line.specialist == SHOWN
     wrong = curriculum("lineage", "no such", "--step", "1", home=home)
     assert f"{SHOWN}/syntax" in wrong.stderr
     assert (
-        json.loads(curriculum("status", "--json", home=home).stdout)["phases"][0]["branch"] == "ux"
+        json.loads(curriculum("status", "--json", home=home).stdout)["phases"][0]["specialist"]
+        == SHOWN
     )

@@ -81,7 +81,9 @@ def home(request: pytest.FixtureRequest) -> Path:
 def phases(home: Path) -> list[dict[str, str]]:
     done = curriculum(home, "status", "--json")
     assert done.exit_code == 0, done.output
-    return [each for each in json.loads(done.stdout)["phases"] if each["branch"] == "ux"]
+    return [
+        each for each in json.loads(done.stdout)["phases"] if each["specialist"] == "templates/ux"
+    ]
 
 
 def test_status_holds_a_branch_against_the_diet_that_it_was_ordered_with(home: Path) -> None:
@@ -104,7 +106,7 @@ def test_a_branch_that_a_command_has_only_mixed_is_held_against_that_commands_di
     done = curriculum(home, "mix", "templates.demo", "--phase", "syntax", "--workers", "1", *words)
     assert done.exit_code == 0, done.output
     listed = json.loads(curriculum(home, "status", "--json").stdout)["phases"]
-    found = [each for each in listed if each["branch"] == "uw"]
+    found = [each for each in listed if each["specialist"] == "templates/uw"]
     assert len(found) == 5
     assert "curriculum run templates.demo --" in found[0]["why"]
     assert "--branch uw" in found[0]["why"]

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.mixing.mix import report_of as mixture_report_of
-from curriculum.pipeline.attempts import Attempt, SpecialistRef, checkpoints
+from curriculum.pipeline.attempts import Attempt, checkpoints
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import run_of
@@ -26,6 +26,7 @@ from flows.cli import app
 from schemas.errors import DietError, JobError, MixtureError
 from schemas.job import Job
 from schemas.json_text import now
+from schemas.specialist import SpecialistRef
 from tests.sealing import sealed
 
 DEMO = SpecialistRef("templates", "demo")

@@ -114,8 +114,12 @@ def test_a_narrow_terminal_shows_the_mark_too(home: Path) -> None:
 
 
 def test_the_catalog_has_a_column_for_it(home: Path) -> None:
-    found = open_catalog(home).execute("SELECT branch, study FROM runs ORDER BY branch").fetchall()
-    assert found == [("off", WORDS), (None, None)]
+    found = (
+        open_catalog(home)
+        .execute("SELECT specialist, study FROM runs ORDER BY specialist")
+        .fetchall()
+    )
+    assert found == [("fmt", None), ("fmt/off", WORDS)]
 
 
 def test_the_closing_table_and_the_words_of_a_run_say_it() -> None:

@@ -4,7 +4,7 @@ CREATE TABLE internal.closed_gates AS
 SELECT * FROM $closed_gates;
 
 CREATE VIEW gates AS
-SELECT p.specialist, p.branch, p.phase, g.kind, g.why, g.cure, g.run
+SELECT p.specialist, p.phase, g.kind, g.why, g.cure, g.run
 FROM internal.closed_gates g
 JOIN phases p ON p.run = g.run
 JOIN artefacts a ON a.path = g.run AND a.content = g.content;

@@ -37,7 +37,7 @@ FROM documents d JOIN inputs i ON i.input_key = d.documents_key
 WHERE i.stage = 'rows';
 
 CREATE VIEW steps AS
-SELECT w.run, w.run_key, w.attempt, w.specialist, w.branch, w.phase,
+SELECT w.run, w.run_key, w.attempt, w.specialist, w.phase,
        m.slot // w.slots_per_step + 1 AS step,
        m.position, m.slot, m.serving, m.stratum, m.pack_id, m.rows_key, m.row_length,
        m.repetition, m.valid_tokens
@@ -50,7 +50,7 @@ COMMENT ON VIEW steps IS
     'the rows that the steps of a run have read, a line a row, in their order; steps count from 1';
 
 CREATE VIEW lineage AS
-SELECT s.run, s.run_key, s.attempt, s.specialist, s.branch, s.phase, s.step, s.position, s.pack_id,
+SELECT s.run, s.run_key, s.attempt, s.specialist, s.phase, s.step, s.position, s.pack_id,
        r.family, r.objective, r.domain, s.row_length, s.valid_tokens, s.repetition,
        r.doc, r.document_id, r.token_end - r.token_start AS tokens,
        c.repository, c."commit", c.lineage AS file, c.language, c.licence
@@ -80,51 +80,51 @@ CREATE MACRO run_named(of_run) AS TABLE
 SELECT __a.__run AS run, __a.__run_key AS run_key, __a.__attempt AS attempt
 FROM internal.run_asked(of_run, NULL) __a
 WHERE internal.stands(__a.__run IS NOT NULL, __a.__fault)
-ORDER BY __a.__branch NULLS FIRST;
+ORDER BY __a.__specialist;
 COMMENT ON MACRO TABLE run_named IS
-    'the run that is meant by templates/syntax, templates/wide/syntax, its path or the first digits of its key: the newest in use; by templates/*/syntax that of each branch';
+    'the run that is meant by templates/syntax, templates/wide/syntax, its path or the first digits of its key: the newest in use; by templates/*/syntax that of templates and of each templates/…';
 
 CREATE MACRO consumed(of_run, at_step) AS TABLE
 SELECT __l.*
 FROM internal.run_asked(of_run, at_step) __a
 LEFT JOIN main.lineage __l ON __l.run = __a.__run AND __l.step = __a.__step
 WHERE internal.stands(__l.run IS NOT NULL, __a.__fault)
-ORDER BY __l.branch NULLS FIRST, __l.position, __l.doc, __l."commit";
+ORDER BY __l.specialist, __l.position, __l.doc, __l."commit";
 COMMENT ON MACRO TABLE consumed IS
     'what one step of a run read: rows, documents, commits and licences';
 
 CREATE MACRO consumers(of_commit) AS TABLE
-SELECT __l.specialist, __l.branch, __l.phase, __l.run, __l.run_key, __l.attempt, __l.step,
+SELECT __l.specialist, __l.phase, __l.run, __l.run_key, __l.attempt, __l.step,
        count(DISTINCT __l.position) AS rows, count(DISTINCT __l.document_id) AS documents,
        sum(__l.tokens)::BIGINT AS tokens
 FROM (SELECT lower(of_commit) AS __commit) __a
 JOIN main.lineage __l ON starts_with(__l."commit", __a.__commit)
 GROUP BY ALL
-ORDER BY __l.specialist, __l.branch, __l.phase, __l.run_key, __l.attempt, __l.step;
+ORDER BY __l.specialist, __l.phase, __l.run_key, __l.attempt, __l.step;
 COMMENT ON MACRO TABLE consumers IS
     'every step of every run that read something of a commit, by the first digits of its id';
 
 CREATE MACRO consumers_of_document(of_document) AS TABLE
-SELECT __s.specialist, __s.branch, __s.phase, __s.run, __s.run_key, __s.attempt, __s.step,
+SELECT __s.specialist, __s.phase, __s.run, __s.run_key, __s.attempt, __s.step,
        count(DISTINCT __s.position) AS rows, count(DISTINCT __r.document_id) AS documents,
        sum(__r.token_end - __r.token_start)::BIGINT AS tokens
 FROM (SELECT lower(of_document) AS __document) __a
 JOIN main.row_documents __r ON starts_with(__r.document_id, __a.__document)
 JOIN main.steps __s ON __s.pack_id = __r.pack_id AND __s.rows_key = __r.rows_key
 GROUP BY ALL
-ORDER BY __s.specialist, __s.branch, __s.phase, __s.run_key, __s.attempt, __s.step;
+ORDER BY __s.specialist, __s.phase, __s.run_key, __s.attempt, __s.step;
 COMMENT ON MACRO TABLE consumers_of_document IS
     'every step of every run that read a document, by the first digits of its id';
 
 CREATE MACRO consumers_of_row(of_pack) AS TABLE
-SELECT __s.specialist, __s.branch, __s.phase, __s.run, __s.run_key, __s.attempt, __s.step,
+SELECT __s.specialist, __s.phase, __s.run, __s.run_key, __s.attempt, __s.step,
        count(DISTINCT __s.position) AS rows, count(DISTINCT __r.document_id) AS documents,
        sum(__r.token_end - __r.token_start)::BIGINT AS tokens
 FROM (SELECT of_pack AS __pack) __a
 JOIN main.steps __s ON __s.pack_id = __a.__pack
 JOIN main.row_documents __r ON __r.pack_id = __a.__pack AND __r.rows_key = __s.rows_key
 GROUP BY ALL
-ORDER BY __s.specialist, __s.branch, __s.phase, __s.run_key, __s.attempt, __s.step;
+ORDER BY __s.specialist, __s.phase, __s.run_key, __s.attempt, __s.step;
 COMMENT ON MACRO TABLE consumers_of_row IS 'every step of every run that read a row, by its pack_id';
 
 CREATE VIEW internal.row_pieces AS
@@ -137,7 +137,7 @@ FROM (
 ) u;
 
 CREATE MACRO consumers_of_file(of_path) AS TABLE
-SELECT __s.specialist, __s.branch, __s.phase, __s.run, __s.run_key, __s.attempt, __s.step,
+SELECT __s.specialist, __s.phase, __s.run, __s.run_key, __s.attempt, __s.step,
        count(DISTINCT __s.position) AS rows, count(DISTINCT __r.document_id) AS documents,
        sum(__r.tokens)::BIGINT AS tokens
 FROM (
@@ -161,36 +161,36 @@ WHERE __w.is_about OR len([__piece for __piece in __r.pieces
     if __piece.doc = __r.doc AND __piece.kind = 0 AND len([__part for __part in __w.parts
         if __part."start" < __piece.byte_end AND __part."end" > __piece.byte_start]) > 0]) > 0
 GROUP BY ALL
-ORDER BY __s.specialist, __s.branch, __s.phase, __s.run_key, __s.attempt, __s.step;
+ORDER BY __s.specialist, __s.phase, __s.run_key, __s.attempt, __s.step;
 COMMENT ON MACRO TABLE consumers_of_file IS
     'every step of every run that read a document about a file, or one with a piece of it as context; the file as its path, repository:path or lineage';
 
 CREATE MACRO seen_before(of_run, at_step) AS TABLE
-SELECT __a.__branch AS model_branch, __y.back, __s.run, __s.run_key, __s.attempt, __s.specialist,
-       __s.branch, __s.phase, __s.step, __s.position, __s.pack_id, __s.rows_key, __s.row_length,
+SELECT __a.__specialist AS model_specialist, __y.back, __s.run, __s.run_key, __s.attempt, __s.specialist,
+       __s.phase, __s.step, __s.position, __s.pack_id, __s.rows_key, __s.row_length,
        __s.valid_tokens, __s.repetition
 FROM internal.run_asked(of_run, at_step) __a
 LEFT JOIN (main.ancestry __y JOIN main.steps __s ON __s.run = __y.before)
     ON __y.run = __a.__run
     AND __s.step <= CASE __y.back WHEN 0 THEN __a.__step - 1 ELSE __y.until_step END
 WHERE internal.stands(__s.run IS NOT NULL, __a.__fault)
-ORDER BY __a.__branch NULLS FIRST, __y.back DESC, __s.position;
+ORDER BY __a.__specialist, __y.back DESC, __s.position;
 COMMENT ON MACRO TABLE seen_before IS
-    'the rows that a model had read when a step of a run began, in that run and in those that it continues from; model_branch: of the run that is asked for; back: how many runs ago';
+    'the rows that a model had read when a step of a run began, in that run and in those that it continues from; model_specialist: of the run that is asked for; back: how many runs ago';
 
 CREATE MACRO consumed_until(of_run, last_step) AS TABLE
-SELECT __a.__branch AS model_branch, __y.back, __l.*
+SELECT __a.__specialist AS model_specialist, __y.back, __l.*
 FROM internal.run_asked(of_run, last_step) __a
 LEFT JOIN (main.ancestry __y JOIN main.lineage __l ON __l.run = __y.before)
     ON __y.run = __a.__run
     AND __l.step <= CASE __y.back WHEN 0 THEN __a.__step ELSE __y.until_step END
 WHERE internal.stands(__l.run IS NOT NULL, __a.__fault)
-ORDER BY __a.__branch NULLS FIRST, __y.back DESC, __l.position, __l.doc, __l."commit";
+ORDER BY __a.__specialist, __y.back DESC, __l.position, __l.doc, __l."commit";
 COMMENT ON MACRO TABLE consumed_until IS
-    'all that a model read until a step of a run, that step and the runs before included; model_branch: of the run that is asked for; back: how many runs ago';
+    'all that a model read until a step of a run, that step and the runs before included; model_specialist: of the run that is asked for; back: how many runs ago';
 
 CREATE VIEW checkpoints AS
-SELECT r.path AS run, r.key AS run_key, r.attempt, r.specialist, r.branch, r.phase, c.step, c.path
+SELECT r.path AS run, r.key AS run_key, r.attempt, r.specialist, r.phase, c.step, c.path
 FROM (
     SELECT DISTINCT regexp_extract(file, '^(.*/attempt=\d+)/checkpoints/step=\d+/', 1) AS run,
            regexp_extract(file, '^.*/checkpoints/step=\d+') AS path,
@@ -208,7 +208,7 @@ LEFT JOIN (main.ancestry __y JOIN main.checkpoints __c ON __c.run = __y.run)
     ON __y.before = __a.__run
     AND CASE __y.back WHEN 0 THEN __c.step ELSE __y.until_step END >= __a.__step
 WHERE internal.stands(__c.run IS NOT NULL, __a.__fault)
-ORDER BY __y.back, __c.specialist, __c.branch, __c.phase, __c.step;
+ORDER BY __y.back, __c.specialist, __c.phase, __c.step;
 COMMENT ON MACRO TABLE checkpoints_after IS
     'the checkpoints whose models went through a step of a run, of that run and of all that continue from it';
 

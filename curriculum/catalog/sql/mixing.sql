@@ -10,14 +10,14 @@ FROM (
     WHERE p.stage = 'mixtures'
     QUALIFY row_number() OVER (
         PARTITION BY p.place
-        ORDER BY w.specialist = p.specialist AND w.branch IS NOT DISTINCT FROM p.branch DESC,
+        ORDER BY w.specialist = p.specialist DESC,
                  w.current DESC, w.steps DESC, w.attempt DESC) = 1
 ) t
 JOIN steps s ON s.run = t.run
 GROUP BY ALL;
 
 CREATE VIEW internal.planned AS
-SELECT p.specialist, p.branch, p.phase, m.key AS mixture_key, s.serving, s.stratum,
+SELECT p.specialist, p.phase, m.key AS mixture_key, s.serving, s.stratum,
        s.family, s.objective, s.domain, s.row_length, s.share, s.served,
        s.rows, s.rows_tokens, s.drawn, s.drawn_before, s.tokens, s.repetition,
        (a.config->>'$.max_repetition')::DOUBLE AS max_repetition,
@@ -30,33 +30,33 @@ LEFT JOIN internal.realised r ON r.place = p.place AND r.stratum = s.stratum
 WHERE p.stage = 'mixtures';
 
 CREATE MACRO mixture(of_specialist, of_phase) AS TABLE
-SELECT __p.specialist, __p.branch, __p.phase, __p.serving, __p.stratum, __p.family, __p.objective, __p.domain,
+SELECT __p.specialist, __p.phase, __p.serving, __p.stratum, __p.family, __p.objective, __p.domain,
        __p.row_length, __p.share, __p.served, __p.rows, __p.rows_tokens, __p.drawn, __p.tokens, __p.repetition
 FROM internal.phase_asked(of_specialist, of_phase) __a
 LEFT JOIN internal.planned __p
-    ON internal.is_way(__a.__specialist, __p.specialist, __p.branch) AND __p.phase = __a.__phase
+    ON internal.is_named(__a.__specialist, __p.specialist) AND __p.phase = __a.__phase
 WHERE internal.stands(__p.phase IS NOT NULL, __a.__fault)
-ORDER BY __p.branch NULLS FIRST, __p.stratum;
+ORDER BY __p.specialist, __p.stratum;
 COMMENT ON MACRO TABLE mixture IS
-    'what the plan in use of a specialist''s phase takes of each serving in each domain; the specialist as templates, templates/wide, or templates/* for all its branches';
+    'what the plan in use of a specialist''s phase takes of each serving in each domain; the specialist as templates/wide, or templates/* for templates and each templates/…';
 
 CREATE MACRO planned_vs_realised(of_specialist, of_phase) AS TABLE
-SELECT __p.specialist, __p.branch, __p.phase, __p.serving, __p.stratum, __p.family, __p.objective, __p.domain,
+SELECT __p.specialist, __p.phase, __p.serving, __p.stratum, __p.family, __p.objective, __p.domain,
        __p.row_length, __p.share, __p.served, __p.tokens AS planned_tokens, __p.realised_tokens,
-       __p.tokens / sum(__p.tokens) OVER (PARTITION BY __p.mixture_key, __p.specialist, __p.branch) AS planned_share,
-       __p.realised_tokens / nullif(sum(__p.realised_tokens) OVER (PARTITION BY __p.mixture_key, __p.specialist, __p.branch), 0)
+       __p.tokens / sum(__p.tokens) OVER (PARTITION BY __p.mixture_key, __p.specialist) AS planned_share,
+       __p.realised_tokens / nullif(sum(__p.realised_tokens) OVER (PARTITION BY __p.mixture_key, __p.specialist), 0)
            AS realised_share,
        realised_share - __p.served AS drift
 FROM internal.phase_asked(of_specialist, of_phase) __a
 LEFT JOIN internal.planned __p
-    ON internal.is_way(__a.__specialist, __p.specialist, __p.branch) AND __p.phase = __a.__phase
+    ON internal.is_named(__a.__specialist, __p.specialist) AND __p.phase = __a.__phase
 WHERE internal.stands(__p.phase IS NOT NULL, __a.__fault)
-ORDER BY __p.branch NULLS FIRST, __p.stratum;
+ORDER BY __p.specialist, __p.stratum;
 COMMENT ON MACRO TABLE planned_vs_realised IS
     'shares as the diet says, as the plan in use holds and as the steps taken so far took; drift = realised share − share served';
 
 CREATE MACRO epochs(of_specialist, of_phase) AS TABLE
-SELECT __p.specialist, __p.branch, __p.phase, __p.serving, __p.stratum, __p.family, __p.objective, __p.domain,
+SELECT __p.specialist, __p.phase, __p.serving, __p.stratum, __p.family, __p.objective, __p.domain,
        __p.row_length, __p.rows, __p.rows_tokens,
        __p.drawn_before / __p.rows AS before,
        __p.repetition AS planned,
@@ -65,9 +65,9 @@ SELECT __p.specialist, __p.branch, __p.phase, __p.serving, __p.stratum, __p.fami
        greatest(0, __p.rows - __p.drawn_before - __p.drawn) AS rows_never_seen
 FROM internal.phase_asked(of_specialist, of_phase) __a
 LEFT JOIN internal.planned __p
-    ON internal.is_way(__a.__specialist, __p.specialist, __p.branch) AND __p.phase = __a.__phase
+    ON internal.is_named(__a.__specialist, __p.specialist) AND __p.phase = __a.__phase
 WHERE internal.stands(__p.phase IS NOT NULL, __a.__fault)
-ORDER BY __p.branch NULLS FIRST, __p.stratum;
+ORDER BY __p.specialist, __p.stratum;
 COMMENT ON MACRO TABLE epochs IS
     'passes over the rows of each serving in each domain: before this phase, in its plan, in the steps taken so far, and the most that the diet allows';
 
@@ -96,11 +96,11 @@ WITH __asked AS (
         ON __v.run = __k.run AND __v.pack_id = __r.pack_id AND __v.rows_key = __r.rows_key
     GROUP BY ALL
 )
-SELECT __a.__branch AS branch, __h.lineage, max(__h.tokens)::BIGINT AS distinct_tokens,
+SELECT __a.__specialist AS specialist, __h.lineage, max(__h.tokens)::BIGINT AS distinct_tokens,
        sum(__h.seen)::BIGINT AS tokens_seen, sum(__h.seen) / max(__h.tokens) AS repetition
 FROM __asked __a LEFT JOIN __held __h ON __h.run = __a.__run
 WHERE internal.stands(__h.lineage IS NOT NULL, __a.__fault)
-GROUP BY __a.__branch, __h.lineage
-ORDER BY __a.__branch NULLS FIRST, repetition DESC, __h.lineage;
+GROUP BY __a.__specialist, __h.lineage
+ORDER BY __a.__specialist, repetition DESC, __h.lineage;
 COMMENT ON MACRO TABLE source_repetition IS
     'tokens that a run and those before it read of each source file, and how often that is all there is of it';

@@ -6,7 +6,7 @@ COMMENT ON TABLE status IS
     'how each phase of each specialist stands and why, as of the last `curriculum status` or run';
 
 CREATE MACRO stale() AS TABLE
-SELECT __s.specialist, __s.branch, __s.phase, __s.key, __s.path, __s.why
+SELECT __s.specialist, __s.phase, __s.key, __s.path, __s.why
 FROM main.status __s
 WHERE __s.state = 'stale'
 ORDER BY ALL;

@@ -30,23 +30,23 @@ FROM (SELECT pack_id, family, objective, domain, split, document_ids,
 COMMENT ON VIEW pieces IS 'which tokens of a row encode which bytes of which document';
 
 CREATE VIEW mixtures AS
-SELECT a.specialist, a.branch, a.phase, a.current, m.* EXCLUDE (path), a.created, a.path, a.report
+SELECT a.specialist, a.phase, a.current, m.* EXCLUDE (path), a.created, a.path, a.report
 FROM internal.mixtures m JOIN artefacts a ON a.path = m.path;
 COMMENT ON VIEW mixtures IS 'mixture plans, one line a plan, with what the mix counted';
 
 CREATE VIEW strata AS
-SELECT a.specialist, a.branch, a.phase, a.current, s.* EXCLUDE (key, path), s.key AS mixture_key, a.path
+SELECT a.specialist, a.phase, a.current, s.* EXCLUDE (key, path), s.key AS mixture_key, a.path
 FROM internal.strata s JOIN artefacts a ON a.path = s.path;
 COMMENT ON VIEW strata IS
     'what each plan takes of each serving in each domain: share asked and served, rows there are and drawn';
 
 CREATE VIEW mixture_rows AS
-SELECT d.* EXCLUDE (file), a.specialist, a.branch, a.phase, a.key AS mixture_key, a.path AS mixture
+SELECT d.* EXCLUDE (file), a.specialist, a.phase, a.key AS mixture_key, a.path AS mixture
 FROM $plan d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
 COMMENT ON VIEW mixture_rows IS 'the plans row by row, in training order';
 
 CREATE VIEW left_out AS
-SELECT d.* EXCLUDE (file), a.specialist, a.branch, a.phase, a.key AS mixture_key, a.path AS mixture
+SELECT d.* EXCLUDE (file), a.specialist, a.phase, a.key AS mixture_key, a.path AS mixture
 FROM $left_out d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
 COMMENT ON VIEW left_out IS 'rows that a plan must not hold, a line a time that one would have come';
 
@@ -57,17 +57,17 @@ COMMENT ON VIEW runs IS
     'training runs with val_bpb before and after; state: finished, running or interrupted';
 
 CREATE VIEW metrics AS
-SELECT d.* EXCLUDE (file), a.specialist, a.branch, a.phase, a.key AS run_key, r.attempt, a.path AS run
+SELECT d.* EXCLUDE (file), a.specialist, a.phase, a.key AS run_key, r.attempt, a.path AS run
 FROM $metrics d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path
 LEFT JOIN internal.runs r ON r.path = f.path
 UNION ALL BY NAME
-SELECT m.* EXCLUDE (path), r.specialist, r.branch, r.phase, r.key AS run_key, r.attempt, r.path AS run
+SELECT m.* EXCLUDE (path), r.specialist, r.phase, r.key AS run_key, r.attempt, r.path AS run
 FROM internal.open_metrics m JOIN internal.runs r USING (path);
 COMMENT ON VIEW metrics IS
     'a line a training step, of open runs too: loss, gradient norm, rate, speed, context';
 
 CREATE VIEW evaluations AS
-SELECT a.specialist, a.branch, a.phase AS run_phase, r.attempt,
+SELECT a.specialist, a.phase AS run_phase, r.attempt,
        try_cast(regexp_extract(d.file, '/step=([0-9]+)/', 1) AS BIGINT) AS step,
        d.set, d.phase, d.family, d.objective, d.domain, d.row_length, d.document_id,
        d.nats, d.bytes, d.tokens, d.nats / ln(2) / nullif(d.bytes, 0) AS bits_per_byte,
@@ -79,28 +79,27 @@ COMMENT ON VIEW evaluations IS
 
 CREATE VIEW phases AS
 WITH mixed AS (
-    SELECT p.specialist, p.branch, p.phase, p.path AS mixture, m.created
+    SELECT p.specialist, p.phase, p.path AS mixture, m.created
     FROM internal.places p JOIN mixtures m ON m.path = p.path
 ), trained AS (
-    SELECT specialist, branch, phase, max_by(path, (state != 'finished', attempt, created)) AS run
+    SELECT specialist, phase, max_by(path, (state != 'finished', attempt, created)) AS run
     FROM (
-        SELECT p.specialist, p.branch, p.phase, r.path, r.state, r.attempt, r.created
+        SELECT p.specialist, p.phase, r.path, r.state, r.attempt, r.created
         FROM internal.places p JOIN runs r ON r.path = p.path
         UNION ALL
-        SELECT specialist, branch, phase, path, state, attempt, created
+        SELECT specialist, phase, path, state, attempt, created
         FROM runs WHERE state != 'finished'
     )
     GROUP BY ALL
 )
-SELECT coalesce(p.specialist, t.specialist) AS specialist, coalesce(p.branch, t.branch) AS branch,
-       coalesce(p.phase, t.phase) AS phase, coalesce(r.state, 'mixed') AS state, r.stopped,
+SELECT coalesce(p.specialist, t.specialist) AS specialist, coalesce(p.phase, t.phase) AS phase,
+       coalesce(r.state, 'mixed') AS state, r.stopped,
        m.budget, m.tokens AS planned_tokens, m.steps AS planned_steps, r.steps, r.valid_tokens,
        r.phase_bpb_before, r.phase_bpb_after, r.anchor_bpb_before, r.anchor_bpb_after,
        r.seconds, r.gpu_seconds, r.cost, r.attempt, p.created, m.key AS mixture_key,
        r.key AS run_key, p.mixture, t.run
 FROM mixed p
 FULL JOIN trained t ON p.specialist = t.specialist AND p.phase = t.phase
-    AND p.branch IS NOT DISTINCT FROM t.branch
 LEFT JOIN mixtures m ON m.path = p.mixture
 LEFT JOIN runs r ON r.path = t.run;
 COMMENT ON VIEW phases IS

@@ -1,6 +1,6 @@
 -- What did each phase win for each specialist?
 -- val_bpb of the phase's own validation rows before and after it, and of the anchor, which is the same all the way.
-SELECT p.specialist, p.branch, p.phase, p.phase_bpb_before AS before, p.phase_bpb_after AS after,
+SELECT p.specialist, p.phase, p.phase_bpb_before AS before, p.phase_bpb_after AS after,
        f.low, f.high, p.anchor_bpb_before AS anchor_before, p.anchor_bpb_after AS anchor_after,
        p.valid_tokens AS tokens, r.study
 FROM phases p
@@ -8,7 +8,7 @@ LEFT JOIN runs r ON r.path = p.run
 LEFT JOIN figures f ON f.run = p.run AND f.moment = 'after'
     AND f.set = 'phase' AND f.phase = p.phase AND f.family = '*' AND f.domain = '*'
 LEFT JOIN (
-    SELECT specialist, branch, phase, min(created) AS first FROM mixtures GROUP BY ALL
-) o ON o.specialist = p.specialist AND o.branch IS NOT DISTINCT FROM p.branch AND o.phase = p.phase
+    SELECT specialist, phase, min(created) AS first FROM mixtures GROUP BY ALL
+) o ON o.specialist = p.specialist AND o.phase = p.phase
 WHERE p.phase_bpb_after IS NOT NULL AND p.phase_bpb_before IS NOT NULL
-ORDER BY p.specialist, p.branch NULLS FIRST, coalesce(coalesce(o.first, p.created))
+ORDER BY p.specialist, coalesce(coalesce(o.first, p.created))

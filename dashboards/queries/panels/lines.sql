@@ -1,6 +1,6 @@
 -- Which rows does each serving of a mixture read, as a line of a diet would say it?
 -- domains: factors by domain; repositories: of the corpus, none for all; variants: renderings that repetitions take in turn; imported: the diet's name for imported rows.
-SELECT p.specialist, p.branch, p.phase, s.serving,
+SELECT p.specialist, p.phase, s.serving,
        any_value(l.line->>'$.family') AS family, any_value(l.line->>'$.objective') AS objective,
        any_value((l.line->'$.row_length')::INTEGER) AS row_length, any_value(l.line->>'$.domains') AS domains,
        any_value(r.base) AS base, any_value(r.config->>'$.repositories') AS repositories,
@@ -13,4 +13,4 @@ LATERAL (SELECT a.config->'$.servings'->s.serving::INTEGER AS line) l,
 LATERAL (SELECT a.report->'$.strata'->s.stratum::INTEGER AS stratum) x
 LEFT JOIN artefacts r ON r.key = s.rows_key AND r.stage = 'rows'
 GROUP BY ALL
-ORDER BY p.specialist, p.branch NULLS FIRST, p.phase, s.serving
+ORDER BY p.specialist, p.phase, s.serving

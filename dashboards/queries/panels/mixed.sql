@@ -1,9 +1,9 @@
 -- Which mixtures are in use, and how far is each trained?
 -- One of each phase of a specialist, in the order in which they were first mixed.
-SELECT p.specialist, p.branch, p.phase, m.tokens, m.steps, coalesce(p.steps, 0) AS trained_steps, m.warnings
+SELECT p.specialist, p.phase, m.tokens, m.steps, coalesce(p.steps, 0) AS trained_steps, m.warnings
 FROM phases p
 JOIN mixtures m ON m.path = p.mixture
 LEFT JOIN (
-    SELECT specialist, branch, phase, min(created) AS first FROM mixtures GROUP BY ALL
-) o ON o.specialist = p.specialist AND o.branch IS NOT DISTINCT FROM p.branch AND o.phase = p.phase
-ORDER BY p.specialist, p.branch NULLS FIRST, coalesce(o.first, p.created)
+    SELECT specialist, phase, min(created) AS first FROM mixtures GROUP BY ALL
+) o ON o.specialist = p.specialist AND o.phase = p.phase
+ORDER BY p.specialist, coalesce(o.first, p.created)

@@ -1,11 +1,11 @@
 -- Which repositories does each mixture read, and how much of each?
 -- Tokens of the plan by the repository that their document comes from; of a document from several, the first.
-SELECT specialist, branch, phase, repository, sum(tokens)::BIGINT AS tokens, count(DISTINCT document_id) AS documents
+SELECT specialist, phase, repository, sum(tokens)::BIGINT AS tokens, count(DISTINCT document_id) AS documents
 FROM (
-    SELECT x.specialist, x.branch, x.phase, d.repository, d.document_id,
+    SELECT x.specialist, x.phase, d.repository, d.document_id,
            r.tokens * x.times AS tokens
     FROM (
-        SELECT specialist, branch, phase, rows_key, pack_id, count(*) AS times
+        SELECT specialist, phase, rows_key, pack_id, count(*) AS times
         FROM mixture_rows GROUP BY ALL
     ) x
     JOIN (
@@ -21,5 +21,5 @@ FROM (
         FROM documents GROUP BY document_id
     ) d ON d.document_id = r.document_id
 )
-GROUP BY specialist, branch, phase, repository
-ORDER BY specialist, branch NULLS FIRST, phase, tokens DESC, repository
+GROUP BY specialist, phase, repository
+ORDER BY specialist, phase, tokens DESC, repository

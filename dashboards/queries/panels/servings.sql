@@ -1,20 +1,20 @@
 -- What does each mixture take of each serving in each domain, as planned and as trained?
 -- share: as the diet says; planned: of the plan's tokens; realised: of those that the steps so far took.
 WITH trained AS (
-    SELECT specialist, branch, phase, mixture,
+    SELECT specialist, phase, mixture,
            CASE WHEN run_key IS NULL THEN 0 ELSE coalesce(steps, 0) END AS steps
     FROM phases
 ), taken AS (
-    SELECT x.mixture, t.specialist, t.branch, x.stratum, sum(x.valid_tokens)::BIGINT AS tokens, count(*) AS rows
+    SELECT x.mixture, t.specialist, x.stratum, sum(x.valid_tokens)::BIGINT AS tokens, count(*) AS rows
     FROM mixture_rows x
     JOIN trained t ON t.mixture = x.mixture
     JOIN mixtures m ON m.path = x.mixture
     WHERE x.slot < t.steps * (m.tokens_per_step // m.slot_length)
-    GROUP BY x.mixture, t.specialist, t.branch, x.stratum
+    GROUP BY x.mixture, t.specialist, x.stratum
 )
-SELECT t.specialist, t.branch, t.phase, s.serving, s.family, s.objective, s.row_length, s.domain,
+SELECT t.specialist, t.phase, s.serving, s.family, s.objective, s.row_length, s.domain,
        s.share, s.served, s.tokens / m.tokens AS planned,
-       k.tokens / sum(k.tokens) OVER (PARTITION BY s.path, t.specialist, t.branch) AS realised,
+       k.tokens / sum(k.tokens) OVER (PARTITION BY s.path, t.specialist) AS realised,
        s.rows, s.rows_tokens, s.drawn, s.drawn_before, s.repetition,
        m.budget,
        (a.config->>'$.max_repetition')::DOUBLE AS max_repetition,
@@ -23,5 +23,5 @@ FROM strata s
 JOIN trained t ON t.mixture = s.path
 JOIN mixtures m ON m.path = s.path
 JOIN artefacts a ON a.path = s.path
-LEFT JOIN taken k ON k.mixture = s.path AND k.specialist = t.specialist AND k.branch IS NOT DISTINCT FROM t.branch AND k.stratum = s.stratum
-ORDER BY t.specialist, t.branch NULLS FIRST, t.phase, s.serving, s.domain
+LEFT JOIN taken k ON k.mixture = s.path AND k.specialist = t.specialist AND k.stratum = s.stratum
+ORDER BY t.specialist, t.phase, s.serving, s.domain

@@ -1,7 +1,6 @@
 -- How does each phase of each specialist stand?
 -- Its status, plan and run. packed: valid tokens of all positions in the plan's rows; bpb: of its own validation rows.
-SELECT coalesce(s.specialist, p.specialist) AS specialist, coalesce(s.branch, p.branch) AS branch,
-       coalesce(s.phase, p.phase) AS phase,
+SELECT coalesce(s.specialist, p.specialist) AS specialist, coalesce(s.phase, p.phase) AS phase,
        coalesce(s.state, 'unknown') AS state, coalesce(s.why, 'its status wasn''t computed yet') AS why,
        coalesce(p.valid_tokens, 0) AS tokens, coalesce(p.budget, 0) AS budget,
        m.tokens / (m.slots * m.slot_length) AS packed,
@@ -9,7 +8,7 @@ SELECT coalesce(s.specialist, p.specialist) AS specialist, coalesce(s.branch, p.
        p.steps, p.planned_steps, r.study
 FROM (SELECT *, row_number() OVER () AS number FROM status WHERE phase <> '') s
 FULL JOIN phases p
-    ON p.specialist = s.specialist AND p.branch IS NOT DISTINCT FROM s.branch AND p.phase = s.phase
+    ON p.specialist = s.specialist AND p.phase = s.phase
 LEFT JOIN mixtures m ON m.path = p.mixture
 LEFT JOIN runs r ON r.path = p.run
-ORDER BY s.number NULLS LAST, p.specialist, p.branch NULLS FIRST, p.created
+ORDER BY s.number NULLS LAST, p.specialist, p.created

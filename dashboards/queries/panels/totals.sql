@@ -3,7 +3,7 @@
 SELECT (SELECT count(*) FROM artefacts) AS artefacts,
        (SELECT coalesce(sum(num_bytes), 0)::BIGINT FROM artefacts) AS num_bytes,
        (SELECT coalesce(sum(num_bytes) FILTER (WHERE NOT current), 0)::BIGINT FROM artefacts) AS unused_bytes,
-       (SELECT count(DISTINCT (specialist, branch)) FROM phases) AS specialists,
+       (SELECT count(DISTINCT specialist) FROM phases) AS specialists,
        (SELECT count(*) FROM phases) AS phases,
        (SELECT count(*) FROM phases WHERE state = 'finished') AS finished,
        (SELECT count(*) FROM phases WHERE state = 'running') AS running,

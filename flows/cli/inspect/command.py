@@ -30,7 +30,6 @@ from curriculum.pipeline.attempts import (
     attempt_state,
     checkpoints,
     specialist_of,
-    spelled,
 )
 from curriculum.pipeline.built_for import last_built_first, of_owner
 from curriculum.pipeline.references import Reference, find, store_of
@@ -49,6 +48,7 @@ from flows.cli.inspect.text import counts
 from flows.cli.inspect.tokenizers import controls, documents_of, token_panels, tokenizer
 from flows.settings.contexts import resources
 from schemas.errors import StoreError
+from schemas.specialist import spelled
 from schemas.visible import one_line
 
 LINED = ("rows", "mixtures", "selections", "runs")

@@ -19,7 +19,7 @@ from curriculum.inspection.runs import mixture_of_run, unused_budget
 from curriculum.inspection.runs import report_of as run_report_of
 from curriculum.inspection.stage_tables import figure_lines, machine_line, run_lines
 from curriculum.mixing.mix import PLAN_NAME, report_of
-from curriculum.pipeline.attempts import Attempt, SlotQueue, attempt_state, checkpoints, spelled
+from curriculum.pipeline.attempts import Attempt, SlotQueue, attempt_state, checkpoints
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.checkpoint_files import SPEC, STATE, manifest_of, read_part, require_listed
@@ -30,6 +30,7 @@ from flows.settings.contexts import resources
 from schemas.errors import StoreError
 from schemas.job import Figure, Heartbeat, Job, ModelSpec, Report, TokenCounts
 from schemas.json_text import read_json
+from schemas.specialist import spelled
 from schemas.study import study_mark
 from schemas.visible import one_line
 

@@ -287,7 +287,7 @@ REFUSED = {
     "SELECT strftim(now(), '%d')": 'Did you mean "strftime"[?]$',
     "SELECT sum(family) FROM rows": r"Candidate functions: sum[(].*[.] There are \d+ more[.]",
     "SELEC 1": "A question is one SELECT, such as SELECT [*] FROM runs$",
-    "FROM consumed('x', 3)": "there is no run 'x' here.*Name one of those$",
+    "FROM consumed('x', 3)": "there is no run 'x' here, nor any other.*Train one: curriculum run$",
 }
 
 

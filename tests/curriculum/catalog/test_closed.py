@@ -9,7 +9,7 @@ from curriculum.store import Artefact, Recipe, Store
 from schemas.phase_status import ClosedGate
 from tests.flows.stand_ins import report
 
-ASKED = "SELECT specialist, branch, phase, kind, why, cure, run FROM gates"
+ASKED = "SELECT specialist, phase, kind, why, cure, run FROM gates"
 
 
 def _run(home: Path, revision: int = 1) -> Artefact:
@@ -61,7 +61,7 @@ def test_a_gate_that_is_closed_says_why_and_what_helps(home: Path) -> None:
     place = run.path.relative_to(home).as_posix()
     assert query(home, ASKED).rows == [
         (
-            *("templates", "demo", "syntax", "waits", "trained"),
+            *("templates/demo", "syntax", "waits", "trained"),
             *("curriculum approve templates.demo syntax", place),
         )
     ]

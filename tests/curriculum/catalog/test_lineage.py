@@ -247,11 +247,9 @@ def test_a_run_is_meant_by_its_name_and_by_its_key(world: Demo) -> None:
     (job,) = (each for each in world.jobs if each.phase == "syntax")
     for name in ("templates/*/syntax", "templates/demo/syntax", job.run_key[:8], job.run_key):
         assert world.ask("SELECT run_key, attempt FROM run_named(?)", name) == [(job.run_key, 1)]
-    assert world.ask("FROM run_named(?)", "templates/syntax") == [], (
-        "there is none without a branch"
-    )
-    for name in ("templates/nonesuch", job.run_key[:3]):
-        with pytest.raises(duckdb.InvalidInputException, match=f"'{name.split('/')[-1]}'"):
+    # There is none without a branch.
+    for name in ("templates/syntax", "templates/nonesuch", job.run_key[:3]):
+        with pytest.raises(duckdb.InvalidInputException, match=f"'{name}'"):
             world.ask("FROM run_named(?)", name)
 
 
@@ -287,20 +285,20 @@ def test_money_of_all_attempts_counts_and_val_bpb_is_that_of_the_last(
 ) -> None:
     bare.execute("""
         CREATE TABLE runs AS SELECT * FROM (VALUES
-            ('a', NULL, 'syntax', 1, 'finished', false, '2026-01-01', 10, 100, 50.0, 50.0, 2.0, 4.0, 3.0),
-            ('a', NULL, 'syntax', 2, 'finished', true, '2026-01-02', 10, 100, 60.0, 60.0, 3.0, 4.0, 3.5),
-            ('a', NULL, 'syntax', 3, 'running', true, NULL, 5, 50, 1.0, 1.0, NULL, NULL, 3.9),
-            ('a', 'b', 'syntax', 1, 'finished', true, '2026-01-01', 10, 100, 50.0, 0.0, NULL, 4.0, 4.5)
-        ) t(specialist, branch, phase, attempt, state, current, created, steps, valid_tokens, seconds,
+            ('a', 'syntax', 1, 'finished', false, '2026-01-01', 10, 100, 50.0, 50.0, 2.0, 4.0, 3.0),
+            ('a', 'syntax', 2, 'finished', true, '2026-01-02', 10, 100, 60.0, 60.0, 3.0, 4.0, 3.5),
+            ('a', 'syntax', 3, 'running', true, NULL, 5, 50, 1.0, 1.0, NULL, NULL, 3.9),
+            ('a/b', 'syntax', 1, 'finished', true, '2026-01-01', 10, 100, 50.0, 0.0, NULL, 4.0, 4.5)
+        ) t(specialist, phase, attempt, state, current, created, steps, valid_tokens, seconds,
             gpu_seconds, cost, phase_bpb_before, phase_bpb_after)
     """)
     bare.execute(text_of("costs"))
     found = bare.execute("""
-        SELECT branch, runs, seconds, cost, bpb_before, bpb_after, won, seconds_per_hundredth,
+        SELECT specialist, runs, seconds, cost, bpb_before, bpb_after, won, seconds_per_hundredth,
                cost_per_hundredth
-        FROM costs ORDER BY branch NULLS FIRST
+        FROM costs ORDER BY specialist
     """).fetchall()
     assert found == [
-        (None, 3, 111.0, 5.0, 4.0, 3.5, 0.5, pytest.approx(2.22), pytest.approx(0.1)),
-        ("b", 1, 50.0, None, 4.0, 4.5, -0.5, None, None),
+        ("a", 3, 111.0, 5.0, 4.0, 3.5, 0.5, pytest.approx(2.22), pytest.approx(0.1)),
+        ("a/b", 1, 50.0, None, 4.0, 4.5, -0.5, None, None),
     ]

@@ -17,9 +17,14 @@ from tests.flows.tiny_workspace import IDS
 
 RESERVED = "__"
 """What each name begins with that a macro gives to something inside it."""
-WAYS = ("templates", "templates/wide", "fmt")
+PHASES = {
+    "templates": ("syntax", "anneal", "file_graph"),
+    "templates/wide": ("syntax", "anneal"),
+    "fmt": ("syntax", "file_graph"),
+}
+"""What is mixed of each specialist."""
 NAMES = ("templates/syntax", "templates/anneal", "templates/wide/syntax", "templates/wide/anneal")
-OF_A_PHASE = [(way, phase) for way in WAYS for phase in ("syntax", "anneal", "file_graph")]
+OF_A_PHASE = [(name, phase) for name, phases in PHASES.items() for phase in phases]
 OF_A_STEP = [(name, step) for name in NAMES for step in (1, 2)]
 CALLS: dict[str, Sequence[tuple[Any, ...]]] = {
     "mixture": OF_A_PHASE,
@@ -128,7 +133,7 @@ def test_every_macro_with_parameters_is_called_here(catalog: duckdb.DuckDBPyConn
 def test_a_plan_beside_each_phase_is_that_phases_plan(catalog: duckdb.DuckDBPyConnection) -> None:
     asked = """
         SELECT {0}.specialist, {0}.phase, m.* FROM phases {0},
-            planned_vs_realised(concat_ws('/', {0}.specialist, {0}.branch), {0}.phase) m
+            planned_vs_realised({0}.specialist, {0}.phase) m
     """
     lines = _lines(catalog.execute(asked.format("p")))
     assert lines == _lines(catalog.execute(asked.format("zz")))
@@ -271,25 +276,57 @@ def test_a_name_that_the_workspace_lacks_is_an_error_that_says_it_and_what_there
     assert there_is in there
 
 
-def test_a_specialists_name_means_the_one_without_a_branch(
+def _specialists(catalog: duckdb.DuckDBPyConnection, call: str) -> list[str]:
+    found = catalog.execute(f"SELECT DISTINCT specialist FROM {call} ORDER BY 1").fetchall()
+    return [name for (name,) in found]
+
+
+OF_SPECIALISTS = ("mixture", "planned_vs_realised", "epochs")
+
+
+def test_a_specialist_has_the_name_in_an_answer_by_which_it_is_asked_for(
     catalog: duckdb.DuckDBPyConnection,
 ) -> None:
-    for macro in ("mixture", "planned_vs_realised", "epochs"):
-        found = catalog.execute(f"SELECT DISTINCT branch FROM {macro}('templates', 'syntax')")
-        assert found.fetchall() == [(None,)], macro
-    for name in ("templates/syntax", "templates/anneal"):
-        found = catalog.execute(f"SELECT DISTINCT run LIKE '%branch=%' FROM run_named('{name}')")
-        assert found.fetchall() == [(False,)]
-        found = catalog.execute(f"SELECT DISTINCT branch FROM consumed('{name}', 1)")
-        assert found.fetchall() == [(None,)]
+    for name in ("templates", "templates/wide"):
+        for macro in OF_SPECIALISTS:
+            assert _specialists(catalog, f"{macro}('{name}', 'syntax')") == [name]
+        for macro in ("consumed", "seen_before", "consumed_until", "checkpoints_after"):
+            assert _specialists(catalog, f"{macro}('{name}/anneal', 1)") in ([name], []), macro
+        assert _specialists(catalog, f"source_repetition('{name}/anneal')") == [name]
+    assert _specialists(catalog, "mixture('templates.wide', 'syntax')") == ["templates/wide"]
+    assert _specialists(catalog, "consumed('templates.wide/syntax', 1)") == ["templates/wide"]
+
+
+def test_the_name_of_each_view_is_one_that_macros_take(catalog: duckdb.DuckDBPyConnection) -> None:
+    """As in FROM mixtures m, planned_vs_realised(m.specialist, m.phase)."""
+    columns = catalog.execute("""
+        SELECT table_name, list(column_name) FROM duckdb_columns() WHERE schema_name = 'main'
+        GROUP BY ALL
+    """).fetchall()
+    with_name = [view for view, names in columns if "specialist" in names]
+    assert not [view for view, names in columns if "branch" in names]
+    assert len(with_name) > 10
+    known = {*PHASES}
+    for view in with_name:
+        assert {*_specialists(catalog, view)} <= {*known, None}, view
+    for view in ("mixtures", "strata", "mixture_rows"):
+        (asked,) = catalog.execute(f"""
+            SELECT count(*) FROM (SELECT DISTINCT specialist, phase FROM {view}) m,
+                planned_vs_realised(m.specialist, m.phase)
+        """).fetchall()
+        assert asked == (9,), view
+    (asked,) = catalog.execute("""
+        SELECT count(*) FROM phases p, consumed(p.specialist || '/' || p.phase, 1)
+        WHERE p.run IS NOT NULL
+    """).fetchall()
+    assert asked[0] > 0
 
 
 def test_a_star_means_all_branches_each_with_its_name(catalog: duckdb.DuckDBPyConnection) -> None:
-    for macro in ("mixture", "planned_vs_realised", "epochs"):
-        found = catalog.execute(f"SELECT DISTINCT branch FROM {macro}('templates/*', 'syntax')")
-        assert sorted(map(str, found.fetchall())) == ["('wide',)", "(None,)"], macro
-    found = catalog.execute("SELECT DISTINCT branch FROM consumed('templates/*/anneal', 1)")
-    assert sorted(map(str, found.fetchall())) == ["('wide',)", "(None,)"]
+    both = ["templates", "templates/wide"]
+    for macro in OF_SPECIALISTS:
+        assert _specialists(catalog, f"{macro}('templates/*', 'syntax')") == both
+    assert _specialists(catalog, "consumed('templates/*/anneal', 1)") == both
 
 
 def test_what_the_models_of_several_branches_have_read_is_told_apart(
@@ -297,9 +334,27 @@ def test_what_the_models_of_several_branches_have_read_is_told_apart(
 ) -> None:
     for macro in ("consumed_until", "seen_before"):
         whole = catalog.execute(f"FROM {macro}('templates/*/anneal', 2)").fetchall()
-        for branch, name in ((None, "templates/anneal"), ("wide", "templates/wide/anneal")):
-            alone = catalog.execute(f"FROM {macro}('{name}', 2)")
-            at = [column[0] for column in alone.description or ()].index("model_branch")
+        for name in ("templates", "templates/wide"):
+            alone = catalog.execute(f"FROM {macro}('{name}/anneal', 2)")
+            at = [column[0] for column in alone.description or ()].index("model_specialist")
             lines = sorted(map(str, alone.fetchall()))
             assert lines
-            assert sorted(str(line) for line in whole if line[at] == branch) == lines
+            assert sorted(str(line) for line in whole if line[at] == name) == lines
+
+
+NOTHING_OF_IT = (
+    "mixture('templates/wide', 'file_graph')",
+    "epochs('testing', 'syntax')",
+    "planned_vs_realised('testing/*', 'syntax')",
+    "consumed('templates/file_graph', 1)",
+    "seen_before('testing/syntax', 1)",
+)
+"""Phases and diets that there are, of which nothing is mixed or trained."""
+
+
+@pytest.mark.parametrize("call", NOTHING_OF_IT)
+def test_a_name_of_which_nothing_is_made_is_an_error_rather_than_an_empty_answer(
+    call: str, catalog: duckdb.DuckDBPyConnection
+) -> None:
+    with pytest.raises(duckdb.InvalidInputException, match="there is no"):
+        catalog.execute(f"FROM {call}").fetchall()

@@ -12,8 +12,8 @@ from curriculum.store import Store
 from schemas.phase_status import STATUS_NAME, STATUS_SCHEMA
 
 LINES = [
-    ("templates", "demo", "syntax", "stale", "another share", "ab", 1, "runs/a"),
-    ("templates", "demo", "graph", "missing", "comes next", None, None, None),
+    ("templates/demo", "syntax", "stale", "another share", "ab", 1, "runs/a"),
+    ("templates/demo", "graph", "missing", "comes next", None, None, None),
 ]
 
 
@@ -42,11 +42,11 @@ def test_without_a_file_there_is_no_status(home: Path) -> None:
 def test_the_status_is_the_one_that_was_written_and_stale_is_a_part_of_it(home: Path) -> None:
     assert query(home, "FROM status").rows == LINES
     (found,) = query(home, "FROM stale()").rows
-    assert found == ("templates", "demo", "syntax", "ab", "runs/a", "another share")
+    assert found == ("templates/demo", "syntax", "ab", "runs/a", "another share")
 
 
 def test_a_status_that_is_given_replaces_the_written_one_for_one_connection(home: Path) -> None:
-    given = table([("templates", "demo", "syntax", "done", "10 steps", "cd", 2, "runs/b")])
+    given = table([("templates/demo", "syntax", "done", "10 steps", "cd", 2, "runs/b")])
     asked = "SELECT state FROM status"
     assert open_catalog(home, given).execute(asked).fetchall() == [("done",)]
     assert query(home, asked).rows == [("stale",), ("missing",)]
@@ -56,8 +56,8 @@ def test_a_status_that_is_given_replaces_the_written_one_for_one_connection(home
     "found",
     [
         table(LINES).drop_columns(["state"]),
-        table(LINES).set_column(3, "state", pa.array([None, None], pa.string())),
-        table(LINES).set_column(6, "attempt", pa.array(["first", "second"])),
+        table(LINES).set_column(2, "state", pa.array([None, None], pa.string())),
+        table(LINES).set_column(5, "attempt", pa.array(["first", "second"])),
         None,
     ],
     ids=["without a column", "without a value", "of another type", "no Parquet"],

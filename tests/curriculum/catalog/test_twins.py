@@ -90,7 +90,7 @@ def test_each_phase_of_each_specialist_has_one_line(catalog: duckdb.DuckDBPyConn
     found = catalog.execute(
         "SELECT specialist, attempt FROM phases WHERE phase = 'syntax' ORDER BY ALL"
     ).fetchall()
-    assert found == [("templates", 2), ("twin", 1)]
+    assert found == [("templates/demo", 2), ("twin/demo", 1)]
     assert _one(catalog, "SELECT count(*) FROM phases") == 6
 
 
@@ -107,10 +107,11 @@ def test_a_phase_that_lies_with_another_specialist_is_of_whom_the_marks_say(
         shutil.rmtree(workspace / stage / "specialist=twin")
     catalog = open_catalog(workspace)
     found = catalog.execute(
-        "SELECT specialist, phase, steps, starts_with(run, $1) FROM phases WHERE specialist <> 'templates'",
+        "SELECT specialist, phase, steps, starts_with(run, $1) FROM phases "
+        "WHERE specialist <> 'templates/demo'",
         [f"runs/{PHASE}"],
     ).fetchall()
-    ours = "SELECT steps FROM phases WHERE specialist = 'templates' AND phase = 'syntax'"
+    ours = "SELECT steps FROM phases WHERE specialist = 'templates/demo' AND phase = 'syntax'"
     assert found == [("twin-demo", "syntax", _one(catalog, ours), True)]
     assert _one(catalog, "SELECT count(*) FROM consumed('twin-demo/syntax', 3)") > 0
     assert _one(

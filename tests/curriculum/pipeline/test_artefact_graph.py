@@ -7,12 +7,12 @@ import pytest
 
 from curriculum.pipeline import Pipeline
 from curriculum.pipeline.artefact_graph import CORPUS, ArtefactGraph, NodeState, artefact_graph
-from curriculum.pipeline.attempts import SpecialistRef
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.references import with_keys
 from curriculum.pipeline.run_config import CorpusConfig
 from curriculum.store import Store
 from schemas.errors import CurriculumError
+from schemas.specialist import SpecialistRef
 from tests.curriculum.pipeline.tiny_diet import NAME, edit, write_tiny_diet
 
 

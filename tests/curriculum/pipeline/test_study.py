@@ -6,7 +6,6 @@ import pytest
 
 from curriculum.pipeline import Pipeline
 from curriculum.pipeline.artefact_graph import artefact_graph
-from curriculum.pipeline.attempts import SpecialistRef
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.forecast import forecast
@@ -21,6 +20,7 @@ from dashboards.pipeline_chart import picture
 from dashboards.report.facts import read
 from dashboards.report.page import page
 from schemas.errors import JobError
+from schemas.specialist import SpecialistRef
 from schemas.study import Study
 from tests.curriculum.pipeline.tiny_diet import NAME, edit, write_tiny_diet
 

@@ -6,7 +6,6 @@ import pytest
 
 from curriculum.inspection.paired import Place
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
-from curriculum.pipeline.attempts import SpecialistRef
 from curriculum.pipeline.status import PhaseStatus, State
 from curriculum.train.document_sums import PairedChange
 from dashboards.report.facts import Attempt, Facts, Losses, Packed, PhaseFacts, Source
@@ -16,6 +15,7 @@ from schemas.job import Figure, Heartbeat, Report, TokenCounts
 from schemas.json_text import now
 from schemas.mixture import LeftOut, MixtureReport, StratumReport
 from schemas.phase_status import Approval
+from schemas.specialist import SpecialistRef
 from tests import factories
 
 NAMES = ("syntax", "file_graph", "repository_graph", "structure", "anneal")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.pipeline.attempts import SpecialistRef
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.status import PhaseStatus, State, StatusInputs, write_status
 from curriculum.store import Store
 from dashboards.report import files, index
+from schemas.specialist import SpecialistRef
 
 WRITTEN = "2026-11-21T13:50:17+00:00"
 
