@@ -356,11 +356,11 @@ class ImportReport(StageReport):
     unscored: int = 0
     """Pieces of fewer than two tokens."""
     boundaries_from_eos: int = 0
-    """Documents that begin behind an EOS, with --boundaries eos; as the next two."""
+    """Documents that begin behind an EOS, with --boundaries eos."""
     without_eos: int = 0
-    """Last documents of rows, or of the tokens, that end without an EOS: cut where the row ends."""
+    """Documents that end without the EOS that others end with, such as those that were cut."""
     cleared: int = 0
-    """Targets that a loss mask had across a boundary."""
+    """Targets that a loss mask had across a boundary, with --boundaries eos."""
     columns_left_behind: tuple[str, ...] = ()
     """Columns that the contract doesn't have; of Parquet, as the next."""
     read_as: tuple[str, ...] = ()

@@ -93,25 +93,18 @@ class EosCounts:
     """Counts of what was taken from EOS."""
 
     behind_eos: int = 0
-    unended: int = 0
     cleared: int = 0
 
     def add(self, before: RowBatch, after: pa.Table) -> None:
         """Count the documents of some rows, and the targets that they lost."""
-        ids, rows = before.input_ids, np.arange(len(before))
-        valid: Int64s = before.valid_counts()
-        last: Values = ids[rows, valid - 1]
         documents: Values = after["num_docs"].to_numpy()
         self.behind_eos += int(documents.sum()) - len(before)
-        self.unended += int((last != before.row_format.eos_id).sum())
         scored: Values = after["loss_token_count"].to_numpy()
         self.cleared += int(before.loss_mask.sum(dtype=np.int64)) - int(scored.sum())
 
     def report(self) -> ImportReport:
         """Return the counts as a part of an import's report."""
-        return ImportReport(
-            boundaries_from_eos=self.behind_eos, without_eos=self.unended, cleared=self.cleared
-        )
+        return ImportReport(boundaries_from_eos=self.behind_eos, cleared=self.cleared)
 
 
 def edges_of(ids: Values, eos_id: int, at_once: int) -> Int64s:

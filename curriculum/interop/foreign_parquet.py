@@ -409,6 +409,7 @@ def parquet_rows(
             row_format=row_format, facts=facts, stored=stored, boundaries=boundaries
         ),
         boundaries=boundaries,
+        compared_with=tokenizer,
         notes=ImportReport(columns_left_behind=tuple(others), read_as=tuple(read)),
     )
 

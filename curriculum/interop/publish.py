@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import JsonValue
 
+from curriculum.interop.document_frames import FrameCounts
 from curriculum.interop.eos_boundaries import (
     BY_EOS,
     Boundaries,
@@ -306,6 +307,8 @@ class Imported:
     """Stand-in for boundaries that aren't stored."""
     notes: ImportReport = field(default_factory=ImportReport)
     """The part of the report that is known before the rows are written."""
+    compared_with: Tokenizer | None = None
+    """Tokenizer whose document tokens the rows are compared with; None where that was done before."""
 
     @property
     def fallbacks(self) -> tuple[str, ...]:
@@ -327,7 +330,8 @@ def publish(store: Store, imported: Imported, tokenizer: Artefact) -> Artefact:
     def fill(drafts: Sequence[StagingDirectory]) -> None:
         (draft,) = drafts
         from_eos = EosCounts()
-        counts = _write(draft, imported, from_eos)
+        frames = FrameCounts.of(imported.compared_with) if imported.compared_with else None
+        counts = _write(draft, imported, from_eos, frames)
         draft.record(imported.notes)
         if imported.completion.boundaries is not None:
             draft.record(from_eos.report())
@@ -336,6 +340,10 @@ def publish(store: Store, imported: Imported, tokenizer: Artefact) -> Artefact:
             f"part-{number:05d}.parquet": shard.name for number, shard in enumerate(imported.shards)
         }
         found = check(draft.path)
+        if frames is not None and all(fault.rule is rules.Rule.BOS for fault in found.faults[:1]):
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            frames.require(f"{imported.shards[0].name}{more}")
+            draft.record(ImportReport(**frames.report()))
         raise_first(Violations(limit=1, count=found.num_faults, kept=found.faults), names)
 
     return store.produce([recipe(imported, tokenizer)], fill)[0]
@@ -368,7 +376,10 @@ def recipe(imported: Imported, tokenizer: Artefact) -> Recipe:
 
 
 def _write(
-    draft: StagingDirectory, imported: Imported, from_eos: EosCounts
+    draft: StagingDirectory,
+    imported: Imported,
+    from_eos: EosCounts,
+    frames: FrameCounts | None,
 ) -> dict[str, ImportedDomain]:
     completion, counts = imported.completion, _Counts(imported.completion.row_format.row_length)
     row = 0
@@ -387,8 +398,20 @@ def _write(
                 counts.add(rows)
                 if completion.boundaries is not None:
                     from_eos.add(columns, rows)
+                if frames is not None:
+                    _add_frames(frames, rows, completion.row_format)
                 row += len(rows)
     return counts.report()
+
+
+def _add_frames(frames: FrameCounts, rows: pa.Table, row_format: RowFormat) -> None:
+    """Count the documents of some rows by the control tokens at their ends."""
+    batch = RowBatch(row_format=row_format, table=rows)
+    starts, edges = batch.doc_starts(batch.valid_counts())
+    layout = Layout.of(starts, np.diff(edges), batch.valid_counts(), row_format.row_length)
+    ids = batch.input_ids.reshape(-1)
+    frames.add(ids, layout.flat_start, layout.flat_start + layout.lengths)
+    frames.add_bos(ids)
 
 
 class _Counts:

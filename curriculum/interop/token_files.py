@@ -13,7 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.interop import tokens_out
+from curriculum.interop.document_frames import FRAMES_OPTION
 from curriculum.interop.eos_boundaries import BY_EOS, OPTION, Boundaries, edges_of, require_eos
+from curriculum.interop.id_types import (
+    TYPE_OPTION,
+    IdType,
+    id_type_of_size,
+    infer_id_type,
+    require_ids,
+)
 from curriculum.interop.tokens_out import INDEX_NAME, OFFSETS_NAME, TOKENS_NAME
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
@@ -54,31 +62,42 @@ class TokenFiles:
 
 
 def open_tokens(
-    path: Path, form: TokenFormat, tokenizer: Tokenizer, boundaries: Boundaries | None = None
+    path: Path,
+    form: TokenFormat,
+    tokenizer: Tokenizer,
+    boundaries: Boundaries | None = None,
+    dtype: IdType | None = None,
 ) -> TokenFiles:
     """The files of a folder that was exported, or of a .bin by its name, with or without .bin or .idx.
 
-    `boundaries` is what stands in for boundaries that aren't stored.
+    `boundaries` is what stands in for boundaries that aren't stored, `dtype` the type of ids that isn't.
 
     Raises:
-        SchemaError: for files that lack, are cut off or don't agree, and for ids that the tokenizer
-            doesn't have.
+        SchemaError: for files that lack, are cut off or don't agree, for ids that the tokenizer doesn't
+            have, and for ids that could be of several types.
     """
     ids_file = _ids_file(path)
     record = _record(ids_file, form, tokenizer)
     other = _boundaries_file(ids_file, form)
     if boundaries is not None:
         _require_none_stored(other, form)
+    if dtype is not None:
+        _require_no_other_type(dtype, other, form, record)
     if form == "megatron":
-        edges, dtype = tokens_out.read_index(other)
-        ids = _mapped(ids_file, dtype, int(edges[-1]))
+        edges, stored = tokens_out.read_index(other)
+        ids = _mapped(ids_file, stored, int(edges[-1]))
+    elif other.is_file():
+        edges = _offsets(other)
+        known = record.dtype if record else dtype
+        ids = _mapped(ids_file, known or _id_type(ids_file, int(edges[-1])), int(edges[-1]))
     else:
-        ids, edges = _flat(ids_file, other, record, tokenizer, boundaries)
+        ids, edges = _without_offsets(ids_file, other, tokenizer, boundaries, dtype)
     marks = {
         name: _mapped(ids_file.parent / f"{name}.bin", "uint8", len(ids))
         for name in (record.columns if record else ())
     }
-    _require_ids(ids_file, ids, tokenizer)
+    if other.is_file():
+        require_ids(ids_file.name, ids, tokenizer)
     kept = np.unique(edges)
     beside = [ids_file.parent / BESIDE_NAME] if record and record.rows is not None else []
     files = (ids_file, other, *(ids_file.parent / f"{name}.bin" for name in marks), *beside)
@@ -143,11 +162,17 @@ def _record(ids_file: Path, form: TokenFormat, tokenizer: Tokenizer) -> ExportRe
     theirs = record.vocab_size, record.pad_id, record.bos_id, record.eos_id
     ours = tokenizer.vocab_size, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id
     if theirs != ours:
+        framed = "_".join(
+            role
+            for role, token in (("bos", record.bos_id), ("eos", record.eos_id))
+            if token is not None
+        )
         raise SchemaError(
             file.name,
             f"vocab_size, pad_id, bos_id, eos_id {theirs}",
             cause=f"the tokenizer has {ours}",
-            cure="Give the tokenizer.json that lies beside it",
+            cure="Give the tokenizer.json that lies beside it"
+            f", and say {FRAMES_OPTION} {framed or 'none'}",
         )
     return record
 
@@ -173,43 +198,74 @@ def _require_none_stored(other: Path, form: TokenFormat) -> None:
         )
 
 
-def _flat(
-    ids_file: Path,
-    offsets_file: Path,
-    record: ExportRecord | None,
-    tokenizer: Tokenizer,
-    boundaries: Boundaries | None,
-) -> tuple[Values, npt.NDArray[np.int64]]:
-    if not offsets_file.is_file():
-        dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
-        ids = _mapped(ids_file, dtype, None)
-        if boundaries is not None:
-            marks = tokenizer.bos_id not in (None, tokenizer.pad_id)
-            require_eos((), tokenizer.eos_id, bos_marks_documents=marks, name=ids_file.name)
-            assert tokenizer.eos_id is not None
-            return ids, edges_of(ids, tokenizer.eos_id, AT_ONCE)
-        return ids, _inferred(ids_file, offsets_file, ids, tokenizer)
-    if offsets_file.stat().st_size % 8 or not offsets_file.stat().st_size:
-        raise _cut_off(offsets_file, offsets_file.stat().st_size, "whole numbers of 8 bytes")
-    edges = np.memmap(offsets_file, dtype="<i8", mode="r")
+def _require_no_other_type(
+    dtype: IdType, other: Path, form: TokenFormat, record: ExportRecord | None
+) -> None:
+    """Refuse a type of ids where a file says another, as each of Megatron's indices does."""
+    if form == "megatron":
+        raise SchemaError(
+            f"{TYPE_OPTION} {dtype}",
+            other.name,
+            cause="that file says of which type the ids are",
+            cure=f"Leave {TYPE_OPTION} out",
+        )
+    if record is not None and np.dtype(record.dtype).itemsize != np.dtype(dtype).itemsize:
+        raise SchemaError(
+            f"{TYPE_OPTION} {dtype}",
+            record.dtype,
+            cause=f"{RECORD_NAME} says that the ids are of this type",
+            cure=f"Leave {TYPE_OPTION} out",
+        )
+
+
+def _offsets(file: Path) -> npt.NDArray[np.int64]:
+    """[documents + 1]: where each document begins, and the end of the last."""
+    size = file.stat().st_size
+    if size % 8 or not size:
+        raise _cut_off(file, size, "whole numbers of 8 bytes")
+    edges = np.memmap(file, dtype="<i8", mode="r")
     # Their differences might overflow.
     if edges[0] != 0 or (edges[1:] < edges[:-1]).any():
         raise SchemaError(
-            offsets_file.name,
+            file.name,
             f"{edges[0]} … {edges[-1]}",
             cause="offsets begin with 0 and rise",
             cure="They are int64: where each document begins, and the end of the last",
         )
-    dtype = record.dtype if record else _dtype(ids_file, int(edges[-1]))
-    return _mapped(ids_file, dtype, int(edges[-1])), np.asarray(edges)
+    return np.asarray(edges)
 
 
-def _dtype(ids_file: Path, tokens: int) -> str:
-    size = ids_file.stat().st_size
-    for dtype in ("uint16", "uint32"):
-        if size == tokens * np.dtype(dtype).itemsize:
-            return dtype
-    raise _cut_off(ids_file, size, f"{tokens:,} ids of 2 or 4 bytes")
+def _id_type(ids_file: Path, tokens: int) -> IdType:
+    if dtype := id_type_of_size(ids_file, tokens):
+        return dtype
+    raise _cut_off(ids_file, ids_file.stat().st_size, f"{tokens:,} ids of 2, 4 or 8 bytes")
+
+
+def _without_offsets(
+    ids_file: Path,
+    offsets_file: Path,
+    tokenizer: Tokenizer,
+    boundaries: Boundaries | None,
+    dtype: IdType | None,
+) -> tuple[Values, npt.NDArray[np.int64]]:
+    """Ids that the tokenizer has, and the edges of documents that BOS or EOS gives."""
+    if boundaries is not None:
+        marks = tokenizer.bos_id not in (None, tokenizer.pad_id)
+        require_eos((), tokenizer.eos_id, bos_marks_documents=marks, name=ids_file.name)
+
+    def edges(ids: Values) -> npt.NDArray[np.int64]:
+        if boundaries is None:
+            return _inferred(ids_file, offsets_file, ids, tokenizer)
+        assert tokenizer.eos_id is not None
+        return edges_of(ids, tokenizer.eos_id, AT_ONCE)
+
+    if not ids_file.stat().st_size:
+        return np.empty(0, dtype="uint16"), np.zeros(1, dtype=np.int64)
+    if dtype is None:
+        return infer_id_type(ids_file, tokenizer, edges)
+    ids = _mapped(ids_file, dtype, None)
+    require_ids(ids_file.name, ids, tokenizer)
+    return ids, edges(ids)
 
 
 def _mapped(file: Path, dtype: str, count: int | None) -> Values:
@@ -258,16 +314,3 @@ def _or_eos(tokenizer: Tokenizer) -> str:
         return ""
     without_bos = "" if tokenizer.bos_id is None else "--document-tokens eos "
     return f"; or, if each EOS ends a document, say {without_bos}{BY_EOS}"
-
-
-def _require_ids(ids_file: Path, ids: Values, tokenizer: Tokenizer) -> None:
-    for first in range(0, len(ids), AT_ONCE):
-        some = ids[first : first + AT_ONCE]
-        if int(some.max()) >= tokenizer.vocab_size or int(some.min()) < 0:
-            at = int(np.flatnonzero((some >= tokenizer.vocab_size) | (some < 0))[0])
-            raise SchemaError(
-                f"token {first + at:,} of {ids_file.name}",
-                int(some[at]),
-                cause=f"the tokenizer has ids 0 to {tokenizer.vocab_size - 1:,}",
-                cure="Give the tokenizer that the ids were made with",
-            )

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from curriculum.interop.document_frames import count_frames
 from curriculum.interop.eos_boundaries import Boundaries
 from curriculum.interop.foreign_parquet import (
     as_known,
@@ -27,6 +28,7 @@ from curriculum.interop.foreign_parquet import (
     schema_of,
     stored_names,
 )
+from curriculum.interop.id_types import IdType
 from curriculum.interop.publish import FILLS, Completion, Imported, RowFacts, Shard, format_of
 from curriculum.interop.token_files import COPY, TokenFiles, open_tokens
 from curriculum.packing import best_fit
@@ -52,12 +54,12 @@ def token_lists(rows: npt.NDArray[Any]) -> Any:
 
 
 def packed_rows(
-    tokens: TokenFiles, form: TokenFormat, given: RowFacts, row_format: RowFormat
+    tokens: TokenFiles, form: TokenFormat, given: RowFacts, tokenizer: Tokenizer, row_length: int
 ) -> Imported:
     """Rows of documents that lie end to end.
 
     Raises:
-        SchemaError: where no family is given, and where a BOS that must mark documents doesn't.
+        SchemaError: where no family is given, and for documents that aren't framed as the tokenizer says.
     """
     if given.family is None:
         raise SchemaError(
@@ -74,52 +76,27 @@ def packed_rows(
         )
     known = {name: getattr(given, name) for name in ("family", "variant", "domain", "split")}
     facts = replace(FILLS, **{name: value for name, value in known.items() if value is not None})
-    _require_bos(tokens, row_format)
+    frames = count_frames(tokens.ids, tokens.edges, tokenizer)
+    frames.require(str(tokens.path))
+    row_format = format_of(tokenizer, row_length)
     cuts = _cut(tokens.edges, row_format)
     return Imported(
         format=form,
         files=tokens.files,
         shards=_Packing(tokens, cuts, row_format).shards(),
         completion=Completion(row_format=row_format, facts=facts, stored=tuple(_PACKED.names)),
-        settings={"pack_seed": SEED},
+        # The same bytes may be read with another type.
+        settings={"pack_seed": SEED, "id_bytes": tokens.ids.dtype.itemsize},
         boundaries=tokens.boundaries,
         notes=ImportReport(
             divided=cuts.divided,
             added_bos=cuts.added,
             empty=tokens.empty,
             unscored=int((cuts.lengths < 2).sum()),
-            **_from_eos(tokens, row_format),
+            **frames.report(),
+            **({"boundaries_from_eos": len(tokens.edges) - 2} if tokens.boundaries else {}),
         ),
     )
-
-
-def _from_eos(tokens: TokenFiles, row_format: RowFormat) -> dict[str, int]:
-    """Fields of the report for boundaries that were taken from EOS."""
-    if tokens.boundaries is None:
-        return {}
-    unended = int(tokens.ids[-1] != row_format.eos_id)
-    return {"boundaries_from_eos": len(tokens.edges) - 2, "without_eos": unended}
-
-
-def _require_bos(tokens: TokenFiles, row_format: RowFormat) -> None:
-    """Require that BOS begins each document and is nowhere else, where it marks documents."""
-    if not row_format.bos_marks_documents:
-        return
-    leads = np.asarray(tokens.ids[tokens.edges[:-1]]) == row_format.bos_id
-    marked = sum(
-        int((tokens.ids[first : first + SHARD_TOKENS] == row_format.bos_id).sum())
-        for first in range(0, len(tokens.ids), SHARD_TOKENS)
-    )
-    if not leads.all() or marked != len(leads):
-        without = int(np.argmin(leads)) if not leads.all() else None
-        raise SchemaError(
-            str(tokens.path),
-            f"no BOS {row_format.bos_id} begins document {without:,}"
-            if without is not None
-            else f"{marked:,} BOS in {len(leads):,} documents",
-            cause="the tokenizer's BOS begins every document and stands nowhere else",
-            cure="Say --document-tokens eos where documents have none, or give their tokenizer",
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -247,21 +224,22 @@ def token_rows(
     tokenizer: Tokenizer,
     row_length: int | None,
     boundaries: Boundaries | None = None,
+    dtype: IdType | None = None,
 ) -> Imported:
     """The rows of .bin files; `row_length` is for documents that aren't packed.
 
-    `boundaries` is what stands in for boundaries that aren't stored.
+    `boundaries` is what stands in for boundaries that aren't stored, `dtype` the type of ids that isn't.
 
     Raises:
         SchemaError: for files that can't be read, several row lengths, and what must be said and isn't.
     """
     check_facts(given)
-    tokens = open_tokens(path, form, tokenizer, boundaries)
+    tokens = open_tokens(path, form, tokenizer, boundaries, dtype)
     if not len(tokens.ids):
         raise SchemaError(str(tokens.path), cause="there isn't a token", cure="Give another file")
     if tokens.beside is not None:
         return _as_they_were(tokens, tokens.beside, form, given, tokenizer)
-    return packed_rows(tokens, form, given, format_of(tokenizer, _asked(row_length, path)))
+    return packed_rows(tokens, form, given, tokenizer, _asked(row_length, path))
 
 
 def _asked(row_length: int | None, path: Path) -> int:

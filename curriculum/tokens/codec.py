@@ -71,6 +71,11 @@ def find_roles(controls: Mapping[str, int], roles: Roles, *, name: str) -> dict[
     >>> find_roles({"<|endoftext|>": 7, "<|fim_prefix|>": 8}, Roles(), name="t")
     {'eos': 7, 'fim_prefix': 8, 'pad': 7}
     """
+    return _as_framed(_all_roles(controls, roles, name=name), roles.document_tokens, name=name)
+
+
+def _all_roles(controls: Mapping[str, int], roles: Roles, *, name: str) -> dict[ControlRole, int]:
+    """The id of each role, of BOS and EOS also where documents go without them."""
     stated: dict[ControlRole, str | None] = {"bos": roles.bos, "eos": roles.eos, "pad": roles.pad}
     found: dict[ControlRole, int] = {}
     for role, names in NAMES.items():
@@ -86,7 +91,7 @@ def find_roles(controls: Mapping[str, int], roles: Roles, *, name: str) -> dict[
         if known:
             found[role] = known[0]
     found.setdefault("pad", found.get("eos", 0))
-    return _as_framed(found, roles.document_tokens, name=name)
+    return found
 
 
 def _as_framed(
@@ -230,6 +235,13 @@ class Tokenizer:
         """Control tokens around each document, of those that the tokenizer has."""
         framed = [role for role in ("bos", "eos") if role in self.ids_of]
         return "_".join(framed) or "none"  # type: ignore[return-value]
+
+    @property
+    def document_controls(self) -> dict[ControlRole, int]:
+        """BOS and EOS, each where the tokenizer has it, whether documents are framed with it or not."""
+        controls = {text: token for token, text in self._controls.items()}
+        found = _all_roles(controls, self.roles, name=self.name)
+        return {role: token for role, token in found.items() if role in ("bos", "eos")}
 
     @property
     def special(self) -> npt.NDArray[np.bool_]:

@@ -12,6 +12,7 @@ from curriculum.interop import tokens_out
 from curriculum.interop.eos_boundaries import OPTION, Boundaries
 from curriculum.interop.foreign_parquet import bounded_memory, check_facts, parquet_rows
 from curriculum.interop.huggingface import export_parquet, whole_folder, write_card
+from curriculum.interop.id_types import TYPE_OPTION, IdType
 from curriculum.interop.publish import ImportFormat, RowFacts, publish
 from curriculum.interop.row_order import Ordered
 from curriculum.interop.tokens_in import token_rows
@@ -26,7 +27,7 @@ from curriculum.pipeline.attempts import (
 from curriculum.pipeline.recorded_config import newest_plan
 from curriculum.pipeline.references import artefacts_of, checkpoint_of, store_of, title_of
 from curriculum.pipeline.status import later_phases
-from curriculum.stages.tokens import given_tokenizer, load_tokenizer
+from curriculum.stages.tokens import TOKENIZER_NAME, given_tokenizer, load_tokenizer
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import DocumentTokens, Tokenizer
@@ -217,10 +218,12 @@ class ImportOptions:
     path: Path
     format: str
     tokenizer: str | None
-    document_tokens: str
+    document_tokens: str | None
+    """The tokenizer's own where None and the tokenizer is one of the workspace, else bos_eos."""
     row_length: int | None
     facts: RowFacts
     boundaries: str | None = None
+    dtype: str | None = None
     name: str | None = None
     """Name of the rows in diets."""
 
@@ -228,6 +231,11 @@ class ImportOptions:
     def stand_in(self) -> Boundaries | None:
         """Stand-in for boundaries that aren't stored."""
         return next((each for each in get_args(Boundaries) if each == self.boundaries), None)
+
+    @property
+    def id_type(self) -> IdType | None:
+        """Type of ids that isn't stored."""
+        return next((known for known in get_args(IdType) if known == self.dtype), None)
 
 
 def import_rows(home: Path, options: ImportOptions) -> None:
@@ -247,10 +255,14 @@ def import_rows(home: Path, options: ImportOptions) -> None:
             if options.format == "parquet":
                 imported = parquet_rows(options.path, options.facts, tokenizer, options.stand_in)
             else:
-                form = _token_format(options.format)
-                length = options.row_length
                 imported = token_rows(
-                    options.path, form, options.facts, tokenizer, length, options.stand_in
+                    options.path,
+                    _token_format(options.format),
+                    options.facts,
+                    tokenizer,
+                    options.row_length,
+                    options.stand_in,
+                    options.id_type,
                 )
             rows = publish(store, imported, artefact)
         split, key = rows.manifest.labels["split"], rows.key[:KEY_DIGITS]
@@ -279,19 +291,27 @@ def _check_options(options: ImportOptions) -> None:
         "--format": (options.format, get_args(ImportFormat)),
         "--document-tokens": (options.document_tokens, get_args(DocumentTokens)),
         OPTION: (options.boundaries, get_args(Boundaries)),
+        TYPE_OPTION: (options.dtype, get_args(IdType)),
     }
     for name, (value, values) in known.items():
         if value is not None and value not in values:
             raise SchemaError(
                 name, value, cause="there is no such value", cure=nearest(str(value), values)
             )
+    if options.dtype is not None and options.format == "parquet":
+        raise SchemaError(
+            TYPE_OPTION,
+            options.dtype,
+            cause="Parquet says of which type its ids are",
+            cure="Leave it out, or say --format flat for a .bin file",
+        )
     if not options.path.exists() and options.format == "parquet":
         raise SchemaError(str(options.path), cause="it isn't there", cure="Check the path")
 
 
 def _tokenizer_for(store: Store, options: ImportOptions) -> Artefact:
     """Find the tokenizer by a key of the workspace, a path, or beside the data."""
-    beside = (options.path if options.path.is_dir() else options.path.parent) / "tokenizer.json"
+    beside = (options.path if options.path.is_dir() else options.path.parent) / TOKENIZER_NAME
     given = options.tokenizer
     if given is None and not beside.is_file():
         raise SchemaError(
@@ -308,10 +328,14 @@ def _tokenizer_for(store: Store, options: ImportOptions) -> Artefact:
                 cause="it is neither a path nor the first digits of one tokenizer's key",
                 cure="Give the path of a tokenizer.json, or more digits of a key",
             )
-        return store.load(found[0].path)
-    file = Path(given) if given is not None else beside
-    file = file / "tokenizer.json" if file.is_dir() else file
-    framed = next(each for each in get_args(DocumentTokens) if each == options.document_tokens)
+        if options.document_tokens is None:
+            return store.load(found[0].path)
+        file = found[0].path
+    else:
+        file = Path(given) if given is not None else beside
+    file = file / TOKENIZER_NAME if file.is_dir() else file
+    wanted = options.document_tokens or "bos_eos"
+    framed: DocumentTokens = next(name for name in get_args(DocumentTokens) if name == wanted)
     return given_tokenizer(store, file, framed)
 
 

@@ -66,13 +66,26 @@ def import_rows(  # noqa: PLR0913 - each is an option
         ),
     ] = None,
     document_tokens: Annotated[
-        str, typer.Option(help="Special tokens around each document: bos_eos, bos, eos or none.")
-    ] = "bos_eos",
+        str | None,
+        typer.Option(
+            help="Special tokens around each document: bos_eos, bos, eos or none; compared with the data. "
+            "Default: those of the workspace's tokenizer, or bos_eos for a tokenizer.json.",
+            show_default=False,
+        ),
+    ] = None,
     row_length: Annotated[
         int | None,
         typer.Option(
             min=128,
             help="Row length to pack to, for documents that aren't packed yet.",
+            show_default=False,
+        ),
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            help="Type of the ids in a flat .bin file without offsets.bin: uint16, int32, uint32 or int64; "
+            "needed if several fit the file.",
             show_default=False,
         ),
     ] = None,
@@ -125,6 +138,7 @@ def import_rows(  # noqa: PLR0913 - each is an option
         row_length=row_length,
         facts=facts,
         boundaries=boundaries,
+        dtype=dtype,
         name=name,
     )
     exchange.import_rows(settings.home(home), request)

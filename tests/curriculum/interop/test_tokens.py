@@ -222,7 +222,7 @@ def test_flat_ids_of_another_size_than_their_offsets_are_refused(
 ) -> None:
     np.arange(10, 20, dtype=np.uint16).tofile(tmp_path / "x.bin")
     np.array([0, 4, 9], dtype=np.int64).tofile(tmp_path / "x.offsets.bin")
-    with pytest.raises(SchemaError, match="there should be 9 ids of 2 or 4 bytes"):
+    with pytest.raises(SchemaError, match="there should be 9 ids of 2, 4 or 8 bytes"):
         world.take(tmp_path / "x.bin", "flat", said(family="mine"), 128)
 
 
@@ -232,7 +232,7 @@ def test_documents_without_the_bos_of_their_tokenizer_are_refused(
     ids = [world.codec.bos_id, 11, 12, 13, 14]
     np.array(ids, dtype=np.uint16).tofile(tmp_path / "x.bin")
     np.array([0, 3, 5], dtype=np.int64).tofile(tmp_path / "x.offsets.bin")
-    with pytest.raises(SchemaError, match=r"no BOS .* begins document 1.*--document-tokens eos"):
+    with pytest.raises(SchemaError, match="begins 1 of 2 documents"):
         world.take(tmp_path / "x.bin", "flat", said(family="mine"), 128)
 
 
@@ -248,7 +248,8 @@ def test_documents_without_the_bos_of_their_tokenizer_are_refused(
 def test_what_must_be_said_of_bare_documents_is_asked_for(
     world: Any, tmp_path: Path, said: Any, facts: Any, row_length: int | None, told: str
 ) -> None:
-    np.array([world.codec.bos_id, 11, 12], dtype=np.uint16).tofile(tmp_path / "x.bin")
+    ids = [world.codec.bos_id, 11, world.codec.eos_id]
+    np.array(ids, dtype=np.uint16).tofile(tmp_path / "x.bin")
     with pytest.raises(SchemaError, match=told):
         world.take(tmp_path / "x.bin", "flat", said(**facts), row_length)
 

@@ -1,0 +1,138 @@
+"""BOS and EOS around documents, counted in the data and compared with --document-tokens.
+
+    input_ids   [BOS a EOS BOS b c EOS]      documents [0 3 7]      2 begin with BOS, 2 end with EOS
+
+Control tokens never come out of text, so one BOS that leads a document, or one EOS that ends one, says how
+the data was framed. Where documents have a BOS, each begins with it and it is nowhere else. Where they have
+an EOS, some may go without: those that were cut.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from curriculum.tokens.codec import DocumentTokens, Tokenizer
+from schemas.errors import SchemaError
+
+FRAMES_OPTION = "--document-tokens"
+IDS_AT_ONCE = 1 << 22
+"""Ids compared at a time."""
+Values = npt.NDArray[Any]
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(kw_only=True, slots=True)
+class FrameCounts:
+    """Documents by the control tokens at their ends."""
+
+    claimed: DocumentTokens
+    """Control tokens that documents are said to have."""
+    bos_id: int | None
+    """BOS of the tokenizer, whether it is claimed or not; the same of EOS."""
+    eos_id: int | None
+    documents: int = 0
+    led: int = 0
+    """Documents that begin with BOS."""
+    doubled: int = 0
+    """Documents that begin with two."""
+    ended: int = 0
+    """Documents that end with EOS."""
+    bos: int = 0
+    """Every BOS."""
+
+    @staticmethod
+    def of(tokenizer: Tokenizer) -> "FrameCounts":
+        """Return counts of nothing yet."""
+        controls = tokenizer.document_controls
+        bos, eos = controls.get("bos"), controls.get("eos")
+        # Padding and an EOS that also leads documents don't say where a document begins.
+        ambiguous = bos in (tokenizer.pad_id, eos)
+        return FrameCounts(
+            claimed=tokenizer.document_tokens, bos_id=None if ambiguous else bos, eos_id=eos
+        )
+
+    def add(self, ids: Values, starts: Int64s, ends: Int64s) -> None:
+        """Count documents [start, end) of the ids, each of one token or more."""
+        self.documents += len(starts)
+        if self.bos_id is not None:
+            led = ids[starts] == self.bos_id
+            second = ids[np.minimum(starts + 1, ends - 1)] == self.bos_id
+            self.led += int(led.sum())
+            self.doubled += int((led & second & (ends - starts > 1)).sum())
+        if self.eos_id is not None:
+            self.ended += int((ids[ends - 1] == self.eos_id).sum())
+
+    def add_bos(self, ids: Values) -> None:
+        """Count each BOS among the ids."""
+        if self.bos_id is not None:
+            for first in range(0, len(ids), IDS_AT_ONCE):
+                self.bos += int((ids[first : first + IDS_AT_ONCE] == self.bos_id).sum())
+
+    def report(self) -> dict[str, int]:
+        """Return the fields of an import's report: documents without the EOS that others have, if any."""
+        unended = self.documents - self.ended
+        return {"without_eos": unended} if "eos" in self.claimed and unended else {}
+
+    @property
+    def found(self) -> DocumentTokens:
+        """Control tokens that the data has around documents."""
+        if self.led:
+            return "bos_eos" if self.ended else "bos"
+        return "eos" if self.ended else "none"
+
+    def require(self, name: str) -> None:
+        """Refuse documents that aren't framed as claimed.
+
+        Raises:
+            SchemaError: naming the file, with counts.
+        """
+        for found, cause in (self._of_bos(), self._of_eos()):
+            if found:
+                claim = f"{FRAMES_OPTION} {self.claimed}"
+                raise SchemaError(
+                    name, found, cause=f"{claim} says that {cause}", cure=self._advice
+                )
+
+    def _of_bos(self) -> tuple[str, str]:
+        """Return what is wrong with BOS, and what should be; two empty texts where nothing is."""
+        if self.bos_id is None:
+            return "", ""
+        begins = f"BOS {self.bos_id} begins {self.led:,} of {self.documents:,} documents"
+        inside = self.bos - self.led
+        if "bos" not in self.claimed:
+            return (begins, "documents have no BOS") if self.led else ("", "")
+        if self.led == self.documents and not inside:
+            return "", ""
+        inside_too = f" and stands inside of them {inside:,} times" if inside else ""
+        return f"{begins}{inside_too}", "BOS begins each document, and it may stand nowhere else"
+
+    def _of_eos(self) -> tuple[str, str]:
+        """Return what is wrong with EOS, and what should be; two empty texts where nothing is."""
+        if self.eos_id is None or not self.documents:
+            return "", ""
+        ends = f"EOS {self.eos_id} ends {self.ended:,} of {self.documents:,} documents"
+        if "eos" not in self.claimed:
+            return (ends, "documents have no EOS") if self.ended else ("", "")
+        return ("", "") if self.ended else (ends, "EOS ends documents")
+
+    @property
+    def _advice(self) -> str:
+        if self.doubled:
+            return f"Remove the second BOS of {self.doubled:,} documents, and say {self._option}"
+        if self.led and (self.led < self.documents or self.bos > self.led):
+            return "Give the boundaries and the tokenizer that the data was made with"
+        return f"Say {self._option}, or give the tokenizer that the data was made with"
+
+    @property
+    def _option(self) -> str:
+        return f"{FRAMES_OPTION} {self.found}"
+
+
+def count_frames(ids: Values, edges: Int64s, tokenizer: Tokenizer) -> FrameCounts:
+    """Count documents that lie end to end: `edges` [documents + 1] into `ids` [tokens], none empty."""
+    counts = FrameCounts.of(tokenizer)
+    counts.add(ids, edges[:-1], edges[1:])
+    counts.add_bos(ids)
+    return counts

@@ -1,0 +1,148 @@
+"""Types of ids in a flat .bin file: given by --dtype, recorded beside the file, or the only one that fits.
+
+    bytes   05 00 00 00 07 00 00 00      uint16 [5 0 7 0]      uint32 [5 7]
+
+A file that says nothing of its type can be read with several. A type fits where the file is whole ids of
+it, each id is in the vocabulary, and documents are framed by BOS and EOS as --document-tokens says. One
+that fits alone is taken; with none or several the type must be given.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from curriculum.interop.document_frames import IDS_AT_ONCE, count_frames
+from curriculum.tokens.codec import Tokenizer
+from schemas.errors import SchemaError
+
+IdType = Literal["uint16", "int32", "uint32", "int64"]
+TYPE_OPTION = "--dtype"
+WIDTHS: tuple[IdType, ...] = ("uint16", "uint32", "int64")
+"""One type of each width; ids below 2^31 are the same with a sign and without."""
+Values = npt.NDArray[Any]
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Reading:
+    """A file read with one type."""
+
+    dtype: IdType
+    ids: Values
+    edges: Int64s
+
+
+def id_type_of_size(file: Path, tokens: int) -> IdType | None:
+    """Return the type of a file that has so many ids, None where no width gives this size."""
+    size = file.stat().st_size
+    return next((dtype for dtype in WIDTHS if size == tokens * np.dtype(dtype).itemsize), None)
+
+
+def infer_id_type(
+    file: Path, tokenizer: Tokenizer, edges_of: Callable[[Values], Int64s]
+) -> tuple[Values, Int64s]:
+    """Return the ids of a file and the edges of its documents, where only one type fits.
+
+    `edges_of` finds boundaries in ids and raises SchemaError where they can't be found.
+
+    Raises:
+        SchemaError: if no type fits, with the fault of each, or if several do.
+    """
+    possible = [dtype for dtype in WIDTHS if _holds(dtype, tokenizer.vocab_size)]
+    misread: dict[IdType, SchemaError] = {}
+    misframed: dict[IdType, SchemaError] = {}
+    readings: list[_Reading] = []
+    for dtype in possible:
+        try:
+            ids = _ids(file, dtype, tokenizer)
+        except SchemaError as fault:
+            misread[dtype] = fault
+            continue
+        try:
+            readings.append(
+                _Reading(dtype=dtype, ids=ids, edges=_edges(file, ids, tokenizer, edges_of))
+            )
+        except SchemaError as fault:
+            misframed[dtype] = fault
+    if not readings and len(misframed) == 1:
+        raise next(iter(misframed.values()))
+    if len(readings) == 1:
+        return readings[0].ids, readings[0].edges
+    if readings:
+        raise SchemaError(
+            str(file),
+            ", or ".join(
+                f"{len(reading.ids):,} ids of {reading.dtype} in {len(reading.edges) - 1:,} documents"
+                for reading in readings
+            ),
+            cause="the file doesn't say of which type its ids are, and several fit",
+            cure=f"Say {TYPE_OPTION} {' or '.join(reading.dtype for reading in readings)}, or write "
+            "offsets.bin beside it",
+        )
+    raise _none_fits(file, misframed | misread)
+
+
+def require_ids(name: str, ids: Values, tokenizer: Tokenizer) -> None:
+    """Raise unless each id is in the vocabulary.
+
+    Raises:
+        SchemaError: naming the first id that isn't.
+    """
+    for first in range(0, len(ids), IDS_AT_ONCE):
+        some = ids[first : first + IDS_AT_ONCE]
+        if int(some.max()) >= tokenizer.vocab_size or int(some.min()) < 0:
+            at = int(np.flatnonzero((some >= tokenizer.vocab_size) | (some < 0))[0])
+            raise SchemaError(
+                f"token {first + at:,} of {name}",
+                int(some[at]),
+                cause=f"the tokenizer has ids 0 to {tokenizer.vocab_size - 1:,}",
+                cure="Give the tokenizer that the ids were made with",
+            )
+
+
+def _holds(dtype: IdType, vocab_size: int) -> bool:
+    """Return True if each id of a vocabulary can be stored in the type."""
+    return vocab_size - 1 <= np.iinfo(dtype).max
+
+
+def _ids(file: Path, dtype: IdType, tokenizer: Tokenizer) -> Values:
+    size, width = file.stat().st_size, np.dtype(dtype).itemsize
+    if size % width:
+        raise SchemaError(
+            str(file),
+            f"{size:,} bytes",
+            cause=f"they aren't whole ids of {width} bytes",
+            cure="Copy it again",
+        )
+    ids: Values = np.memmap(file, dtype=np.dtype(dtype).newbyteorder("<"), mode="r")
+    require_ids(file.name, ids, tokenizer)
+    return ids
+
+
+def _edges(
+    file: Path, ids: Values, tokenizer: Tokenizer, edges_of: Callable[[Values], Int64s]
+) -> Int64s:
+    edges = edges_of(ids)
+    count_frames(ids, edges, tokenizer).require(str(file))
+    return edges
+
+
+def _none_fits(file: Path, faults: dict[IdType, SchemaError]) -> SchemaError:
+    """Return the error of a file that no type fits: the fault of each, and the first one's cure."""
+    listed = "; ".join(f"as {dtype}: {_found(file, fault)}" for dtype, fault in faults.items())
+    first = next(iter(faults.values()))
+    return SchemaError(
+        str(file),
+        f"{file.stat().st_size:,} bytes",
+        cause=f"no type of ids fits ({listed})",
+        cure=f"{first.cure}; with {TYPE_OPTION} only one type is tried",
+    )
+
+
+def _found(file: Path, fault: SchemaError) -> str:
+    found = fault.cause if fault.value is None else str(fault.value)
+    return found if fault.name == str(file) else f"{fault.name} {found}"
