@@ -4,7 +4,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ import torch
 from curriculum import parquet
 from curriculum.model.context import of_rows
 from curriculum.model.loss import token_nll
-from curriculum.train.batch import EVALUATION_COLUMNS, Row, Shards, tensors_in
+from curriculum.train.batch import EVALUATION_COLUMNS, Row, Shards
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.dataloader import Batch, blank, collate
 from curriculum.train.device import mixed
@@ -88,7 +88,6 @@ class Evaluator:
     stop: Callable[[], bool]
     before: Evaluated | None = None
     """Evaluations of step 0 that `carried_over` has found."""
-    last: "_LastForward" = field(default_factory=lambda: _LastForward())
 
     def evaluated(self, step: int) -> Evaluated:
         """`HeldOut.evaluated` of the train state's model, which trains on afterwards.
@@ -109,7 +108,6 @@ class Evaluator:
         try:
             return held_out.evaluated(step, self.before if step == 0 else None)
         finally:
-            self.last.forget()
             self.train_state.model.train()
             self.train_state.rest()
 
@@ -118,49 +116,11 @@ class Evaluator:
         model, device = self.train_state.model, self.train_state.device
         moved = batch.to(device)
         with mixed(device):
-            x_BTD = self.last.hidden(
-                batch,
-                lambda: model.hidden(moved.input_ids, moved.boundaries, moved.structure),
-                self.train_state.ranks,
-            )
+            x_BTD = model.hidden(moved.input_ids, moved.boundaries, moved.structure)
             nll_N = token_nll(
                 x_BTD, model.head.weight, model.part(moved.target_ids), model.part(moved.loss_mask)
             )
         return nll_N if model.context is None else of_rows(nll_N, moved.loss_mask, model.context)
-
-
-class _LastForward:
-    """The stream of the last batch, given again for one that differs in its targets only."""
-
-    def __init__(self) -> None:
-        self._kept: tuple[Batch, torch.Tensor] | None = None
-
-    def hidden(
-        self, batch: Batch, compute: Callable[[], torch.Tensor], ranks: Ranks
-    ) -> torch.Tensor:
-        """x_BTD of a batch of the host; ranks compute it together, or none does."""
-        if ranks.any(self._kept is None or not _same_inputs(self._kept[0], batch)):
-            self._kept = None
-            self._kept = batch, compute()
-        assert self._kept is not None, "computed now or before"
-        return self._kept[1]
-
-    def forget(self) -> None:
-        """Drop it: weights change, and its memory is wanted."""
-        self._kept = None
-
-
-def _same_inputs(one: Batch, other: Batch) -> bool:
-    """Return True where two batches are the same to a model, whatever is scored of them."""
-    if (one.structure is None) != (other.structure is None):
-        return False
-    pairs = [
-        (one.input_ids, other.input_ids),
-        (one.boundaries.doc_ids, other.boundaries.doc_ids),
-    ]
-    if one.structure is not None and other.structure is not None:
-        pairs += zip(tensors_in(one.structure), tensors_in(other.structure), strict=True)
-    return all(torch.equal(*pair) for pair in pairs)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -208,46 +168,32 @@ class HeldOut:
         )
 
     def _sums(self, evaluations: Sequence[Evaluation]) -> Mapping[_Asked, DocumentSums]:
-        """The sums of all strata; those that may be other targets of the same rows are taken together."""
-        alike: dict[tuple[str, str, int, int], dict[_Asked, EvaluationStratum]] = {}
-        for evaluation in evaluations:
-            for each in evaluation.strata:
-                most = evaluation.max_positions
-                place = each.family, each.domain, each.rows.row_length, most
-                alike.setdefault(place, {})[_asked(evaluation, each)] = each
-        found: dict[_Asked, DocumentSums] = {}
-        for (*_, most), strata in alike.items():
-            measured = self._measured([*strata.values()], most)
-            for (asked, stratum), sums in zip(strata.items(), measured, strict=True):
-                found[asked] = _added_up(stratum, sums)
-        return found
+        """The sums of all strata, each computed once."""
+        strata = {
+            _asked(evaluation, stratum): stratum
+            for evaluation in evaluations
+            for stratum in evaluation.strata
+        }
+        return {
+            asked: _added_up(stratum, self._measured(stratum, asked[-1]))
+            for asked, stratum in strata.items()
+        }
 
-    def _measured(
-        self, strata: Sequence[EvaluationStratum], max_positions: int
-    ) -> list[list[_Measured]]:
-        """The results of `_documents` of each stratum in the order of micro-batches, rank after rank.
-
-        The strata's micro-batches take turns, so that rows of theirs that are the same meet.
-        """
-        ranks = self.ranks
-        found: list[list[list[_Measured]]] = [[] for _ in strata]
-        micro = [self._micro_batches(each, max_positions) for each in strata]
-        while any(turns := [list(itertools.islice(each, ranks.readers)) for each in micro]):
+    def _measured(self, stratum: EvaluationStratum, max_positions: int) -> list[_Measured]:
+        """The results of `_documents` in the order of micro-batches, rank after rank."""
+        ranks, measured = self.ranks, list[list[_Measured]]()
+        micro = self._micro_batches(stratum, max_positions)
+        while turn := list(itertools.islice(micro, ranks.readers)):
             if self.stop():
                 raise Cancelled
-            for turn, measured in zip(turns, found, strict=True):
-                if turn:
-                    mine = ranks.reader < len(turn)
-                    batch = collate(turn[ranks.reader if mine else 0])
-                    measured.append(self._documents(batch if mine else blank(batch)))
+            mine = ranks.reader < len(turn)
+            batch = collate(turn[ranks.reader if mine else 0])
+            measured.append(self._documents(batch if mine else blank(batch)))
         return [
-            [
-                each
-                for turn in zip(*ranks.by_reader(mine), strict=True)
-                for part in turn
-                for each in part
-            ]
-            for mine in found
+            document
+            for turns in zip(*ranks.by_reader(measured), strict=True)
+            for batches in turns
+            for document in batches
         ]
 
     def _micro_batches(self, stratum: EvaluationStratum, max_positions: int) -> Iterator[list[Row]]:

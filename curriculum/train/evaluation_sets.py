@@ -14,7 +14,7 @@ from curriculum.store import Artefact
 from curriculum.store.verify import read_pages, verify_footers
 from schemas.errors import JobError
 from schemas.job import Evaluation, EvaluationStratum, RowsSource
-from schemas.objectives import ANCHOR_SET, PHASE_SET, TARGET_OBJECTIVE
+from schemas.objectives import ANCHOR_SET, PHASE_SET
 
 MOST_POSITIONS, LEAST_POSITIONS = 1 << 17, 1 << 11
 """Limits of a stratum's limit, in row positions; a row longer than that is read whole."""
@@ -85,29 +85,13 @@ def within(evaluations: Sequence[Evaluation], positions: float) -> list[Evaluati
 
 
 def positions_read(evaluations: Iterable[Evaluation]) -> int:
-    """Row positions that one evaluation of some sets computes.
-
-    Rows that several sets ask for are read once, and targets of graphs are other targets of causal rows.
-    """
+    """Row positions that one evaluation of some sets computes: rows that several ask for count once."""
     asked = {
-        (stratum.rows.key, stratum.domain, evaluation.max_positions): stratum
+        (stratum.rows.key, stratum.domain, evaluation.max_positions): stratum.positions
         for evaluation in evaluations
         for stratum in evaluation.strata
     }
-    causal = {
-        (most, *_place(stratum))
-        for (_, _, most), stratum in asked.items()
-        if stratum.objective != TARGET_OBJECTIVE
-    }
-    return sum(
-        stratum.positions
-        for (_, _, most), stratum in asked.items()
-        if stratum.objective != TARGET_OBJECTIVE or (most, *_place(stratum)) not in causal
-    )
-
-
-def _place(stratum: EvaluationStratum) -> tuple[str, str, int]:
-    return stratum.family, stratum.domain, stratum.rows.row_length
+    return sum(asked.values())
 
 
 def _limited(evaluations: Sequence[Evaluation], limit: int) -> list[Evaluation]:

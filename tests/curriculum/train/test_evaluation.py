@@ -3,13 +3,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 from torch.nn import functional as F
 
-from curriculum.model.decoder import Decoder
 from curriculum.train.batch import Shards
 from curriculum.train.dataloader import Batch, collate
 from curriculum.train.document_sums import (
@@ -17,7 +15,6 @@ from curriculum.train.document_sums import (
     DocumentSums,
     Pair,
     interval,
-    joined,
     keep_only,
     paired_change,
     read,
@@ -31,7 +28,7 @@ from curriculum.train.evaluation import (
     rows_of,
 )
 from curriculum.train.optimizer import new_train_state
-from schemas.job import EVALUATED_SCHEMA, Evaluation
+from schemas.job import EVALUATED_SCHEMA
 
 
 def evaluator(world: Any, **changes: Any) -> Evaluator:
@@ -92,30 +89,6 @@ def test_rows_that_two_evaluations_ask_for_are_computed_once(
     assert sum(computed) > together, "other rows are asked for, and those must be read"
 
 
-def test_one_pass_over_rows_that_differ_in_targets_gives_the_bits_of_two(
-    world: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    syntax = world.job().evaluations[0]
-    target = with_fewer_targets(world, syntax)
-    passes: list[int] = []
-    plain = Decoder.hidden
-
-    def hidden(self: Decoder, input_ids: torch.Tensor, *others: Any) -> torch.Tensor:
-        passes.append(input_ids.numel())
-        return plain(self, input_ids, *others)
-
-    monkeypatch.setattr(Decoder, "hidden", hidden)
-    apart = [evaluator(world, evaluations=(each,)).evaluated(0) for each in (syntax, target)]
-    twice = sum(passes)
-    passes.clear()
-    together = evaluator(world, evaluations=(syntax, target)).evaluated(0)
-    assert sum(passes) * 2 == twice > 0
-    assert together.figures == (*apart[0].figures, *apart[1].figures)
-    assert together.documents.equals(joined([each.documents for each in apart]))
-    scored = [figures[-1].scored_tokens for figures in (apart[0].figures, apart[1].figures)]
-    assert 0 < scored[1] < scored[0]
-
-
 def test_the_time_of_evaluations_is_kept_beside_what_they_found(tmp_path: Path) -> None:
     table = EVALUATED_SCHEMA.empty_table()
     for step, seconds in ((0, 1.5), (4, 2.25), (8, 4.0)):
@@ -127,28 +100,6 @@ def test_the_time_of_evaluations_is_kept_beside_what_they_found(tmp_path: Path) 
     assert found is not None
     assert found.equals(table)
     assert seconds_of(tmp_path / "none") == 0
-
-
-def with_fewer_targets(world: Any, evaluation: Evaluation) -> Evaluation:
-    """An evaluation of the same rows of which every third target is scored."""
-    source = evaluation.strata[0].rows
-    folder = world.store.root / "fewer"
-    folder.mkdir(exist_ok=True)
-    for part in (world.store.root / source.path).glob("part-*.parquet"):
-        table = pq.read_table(part)
-        kept = [
-            [mask * (at % 3 == 0) for at, mask in enumerate(row)]
-            for row in (each.as_py() or [] for each in table["loss_mask"])
-        ]
-        place = table.schema.get_field_index("loss_mask")
-        field = table.schema.field(place)
-        masks = pa.array(kept, field.type)
-        pq.write_table(table.set_column(place, field, masks), folder / part.name)
-    fewer = source.model_copy(update={"path": "fewer", "key": "f" * 64})
-    strata = (
-        each.model_copy(update={"rows": fewer, "objective": "target"}) for each in evaluation.strata
-    )
-    return evaluation.model_copy(update={"set": "target", "strata": tuple(strata)})
 
 
 def counting(computed: list[int]) -> Any:
