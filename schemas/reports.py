@@ -262,6 +262,12 @@ class EncodeReport(StageReport):
     refused_examples: dict[str, str] = {}
     """The first of them by cause: the conversation and its turn."""
 
+    @property
+    def mean_tokens(self) -> float:
+        """Tokens of a document in rows, on average: of all its encodings; 0 where there is none."""
+        encoded = sum(self.documents.get(name, 0) for name in ("whole", "elided", "divided"))
+        return self.tokens / encoded if encoded else 0.0
+
 
 class DomainRows(StageReport):
     """Packed rows of one domain."""

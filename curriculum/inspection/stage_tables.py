@@ -328,6 +328,10 @@ LEAST_FAR = 0.2
 """Least share of the scored tokens of such rows; with less, long context is theatre."""
 
 
+MIN_LENGTH = 1 / 3
+"""Mean length of held-out documents, as a share of that of trained ones, below which a build warns."""
+
+
 def length_lines(built: Built) -> Iterator[Line]:
     """A line a data set: documents and their tokens by length, before anything is left out.
 
@@ -346,8 +350,8 @@ def length_lines(built: Built) -> Iterator[Line]:
 def context_lines(built: Built) -> Iterator[Line]:
     """A line a data set: tokens of its own document before each scored token, and what was left out.
 
-    Those past 64k are counted where there are any. Last what is held out, in tokens: beside few files stands
-    little that is on their side of the split.
+    Those past 64k are counted where there are any. Last what is held out: its tokens, and those before each
+    of its scored tokens, which are targets alone in documents with context.
     """
     reports = [
         (each.wanted.title, each.train.reported(RowsReport), each.val.reported(RowsReport))
@@ -382,6 +386,26 @@ def context_warnings(built: Built) -> Iterator[str]:
                 f"only {percent(context.past_16k)} of the scored tokens of {rows.wanted.family} at "
                 f"{rows.wanted.row_length:,} have more than {FAR:,} tokens of context: rows of {FAR:,} "
                 "would teach the same for less"
+            )
+
+
+def held_out_warnings(built: Built) -> Iterator[str]:
+    """Yield warnings of held-out documents that are much shorter than those that are trained on."""
+    seen: set[tuple[str, int]] = set()
+    for rows in built.rows:
+        name = f"{rows.wanted.family}{f' of {rows.wanted.base}' * bool(rows.wanted.base)}"
+        place = name, rows.wanted.row_length
+        if rows.wanted.imported is not None or rows.val is None or place in seen:
+            continue
+        seen.add(place)
+        train, val = (
+            side.reported(RowsReport).encode.mean_tokens for side in (rows.train, rows.val)
+        )
+        if 0 < val < train * MIN_LENGTH:
+            yield (
+                f"held-out documents of {name} at {rows.wanted.row_length:,} have {val:,.0f} tokens on "
+                f"average, and those that are trained on have {train:,.0f}: val_bpb says little of long "
+                "documents. Add repositories, or raise the corpus's val_fraction"
             )
 
 

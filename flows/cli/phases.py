@@ -33,6 +33,7 @@ from curriculum.inspection.stage_tables import (
     domain_warnings,
     graph_lines,
     graph_warnings,
+    held_out_warnings,
     index_lines,
     length_lines,
     run_lines,
@@ -146,6 +147,7 @@ def _print_built(phase: str, built: Built) -> None:
     for warnings in (
         graph_warnings,
         context_warnings,
+        held_out_warnings,
         conversation_warnings,
         domain_warnings,
         tokenizer_warnings,

@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from curriculum.inspection.stage_tables import context_lines, context_warnings, length_lines
+from curriculum.inspection.stage_tables import (
+    context_lines,
+    context_warnings,
+    held_out_warnings,
+    length_lines,
+)
 from curriculum.stages import Built, RowSet, RowsSpec
 from curriculum.store import Artefact
 from schemas.manifest import Manifest
@@ -33,9 +38,14 @@ def artefact(report: dict[str, JsonValue]) -> Artefact:
     return Artefact(path=Path("rows"), manifest=manifest)
 
 
-def built(family: str, row_length: int, report: dict[str, JsonValue]) -> Built:
+def built(
+    family: str,
+    row_length: int,
+    report: dict[str, JsonValue],
+    held_out_report: dict[str, JsonValue] = HELD_OUT,
+) -> Built:
     made = artefact(report)
-    held_out = artefact(HELD_OUT)
+    held_out = artefact(held_out_report)
     wanted = RowsSpec(family=family, row_length=row_length)
     rows = RowSet(wanted=wanted, train=made, val=held_out, apart={})
     return Built(
@@ -106,3 +116,25 @@ def test_long_rows_that_do_not_use_their_length_are_a_warning(
 ) -> None:
     rows = built("v4_context_graph", row_length, report(past_16k=past_16k))
     assert bool([*context_warnings(rows)]) is warned
+
+
+def encoded(documents: dict[str, int], tokens: int) -> dict[str, JsonValue]:
+    return {"encode": {"documents": dict(documents), "tokens": tokens}}
+
+
+@pytest.mark.parametrize(
+    ("documents", "tokens", "warned"),
+    [
+        ({"whole": 3}, 2_997, True),
+        ({"whole": 3}, 3_000, False),
+        ({"whole": 1, "routed": 9}, 1_000, False),
+        ({"routed": 9}, 0, False),
+    ],
+    ids=["shorter than a third", "a third", "what is in no row doesn't count", "none in rows"],
+)
+def test_held_out_documents_shorter_than_a_third_of_trained_ones_are_a_warning(
+    documents: dict[str, int], tokens: int, warned: bool
+) -> None:
+    train = encoded({"whole": 1, "elided": 2, "divided": 1}, 12_000)
+    rows = built("v4_context_graph", 65_536, train, encoded(documents, tokens))
+    assert bool([*held_out_warnings(rows)]) is warned
