@@ -67,7 +67,7 @@ def seconds(
     objective: str, tokenizer: Tokenizer, given: list[Given], row_length: int
 ) -> tuple[float, Counter[str]]:
     built = objective_of(objective, tokenizer, variant=0)
-    teach, counts = apply_objective(built, row_length=row_length), Counter[str]()
+    teach, counts = apply_objective(built, tokenizer, row_length=row_length), Counter[str]()
     begin = time.process_time()
     for document, fitted in given:
         for name, number in teach(document, replace(fitted)).objective_counts:

@@ -238,8 +238,8 @@ class StopsImproving(Documented):
     stops_improving_by: Annotated[Number, Field(gt=0)]
     """Bits per byte."""
     set: SetName = PHASE_SET
-    """Rows that it is measured on: phase is all that the phase serves as causal rows, an objective what
-    it serves with that one, target the targets of its graph documents alone, anchor the documents that all
+    """Rows that it is measured on: phase is all that the phase serves, an objective what it serves with
+    that one, target the targets of its graph documents alone, anchor the documents that all
     phases share."""
     over_evaluations: Annotated[Whole, Field(ge=1)] = 3
     """Number of evaluations that it is compared over."""

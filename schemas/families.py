@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from schemas.objectives import TARGET_OBJECTIVE, USUAL_OBJECTIVE
 from schemas.registry import NameIn, Registry, imported
 
 Reads = Literal["changes", "commits", "documents", "conversations"]
@@ -131,6 +132,18 @@ def reads_commits(family: str) -> bool:
     """Return True for a family of graphs; False also for a name that only imported rows have."""
     known = FAMILIES.get(family)
     return known is not None and known.reads == "commits"
+
+
+def held_out_objective(family: str, objective: str) -> str:
+    """Return the objective of the validation rows that measure an objective's rows of a family.
+
+    Of graphs targets alone are scored, since their context may be of files that are trained on.
+
+    >>> held_out_objective("v2_simple", "causal"), held_out_objective("v4_context_graph", "causal")
+    ('causal', 'target')
+    """
+    is_causal = objective == USUAL_OBJECTIVE
+    return TARGET_OBJECTIVE if is_causal and reads_commits(family) else objective
 
 
 def need_index(families: Iterable[str]) -> bool:

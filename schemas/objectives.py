@@ -60,7 +60,8 @@ PHASE_SET, ANCHOR_SET = "phase", "anchor"
 SetName = Annotated[str, NameIn(OBJECTIVES, PHASE_SET, ANCHOR_SET)]
 """A set of validation rows.
 
-phase       causal rows of all that a phase serves, chat rows of conversations, by their shares
+phase       causal rows of the files that a phase serves, targets of its graphs, chat rows of its
+            conversations, by their shares
 anchor      the same documents for every phase, diet and tokenizer; a small diet reads the first of them
 <objective> rows of that objective, of what a phase serves with it; target of all graph documents
 """

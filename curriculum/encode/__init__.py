@@ -7,7 +7,8 @@
     straddles  its target has text from the other side of the split: it is in no rows
     dropped    it has no text
 
-Context from the other side of the split goes first, however much room there is.
+Context of held-out files goes first from a document that is trained on, however much room there is. A
+held-out document keeps its context: `targets_alone` says that nothing else of it may be scored.
 Each division leads with BOS; only the last ends with EOS. Every byte of a document is in exactly one text
 piece of its encodings or is counted as elided, so a header is not repeated in divisions.
 
@@ -29,7 +30,7 @@ from curriculum.encode.documents import (
 from curriculum.encode.fit import Fitter, elided_parts, policy_of
 from curriculum.encode.stream import ApplyObjective, DocumentFitter, encode_documents, fitter_of
 
-REVISION = 3
+REVISION = 4
 
 __all__ = [
     "REVISION",

@@ -1,7 +1,8 @@
 """A batch of documents as flat arrays, with the side of the split of each chunk of context.
 
-A context document has its target's side. A chunk around the target with a part of a file of the other side
-has to go; a target that itself has such a part straddles the split.
+A context document has its target's side. In a document that is trained on, a chunk around the target with a
+part of a held-out file has to go. A held-out document keeps all of its context, of which nothing is scored.
+A target that has a part of a file of the other side straddles the split.
 
 The structure of a document goes from its bytes to the tokens of its encodings: a token takes what its
 first byte that isn't whitespace has, since tokens begin with the space before a word; one of whitespace
@@ -214,30 +215,38 @@ class Placed:
     context: Int32s
     """[chunks, 2]: parts [first, after) of each chunk around the target."""
     other_side: Bools
-    """[parts]: those of context chunks that hold text from the other side."""
+    """[parts]: those of context chunks that must go, since they hold text of held-out files."""
     straddles: bool
+    held_out: bool
+    """True for a held-out document, which keeps its context."""
 
 
-def placed(chunks: Int32s, hops: Int32s, foreign: Bools) -> Placed:
+def placed(chunks: Int32s, hops: Int32s, foreign: Bools, *, held_out: bool = False) -> Placed:
     """The chunks around a target and what of them is `foreign` [parts], which is text of the other side.
 
     `chunks` [chunks, 2] are ranges of parts, `hops` [chunks] their distances, 0 for the target's own.
+    A document that is `held_out` may show files that are trained on around its target.
 
     >>> chunks = np.array([[0, 2], [2, 4], [4, 5]], dtype=np.int32)
     >>> hops = np.array([2, 1, 0], dtype=np.int32)
-    >>> found = placed(chunks, hops, np.array([False, True, False, False, False]))
+    >>> foreign = np.array([False, True, False, False, False])
+    >>> found = placed(chunks, hops, foreign)
     >>> found.other_side.tolist(), found.straddles
     ([True, True, False, False, False], False)
+    >>> placed(chunks, hops, foreign, held_out=True).other_side.any()
+    np.False_
     >>> placed(chunks, hops, np.array([False, False, False, False, True])).straddles
     True
     """
     context = chunks[hops > 0]
     before = np.concatenate(([0], np.cumsum(foreign)))
     touched = before[context[:, 1]] > before[context[:, 0]]
+    banned = context[:0] if held_out else context[touched]
     return Placed(
         context=context,
-        other_side=_painted(context[touched], len(foreign)),
+        other_side=_painted(banned, len(foreign)),
         straddles=bool((foreign & ~_painted(context, len(foreign))).any()),
+        held_out=held_out,
     )
 
 
@@ -333,6 +342,7 @@ class Batch:
             other_side=found.other_side if found else nothing,
             straddles=found.straddles if found else False,
             context=found.context if found else None,
+            targets_alone=found.held_out if found else False,
         )
 
     def structure(self, index: int) -> ByteStructure:
@@ -399,12 +409,13 @@ class _Context:
         chunks = slice(self._chunks[index], self._chunks[index + 1])
         if chunks.start == chunks.stop:
             return None
-        foreign = np.zeros(len(self._sources[parts]), dtype=np.bool_)
+        foreign, held_out = np.zeros(len(self._sources[parts]), dtype=np.bool_), False
         if self._split is not None:
+            held_out = bool(self._split.val[row])
             cited = np.flatnonzero(self._sources[parts] >= 0)
             sources = self._provenance[index] + self._sources[parts][cited]
-            foreign[cited] = self._is_val[sources] != self._split.val[row]
-        return placed(self._ranges[chunks], self._hops[chunks], foreign)
+            foreign[cited] = self._is_val[sources] != held_out
+        return placed(self._ranges[chunks], self._hops[chunks], foreign, held_out=held_out)
 
 
 def flat(column: Any) -> tuple[npt.NDArray[np.int64], Any]:

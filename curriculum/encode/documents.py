@@ -40,11 +40,14 @@ class TokenizedDocument:
     elidable: Bools
     spans: Spans
     other_side: Bools
-    """[parts]: those of context chunks that hold text from the other side of the split."""
+    """[parts]: those of context chunks that must go, since they hold text of held-out files."""
     straddles: bool = False
     """True if the target itself has text from the other side."""
     context: Int32s | None = None
     """[chunks, 2]: parts [first, after) of each chunk around the target; None where there are no chunks."""
+    targets_alone: bool = False
+    """True for a held-out document with context, which may be of files that are trained on: nothing but the
+    target may be scored."""
 
     @property
     def num_bytes(self) -> int:
@@ -86,7 +89,7 @@ class ChunkCounts:
     elided: int
     """Number elided for want of room."""
     other_side: int
-    """Because they hold text from the other side of the split."""
+    """Because they hold text of held-out files, in a document that is trained on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +120,7 @@ class FitResult:
     """Tokens of the whole document, BOS and EOS included, before it was fitted."""
     elided_bytes: int
     other_side_bytes: int
-    """Elided bytes of files on the other side of the split."""
+    """Elided bytes of the context chunks that hold text of held-out files."""
     objective_counts: tuple[tuple[str, int], ...] = ()
     """Counts of the objective that was applied to its encodings."""
     chunks: ChunkCounts | None = None
@@ -159,7 +162,7 @@ class Counts:
     tokens: int = 0
     elided_bytes: int = 0
     other_side_bytes: int = 0
-    """Elided bytes of files on the other side of the split."""
+    """Elided bytes of the context chunks that hold text of held-out files."""
     chunks: Counter[str] = field(default_factory=Counter)
     """Chunks of context, of documents with encodings: kept, elided for want of room, of the other side."""
     structure: Counter[str] = field(default_factory=Counter)

@@ -59,8 +59,8 @@ def encode_documents(
 ) -> Iterator[FitResult]:
     """Fit each document of an artefact, in its order; `kept` [documents] leaves some out.
 
-    `val` [documents] says which are in val, `val_lineages` which files are: then nothing of the other side
-    stands in any encoding of a document with chunks. Documents without chunks are never looked at.
+    `val` [documents] says which are in val, `val_lineages` which files are: then no file of val stands in an
+    encoding of a document with chunks that is trained on. Documents without chunks are never looked at.
     With `structure`, `files` are of v6_enriched and `store` has the tokens of its base family: encodings
     are those of the base, and have structure. `objective` is applied between fitting and structure, which
     follows the tokens. Memory is one batch of documents and one document's tokens.

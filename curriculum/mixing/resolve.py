@@ -18,6 +18,7 @@ from schemas.families import (
     ENRICHED_FAMILY,
     VERSIONS_FAMILY,
     families_of,
+    held_out_objective,
     reads_commits,
 )
 from schemas.mistakes import Location, nearest
@@ -56,6 +57,15 @@ class ResolvedServing:
     """The rows that were imported for it; None where they are built of the corpus."""
     packer: Packer = "best_fit"
     """Packer of its training rows; another one in studies alone."""
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """The sets by objective of validation rows that measure it."""
+        if self.imported is not None:
+            return (self.objective,)
+        text = self.base or self.family
+        targets = (TARGET_OBJECTIVE,) if reads_commits(text) else ()
+        return (held_out_objective(text, self.objective), *targets)
 
     @property
     def title(self) -> str:
@@ -100,10 +110,8 @@ class ResolvedPhase:
     @property
     def sets(self) -> tuple[str, ...]:
         """The sets of validation rows that measure it, where such rows are held out; a gate may name one."""
-        served = [each.objective for each in self.servings]
-        texts = (each.base or each.family for each in self.servings if each.imported is None)
-        targets = [TARGET_OBJECTIVE] if any(map(reads_commits, texts)) else []
-        return tuple(dict.fromkeys((PHASE_SET, *served, *targets, ANCHOR_SET)))
+        names = (name for serving in self.servings for name in serving.sets)
+        return tuple(dict.fromkeys((PHASE_SET, *names, ANCHOR_SET)))
 
     @property
     def is_anneal(self) -> bool:

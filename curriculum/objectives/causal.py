@@ -46,14 +46,21 @@ class _Target:
 
     def apply(self, encoding: Encoding, document: Document) -> Result:
         """Score the tokens of targets that causal scores, and the EOS behind the last; nothing moves."""
-        starts, ends = byte_ranges(encoding.ids, encoding.pieces, self.token_bytes)
-        scored = overlaps(starts, ends, document.parts("target"))
-        if scored.any() and encoding.pieces[-1, KIND] == GENERATED_PIECE:
-            scored[-1] = True
         done = apply(encoding, document.spans.of("repeated"), self.token_bytes)
-        mask = done.loss_mask.copy()
-        mask[:-1] &= scored[1:]
-        return Result(encoding=replace(done, loss_mask=mask))
+        return Result(encoding=within_targets(done, document, self.token_bytes))
+
+
+def within_targets(
+    encoding: Encoding, document: Document, token_bytes: npt.NDArray[np.int32]
+) -> Encoding:
+    """The encoding with those of its scored tokens that lie in targets, and the EOS behind them."""
+    starts, ends = byte_ranges(encoding.ids, encoding.pieces, token_bytes)
+    inside = overlaps(starts, ends, document.parts("target"))
+    if inside.any() and encoding.pieces[-1, KIND] == GENERATED_PIECE:
+        inside[-1] = True
+    mask = encoding.loss_mask.copy()
+    mask[:-1] &= inside[1:]
+    return replace(encoding, loss_mask=mask)
 
 
 def apply(

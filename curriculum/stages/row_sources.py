@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from curriculum.encode import ApplyObjective, FitResult, TokenizedDocument
 from curriculum.mixing.imported import ImportedRows
 from curriculum.objectives import Document, Objective, objective_of
+from curriculum.objectives.causal import within_targets
 from curriculum.stages.tokens import TOKENIZER_NAME, Tokenizing
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import CorpusSpec
 from schemas.errors import DietError
-from schemas.families import reads_commits
+from schemas.families import held_out_objective, reads_commits
 from schemas.objectives import CHAT_OBJECTIVE, TARGET_OBJECTIVE, USUAL_OBJECTIVE
 from schemas.packed_row import Packer
 
@@ -35,11 +36,16 @@ class RowsSpec:
 
     @property
     def held_out(self) -> "RowsSpec":
-        """The data set whose validation rows measure this one: causal, so that objectives compare."""
-        assert self.imported is None, "imported rows bring their own"
+        """The data set whose validation rows measure this one, by one objective, so that objectives compare.
+
+        >>> RowsSpec(family="v3_simple", objective="fim", row_length=512).held_out.title
+        'v3_simple causal 512'
+        >>> RowsSpec(family="v4_context_graph", row_length=1024).held_out.title
+        'v4_context_graph target 1024'
+        """
         if self.objective == CHAT_OBJECTIVE:
             return self
-        return replace(self, objective=USUAL_OBJECTIVE, variant=0, packer="best_fit")
+        return self._measured_by(USUAL_OBJECTIVE)
 
     @property
     def held_out_apart(self) -> "tuple[RowsSpec, ...]":
@@ -49,14 +55,15 @@ class RowsSpec:
         ...     .held_out_apart]
         ['v3_simple fim 512']
         >>> [each.title for each in RowsSpec(family="v4_context_graph", row_length=1024).held_out_apart]
-        ['v4_context_graph causal 1024', 'v4_context_graph target 1024']
+        ['v4_context_graph target 1024']
         """
-        assert self.imported is None, "imported rows bring their own"
         names = [self.objective, *([TARGET_OBJECTIVE] if reads_commits(self.flat_family) else ())]
-        return tuple(
-            replace(self, objective=name, variant=0, packer="best_fit")
-            for name in dict.fromkeys(names)
-        )
+        return tuple(dict.fromkeys(self._measured_by(name) for name in names))
+
+    def _measured_by(self, objective: str) -> "RowsSpec":
+        assert self.imported is None, "imported rows bring their own"
+        name = held_out_objective(self.flat_family, objective)
+        return replace(self, objective=name, variant=0, packer="best_fit")
 
     @property
     def title(self) -> str:
@@ -169,8 +176,11 @@ def check_objectives(tokenizing: Tokenizing, wanted: Iterable[RowsSpec]) -> None
             objective_of(objective, tokenizer, variant=0)
 
 
-def apply_objective(rule: Objective, *, row_length: int) -> ApplyObjective:
-    """Return the function that applies an objective to each encoding of a document for rows of one length."""
+def apply_objective(rule: Objective, tokenizer: Tokenizer, *, row_length: int) -> ApplyObjective:
+    """Return the function that applies an objective to each encoding of a document for rows of one length.
+
+    Whatever the objective scores of a held-out document with context, its target alone stays scored.
+    """
 
     def apply(document: TokenizedDocument, fitted: FitResult) -> FitResult:
         known = Document(
@@ -180,11 +190,14 @@ def apply_objective(rule: Objective, *, row_length: int) -> ApplyObjective:
             part_kinds=document.part_kinds,
             room=row_length,
         )
-        objective_counts = [rule.apply(encoding, known) for encoding in fitted.encodings]
+        done = [rule.apply(encoding, known) for encoding in fitted.encodings]
+        encodings = [each.encoding for each in done]
+        if document.targets_alone:
+            encodings = [within_targets(each, known, tokenizer.token_bytes) for each in encodings]
         return replace(
             fitted,
-            encodings=tuple(each.encoding for each in objective_counts),
-            objective_counts=tuple(count for each in objective_counts for count in each.counts),
+            encodings=tuple(encodings),
+            objective_counts=tuple(count for each in done for count in each.counts),
         )
 
     return apply

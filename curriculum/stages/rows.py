@@ -234,7 +234,7 @@ def _spool(
                 val=picked.val,
                 val_lineages=held_out,
                 structure=structured,
-                objective=apply_objective(built, row_length=wanted.row_length),
+                objective=apply_objective(built, tokenizer, row_length=wanted.row_length),
             ):
                 for encoding in fitted.encodings:
                     spool.append(encoding)

@@ -103,7 +103,7 @@ def measure(
         kept=picked.kept & ~picked.val,
         val=picked.val,
         val_lineages=val_lineages(selection),
-        objective=apply_objective(built, row_length=kind.row_length),
+        objective=apply_objective(built, tokenizer, row_length=kind.row_length),
     ):
         domain = picked.domains[int(picked.domain[fitted.row])]
         tokens = sum(len(encoding.ids) for encoding in fitted.encodings)

@@ -17,6 +17,7 @@ from curriculum.pipeline.attempts import STEP
 from curriculum.pipeline.references import folders_of
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.stages.selection import check_sides, val_lineages
+from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store, collect_garbage, garbage, merge, strange
 from curriculum.store.inside import require_plain
 from curriculum.train.checkpoint_files import require_whole
@@ -91,9 +92,11 @@ def _check_sides(rows: Artefact) -> None:
     own = {record.key for record in rows.manifest.inputs}
     selections = [each for each in inputs(store, rows, "selections") if each.key in own]
     documents = [each for each in inputs(store, rows, "documents") if each.key in own]
-    if not rows.files() or not documents or not selections:
+    tokenizers = inputs(store, rows, "tokenizers")
+    if not (rows.files() and documents and selections and tokenizers):
         return
-    pieces = check_sides(rows, documents, val_lineages(selections[0]))
+    token_bytes = load_tokenizer(tokenizers[0]).token_bytes
+    pieces = check_sides(rows, documents, val_lineages(selections[0]), token_bytes)
     out.print(f"{rows.path}: {number(pieces, 'piece')} of text are on their side", soft_wrap=True)
 
 

@@ -114,7 +114,7 @@ def rows_of(
             TokenStore.open(pair.base),
             fitter,
             structure=structured,
-            objective=apply_objective(rule, row_length=row_length),
+            objective=apply_objective(rule, pair.tokenizer, row_length=row_length),
         ):
             counts.add(fitted)
             for encoding in fitted.encodings:
@@ -186,7 +186,7 @@ def check_rows(flat: Path, enriched: Path) -> Counter[str]:
     return Counter({name: len(pc.list_flatten(table[name])) for name in LISTED})
 
 
-def test_no_encoding_holds_text_of_the_other_side(pairs: dict[str, Pair]) -> None:
+def test_held_out_files_stand_in_no_encoding_that_is_trained_on(pairs: dict[str, Pair]) -> None:
     """Files are put on sides by a hash; each document is on that of its own lineage."""
     pair = pairs["v4_context_graph"]
     lineages = {each.lineage for document in pair.documents for each in document.provenance}
@@ -197,17 +197,20 @@ def test_no_encoding_holds_text_of_the_other_side(pairs: dict[str, Pair]) -> Non
     val = np.array([document.lineage in held_out for document in pair.documents])
     files, store = sorted(pair.base.glob("part-*.parquet")), TokenStore.open(pair.base)
     fitter = Fitter.of(pair.tokenizer, row_length=16384, policy="route")
-    counts, texts = Counts(), 0
+    counts, texts = Counts(), Counter[tuple[bool, str, bool]]()
     for fitted in encode_documents(files, store, fitter, val=val, val_lineages=held_out):
         counts.add(fitted)
         document = pair.documents[fitted.row]
         for encoding in fitted.encodings:
             for part in parts_in(document, encoding):
                 if part.source >= 0:
-                    lineage = document.provenance[part.source].lineage
-                    assert (lineage in held_out) == val[fitted.row]
-                    texts += 1
-    assert texts > 0
+                    is_held_out = document.provenance[part.source].lineage in held_out
+                    texts[bool(val[fitted.row]), part.kind, is_held_out] += 1
+    for is_val in (False, True):
+        assert texts[is_val, "target", is_val] > 0
+        assert texts[is_val, "target", not is_val] == 0
+    assert texts[False, "context", True] == 0
+    assert min(texts[True, "context", False], texts[True, "context", True]) > 0
     assert counts.chunks["other_side"] > 0
     assert counts.documents["straddles"] > 0
 
@@ -227,7 +230,7 @@ def encoded(pair: Pair, row_length: int, objective: str, variant: int) -> Iterat
         TokenStore.open(pair.base),
         Fitter.of(pair.tokenizer, row_length=row_length - fim.RESERVE, policy=policy),
         structure=True,
-        objective=apply_objective(rule, row_length=row_length),
+        objective=apply_objective(rule, pair.tokenizer, row_length=row_length),
     )
 
 

@@ -1,4 +1,4 @@
-"""Context documents: what goes, what stays, and nothing of the other side of the split."""
+"""Context documents: what goes, what stays, and nothing of held-out files in what is trained on."""
 
 import doctest
 from dataclasses import dataclass
@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.encode import Counts, FitResult, Fitter, batch, encode_documents
+from curriculum.encode import (
+    Counts,
+    FitResult,
+    Fitter,
+    TokenizedDocument,
+    batch,
+    encode_documents,
+)
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenize_documents
 from curriculum.tokens.train import train_tokenizer
@@ -140,7 +147,7 @@ FAR, NEAR = Made(lines=(2, 1), files=("a.cc", "a.cc")), Made(lines=(2,), files=(
 TARGET = Made(lines=(1,), files=("t.cc",))
 
 
-def test_context_of_the_other_side_goes_however_much_room_there_is(
+def test_context_of_a_held_out_file_goes_however_much_room_there_is(
     tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     own = context_document([FAR, NEAR], TARGET)
@@ -158,15 +165,38 @@ def test_context_of_the_other_side_goes_however_much_room_there_is(
     assert report["other_side_bytes"] == len(near.encode())
 
 
-def test_a_chunk_goes_whole_where_one_of_its_files_is_on_the_other_side(
+def test_a_chunk_goes_whole_where_one_of_its_files_is_held_out(
     tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     mixed = Made(lines=(1, 1), files=("t.cc", "b.cc"))
     own = context_document([FAR, mixed], TARGET)
-    val = frozenset({"r:a.cc", "r:t.cc"})
-    (done,) = fitted([own], tokenizer, tmp_path, row_length=4096, val=[True], val_lineages=val)
+    val = frozenset({"r:b.cc"})
+    (done,) = fitted([own], tokenizer, tmp_path, row_length=4096, val=[False], val_lineages=val)
     far, _, target = chunk_texts(own)
     assert text_of(done, tokenizer) == "// \n" + far + ELISION + target
+
+
+def test_a_held_out_document_shows_files_that_are_trained_on_and_may_score_its_target_alone(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    own = context_document([FAR, NEAR], TARGET)
+    val = frozenset({"r:t.cc"})
+    (done,) = fitted([own], tokenizer, tmp_path, row_length=4096, val=[True], val_lineages=val)
+    assert text_of(done, tokenizer) == own.text
+    assert (done.outcome, done.other_side_bytes) == ("whole", 0)
+    seen: list[bool] = []
+
+    def keep(document: TokenizedDocument, result: FitResult) -> FitResult:
+        seen.append(document.targets_alone)
+        return result
+
+    for is_val in (True, False):
+        held = frozenset({"r:t.cc"} if is_val else ())
+        fitter = Fitter.of(tokenizer, row_length=4096, policy="route")
+        files, store = sorted(tmp_path.glob("part-*.parquet")), TokenStore.open(tmp_path)
+        sides = np.array([is_val])
+        [*encode_documents(files, store, fitter, val=sides, val_lineages=held, objective=keep)]
+    assert seen == [True, False]
 
 
 @pytest.mark.parametrize("is_val", [True, False])
@@ -247,7 +277,12 @@ def test_whatever_goes_chunks_stay_whole_and_the_target_last(
         )
         for each, (chunks, target), is_val in zip(done, drawn, val, strict=True):
             other = {file for file in FILES if splits and (file in held_out) != is_val}
-            check_one(each, documents[each.row], [*chunks, target], other, row_length, tokenizer)
+            banned = set[str]() if is_val else other
+            foreign = [
+                *(not banned.isdisjoint(chunk.files) for chunk in chunks),
+                not other.isdisjoint(target.files),
+            ]
+            check_one(each, documents[each.row], [*chunks, target], foreign, row_length, tokenizer)
             seen.add(each.outcome)
 
     holds()
@@ -258,12 +293,12 @@ def check_one(
     done: FitResult,
     document: Document,
     made: list[Made],
-    other: set[str],
+    foreign: list[bool],
     row_length: int,
     tokenizer: Tokenizer,
 ) -> None:
+    """`foreign` are the chunks that must go; the last is the target's."""
     texts = chunk_texts(document)
-    foreign = [not other.isdisjoint(chunk.files) for chunk in made]
     assert (done.outcome == "straddles") == foreign[-1]
     if done.outcome == "straddles":
         assert not done.encodings

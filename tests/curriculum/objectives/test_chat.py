@@ -66,7 +66,9 @@ def objective_counts(
     fitter = fitter_of(tokenizer, row_length=row_length, family="chat")
     objective = objective_of("chat", tokenizer, variant=0)
     assert objective.reserve == 0
-    return apply_objective(objective, row_length=row_length)(tokenized, fitter.fit(tokenized))
+    return apply_objective(objective, tokenizer, row_length=row_length)(
+        tokenized, fitter.fit(tokenized)
+    )
 
 
 def tokenized_as(talk: flat.Document, tokenizer: Tokenizer, kit: Any) -> TokenizedDocument:

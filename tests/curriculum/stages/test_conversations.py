@@ -98,6 +98,7 @@ def test_every_conversation_is_a_sound_document_of_its_source(built: Built) -> N
 
 def test_the_rows_keep_the_contract_and_their_side(built: Built) -> None:
     held_out = val_lineages(built.selections[CHAT_FAMILY])
+    token_bytes = load_tokenizer(built.tokenizer).token_bytes
     assert held_out
     for wanted in CHAT:
         found = built.rows_of(wanted)
@@ -105,7 +106,7 @@ def test_the_rows_keep_the_contract_and_their_side(built: Built) -> None:
             report = check(side.path)
             assert report.faults == []
             assert report.rows > 0
-            assert check_sides(side, talks(built), held_out) > 0
+            assert check_sides(side, talks(built), held_out, token_bytes) > 0
 
 
 def test_the_bytes_that_are_scored_are_the_assistant_s(built: Built) -> None:

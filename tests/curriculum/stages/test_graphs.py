@@ -1,6 +1,8 @@
 """Phases of graphs and structure, built whole on the sample corpus: every document, every row."""
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,12 @@ from curriculum.packing.check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, Workers, build, sample
 from curriculum.stages import documents as writers
 from curriculum.stages.selection import check_sides, val_lineages
+from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from schemas.corpus import CorpusSpec, HistorySpec
 from schemas.document import DOCUMENT_SCHEMA, Document
 from schemas.errors import CorpusError, PackError
+from schemas.packed_row import TEXT_PIECE
 from schemas.structure import STRUCTURE_COLUMNS
 from tests.curriculum.families.check_structure import check_structure
 
@@ -32,6 +36,7 @@ WANTED = (
     RowsSpec(family=V6, base="v2_simple", row_length=512),
     RowsSpec(family="v2_simple", row_length=512),
     RowsSpec(family=V6, base=V4, row_length=1024),
+    RowsSpec(family=V4, objective="fim", row_length=1024),
 )
 FLAT = ("input_ids", "target_ids", "loss_mask", "doc_ids", "doc_starts")
 
@@ -134,58 +139,102 @@ def test_without_its_columns_structure_is_the_flat_rows(
     assert len(pc.list_flatten(edges)) > 0
 
 
-def test_targets_are_held_out_rows_of_graphs_of_which_the_target_alone_is_scored(
-    built: Built,
-) -> None:
+def test_held_out_rows_of_graphs_score_targets_alone_by_every_objective(built: Built) -> None:
     known = {each.document_id: each for each in documents(built, V4)}
-    for wanted in (WANTED[0], WANTED[4]):
+    token_bytes = load_tokenizer(built.tokenizer).token_bytes
+    scored = 0
+    for wanted in (WANTED[0], WANTED[1], WANTED[5]):
         rows = built.rows_of(wanted)
-        causal, target = rows.apart["causal"], rows.apart["target"]
-        assert causal is rows.val
-        assert target in rows.splits
-        same = ["input_ids", "doc_ids", "document_ids"]
-        assert table(target, same).equals(table(causal, same))
-        columns = ["loss_mask", "pieces", "document_ids"]
-        whole = table(causal, ["loss_mask"]).to_pylist()
-        scored = 0
-        for row, all_of_it in zip(table(target, columns).to_pylist(), whole, strict=True):
-            assert all(
-                b >= a for a, b in zip(row["loss_mask"], all_of_it["loss_mask"], strict=True)
-            )
-            for piece in row["pieces"] if wanted.family == V4 else ():
-                first = _target_of(known[row["document_ids"][piece["doc"]]])
-                masked = row["loss_mask"][piece["token_start"] - 1 : piece["token_end"] - 1]
-                if piece["token_start"] and piece["byte_end"] <= first:
-                    assert sum(masked) == 0
-                elif piece["token_start"]:
-                    assert sum(masked) > 0
-            scored += sum(row["loss_mask"])
-        assert 0 < scored < sum(sum(each["loss_mask"]) for each in whole)
+        assert rows.val is rows.apart["target"]
+        assert set(rows.apart) == {"target", wanted.objective} - {"causal"}
+        for side in rows.apart.values():
+            columns = ["input_ids", "loss_mask", "pieces", "document_ids"]
+            for row in table(side, columns).to_pylist():
+                for name, start, end in _scored(row, token_bytes):
+                    parts = (each for each in known[name].parts if each.kind == "target")
+                    assert any(part.start <= start and end <= part.end for part in parts)
+                    scored += 1
+    assert scored > 500
+    enriched = built.rows_of(WANTED[4])
+    assert enriched.val is enriched.apart["target"]
+    same = ["input_ids", "loss_mask", "doc_ids"]
+    plain = built.rows_of(WANTED[0]).val
+    assert plain is not None
+    assert table(enriched.val, same).equals(table(plain, same))
     assert "target" not in built.rows_of(WANTED[2]).apart, "files have no target"
 
 
-def _target_of(document: Document) -> int:
-    return next(each.start for each in document.parts if each.kind == "target")
+def _scored(row: dict[str, Any], token_bytes: Any) -> Iterator[tuple[str, int, int]]:
+    """Document and bytes of each scored token of a row that encodes text."""
+    for piece in row["pieces"]:
+        at = piece["byte_start"]
+        for token in range(piece["token_start"], piece["token_end"]):
+            end = at + int(token_bytes[row["input_ids"][token]])
+            if token and row["loss_mask"][token - 1] and piece["kind"] == TEXT_PIECE and end > at:
+                yield row["document_ids"][piece["doc"]], at, end
+            at = end
 
 
-def test_no_row_holds_context_from_the_other_side(built: Built) -> None:
+def test_held_out_targets_read_files_that_are_trained_on_and_no_row_trains_on_held_out_ones(
+    built: Built,
+) -> None:
+    held_out, found = val_lineages(built.selections[V4]), Counter[tuple[str, bool]]()
+    token_bytes = load_tokenizer(built.tokenizer).token_bytes
+    known = {each.document_id: each for each in documents(built, V4)}
     for each in built.rows:
-        if each.wanted.family == V4:
-            for side in each.splits:
-                held_out = val_lineages(built.selections[V4])
-                assert check_sides(side, of(built, V4), held_out) > 10
-    counted: Any = built.rows_of(WANTED[1]).train.manifest.report["encode"]
-    assert counted["context_chunks"]["other_side"] > 0
+        if each.wanted.family != V4:
+            continue
+        for side in each.splits:
+            assert check_sides(side, of(built, V4), held_out, token_bytes) > 5
+            for row in table(side, ["split", "pieces", "document_ids"]).to_pylist():
+                for lineage in _lineages(row, known):
+                    found[row["split"], lineage in held_out] += 1
+    assert found["train", True] == 0
+    assert min(found["train", False], found["val", True], found["val", False]) > 10
+    for split, is_less in (("train", True), ("val", False)):
+        rows = built.rows_of(WANTED[1])
+        counted = (rows.train if split == "train" else rows.apart["target"]).manifest.report
+        encoded: Any = counted["encode"]
+        assert (encoded["context_chunks"]["other_side"] > 0) == is_less
 
 
-def test_context_from_the_other_side_is_found(built: Built) -> None:
+def _lineages(row: dict[str, Any], known: dict[str, Document]) -> Iterator[str]:
+    """The file of each part of which a row has a byte."""
+    for piece in row["pieces"]:
+        document = known[row["document_ids"][piece["doc"]]]
+        for part in document.parts:
+            if part.start < piece["byte_end"] and piece["byte_start"] < part.end:
+                yield from [document.provenance[part.source].lineage] if part.source >= 0 else ()
+
+
+def test_text_of_held_out_files_in_training_rows_is_found(built: Built) -> None:
     """Rows that were made for these sides, held against sides on which one more file is in val."""
     train = built.rows_of(RowsSpec(family=V4, row_length=1024)).train
     known = val_lineages(built.selections[V4])
     everything = {each.lineage for document in documents(built, V4) for each in document.provenance}
     one_more = known | {min(everything - known)}
     with pytest.raises(PackError, match="on the other side"):
-        check_sides(train, of(built, V4), one_more)
+        check_sides(train, of(built, V4), one_more, load_tokenizer(built.tokenizer).token_bytes)
+
+
+def test_scored_context_of_a_held_out_target_is_found(built: Built, tmp_path: Path) -> None:
+    (rows,) = (each for each in built.rows if each.wanted == WANTED[1])
+    assert rows.val is not None
+    file = rows.val.files()[0]
+    everything = pq.read_table(file, partitioning=None)
+    masks = [
+        [int(token < int(valid) - 1) for token in range(4096)]
+        for valid in everything["valid_token_count"].to_numpy()
+    ]
+    at = everything.schema.get_field_index("loss_mask")
+    scored = everything.set_column(
+        at, everything.schema.field(at), pa.array(masks, everything.schema.field(at).type)
+    )
+    pq.write_table(scored, tmp_path / file.name)
+    changed = replace(rows.val, path=tmp_path)
+    held_out = val_lineages(built.selections[V4])
+    with pytest.raises(PackError, match="held-out target"):
+        check_sides(changed, of(built, V4), held_out, load_tokenizer(built.tokenizer).token_bytes)
 
 
 def test_what_does_not_want_graphs_does_not_depend_on_them(built: Built, tmp_path: Path) -> None:
@@ -306,7 +355,9 @@ class TestFrontend:
         assert number > 10
         for side in made.rows[0].splits:
             assert check(side.path).num_faults == 0
-            check_sides(side, of(made, V5), val_lineages(made.selections[V5]))
+            held_out = val_lineages(made.selections[V5])
+            token_bytes = load_tokenizer(made.tokenizer).token_bytes
+            check_sides(side, of(made, V5), held_out, token_bytes)
 
 
 def test_documents_have_the_columns_of_their_schema(built: Built) -> None:
