@@ -358,12 +358,10 @@ class Heartbeat(Sealed):
 
 
 class RunState(Sealed):
-    """state.json of an open run: its owner. A pid alone is not enough, pids come again."""
+    """state.json of an open run: its owner, for people to read; a lock tells whether the owner lives."""
 
     host: str
     pid: int
-    process_started: float
-    boot_id: str
     at: str
     """The moment at which it was written, in UTC."""
     device: DeviceName | None = None

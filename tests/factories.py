@@ -1,5 +1,6 @@
 """Values that many tests need, with plain defaults: a test names what its claim is about."""
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ import pyarrow.parquet as pq
 
 from curriculum.families.write import DocumentWriter
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
+from curriculum.store import Store
+from curriculum.train.run_directory import JOB, claimed, read_job
 from schemas.document import Document, Part, Provenance
 from schemas.job import Figure, Report, TokenCounts
 
@@ -138,3 +141,8 @@ def read_documents(
     for file in sorted(folder.glob("part-*.parquet")):
         wanted = None if columns is None else list(columns)
         yield from pq.ParquetFile(file).iter_batches(batch_size=rows, columns=wanted)
+
+
+def training(run: Path) -> contextlib.AbstractContextManager[None]:
+    """Be the trainer of an open run."""
+    return claimed(Store.containing(run), read_job(run / JOB), run)

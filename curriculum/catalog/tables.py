@@ -8,7 +8,6 @@ is replaced. Those of open runs, closed gates and status, in `OPEN_TABLES`, are 
 import contextlib
 import itertools
 import json
-import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +22,10 @@ from curriculum.catalog.parquet_files import MOST_BYTES
 from curriculum.mixing.resolve import ANNEAL
 from curriculum.store import Artefact
 from curriculum.store.inside import PlainFolders
+from curriculum.store.owners import is_owner_alive, train_lock
 from schemas import regular_files
 from schemas.errors import CatalogError, StoreError
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report, RunState
-from schemas.json_text import seconds_from
 from schemas.mixture import MixtureReport
 from schemas.phase_status import STATUS_NAME, STATUS_SCHEMA, ClosedGate
 from schemas.specialist import spelled
@@ -311,25 +310,27 @@ def _mixture(report: MixtureReport) -> Lines:
     }
 
 
-def open_run(directory: Path, path: str, *, owner: RunState | None, state: str) -> Line | None:
+def open_run(home: Path, path: str) -> Line | None:
     """The line of a run that isn't closed, as far as its state and heartbeat say; None without a job."""
+    directory = home / path
     job = read_job(directory)
     if job is None:
         return None
+    owner, beat = _owner(directory), _heartbeat(directory)
+    lock = train_lock(home, job.run_key, job.attempt)
+    trains = owner is not None and is_owner_alive(lock, owner, beat.at if beat else "")
     line: Line = {
         "path": path,
         "key": job.run_key,
         "specialist": spelled((job.specialist, job.branch)),
         "phase": job.phase,
         "attempt": job.attempt,
-        "state": state,
+        "state": "running" if trains else "interrupted",
         "device": owner.device if owner and owner.device else job.device,
         "backend": owner.backend if owner and owner.backend else job.backend,
         **_of_job(job),
     }
-    try:
-        beat = Heartbeat.model_validate_json(regular_files.read(directory / HEARTBEAT_NAME))
-    except (OSError, ValidationError):
+    if beat is None:
         return line
     return line | {
         "steps": beat.step,
@@ -383,9 +384,6 @@ def written_status(home: Path) -> Status:
 
 
 STATE_NAME, METRICS_NAME = "state.json", "metrics"
-SILENT_SECONDS = 600
-"""After which the run of another machine isn't taken to be running."""
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -407,10 +405,7 @@ def open_tables(home: Path, paths: Sequence[str]) -> Running:
     metrics = [table_of([], OPEN_TABLES["open_metrics"])]
     room = MOST_BYTES
     for path in paths:
-        owner = _owner(home / path)
-        trains = owner is not None and _is_running(home / path, owner)
-        state = "running" if trains else "interrupted"
-        line = open_run(home / path, path, owner=owner, state=state)
+        line = open_run(home, path)
         if line is None:
             continue
         lines.append(line)
@@ -458,12 +453,9 @@ def _owner(run: Path) -> RunState | None:
         return None
 
 
-def _is_running(run: Path, owner: RunState) -> bool:
-    """Return True while a process trains it: looked up on its machine, on others by its last beat."""
-    if owner.host == socket.gethostname() and _BOOT.is_file():
-        return owner.boot_id == _BOOT.read_text().strip() and Path(f"/proc/{owner.pid}").is_dir()
+def _heartbeat(run: Path) -> Heartbeat | None:
+    """The last heartbeat of an open run; None before its first step is done."""
     try:
-        beat = Heartbeat.model_validate_json(regular_files.read(run / HEARTBEAT_NAME)).at
+        return Heartbeat.model_validate_json(regular_files.read(run / HEARTBEAT_NAME))
     except (OSError, ValidationError):
-        beat = owner.at  # Its first step isn't done yet.
-    return seconds_from(max(beat, owner.at)) < SILENT_SECONDS
+        return None

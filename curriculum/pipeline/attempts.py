@@ -11,7 +11,7 @@ from typing import Literal
 from curriculum.inspection.formats import count
 from curriculum.store import Artefact, Store, inside, read_mark
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.store.leases import is_alive, this_process
+from curriculum.store.owners import is_owner_alive, launch_lock, launcher_record, train_lock
 from curriculum.train.launch.gpu_slots import Slots
 from curriculum.train.run_directory import (
     CHECKPOINTS,
@@ -23,7 +23,6 @@ from curriculum.train.run_directory import (
     read_job,
 )
 from schemas.job import CheckpointRef, Heartbeat, Job, Report, RunState, SlotState
-from schemas.json_text import seconds_from
 from schemas.manifest import MANIFEST_NAME
 from schemas.specialist import SpecialistRef, spelled
 from schemas.study import study_mark
@@ -55,8 +54,6 @@ def current_artefacts(store: Store, stage: str) -> list[Artefact]:
 STEP = "step="
 """First characters of a checkpoint's directory."""
 State = Literal["running", "waiting", "failed", "interrupted"]
-SILENT_SECONDS = 600
-"""After which the state of another machine's run isn't believed any more."""
 CONTINUES = "the same command continues from there"
 
 
@@ -233,10 +230,13 @@ def attempt_state(store: Store, attempt: Attempt, queue: SlotQueue) -> AttemptSt
     run, job = attempt.path, attempt.job
     if waits := queue.why_waiting(run):
         return AttemptState(state="waiting", why=waits)
-    launcher = store.root / ".locks" / f"{job.run_key}.launch.json"
-    owner = inside.read(RunState, run / STATE) or inside.read(RunState, launcher)
+    owner = inside.read(RunState, run / STATE)
+    lock = train_lock(store.root, job.run_key, job.attempt)
+    if owner is None:
+        owner = inside.read(RunState, launcher_record(store.root, job.run_key))
+        lock = launch_lock(store.root, job.run_key)
     beat = inside.read(Heartbeat, run / HEARTBEAT)
-    if owner is not None and _is_owner_alive(owner, beat):
+    if owner is not None and is_owner_alive(lock, owner, beat.at if beat else ""):
         return AttemptState(state="running", why=_progress(owner, beat))
     report = inside.read(Report, run / REPORT)
     if report is not None and report.stopped == "failed":
@@ -247,13 +247,6 @@ def attempt_state(store: Store, attempt: Attempt, queue: SlotQueue) -> AttemptSt
     return AttemptState(
         state="interrupted", why=f"{where}; {CONTINUES if step else 'it begins anew'}"
     )
-
-
-def _is_owner_alive(owner: RunState, beat: Heartbeat | None) -> bool:
-    """Return True for a process that is alive; one of another machine is while its heartbeat is fresh."""
-    if owner.host == this_process().host:
-        return is_alive(owner)
-    return seconds_from(max(owner.at, beat.at if beat else "")) < SILENT_SECONDS
 
 
 def _progress(owner: RunState, beat: Heartbeat | None) -> str:

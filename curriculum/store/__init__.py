@@ -3,7 +3,8 @@
 artefact.py   a published directory, its manifest, its recipe and the key that follows from it
 store.py      find, make, publish, verify
 explain.py    differences from the last version, as a tree
-leases.py     keys that running processes use, and the identity of a process
+leases.py     keys that running processes use
+owners.py     the processes that records name, and whether they still live
 inside.py     plain files and folders below the root, reached through no link
 gc.py         artefacts that nothing refers to, and their removal by way of .trash
 verify.py     files compared with what was published

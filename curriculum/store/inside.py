@@ -222,6 +222,16 @@ def open_lock(file: Path, *, make: bool = True, fresh: bool = False) -> int:
     return _opened(file, how)
 
 
+def open_to_read(file: Path) -> int:
+    """Open a file for reading; a descriptor, which a shared lock can be asked of on a read-only mount too.
+
+    Raises:
+        StoreError: for a link or what is no file.
+        FileNotFoundError: where there is none.
+    """
+    return _opened(file, os.O_RDONLY)
+
+
 def append(file: Path) -> int:
     """Open a log for appending, and make it where it isn't there; a descriptor.
 

@@ -1,12 +1,13 @@
 """Leases: the keys that running processes use, which gc keeps.
 
-    leases/<uuid>.json   a process, the keys that it found or makes, and when it last was alive
+    leases/<uuid>.json   a process, the keys that it found or makes, and when it last was alive; locked by it
     .locks/gc.guard      held shared while a key is written and looked up, alone while gc decides
 
 A build never loses what it uses: it writes a key into its lease and looks the artefact up while it holds the
 guard shared; gc reads leases, decides and renames to .trash while it holds the guard alone. Either the build
 comes first, and gc reads the key; or gc comes first, and the build finds nothing and makes the artefact anew.
-No clock decides between processes of one machine. Pins need no guard: a build writes them before it removes
+No clock decides between processes of one machine: a lease counts as long as its owner holds the lock of
+its file. Pins need no guard: a build writes them before it removes
 its lease, and gc reads leases before pins, so that it finds the key in one of the two.
 
 Workers of a build, in other processes or on other machines, use what the lease of their coordinator names:
@@ -19,7 +20,6 @@ import fcntl
 import functools
 import os
 import re
-import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -28,43 +28,10 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from curriculum.store import inside
+from curriculum.store.owners import HeldFile, is_elsewhere, is_held, this_process
 from schemas.errors import StoreError
-from schemas.job import RunState
-from schemas.json_text import now, read_json
+from schemas.json_text import read_json
 from schemas.manifest import Lease
-
-
-def this_process() -> RunState:
-    """The identity of this process, which a later one with its pid doesn't share."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    return RunState(
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        process_started=process_started(os.getpid()) or 0.0,
-        boot_id=boot.read_text().strip() if boot.is_file() else "",
-        at=now(),
-    )
-
-
-def process_started(pid: int) -> float | None:
-    """Seconds from boot to the start of a process, or None where there is none that still runs."""
-    stat = Path(f"/proc/{pid}/stat")
-    try:
-        # The name of a program stands in brackets and may hold spaces; field 22 is counted after it.
-        fields = stat.read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    if fields[0] in "ZX":
-        return None  # It has ended, and whoever started it hasn't noticed.
-    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
-
-
-def is_alive(state: RunState) -> bool:
-    """Return True where the owner in a record of this machine still runs."""
-    here = this_process()
-    same_machine = (state.host, state.boot_id) == (here.host, here.boot_id)
-    return same_machine and process_started(state.pid) == state.process_started
-
 
 FOLDER = "leases"
 ENTRY = re.compile(r"[0-9a-f]{32}\.json|\.[0-9a-f]{32}\.json\.draft")
@@ -93,11 +60,14 @@ S = TypeVar("S", bound=Leasable)
 def leased(root: Path) -> Iterator[None]:
     """Keep from gc all that this process looks up or makes in a workspace; may be nested.
 
-    Nothing is written before the first key.
+    Nothing is written before the first key. What killed commands left is removed.
     """
     place = root.resolve()
     with _registry:
-        lease = _held.setdefault(place, _Held(place))
+        if place not in _held:
+            _held[place] = _Held(place)
+            _remove_dead_unless_busy(place)
+        lease = _held[place]
         lease.users += 1
     try:
         yield
@@ -153,21 +123,39 @@ def leased_keys(root: Path) -> set[str]:
     Raises:
         StoreError: for a file that isn't a lease.
     """
-    return {key for _, lease in _leases(root) if _is_live(lease) for key in lease.keys}
+    return {
+        key
+        for file in _files(root)
+        if (lease := _read(file)) is not None and _is_live(file, lease)
+        for key in lease.keys
+    }
 
 
 def remove_dead(root: Path) -> None:
-    """Remove the leases of processes that are gone, and half written ones; only while `deciding`."""
+    """Remove the leases of processes that are gone, and half written ones; only while `deciding`.
+
+    A file that isn't a lease stays.
+    """
     live = set()
-    for file, lease in _leases(root):
-        if _is_live(lease):
-            live.add(file.name)
-        elif ENTRY.fullmatch(file.name):
-            file.unlink(missing_ok=True)
+    for file in _files(root):
+        with contextlib.suppress(StoreError):
+            lease = _read(file)
+            if lease is not None and _is_live(file, lease):
+                live.add(file.name)
+            elif ENTRY.fullmatch(file.name):
+                file.unlink(missing_ok=True)
     for draft in (root / FOLDER).glob(".*.draft"):
         lease_name = draft.name.removeprefix(".").removesuffix(".draft")
         if lease_name not in live and ENTRY.fullmatch(draft.name):
             draft.unlink(missing_ok=True)
+
+
+def _remove_dead_unless_busy(root: Path) -> None:
+    """Remove what killed commands left, unless somebody looks a key up or decides at this moment."""
+    if not any((root / FOLDER).glob("*")):
+        return
+    with contextlib.suppress(BlockingIOError), _guard(root, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        remove_dead(root)
 
 
 class _Held:
@@ -175,7 +163,8 @@ class _Held:
 
     def __init__(self, root: Path) -> None:
         self.users = 0
-        self._file = root / FOLDER / f"{uuid.uuid4().hex}.json"
+        self._folder = root / FOLDER
+        self._file = HeldFile(self._folder / f"{uuid.uuid4().hex}.json")
         self._owner, self._begun = this_process(), _now()
         self._keys: set[str] = set()
         self._unwritten = False
@@ -206,7 +195,7 @@ class _Held:
         self._ended.set()
         if self._heart is not None:
             self._heart.join()
-            self._file.unlink(missing_ok=True)
+            self._file.release()
 
     def _beat(self) -> None:
         while not self._ended.wait(BEAT_SECONDS):
@@ -215,43 +204,43 @@ class _Held:
                 self._write()
 
     def _write(self) -> None:
-        """Replace the file whole.
-
-        It isn't flushed to the disk: after a loss of power its owner is gone as well.
-        """
-        self._file.parent.mkdir(exist_ok=True)
+        self._folder.mkdir(exist_ok=True)
         lease = Lease(
             **self._owner.model_dump(),
             begun=self._begun,
             heartbeat=_now(),
             keys=tuple(sorted(self._keys)),
         )
-        draft = self._file.with_name(f".{self._file.name}.draft")
-        draft.write_text(lease.model_dump_json(indent=1))
-        draft.replace(self._file)
+        self._file.write(lease.model_dump_json(indent=1))
 
 
-def _leases(root: Path) -> Iterator[tuple[Path, Lease]]:
-    """The leases of a workspace; those that end meanwhile are left out."""
-    for file in sorted((root / FOLDER).glob("*.json")):
-        with contextlib.suppress(FileNotFoundError):
-            yield (
-                file,
-                read_json(
-                    Lease,
-                    file,
-                    error=StoreError,
-                    cause="this is no lease of this version",
-                    cure="Delete it when no build runs in this workspace",
-                ),
-            )
+def _files(root: Path) -> list[Path]:
+    return sorted((root / FOLDER).glob("*.json"))
 
 
-def _is_live(lease: Lease) -> bool:
-    # Where the system doesn't tell processes apart over time, the heartbeat alone counts.
-    if lease.host == this_process().host and lease.boot_id:
-        return is_alive(lease)
-    return _now() - lease.heartbeat < SILENT
+def _read(file: Path) -> Lease | None:
+    """Read a lease; None for one that ended meanwhile.
+
+    Raises:
+        StoreError: for a file that isn't a lease.
+    """
+    try:
+        return read_json(
+            Lease,
+            file,
+            error=StoreError,
+            cause="this is no lease of this version",
+            cure="Delete it when no build runs in this workspace",
+        )
+    except FileNotFoundError:
+        return None
+
+
+def _is_live(file: Path, lease: Lease) -> bool:
+    if is_held(file):
+        return True
+    # The locks of another machine may not reach this one.
+    return is_elsewhere(lease) and _now() - lease.heartbeat < SILENT
 
 
 def _now() -> datetime.datetime:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from curriculum.store.leases import this_process
+from curriculum.store.owners import this_process
 from curriculum.train import checkpoint
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.document_sums import seconds_of

@@ -14,7 +14,7 @@ import filelock
 
 from curriculum.store import Artefact, Input, Recipe, Store, inside, read_mark
 from curriculum.store.gc import discarded
-from curriculum.store.leases import this_process
+from curriculum.store.owners import launch_lock, launcher_record, this_process, train_lock
 from schemas.errors import JobError
 from schemas.job import Job, Report, RunState
 from schemas.json_text import read_json
@@ -258,9 +258,9 @@ def launching(store: Store, job: Job, folder: Path) -> Iterator[None]:
     Raises:
         JobError: while another process launches it, naming that process.
     """
-    name = f"{job.run_key}.launch"
-    owner = inside.lock(store.root, f"{name}.json")
-    lock = filelock.FileLock(inside.lock(store.root, f"{name}.lock"), timeout=ENDING_SECONDS)
+    owner = inside.lock(store.root, launcher_record(store.root, job.run_key).name)
+    file = inside.lock(store.root, launch_lock(store.root, job.run_key).name)
+    lock = filelock.FileLock(file, timeout=ENDING_SECONDS)
     _acquire(lock, owner, folder)
     try:
         write_text(owner, this_process().model_dump_json(indent=1))
@@ -280,7 +280,7 @@ def read_state(file: Path) -> RunState | None:
 
 
 def _claim(store: Store, job: Job) -> filelock.BaseFileLock:
-    name = f"{job.run_key}-{job.attempt}.train.lock"
+    name = train_lock(store.root, job.run_key, job.attempt).name
     return filelock.FileLock(inside.lock(store.root, name), timeout=ENDING_SECONDS)
 
 

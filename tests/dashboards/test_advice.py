@@ -14,12 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 from curriculum.mixing.load import load_diet
-from curriculum.store.leases import this_process
 from dashboards import overview_panels, workspace
 from dashboards.apps import mixtures, overview, runs
 from dashboards.questions import Snapshot
 from flows import cli, settings
 from tests.dashboards.conftest import said
+from tests.factories import training
 from tests.flows.tiny_workspace import Larder, job, run
 
 CALM = "Nothing needs a hand."
@@ -60,14 +60,14 @@ def listed(home: Path) -> str:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path: Path) -> Iterator[Path]:
     """Two phases are mixed; the first is in training, by this process."""
     home = tmp_path / "workspace"
     larder = Larder(home)
     folder = run(home, job(larder.syntax, home, run_key="1"), [], closed=False)
     shutil.rmtree(folder / "metrics")
-    (folder / "state.json").write_text(this_process().model_dump_json())
-    return home
+    with training(folder):
+        yield home
 
 
 def test_a_phase_that_the_running_run_takes_next_needs_nobody(home: Path) -> None:

@@ -1,5 +1,6 @@
 """Curves of a run that trains: from metrics and heartbeat as they are written, and redrawn by themselves."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from playwright.sync_api import Browser, Page, expect
 from curriculum.inspection import open_runs
 from curriculum.inspection.open_runs import training_curves
 from curriculum.pipeline.context import Resources
-from curriculum.store.leases import this_process
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.report import HeartbeatWriter
 from curriculum.train.run_directory import read_job, replace_whole
@@ -21,7 +21,7 @@ from schemas.json_text import now
 from tests.dashboards.conftest import Watched, dashboard_of
 from tests.dashboards.looking import PATIENCE_MS, open_page, words
 from tests.dashboards.test_pipeline import CONTRAST, SCHEMES, SIZES
-from tests.factories import figure
+from tests.factories import figure, training
 from tests.flows.tiny_workspace import Larder, job, run
 
 STEPS = 400
@@ -56,19 +56,21 @@ def _part(folder: Path, first: int, last: int, *, loss: float | None = None) -> 
     replace_whole(file, lambda draft: pq.write_table(table, draft))
 
 
-def _begin(home: Path) -> Path:
+@contextlib.contextmanager
+def _begin(home: Path) -> Iterator[Path]:
     """The directory of a run that this process owns, without a step."""
     larder = Larder(home)
     folder = run(home, job(larder.syntax, home, run_key="1", steps=STEPS), [], closed=False)
     for part in (folder / "metrics").iterdir():
         part.unlink()
-    (folder / "state.json").write_text(this_process().model_dump_json())
-    return folder
+    with training(folder):
+        yield folder
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return _begin(tmp_path / "workspace")
+def folder(tmp_path: Path) -> Iterator[Path]:
+    with _begin(tmp_path / "workspace") as folder:
+        yield folder
 
 
 def _said(folder: Path) -> str:
@@ -146,11 +148,11 @@ def test_the_trainers_heartbeat_has_the_means_of_all_evaluations(folder: Path) -
 
 
 @pytest.fixture(scope="module")
-def open_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = _begin(tmp_path_factory.mktemp("training") / "lab")
-    _part(folder, 1, 120)
-    _beat(folder, 120, *_figures(0, 100))
-    return folder
+def open_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with _begin(tmp_path_factory.mktemp("training") / "lab") as folder:
+        _part(folder, 1, 120)
+        _beat(folder, 120, *_figures(0, 100))
+        yield folder
 
 
 @pytest.fixture(scope="module")

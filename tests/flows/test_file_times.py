@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from curriculum.catalog import query
 from curriculum.pipeline.references import checkpoint_of, run_of
 from curriculum.store import Store
-from curriculum.store.leases import this_process
+from curriculum.store.owners import this_process
 from curriculum.train.run import freeze
 from curriculum.train.run_directory import run_recipe
 from flows import cli

@@ -21,14 +21,23 @@ from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import PhaseStatus, _machine, workspace_statuses
 from curriculum.pipeline.steps import build_phase, job_of, mix_phase
 from curriculum.store import Artefact, Store
-from curriculum.store.leases import this_process
+from curriculum.store.owners import launcher_record, this_process
 from curriculum.train.launch.gpu_slots import Slots
-from curriculum.train.run_directory import HEARTBEAT, JOB, REPORT, STATE, read_report, run_recipe
+from curriculum.train.run_directory import (
+    HEARTBEAT,
+    JOB,
+    REPORT,
+    STATE,
+    read_job,
+    read_report,
+    run_recipe,
+)
 from flows.cli import phases
 from schemas.errors import DietError
 from schemas.job import Heartbeat, Job
 from schemas.json_text import now
 from schemas.manifest import MANIFEST_NAME
+from tests.factories import training
 
 DIET = "templates.demo"
 PHASES = ("syntax", "file_graph", "repository_graph", "structure", "anneal")
@@ -162,7 +171,7 @@ def the_second_removed(place: Place) -> None:
 
 def trains(place: Place) -> None:
     run = place.begin("structure")
-    (run / STATE).write_text(this_process().model_dump_json())
+    place.stack.enter_context(training(run))
     beat = Heartbeat(
         step=3, steps=10, valid_tokens=9, tokens_per_second=1500.0, val_bpb=1.5, at=now()
     )
@@ -171,14 +180,16 @@ def trains(place: Place) -> None:
 
 def begins_to_train(place: Place) -> None:
     run = place.begin("structure")
-    (run / STATE).write_text(this_process().model_dump_json())
+    place.stack.enter_context(training(run))
 
 
 def another_process_has_the_pid(place: Place) -> None:
     run = place.begin("structure")
-    me = this_process()
-    for stale in ({"boot_id": "another boot"}, {"process_started": me.process_started + 1}):
-        (run / STATE).write_text(me.model_copy(update=stale).model_dump_json())
+    left = this_process().model_dump_json()
+    (run / STATE).write_text(left)
+    launcher = launcher_record(place.home, read_job(run / JOB).run_key)
+    launcher.parent.mkdir(exist_ok=True)
+    launcher.write_text(left)
 
 
 def another_machine_fell_silent(place: Place) -> None:

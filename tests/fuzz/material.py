@@ -84,7 +84,7 @@ def _measure(file: Path) -> None:
 
 def _states(key: str) -> Iterator[tuple[str, str]]:
     lease = Lease(
-        host="h", pid=1, process_started=0.0, boot_id="", at=WHEN, begun=WHEN, heartbeat=WHEN, keys=(key,)
+        host="h", pid=1, at=WHEN, begun=WHEN, heartbeat=WHEN, keys=(key,)
     )  # fmt: skip
     yield f"leases/{key[:32]}.json", lease.model_dump_json()
     said = Approval(

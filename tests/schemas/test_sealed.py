@@ -45,7 +45,7 @@ def test_a_manifest_of_a_newer_minor_version_with_more_fields_is_read(tmp_path: 
 
 
 def test_the_state_of_a_run_of_a_newer_minor_version_is_read() -> None:
-    state = RunState(host="a", pid=1, process_started=2.5, boot_id="b", at=now())
+    state = RunState(host="a", pid=1, at=now())
     content = json.loads(state.model_dump_json()) | {"schema_version": NEWER, "colour": "red"}
     assert RunState.model_validate_json(sealed(content)).pid == 1
 

@@ -1,7 +1,7 @@
 """Slots of GPUs on a machine, held one run at a time, and the machine that a job asks for.
 
     <folder>/<host>-0.lock   held while a job trains, by who launched it and by every process that trains
-             <host>-0.json   who that is
+             <host>-0.json   who launched it, locked by the launcher
              <host>.line/    a ticket for each that waits, held by it; a dead one is passed over
 
 Locks are the system's, so nothing has to be cleaned up after a process that was killed. Those of files on
@@ -14,12 +14,12 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from curriculum.store import inside
-from curriculum.store.leases import is_alive, this_process
+from curriculum.store.owners import HeldFile, is_held, this_process
 from curriculum.train.launch.slurm import asked
 from curriculum.train.processes import end_all
 from curriculum.train.run_directory import torch_build, write_text
@@ -130,22 +130,21 @@ class Slots:
         self.folder.mkdir(parents=True, exist_ok=True)
         me = SlotState(**this_process().model_dump(), run=run)
         with self._ticket(me) as ticket:
-            slot = self._wait(ticket, me, say)
+            slot, record = self._wait(ticket, me, say)
         try:
             yield slot
         finally:
-            self._leave(slot, run)
+            self._leave(slot, record, run)
 
-    def _leave(self, slot: Slot, run: str) -> None:
+    def _leave(self, slot: Slot, record: HeldFile, run: str) -> None:
         """Let go of a slot; while a process of the job has it, its record names the run to be ended."""
         with self._guard():
+            record.release()
             # Closed, not unlocked: as long as a process of the job lives, the slot is its.
             os.close(slot.lock)
-            if _is_locked(self._lock(slot.number)):
+            if is_held(self._lock(slot.number)):
                 left = _unknown(self._host, run)
                 write_text(self._record(slot.number), left.model_dump_json())
-            else:
-                self._record(slot.number).unlink(missing_ok=True)
 
     def holders(self) -> list[SlotState | None]:
         """Return the holder of each slot; None for a free one."""
@@ -197,19 +196,26 @@ class Slots:
         self._line.mkdir(exist_ok=True)
         tickets = sorted(self._line.glob("*.json"))
         for ticket in tickets:
-            if not _is_locked(ticket):
+            if not is_held(ticket):
                 ticket.unlink()
         return [ticket for ticket in tickets if ticket.exists()]
 
-    def _wait(self, ticket: Path, me: SlotState, say: Callable[[str], None]) -> Slot:
+    def _wait(
+        self, ticket: Path, me: SlotState, say: Callable[[str], None]
+    ) -> tuple[Slot, HeldFile]:
         shown, patience = "", _Patience()
         while True:
             with self._guard():
                 ahead = self._tickets().index(ticket)
                 if ahead == 0 and (slot := self._free()) is not None:
-                    write_text(self._record(slot.number), me.model_dump_json())
-                    return slot
-                holders = [self._holder(number) for number in range(self.number)]
+                    record = HeldFile(self._record(slot.number))
+                    record.write(me.model_dump_json())
+                    return slot, record
+                holders = [
+                    (holder, is_held(self._record(number)))
+                    for number in range(self.number)
+                    if (holder := self._holder(number)) is not None and holder.run
+                ]
             if (words := _words(holders, ahead)) != shown:
                 say(words)
                 shown = words
@@ -226,7 +232,7 @@ class Slots:
 
     def _holder(self, number: int) -> SlotState | None:
         lock = self._lock(number)
-        if not lock.exists() or not _is_locked(lock):
+        if not is_held(lock):
             return None
         return inside.read(SlotState, self._record(number)) or _unknown(self._host)
 
@@ -247,9 +253,9 @@ class _Patience:
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
-    def look_at(self, holders: list[SlotState | None]) -> None:
+    def look_at(self, holders: Sequence[tuple[SlotState, bool]]) -> None:
         now = time.monotonic()
-        orphans = {each.run for each in holders if each and each.run and not is_alive(each)}
+        orphans = {holder.run for holder, launcher_lives in holders if not launcher_lives}
         self._since = {run: self._since.get(run, now) for run in orphans}
         for run, since in self._since.items():
             if now - since >= GRACE_SECONDS:
@@ -266,12 +272,11 @@ def share_of(slot: int, slots: int, devices: int) -> list[int]:
     return [slot % devices] if each == 0 else list(range(slot * each, (slot + 1) * each))
 
 
-def _words(holders: list[SlotState | None], ahead: int) -> str:
+def _words(holders: Sequence[tuple[SlotState, bool]], ahead: int) -> str:
     listed = ", ".join(
-        (f"process {each.pid} on {each.host} with {each.run}" if each.pid else each.run)
-        + ("" if is_alive(each) else " (it is gone, what it started still ends)")
-        for each in holders
-        if each is not None and each.run
+        (f"process {holder.pid} on {holder.host} with {holder.run}" if holder.pid else holder.run)
+        + ("" if launcher_lives else " (it is gone, what it started still ends)")
+        for holder, launcher_lives in holders
     )
     behind = f", behind {ahead} that came before" if ahead else ""
     return f"waits for a slot{behind}; held by {listed or 'another process'}"
@@ -279,18 +284,7 @@ def _words(holders: list[SlotState | None], ahead: int) -> str:
 
 def _unknown(host: str, run: str = "") -> SlotState:
     """The state of a slot that processes hold whose launcher isn't there; of a run, if that is known."""
-    return SlotState(host=host, pid=0, process_started=0.0, boot_id="", at="", run=run)
-
-
-def _is_locked(file: Path) -> bool:
-    try:
-        lock = inside.open_lock(file, make=False)
-    except FileNotFoundError:
-        return False
-    try:
-        return not _try(lock)
-    finally:
-        os.close(lock)
+    return SlotState(host=host, pid=0, at="", run=run)
 
 
 def _try(lock: int) -> bool:

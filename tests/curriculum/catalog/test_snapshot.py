@@ -29,6 +29,7 @@ from schemas.job import (
 from schemas.json_text import now
 from schemas.manifest import read_manifest
 from schemas.mixture import LEFT_OUT_SCHEMA, PLAN_SCHEMA, MixtureReport
+from tests.factories import training
 
 
 def _lines(schema: pa.Schema, number: int) -> pa.Table:
@@ -348,38 +349,37 @@ def _begin(home: Path) -> Path:
     return run
 
 
-def _owner(run: Path, *, pid: int, host: str, at: str = "") -> None:
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    state = RunState(host=host, pid=pid, process_started=1.0, boot_id=boot, at=at or now())
+def _owner(run: Path, *, host: str, at: str = "") -> None:
+    state = RunState(host=host, pid=os.getpid(), at=at or now())
     (run / "state.json").write_text(state.model_dump_json())
 
 
 def test_a_run_that_trains_appears_with_its_heartbeat_and_metrics(home: Path) -> None:
     run = _begin(home)
-    _owner(run, pid=os.getpid(), host=socket.gethostname())
-    assert walk(home).open_runs == (run.relative_to(home).as_posix(),)
-    asked = "SELECT state, stopped, steps, valid_tokens, phase_bpb_after, current FROM runs"
-    assert query(home, asked).rows == [("running", None, 4, 77, 1.25, True)]
-    assert query(home, "SELECT count(*) FROM metrics").rows == [(4,)]
-    asked = "SELECT state, steps FROM phases WHERE state = 'running'"
-    assert query(home, asked).rows == [("running", 4)]
+    with training(run):
+        assert walk(home).open_runs == (run.relative_to(home).as_posix(),)
+        asked = "SELECT state, stopped, steps, valid_tokens, phase_bpb_after, current FROM runs"
+        assert query(home, asked).rows == [("running", None, 4, 77, 1.25, True)]
+        assert query(home, "SELECT count(*) FROM metrics").rows == [(4,)]
+        asked = "SELECT state, steps FROM phases WHERE state = 'running'"
+        assert query(home, asked).rows == [("running", 4)]
 
 
 def test_a_run_whose_process_ended_is_interrupted(home: Path) -> None:
     run = _begin(home)
     assert query(home, "SELECT state FROM runs").rows == [("interrupted",)]
-    _owner(run, pid=2**22 + 1, host=socket.gethostname())
+    _owner(run, host=socket.gethostname())
     assert query(home, "SELECT state FROM runs").rows == [("interrupted",)]
 
 
 def test_a_run_of_another_machine_goes_on_while_its_heart_beats(home: Path) -> None:
     run = _begin(home)
-    _owner(run, pid=1, host="elsewhere")
+    _owner(run, host="elsewhere")
     assert query(home, "SELECT state FROM runs").rows == [("running",)]
     beat = Heartbeat.model_validate_json((run / "heartbeat.json").read_text())
     silent = beat.model_copy(update={"at": LONG_AGO})
     (run / "heartbeat.json").write_text(silent.model_dump_json())
-    _owner(run, pid=1, host="elsewhere", at=LONG_AGO)
+    _owner(run, host="elsewhere", at=LONG_AGO)
     assert query(home, "SELECT state FROM runs").rows == [("interrupted",)]
 
 

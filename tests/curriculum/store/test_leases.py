@@ -2,11 +2,13 @@
 
 import datetime
 import json
+import shutil
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,12 +21,13 @@ from curriculum.store import (
     garbage,
     leases,
 )
-from curriculum.store.leases import this_process
+from curriculum.store.owners import HeldFile, this_process
 from schemas.errors import StoreError
 from schemas.manifest import Lease
 
 PATIENCE_S = 60.0
 NOW = datetime.datetime.now(datetime.UTC)
+UNKNOWN_PID = 2**22 + 1
 HOUR = datetime.timedelta(hours=1)
 
 
@@ -50,12 +53,17 @@ def collected(home: Path) -> None:
 
 
 def lease(home: Path, keys: Sequence[str], beat: datetime.datetime = NOW, **owner: object) -> Path:
-    """A lease as another process wrote it."""
-    values = {**this_process().model_dump(), **owner, "begun": NOW, "heartbeat": beat, "keys": keys}
+    """A lease as another process wrote it that is gone, as far as its lock tells."""
     file = home / "leases" / f"{uuid.uuid4().hex}.json"
     file.parent.mkdir(exist_ok=True)
-    file.write_text(Lease.model_validate(values).model_dump_json())
+    file.write_text(written(keys, beat, **owner))
     return file
+
+
+def written(keys: Sequence[str], beat: datetime.datetime = NOW, **owner: object) -> str:
+    """The text of a lease."""
+    values = {**this_process().model_dump(), **owner, "begun": NOW, "heartbeat": beat, "keys": keys}
+    return Lease.model_validate(values).model_dump_json()
 
 
 def test_what_a_process_found_or_made_stays_with_all_its_inputs_until_it_ends(
@@ -111,20 +119,103 @@ def test_looking_and_a_dry_store_write_no_lease(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize(
-    "gone", [{"process_started": 1.0}, {"boot_id": "another boot"}, {"pid": 2**22 + 1}]
-)
-def test_the_lease_of_a_process_that_is_gone_keeps_nothing_and_is_removed(
-    tmp_path: Path, gone: dict[str, Any]
-) -> None:
+def test_the_lease_of_a_process_that_is_gone_keeps_nothing_and_is_removed(tmp_path: Path) -> None:
+    """Also where its pid was given to another process since: to this one."""
     store = Store(tmp_path)
     (made,) = store.produce([recipe(1)], write)
-    file = lease(tmp_path, [made.key], **gone)
+    file = lease(tmp_path, [made.key])
     (half := file.with_name(f".{file.name}.draft")).write_text("{")
     collected(tmp_path)
     assert [*store.artefacts()] == []
     assert not file.exists()
     assert not half.exists()
+
+
+@pytest.mark.parametrize("host", [None, "elsewhere"])
+def test_a_lease_counts_while_its_file_is_locked_whatever_pid_and_host_it_names(
+    tmp_path: Path, host: str | None
+) -> None:
+    """As of a build in a container that has a PID namespace of its own, with the same host name or not."""
+    store = Store(tmp_path)
+    (made,) = store.produce([recipe(1)], write)
+    (folder := tmp_path / "leases").mkdir(exist_ok=True)
+    held = HeldFile(folder / f"{uuid.uuid4().hex}.json")
+    owner = {"pid": UNKNOWN_PID, **({"host": host} if host else {})}
+    for _ in range(2):
+        held.write(written([made.key], NOW - 48 * HOUR, **owner))
+        collected(tmp_path)
+        assert [each.key for each in store.artefacts()] == [made.key]
+    held.release()
+    collected(tmp_path)
+    assert [*store.artefacts()] == []
+
+
+def test_the_next_command_removes_what_killed_ones_left(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with store.leased():
+        (made,) = store.produce([recipe(1)], write)
+        (mine,) = tmp_path.glob("leases/*")
+        file, away = lease(tmp_path, [made.key]), lease(tmp_path, [made.key], host="elsewhere")
+        (half := file.with_name(f".{file.name}.draft")).write_text("{")
+        (strange := file.with_name("notes.json")).write_text("no lease")
+        (broken := file.with_name(f"{uuid.uuid4().hex}.json")).write_text("no lease either")
+        subprocess.run([sys.executable, "-c", LOOK, str(tmp_path)], check=True)
+        assert {*tmp_path.glob("leases/*")} == {mine, away, strange, broken}
+        assert not half.exists()
+
+
+LOOK = """
+import sys
+from pathlib import Path
+from curriculum.store import Store
+with Store(Path(sys.argv[1])).leased():
+    pass
+"""
+BUILD = """
+import sys
+from pathlib import Path
+from curriculum.store import Store
+from tests.curriculum.store.test_leases import recipe, write
+store = Store(Path(sys.argv[1]))
+with store.leased():
+    store.produce([recipe(1)], write)
+    print("made", flush=True)
+    sys.stdin.read()
+"""
+GC = """
+import sys
+from pathlib import Path
+from tests.curriculum.store.test_leases import collected
+collected(Path(sys.argv[1]))
+"""
+NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+
+
+def has_namespaces() -> bool:
+    """Return True where this user may begin a PID namespace."""
+    if shutil.which(NAMESPACE[0]) is None:
+        return False
+    return subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not has_namespaces(), reason="needs the right to begin a PID namespace")
+@pytest.mark.parametrize("inside", ["build", "gc"])
+def test_gc_keeps_what_a_build_in_another_pid_namespace_uses(tmp_path: Path, inside: str) -> None:
+    python = [sys.executable, "-c"]
+    build = [*(NAMESPACE if inside == "build" else []), *python, BUILD, str(tmp_path)]
+    gc = [*(NAMESPACE if inside == "gc" else []), *python, GC, str(tmp_path)]
+    with subprocess.Popen(build, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as building:
+        assert building.stdout is not None
+        assert building.stdout.readline() == b"made\n"
+        subprocess.run(gc, check=True)
+        assert Store(tmp_path).find(recipe(1)) is not None
+        building.kill()
+    for _ in range(int(PATIENCE_S / 0.1)):
+        subprocess.run(gc, check=True)
+        if Store(tmp_path).find(recipe(1)) is None:
+            break
+    assert Store(tmp_path).find(recipe(1)) is None
+    assert [*tmp_path.glob("leases/*")] == []
 
 
 def test_of_another_host_a_lease_counts_for_a_day_after_its_last_heartbeat(tmp_path: Path) -> None:

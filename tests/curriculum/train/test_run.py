@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from curriculum.store.leases import is_alive, process_started, this_process
+from curriculum.store.owners import is_held, train_lock
 from curriculum.train import run_directory as directory_module
 from curriculum.train.launch.launcher import Launch, launched, outcome
 from curriculum.train.metrics import read_metrics
@@ -208,7 +208,8 @@ def test_a_run_has_one_trainer_at_a_time(world: Any, monkeypatch: pytest.MonkeyP
     directory = world.open_run(job)
     with claimed(world.store, job, directory):
         me = RunState.model_validate_json((directory / "state.json").read_text())
-        assert is_alive(me)
+        assert me.pid == os.getpid()
+        assert is_held(train_lock(world.store.root, job.run_key, job.attempt))
         refused = pytest.raises(JobError, match=f"{os.getpid()} on .*; it trains this run now")
         with refused, claimed(world.store, job, directory):
             pytest.fail("a second owner got in")
@@ -233,24 +234,6 @@ def test_a_trainer_that_was_killed_is_waited_for_until_the_system_lets_go_of_its
     killed.set()
     require_unclaimed(world.store, job, directory)
     dying.join()
-
-
-def test_a_pid_that_came_again_is_another_process() -> None:
-    me = this_process()
-    assert is_alive(me)
-    assert not is_alive(me.model_copy(update={"process_started": me.process_started - 1}))
-    assert not is_alive(me.model_copy(update={"boot_id": "another boot"}))
-    assert process_started(2**22 + 1) is None
-
-
-def test_a_process_that_ended_is_gone_whether_or_not_its_parent_noticed() -> None:
-    process = subprocess.Popen(["sleep", "60"])
-    assert process_started(process.pid) is not None
-    process.kill()
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert Path(f"/proc/{process.pid}").exists()
-    assert process_started(process.pid) is None
-    process.wait()
 
 
 def test_neither_names_nor_paths_nor_threads_change_a_runs_key(world: Any) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.store.leases import this_process
+from curriculum.store.owners import this_process
 from curriculum.train.launch import gpu_slots as module
 from curriculum.train.launch.gpu_slots import Slots, share_of
 from curriculum.train.processes import MARK, processes_of
@@ -168,7 +168,7 @@ def test_what_outlives_its_killed_launcher_is_ended_by_who_waits(
         env={**os.environ, MARK: str(run)},
     )
     os.close(lock)
-    gone = {**this_process().model_dump(), "process_started": 1.0, "run": str(run)}
+    gone = {**this_process().model_dump(), "run": str(run)}
     record = tmp_path / f"{this_process().host}-0.json"
     record.write_text(SlotState(**gone).model_dump_json())
     until(lambda: len(processes_of(run)) == 2)
@@ -183,7 +183,7 @@ def test_what_outlives_its_killed_launcher_is_ended_by_who_waits(
 
 def test_a_record_of_before_a_reboot_holds_nothing(tmp_path: Path) -> None:
     slots, me = Slots(tmp_path, 1), this_process()
-    before = SlotState(**me.model_dump() | {"boot_id": "before"}, run="runs/a")
+    before = SlotState(**me.model_dump(), run="runs/a")
     (tmp_path / f"{me.host}-0.json").write_text(before.model_dump_json())
     (tmp_path / f"{me.host}.line").mkdir()
     (tmp_path / f"{me.host}.line" / "0000000001.json").write_text(before.model_dump_json())
