@@ -30,14 +30,18 @@ SpanKind = Literal[
 ]
 PART_KINDS: tuple[PartKind, ...] = get_args(PartKind)
 SPAN_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
+UNSCORED_KINDS: tuple[SpanKind, ...] = ("repeated", "unscored")
 """Kinds of spans that objectives read.
 
 documentation  a comment block above a declaration     body       a function's, with its braces
 repeated       stands in the document before           statement  right in a function's body
 arguments      between the parentheses of a call
-unscored       an assistant's turn that is context, never a target
+unscored       read, never a target: an assistant's turn that is context, generated lines that say where
+               text comes from (repository, commit, date, path)
 declaration    what a documentation stands above: a function up to its body, else to its end; one that
                holds others is left out
+
+Tokens with a byte in a span of UNSCORED_KINDS are read and aren't targets.
 """
 
 EdgeKind = Literal[

@@ -43,6 +43,8 @@ from schemas.document import (
     SpanKind,
 )
 
+LEAD = "\n"
+"""Bytes between the text above a path line and the line."""
 BUDGET = CONTEXT_BYTES
 """Bytes of a whole document, where a corpus gives no context_bytes."""
 
@@ -76,7 +78,7 @@ class Excerpt:
 def path_line(path: str, language: Language) -> str:
     """The lead of a run: an empty line, and the path of its file as a comment."""
     mark = line_mark(language)
-    return "\n" + unspliced(f"{mark} File: {one_line(path)}", mark) + "\n"
+    return LEAD + unspliced(f"{mark} File: {one_line(path)}", mark) + "\n"
 
 
 def gap_line(language: Language) -> str:
@@ -86,7 +88,7 @@ def gap_line(language: Language) -> str:
 
 def frame_bytes(commit: CommitChange, language: Language) -> int:
     """Return the bytes that header and the target's opening take of the budget."""
-    return len((commit_header(commit, language) + _opening(commit, language)).encode())
+    return len((commit_header(commit, language).text + _opening(commit, language)).encode())
 
 
 def chunk_bytes(path: str, language: Language) -> int:
@@ -106,7 +108,7 @@ def document(
     known = sorted({(edge.source, edge.target, edge.kind): edge for edge in edges}.items())
     places = {key: at for at, (key, _) in enumerate(known)}
     writer = _Writer(commit=commit, builder=DocumentBuilder(), chunks=[], places=places)
-    writer.builder.add("header", commit_header(commit, main.language))
+    writer.builder.head(commit_header(commit, main.language))
     nearer = len(context)
     for _, group in groupby(context, lambda excerpt: excerpt.file.path):
         run = list(group)
@@ -152,8 +154,7 @@ class _Writer:
             if number:
                 self.builder.add("context", "\n", rank=rank)
             else:
-                lead = path_line(file.path, file.language)
-                self.builder.add("context", lead, rank=nearer + 1)
+                self._lead(file, "context", nearer + 1)
             self._add(excerpt, first, "context", rank)
 
     def add_targets(self, run: Sequence[Excerpt]) -> None:
@@ -162,11 +163,16 @@ class _Writer:
         for excerpt in run:
             first, start = len(self.builder.parts), excerpt.ranges[0][0]
             if end < 0:
-                self.builder.add("target", path_line(file.path, file.language))
+                self._lead(file, "target", None)
             elif start != end:
                 self.builder.add("target", gap_line(file.language))
             self._add(excerpt, first, "target", None)
             end = excerpt.ranges[-1][1]
+
+    def _lead(self, file: TreeFile, kind: PartKind, rank: int | None) -> None:
+        start = self.builder.size + len(LEAD)
+        self.builder.add(kind, path_line(file.path, file.language), rank=rank)
+        self.builder.mark("unscored", [(start, self.builder.size)])
 
     def _add(self, excerpt: Excerpt, first: int, kind: PartKind, rank: int | None) -> None:
         """Add the lines of a chunk, which begins with the part `first`."""

@@ -42,11 +42,11 @@ class DocumentBuilder:
     spans: list[Span] = field(default_factory=list)
     provenance: list[Provenance] = field(default_factory=list)
 
-    def head(self, text: str, *, is_documentation: bool) -> None:
-        """Add the header, which ends with a blank line."""
-        self.add("header", text)
-        if is_documentation:
-            self.mark("documentation", [(0, self.size - len("\n\n"))])
+    def head(self, header: "Header") -> None:
+        """Add the header."""
+        start = self.size
+        self.add("header", header.text)
+        self.mark("unscored", header.unscored, offset=start)
 
     def add(
         self, kind: PartKind, text: str, *, source: int = GENERATED, rank: int | None = None
@@ -189,10 +189,31 @@ COMMIT_DIGITS = 12
 _LAST_SECOND = 253_402_300_799
 """The end of the year 9999."""
 _COMMAND = re.compile(r"\\|(?<!\w)@")
-_TAGS = {"File": "@file", "Subject": "@brief", "Date": "@date", "Commit": "@version"}
+_SUBJECT = "Subject"
+_TAGS = {"File": "@file", "Date": "@date", "Commit": "@version"}
+"""A subject is no @brief: it says what a commit did, not what the file is."""
 
 
-def header(change: FileChange, *, side: Side, style: Style) -> str:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Header:
+    """Generated comment of a document, and its lines that aren't scored: all but the subject."""
+
+    text: str
+    unscored: tuple[Range, ...]
+
+    @staticmethod
+    def of(lines: Sequence[str], *, blank: bool, scored: int | None = None) -> "Header":
+        """Join lines; a blank line follows them where asked. `scored` indexes the subject's line."""
+        ends = list(accumulate((len(line.encode()) + 1 for line in lines), initial=0))
+        whole = (0, ends[-1])
+        around = [whole] if scored is None else [(0, ends[scored]), (ends[scored + 1], ends[-1])]
+        return Header(
+            text="".join(f"{line}\n" for line in lines) + "\n" * blank,
+            unscored=tuple((start, end) for start, end in around if start < end),
+        )
+
+
+def header(change: FileChange, *, side: Side, style: Style) -> Header:
     """A comment with what is known of the change and a blank line; a fact that isn't known is left out.
 
     It holds whatever a path or a subject contains: no text from outside ends the comment, begins
@@ -202,29 +223,33 @@ def header(change: FileChange, *, side: Side, style: Style) -> str:
     facts: list[Fact] = [("File", change.old_path if side == "before" else change.path)]
     subject = subject_of(change)
     if subject:
-        facts.append(("Subject", f"Before: {subject}" if side == "before" else subject))
+        facts.append((_SUBJECT, f"Before: {subject}" if side == "before" else subject))
     if side != "before" and change.old_path != change.path:
         facts.append(("Renamed from", change.old_path))
     facts += _place_and_time(change, "before " if side == "before" else "")
     known = [(name, value) for name, text in facts if (value := one_line(text))]
+    names = [name for name, _ in known]
+    at = names.index(_SUBJECT) if _SUBJECT in names else None
     if style == "simple":
-        lines = [f"{mark} {name}: {value}" for name, value in known]
-        return "".join(f"{unspliced(line, mark)}\n" for line in lines) + "\n"
-    opening, margin, closing = ("/**\n", " *", " */\n") if mark == "//" else ("##\n", "#", "")
-    text = opening
+        lines = [unspliced(f"{mark} {name}: {value}", mark) for name, value in known]
+        return Header.of(lines, blank=True, scored=at)
+    opening, margin, closing = ("/**", " *", " */") if mark == "//" else ("##", "#", None)
+    lines = [opening]
     for name, value in known:
         tag = _TAGS.get(name, f"@remark {name}:")
         # Doxygen's own escape: the character twice.
         escaped = _COMMAND.sub(lambda command: command[0] * 2, value)
-        text += unspliced(f"{margin} {tag} {escaped}", mark) + "\n"
-    return text + closing + "\n"
+        lines.append(unspliced(f"{margin} {tag} {escaped}", mark))
+    lines += [closing] if closing else []
+    return Header.of(lines, blank=True, scored=None if at is None else at + 1)
 
 
-def commit_header(commit: CommitChange, language: Language) -> str:
+def commit_header(commit: CommitChange, language: Language) -> Header:
     """Plain comment lines with what is known of a whole commit; its subject is left to the caller."""
     mark = line_mark(language)
-    lines = (f"{mark} {name}: {one_line(value)}" for name, value in _place_and_time(commit))
-    return "".join(f"{unspliced(line, mark)}\n" for line in lines)
+    facts = _place_and_time(commit)
+    lines = [unspliced(f"{mark} {name}: {one_line(value)}", mark) for name, value in facts]
+    return Header.of(lines, blank=False)
 
 
 def subject_of(change: FileChange | CommitChange) -> str:

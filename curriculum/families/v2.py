@@ -34,7 +34,7 @@ def _version(
     path = change.old_path if side == "before" else change.path
     lines = outline(blob.text, change.language)
     builder = DocumentBuilder()
-    builder.head(header(change, side=side, style=style), is_documentation=style == "doxygen")
+    builder.head(header(change, side=side, style=style))
     source = builder.cite(change, path, blob, (0, int(lines.starts[-1])), lineage=change.lineage)
     builder.file(blob, lines, source, [None] * len(lines.items))
     return builder.document(family, change, file=change)

@@ -50,7 +50,7 @@ def documents(
         return
     mark, after, changes = line_mark(change.language), change.after, edit.changes
     builder = DocumentBuilder()
-    builder.head(header(change, side="change", style=style), is_documentation=style == "doxygen")
+    builder.head(header(change, side="change", style=style))
     title = f"{mark} === CHANGES ===\n"
     for block in changes.blocks:
         builder.add("changes", title + block)

@@ -422,7 +422,7 @@ def _structure(line: Line) -> Structure | None:
     )
 
 
-_SUBJECT = re.compile(r"(?:Subject:|@brief) +(.+)|^\S* ?=== TARGET: (.+) ===$", re.MULTILINE)
+_SUBJECT = re.compile(r"Subject: +(.+)|^\S* ?=== TARGET: (.+) ===$", re.MULTILINE)
 
 
 def subject_of(document: Document) -> str:

@@ -15,6 +15,7 @@ from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.packing.repeats import in_repeats
 from curriculum.tokens import KIND, TOKEN_END, TOKEN_START, Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
+from schemas.document import UNSCORED_KINDS
 from schemas.packed_row import GENERATED_PIECE
 
 
@@ -30,8 +31,8 @@ class _Causal:
 
     def apply(self, encoding: Encoding, document: Document) -> Result:
         """Nothing moves."""
-        repeated = document.spans.of("repeated")
-        return Result(encoding=apply(encoding, repeated, self.token_bytes))
+        unscored = document.spans.of(*UNSCORED_KINDS)
+        return Result(encoding=apply(encoding, unscored, self.token_bytes))
 
 
 def target(tokenizer: Tokenizer, variant: int) -> Objective:
@@ -46,7 +47,7 @@ class _Target:
 
     def apply(self, encoding: Encoding, document: Document) -> Result:
         """Score the tokens of targets that causal scores, and the EOS behind the last; nothing moves."""
-        done = apply(encoding, document.spans.of("repeated"), self.token_bytes)
+        done = apply(encoding, document.spans.of(*UNSCORED_KINDS), self.token_bytes)
         return Result(encoding=within_targets(done, document, self.token_bytes))
 
 
@@ -65,14 +66,14 @@ def within_targets(
 
 def apply(
     encoding: Encoding,
-    repeated: npt.NDArray[np.int32],
+    unscored: npt.NDArray[np.int32],
     token_bytes: npt.NDArray[np.int32],
 ) -> Encoding:
     """The encoding, scored where its targets are worth learning.
 
-    A target isn't scored if any of its bytes lie in a `repeated` span ([r, 2] bytes, sorted, disjoint):
-    the text stands already in the input, and a copy of it is not worth learning. It goes by position, so an
-    equal line elsewhere stays scored. An elision line isn't scored either: what it stands for was
+    A target isn't scored if any of its bytes lie in an `unscored` span ([r, 2] bytes, sorted, disjoint): a
+    copy of text that stands already in the input, or generated metadata. It goes by position, so an equal
+    line elsewhere stays scored. An elision line isn't scored either: what it stands for was
     chosen by the row length, not by a programmer. EOS is scored; BOS is never a target.
 
     >>> encoding = Encoding(
@@ -87,9 +88,9 @@ def apply(
     lengths = encoding.pieces[:, TOKEN_END] - encoding.pieces[:, TOKEN_START]
     is_inserted = np.repeat(encoding.pieces[:, KIND] == GENERATED_PIECE, lengths)
     scored: npt.NDArray[np.bool_] = ~(is_inserted & (token_bytes[encoding.ids] > 0))
-    if len(repeated):
+    if len(unscored):
         starts, ends = byte_ranges(encoding.ids, encoding.pieces, token_bytes)
-        scored &= ~overlaps(starts, ends, repeated)
+        scored &= ~overlaps(starts, ends, unscored)
     if scored.all():
         return encoding
     mask = encoding.loss_mask.copy()

@@ -36,7 +36,7 @@ from curriculum.tokens import (
     byte_ranges,
 )
 from curriculum.tokens.codec import Tokenizer
-from schemas.document import PartKind
+from schemas.document import UNSCORED_KINDS, PartKind
 from schemas.packed_row import TEXT_PIECE
 
 Int32s = npt.NDArray[np.int32]
@@ -391,7 +391,7 @@ def _taught(
     scored = causal.overlaps(starts, ends, targets) & ~causal.overlaps(starts, ends, copied)
     mask = np.zeros_like(encoding.loss_mask)
     mask[:-1] = scored[1:]
-    repeated = document.spans.of("repeated")
-    done = causal.apply(replace(encoding, loss_mask=mask), repeated, tokenizer.token_bytes)
+    unscored = document.spans.of(*UNSCORED_KINDS)
+    done = causal.apply(replace(encoding, loss_mask=mask), unscored, tokenizer.token_bytes)
     done, cleared = causal.unrepeated(done)
     return Result(encoding=done, counts=(*counts, ("repeated_tokens", cleared)))

@@ -32,7 +32,7 @@ from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.objectives.rearrange import Inserted, Segment, rearranged, segments_without
 from curriculum.tokens import BYTE_END, BYTE_START, KIND, Encoding, byte_ranges
 from curriculum.tokens.codec import NAMES, ControlRole, Tokenizer
-from schemas.document import PartKind, SpanKind
+from schemas.document import UNSCORED_KINDS, PartKind, SpanKind
 from schemas.errors import TokenizerError
 from schemas.packed_row import TEXT_PIECE
 
@@ -149,8 +149,8 @@ class _Fim:
         """Split, or left in its order where there is nothing to split or no room; causal's targets count."""
         done, counts, copied = self._split(encoding, document)
         scored = done
-        for leaked in (document.spans.of("repeated"), copied):
-            scored = causal.apply(scored, leaked, self.tokenizer.token_bytes)
+        for unscored in (document.spans.of(*UNSCORED_KINDS), copied):
+            scored = causal.apply(scored, unscored, self.tokenizer.token_bytes)
         scored, cleared = causal.unrepeated(scored)
         return Result(encoding=scored, counts=(*counts, ("repeated_tokens", cleared)))
 

@@ -27,10 +27,11 @@ class Spans:
     starts: npt.NDArray[np.int32]
     ends: npt.NDArray[np.int32]
 
-    def of(self, kind: SpanKind) -> npt.NDArray[np.int32]:
-        """[r, 2] byte ranges of one kind, sorted and disjoint."""
-        chosen = self.kinds == SPAN_KINDS.index(kind)
-        return np.stack((self.starts[chosen], self.ends[chosen]), axis=1)
+    def of(self, *kinds: SpanKind) -> npt.NDArray[np.int32]:
+        """[r, 2] byte ranges of some kinds, which don't overlap, sorted."""
+        chosen = np.isin(self.kinds, [SPAN_KINDS.index(kind) for kind in kinds])
+        found = np.stack((self.starts[chosen], self.ends[chosen]), axis=1)
+        return found[np.argsort(found[:, 0])] if len(kinds) > 1 else found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -152,6 +152,10 @@ def test_spans_are_the_bytes_that_were_marked_and_are_shown():
         ("documentation", "// Adds."),
         ("body", "{\n  return 1;\n}"),
         ("body", "{\n  return add();\n}"),
+        ("unscored", "// Repository: sample\n// Commit: 0123456789ab\n// Date: 2020-09-13\n"),
+        ("unscored", "// File: far.h\n"),
+        ("unscored", "// File: near.cc\n"),
+        ("unscored", "// File: main.cc\n"),
     ]
 
 

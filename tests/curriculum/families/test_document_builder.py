@@ -32,7 +32,7 @@ def test_nothing_from_outside_leaves_the_comment(
         "a", "b", subject=subject, path=path, old_path=old, repository=repository, language=language
     )
     for style in ("simple", "doxygen"):
-        text = header(change, side="change", style=style)
+        text = header(change, side="change", style=style).text
         text.encode()
         assert text.endswith("\n\n")
         block = text.removesuffix("\n\n")
@@ -49,23 +49,23 @@ def test_nothing_from_outside_leaves_the_comment(
 
 def test_a_subject_cannot_invent_tags(make_change: MakeChange) -> None:
     change = make_change("a", "b", subject="@param x \\return y, a@b.org")
-    block = header(change, side="change", style="doxygen")
-    assert " * @brief @@param x \\\\return y, a@b.org\n" in block
+    block = header(change, side="change", style="doxygen").text
+    assert " * @remark Subject: @@param x \\\\return y, a@b.org\n" in block
 
 
 def test_facts_that_are_not_known_are_left_out(make_change: MakeChange) -> None:
     change = make_change(None, "b", subject="", commit="", timestamp=10**18)
-    text = header(change, side="after", style="doxygen")
+    text = header(change, side="after", style="doxygen").text
     assert text == "/**\n * @file src/a.cc\n * @remark Repository: sample\n */\n\n"
 
 
 def test_a_long_subject_is_cut_where_one_sees_it(make_change: MakeChange) -> None:
     change = make_change("a", "b", subject="word " * 1_000)
-    (line,) = re.findall("// Subject: (.*)", header(change, side="after", style="simple"))
+    (line,) = re.findall("// Subject: (.*)", header(change, side="after", style="simple").text)
     assert len(line) <= LONGEST_SUBJECT
     assert line.endswith("word…")
 
 
 def test_build_files_have_doxygen_blocks_of_hashes(make_change: MakeChange) -> None:
-    text = header(make_change("a", "b", language="cmake"), side="after", style="doxygen")
-    assert text.startswith("##\n# @file src/a.cc\n# @brief Mend it\n")
+    text = header(make_change("a", "b", language="cmake"), side="after", style="doxygen").text
+    assert text.startswith("##\n# @file src/a.cc\n# @remark Subject: Mend it\n")

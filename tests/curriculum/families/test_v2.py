@@ -1,5 +1,7 @@
 from collections.abc import Callable
 
+import pytest
+
 from curriculum.families.render import Reason, render
 from schemas.change import FileChange
 
@@ -73,13 +75,34 @@ def test_functions_are_parts_that_have_to_stay(make_change: MakeChange) -> None:
     assert not any(part.elidable for part in document.parts)
 
 
-def test_the_doxygen_header_is_documentation(make_change: MakeChange) -> None:
-    (document,) = render(make_change(None, "int a;\n"), ["v2_doxygen"]).documents
-    (span,) = document.spans
-    assert span.kind == "documentation"
-    block = document.text[span.start : span.end]
-    assert block.startswith("/**\n * @file src/a.cc\n * @brief Mend it\n")
-    assert block.endswith(" */")
+@pytest.mark.parametrize("family", ["v2_simple", "v2_doxygen", "v3_simple", "v3_doxygen"])
+def test_of_a_header_only_the_subject_is_scored(make_change: MakeChange, family: str) -> None:
+    change = make_change("int é;\n", "int a;\n", subject="Mend ü", path="src/é.cc")
+    for document in render(change, [family]).documents:
+        data = document.text.encode()
+        (header,) = (part for part in document.parts[:1] if part.kind == "header")
+        left = bytearray(data[: header.end])
+        for span in reversed(document.spans):
+            if span.kind == "unscored":
+                assert span.end <= header.end
+                del left[span.start : span.end]
+        assert left.decode().strip("\n /*").endswith(("Subject: Mend ü", "Subject: Before: Mend ü"))
+        assert left.count(b"\n") == 2
+
+
+def test_a_commit_without_a_subject_has_no_scored_line(make_change: MakeChange) -> None:
+    (document,) = render(make_change(None, "int a;\n", subject=""), ["v2_doxygen"]).documents
+    (span,) = (span for span in document.spans if span.kind == "unscored")
+    assert document.text.encode()[span.start : span.end + 1].endswith(b" */\n\n")
+    assert span.start == 0
+
+
+@pytest.mark.parametrize("family", ["v2_doxygen", "v3_doxygen"])
+def test_a_subject_is_no_brief_of_the_file(make_change: MakeChange, family: str) -> None:
+    made = render(make_change("int a;\n", "int b;\n", subject="Add missing #include."), [family])
+    for document in made.documents:
+        assert "@brief" not in document.text
+        assert "Add missing #include." in document.text
 
 
 def test_doc_comments_and_bodies_are_spans_in_bytes(make_change: MakeChange) -> None:
@@ -87,6 +110,7 @@ def test_doc_comments_and_bodies_are_spans_in_bytes(make_change: MakeChange) -> 
     (document,) = render(make_change(None, after), ["v2_simple"]).documents
     data = document.text.encode()
     found = {span.kind: data[span.start : span.end].decode() for span in document.spans}
+    del found["unscored"]
     assert found == {
         "documentation": "/// Twice ß.",
         "declaration": "int twice(int x) ",

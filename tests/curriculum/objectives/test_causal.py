@@ -1,9 +1,13 @@
+from typing import Any
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.objectives import causal
 from curriculum.tokens import Encoding
+from curriculum.tokens.codec import Tokenizer
 
 BOS, EOS = 0, 1
 TOKEN_BYTES = np.array([0, 0, 1, 2, 3], dtype=np.int32)
@@ -85,3 +89,18 @@ def test_masks_equal_those_of_a_loop_over_bytes(
         expected.append(int(not repeated & set(range(byte, byte + int(TOKEN_BYTES[token])))))
         byte += int(TOKEN_BYTES[token])
     assert causal.apply(own, spans, TOKEN_BYTES).loss_mask.tolist() == [*expected, 1, 0]
+
+
+@pytest.mark.parametrize("family", ["v2_doxygen", "v3_simple"])
+def test_of_a_generated_header_only_the_subject_is_a_target(
+    family: str, byte_level: Tokenizer, kit: Any
+) -> None:
+    document = kit.document_of("int add();\n", family, before="int one();\n")
+    (encoded,) = kit.encoded(document, byte_level, 4096)
+    done = causal.objective(byte_level, variant=0).apply(encoded, kit.known(document, room=4096))
+    scored = np.concatenate(([0], done.encoding.loss_mask[:-1])) == 1
+    learnt = byte_level.decode_bytes(encoded.ids[scored].tolist()).decode()
+    assert "Subject: Add by hand" in learnt
+    for generated in ("src/sum.cc", "Repository", "89abcdef0123", "2023-11-14"):
+        assert generated in document.text
+        assert generated not in learnt

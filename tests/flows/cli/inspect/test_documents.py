@@ -118,7 +118,7 @@ def test_structure_is_in_its_colours_with_a_legend_and_levels(looked: Path) -> N
     ("header", "subject"),
     [
         ("// Commit: 1\n// Subject: Grow it\n", "Grow it"),
-        ("/**\n * @file a.h\n * @brief Grow it\n */\n", "Grow it"),
+        ("/**\n * @file a.h\n * @remark Subject: Grow it\n */\n", "Grow it"),
         ("\n# === TARGET: Grow === it ===\n", "Grow === it"),
         ("\n// === TARGET ===\n", ""),
     ],
