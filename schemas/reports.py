@@ -354,7 +354,9 @@ class ImportReport(StageReport):
     """Rows that were made elsewhere: packed here from tokens, or taken as they are."""
 
     divided: int = 0
-    """Documents that were cut at the row length; of tokens, as the next three."""
+    """Documents that were cut at the row length; of tokens, as the next four."""
+    further_pieces: int = 0
+    """Pieces beyond the first of each, which rows count as documents."""
     added_bos: int = 0
     """Pieces that a BOS was added to."""
     empty: int = 0

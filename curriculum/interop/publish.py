@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pydantic import JsonValue
 
@@ -192,14 +193,20 @@ class Completion:
 
     def _digests(self, columns: RowBatch, layout: Layout) -> Any:
         """Alike for documents of the same ids in one family, as ids of texts are."""
-        flat = columns.values("input_ids").astype("<i4", copy=False)
-        begin = f"{self.facts.family}\0".encode()
+        flat, family = columns.values("input_ids"), str(self.facts.family)
         ends = layout.flat_start + layout.lengths
         digests = [
-            hashlib.sha256(begin + flat[start:end].tobytes()).hexdigest()[:32]
+            document_digest(family, flat[start:end])
             for start, end in zip(layout.flat_start.tolist(), ends.tolist(), strict=True)
         ]
         return lists(pa.array(digests, type=pa.string()), layout.num_docs, pa.string())
+
+
+def document_digest(family: str, ids: npt.NDArray[Any]) -> str:
+    """Return the id of a document of which family and token ids are known."""
+    return hashlib.sha256(
+        f"{family}\0".encode() + ids.astype("<i4", copy=False).tobytes()
+    ).hexdigest()[:32]
 
 
 def format_of(tokenizer: Tokenizer, row_length: int) -> RowFormat:
@@ -279,7 +286,7 @@ def _generated(layout: Layout) -> Any:
     return lists(items, layout.num_docs, PIECE_TYPE)
 
 
-REVISION = 1
+REVISION = 2
 ImportFormat = Literal["parquet", "megatron", "flat"]
 
 

@@ -3,7 +3,7 @@
 Rows that were exported from here come back as they were. Other documents are packed as ours are: best
 fit, none that fits divided. They are learnt causally, every token but a document's first being a target.
 A document longer than a row is cut, and each cut counted; where a BOS marks documents, one leads each of
-its pieces.
+its pieces. All pieces have the id of their document.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,15 @@ from curriculum.interop.foreign_parquet import (
     stored_names,
 )
 from curriculum.interop.id_types import IdType
-from curriculum.interop.publish import FILLS, Completion, Imported, RowFacts, Shard, format_of
+from curriculum.interop.publish import (
+    FILLS,
+    Completion,
+    Imported,
+    RowFacts,
+    Shard,
+    document_digest,
+    format_of,
+)
 from curriculum.interop.token_files import COPY, TokenFiles, open_tokens
 from curriculum.packing import best_fit
 from curriculum.packing.rows import KNOWN, lists
@@ -83,16 +91,17 @@ def packed_rows(
     return Imported(
         format=form,
         files=tokens.files,
-        shards=_Packing(tokens, cuts, row_format).shards(),
-        completion=Completion(row_format=row_format, facts=facts, stored=tuple(_PACKED.names)),
+        shards=_Packing(tokens, cuts, row_format, given.family).shards(),
+        completion=Completion(row_format=row_format, facts=facts, stored=_STORED),
         # The same bytes may be read with another type.
         settings={"pack_seed": SEED, "id_bytes": tokens.ids.dtype.itemsize},
         boundaries=tokens.boundaries,
         notes=ImportReport(
             divided=cuts.divided,
+            further_pieces=cuts.further_pieces,
             added_bos=cuts.added,
             empty=tokens.empty,
-            unscored=int((cuts.lengths < 2).sum()),
+            unscored=len(cuts.lengths) - len(cuts.scored),
             **frames.report(),
             **({"boundaries_from_eos": len(tokens.edges) - 2} if tokens.boundaries else {}),
         ),
@@ -103,6 +112,8 @@ def packed_rows(
 class _Cuts:
     """Documents, and the pieces of those that are longer than a row."""
 
+    documents: Int64s
+    """[n], the document that each is a piece of."""
     starts: Int64s
     """[n], of each piece in the ids."""
     lengths: Int64s
@@ -111,6 +122,16 @@ class _Cuts:
     """[n], whether a BOS is put before it."""
     divided: int
     added: int
+
+    @property
+    def scored(self) -> Int64s:
+        """The pieces from which something is learnt."""
+        return np.flatnonzero(self.lengths > 1)
+
+    @property
+    def further_pieces(self) -> int:
+        """Scored pieces beyond the first of each document."""
+        return len(self.scored) - len(np.unique(self.documents[self.scored]))
 
 
 def _cut(edges: Int64s, row_format: RowFormat) -> _Cuts:
@@ -127,6 +148,7 @@ def _cut(edges: Int64s, row_format: RowFormat) -> _Cuts:
     taken = np.minimum(left, np.where(piece == 0, room, room - lead))
     later = (piece > 0) & bool(lead)
     return _Cuts(
+        documents=document,
         starts=edges[:-1][document] + inside,
         lengths=taken + later,
         later=later,
@@ -143,11 +165,13 @@ def _counted(counts: Int64s) -> Int64s:
 
 
 class _Packing:
-    """Rows of documents, packed as ours are; 40 bytes a document."""
+    """Rows of documents, packed as ours are; 48 bytes a document, and an id each that is divided."""
 
-    def __init__(self, tokens: TokenFiles, cuts: _Cuts, row_format: RowFormat) -> None:
+    def __init__(self, tokens: TokenFiles, cuts: _Cuts, row_format: RowFormat, family: str) -> None:
         self._tokens, self._cuts, self._format = tokens, cuts, row_format
-        scored = np.flatnonzero(cuts.lengths > 1)
+        self._family = family
+        self._divided: dict[int, str] = {}
+        scored = cuts.scored
         raw = np.zeros((len(scored), 16), dtype=np.uint8)
         raw[:, :8] = scored.astype("<u8").view(np.uint8).reshape(-1, 8)
         plan = best_fit.plan(
@@ -176,12 +200,14 @@ class _Packing:
         ids = np.full(shape, self._format.pad_id, dtype=np.int32)
         mask = np.zeros(shape, dtype=np.uint8)
         starts: list[int] = []
+        document_ids: list[str] = []
         valid = np.zeros(last - first, dtype=np.int32)
         for row in range(last - first):
             at = 0
-            for document in self._plan.order[edges[row] : edges[row + 1]].tolist():
+            for piece in self._plan.order[edges[row] : edges[row + 1]].tolist():
                 starts.append(at)
-                at = self._put(ids[row], mask[row], at, document)
+                document_ids.append(self._document_id(int(self._cuts.documents[piece])))
+                at = self._put(ids[row], mask[row], at, piece)
             valid[row] = at
         counts = np.diff(edges)
         return pa.table(
@@ -190,19 +216,29 @@ class _Packing:
                 "loss_mask": token_lists(mask),
                 "doc_starts": lists(pa.array(np.array(starts, dtype=np.int32)), counts, pa.int32()),
                 "valid_token_count": pa.array(valid),
+                "document_ids": lists(pa.array(document_ids), counts, pa.string()),
             },
             schema=_PACKED,
         )
 
-    def _put(self, ids: Any, mask: Any, at: int, document: int) -> int:
-        """Put a document into a row at a position; the position after it."""
+    def _document_id(self, document: int) -> str:
+        """Return the id of a whole document, which all of its pieces share; a long one is read once."""
+        start, end = self._tokens.edges[document : document + 2].tolist()
+        if end - start <= self._format.row_length:
+            return document_digest(self._family, self._tokens.ids[start:end])
+        if document not in self._divided:
+            self._divided[document] = document_digest(self._family, self._tokens.ids[start:end])
+        return self._divided[document]
+
+    def _put(self, ids: Any, mask: Any, at: int, piece: int) -> int:
+        """Put a piece of a document into a row at a position; return the position after it."""
         cuts = self._cuts
-        end = at + int(cuts.lengths[document])
+        end = at + int(cuts.lengths[piece])
         mask[at : end - 1] = 1
-        if cuts.later[document]:
+        if cuts.later[piece]:
             ids[at] = self._format.bos_id
             at += 1
-        start = int(cuts.starts[document])
+        start = int(cuts.starts[piece])
         ids[at:end] = self._tokens.ids[start : start + end - at]
         return end
 
@@ -213,8 +249,11 @@ _PACKED = pa.schema(
         pa.field("loss_mask", list_of(pa.uint8())),
         pa.field("doc_starts", list_of(pa.int32())),
         pa.field("valid_token_count", pa.int32()),
+        pa.field("document_ids", list_of(pa.string())),
     ]
 )
+_STORED = tuple(name for name in _PACKED.names if name != "document_ids")
+"""Columns that the tokens themselves say; ids of documents are digests."""
 
 
 def token_rows(

@@ -344,7 +344,7 @@ def _print_import(store: Store, rows: Artefact) -> None:
     domains = report.domains.values()
     sums = {
         "rows": sum(each.rows for each in domains),
-        "documents": sum(each.documents for each in domains),
+        "documents": sum(each.documents for each in domains) - report.further_pieces,
         "tokens": sum(each.tokens for each in domains),
     }
     state = "" if rows.made else "  was there already"
@@ -353,6 +353,7 @@ def _print_import(store: Store, rows: Artefact) -> None:
     out.print(Text("  ".join(f"{value:,} {name}" for name, value in sums.items())))
     cut = {
         "divided": report.divided,
+        "further pieces": report.further_pieces,
         "added bos": report.added_bos,
         "empty": report.empty,
         "unscored": report.unscored,

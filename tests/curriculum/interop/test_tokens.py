@@ -17,10 +17,11 @@ import pytest
 
 from curriculum.interop.row_order import PLAN_NAME
 from curriculum.interop.token_files import open_tokens
-from curriculum.interop.tokens_out import LOAD
+from curriculum.interop.tokens_out import LOAD, write_index
 from curriculum.store import Artefact
 from schemas.errors import SchemaError, StoreError
 from schemas.structure import STRUCTURE_TOKENS
+from tests.flows.cli_runner import curriculum
 
 FORMS = ("megatron", "flat")
 
@@ -151,6 +152,51 @@ def test_documents_longer_than_a_row_are_cut_and_each_piece_is_led(
     assert [token for token in whole if token != bos] == text[1:]
     report = rows.manifest.report
     assert (report["divided"], report["added_bos"]) == (1, 2)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_pieces_of_a_document_have_its_id(world: Any, tmp_path: Path, said: Any, form: str) -> None:
+    """Of four documents the first and the last are equal, and so are their ids, as ids of texts are."""
+    bos, eos = world.codec.bos_id, world.codec.eos_id
+    texts = [[bos, *range(10, 10 + length), eos] for length in (268, 40, 200, 268)]
+    edges = np.cumsum([0, *map(len, texts)])
+    np.concatenate(texts).astype("uint16").tofile(tmp_path / "x.bin")
+    if form == "megatron":
+        write_index(tmp_path / "x.idx", edges, "uint16")
+    else:
+        edges.astype("<i8").tofile(tmp_path / "x.offsets.bin")
+    rows = table(world.take(tmp_path / "x.bin", form, said(family="mine"), 128))
+    lengths: dict[str, list[int]] = {}
+    for row in rows.to_pylist():
+        edges_of_row = [*row["doc_starts"], row["valid_token_count"]]
+        for name, (start, end) in zip(
+            row["document_ids"], itertools.pairwise(edges_of_row), strict=True
+        ):
+            lengths.setdefault(name, []).append(end - start)
+    assert sorted(sorted(pieces) for pieces in lengths.values()) == [
+        [16, 16, 128, 128, 128, 128],
+        [42],
+        [75, 128],
+    ]
+
+
+def test_the_import_prints_documents_and_their_further_pieces(world: Any, tmp_path: Path) -> None:
+    ids = [world.codec.bos_id, *range(10, 280), world.codec.eos_id]
+    np.array(ids, dtype=np.uint16).tofile(tmp_path / "x.bin")
+    tokenizer = str(world.tokenizer.path / "tokenizer.json")
+    words = (
+        "--format",
+        "flat",
+        "--tokenizer",
+        tokenizer,
+        "--family",
+        "mine",
+        "--row-length",
+        "128",
+    )
+    done = curriculum("import", str(tmp_path / "x.bin"), *words, home=tmp_path / "new")
+    assert "3 rows  1 documents  274 tokens" in done.stdout
+    assert "further pieces: 2" in done.stdout
 
 
 def test_structure_goes_a_value_a_token(world: Any, tmp_path: Path) -> None:
