@@ -67,6 +67,9 @@ class RepositorySpec(Documented):
         return self
 
 
+Overlong = Literal["skip", "drop_oldest"]
+
+
 class ConversationsSpec(Documented):
     """Conversations to learn from: a file of JSON lines, or a folder of such files."""
 
@@ -76,6 +79,9 @@ class ConversationsSpec(Documented):
     """A file of JSON lines, or a folder of such files; relative to this file."""
     licence: str | None = None
     """The SPDX name of their licence; it is kept with every document."""
+    overlong: Overlong = "skip"
+    """Conversations that are longer than a row: skip leaves them out, drop_oldest leaves out their oldest
+    exchanges, each a question with its answer, until the rest fits; system turn and last exchange stay."""
 
 
 class HistorySpec(Documented):
@@ -148,6 +154,10 @@ class CorpusSpec(Documented):
                 )
             seen[name.casefold()] = name
         return self
+
+    def overlong_of(self, source: str) -> Overlong:
+        """Return the fate of a source's overlong conversations; skip for a repository, which has none."""
+        return next((each.overlong for each in self.conversations if each.name == source), "skip")
 
 
 GENERAL = "general"

@@ -22,6 +22,8 @@ TooLong = Literal["divide", "route"]
 
 divide  cut it into several encodings
 route   leave it to longer rows: its target stands last and is useless in pieces
+
+Conversations are never divided: `overlong` in the corpus file is the fate of those.
 """
 
 

@@ -5,6 +5,8 @@
     divided    it still didn't fit: cut at part borders, else at line starts, else between characters
     routed     it still didn't fit, and its family may not be divided: left to longer rows
     straddles  its target has text from the other side of the split: it is in no rows
+    refused    a conversation that the chat template can't mark
+    too_long   a conversation that is longer than a row: it is never divided
     dropped    it has no text
 
 Context of held-out files goes first from a document that is trained on, however much room there is. A

@@ -12,8 +12,10 @@ from curriculum.tokens import Encoding, Spans
 from schemas.errors import TurnError
 from schemas.reports import EncodeReport, LengthBucket
 
-Outcome = Literal["whole", "elided", "divided", "routed", "straddles", "refused", "dropped"]
-"""refused: a conversation that the chat template can't mark."""
+Outcome = Literal[
+    "whole", "elided", "divided", "routed", "straddles", "refused", "too_long", "dropped"
+]
+"""refused: a conversation that the chat template can't mark; too_long: one that is longer than a row."""
 Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 

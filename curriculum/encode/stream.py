@@ -13,6 +13,7 @@ from curriculum.encode.fit import Fitter, policy_of
 from curriculum.encode.turns import TurnFitter
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, document_batches
+from schemas.corpus import Overlong
 from schemas.errors import SchemaError
 from schemas.families import CHAT_FAMILY
 
@@ -35,10 +36,15 @@ class DocumentFitter(Protocol):
         ...
 
 
-def fitter_of(tokenizer: Tokenizer, *, row_length: int, family: str) -> DocumentFitter:
-    """The fitter of a family; of what has structure it is its base family's."""
+def fitter_of(
+    tokenizer: Tokenizer, *, row_length: int, family: str, overlong: Overlong = "skip"
+) -> DocumentFitter:
+    """The fitter of a family; of what has structure it is its base family's.
+
+    `overlong` says what becomes of conversations that are longer than a row.
+    """
     if family == CHAT_FAMILY:
-        return TurnFitter.of(tokenizer, row_length=row_length)
+        return TurnFitter.of(tokenizer, row_length=row_length, overlong=overlong)
     return Fitter.of(tokenizer, row_length=row_length, policy=policy_of(family))
 
 

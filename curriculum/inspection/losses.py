@@ -22,6 +22,7 @@ _CURES: Mapping[str, str] = {
     "excluded": "Widen include and exclude of its repositories",
     "versions": "Raise history.versions_per_path in the corpus file",
     "new_file": "Read more history, or serve v2 families, which show new files",
+    "too_long": "Take longer rows, or set overlong: drop_oldest in the corpus file",
     HELD_OUT: "Lower val_fraction in the corpus file, or read more history",
 }
 """Hints by reason; for every other reason: another corpus."""
@@ -69,8 +70,8 @@ def require_documents(built: Built, wanted: Sequence[RowsSpec], *, all_of_them: 
     for each in wanted:
         train = built.rows_of(each).train
         if each.imported is None and not train.planned:
-            report = train.reported(RowsReport)
-            if not any(report.encode.documents.values()):
+            fitted = train.reported(RowsReport).encode.documents
+            if not any(fitted[outcome] for outcome in fitted if outcome != "too_long"):
                 empty.append(each)
     if empty and (all_of_them or len(empty) == len(wanted)):
         raise _without_documents(built, empty[0])
@@ -100,7 +101,9 @@ def _without_documents(built: Built, wanted: RowsSpec) -> CorpusError:
         and _is_of(wanted, each.manifest.labels["repository"])
     ]
     is_made = any(each.documents for each in reports)
+    too_long = built.rows_of(wanted).train.reported(RowsReport).encode.documents.get("too_long", 0)
     lost, missing = (_not_kept(built, wanted), "") if is_made else _excluded(reports)
+    lost = Counter(too_long=too_long) if too_long else lost
     of = f" of {', '.join(wanted.repositories)}" if wanted.repositories else ""
     return _refusal(
         built.selection.manifest.labels["corpus"],

@@ -21,7 +21,7 @@ from curriculum.stages import Built
 from curriculum.store import Artefact
 from curriculum.store.artefact import KEY_DIGITS
 from schemas.document import EDGE_LABELS
-from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, reads_commits
+from schemas.families import ENRICHED_FAMILY, reads_commits
 from schemas.job import Figure, MaskingCost, Report
 from schemas.reports import (
     DocumentsReport,
@@ -50,11 +50,15 @@ YIELD_NOTE = (
 def yield_lines(built: Built) -> Iterator[Line]:
     """A line a data set of training rows: how full the rows are, and what became of the documents.
 
-    Refused ones, of conversations, are counted where there are any.
+    Conversations that are refused or too long are counted where there are any.
     """
     reports = [each.train.reported(RowsReport) for each in built.rows]
-    refused = any(report.encode.documents.get("refused") for report in reports)
-    outcomes = [name for name in get_args(Outcome) if name != "refused" or refused]
+    outcomes = [
+        name
+        for name in get_args(Outcome)
+        if name not in ("refused", "too_long")
+        or any(report.encode.documents.get(name) for report in reports)
+    ]
     for each, report in zip(built.rows, reports, strict=True):
         rows = sum(domain.rows for domain in report.domains.values())
         tokens = sum(domain.tokens for domain in report.domains.values())
@@ -67,7 +71,7 @@ def yield_lines(built: Built) -> Iterator[Line]:
             "if mixed": _full(tokens, report.rows_if_mixed * each.wanted.row_length),
             "vs padding": f"{documents / rows:.2f}×" if documents else "",
             **{
-                outcome: report.encode.documents.get(outcome, 0)
+                outcome.replace("_", " "): report.encode.documents.get(outcome, 0)
                 if each.wanted.imported is None
                 else ""
                 for outcome in outcomes
@@ -411,57 +415,6 @@ def held_out_warnings(built: Built) -> Iterator[str]:
 
 def _bucket(bucket: LengthBucket) -> str:
     return f"{bucket.documents:,} ({count(bucket.tokens)})" if bucket.documents else "0"
-
-
-def conversation_lines(built: Built) -> Iterator[Line]:
-    """A line a source of conversations."""
-    for name, report in _sources(built):
-        yield {
-            "conversations": name,
-            "documents": report.documents,
-            "bytes": count(report.num_bytes),
-            "lines skipped": sum(report.lines.skipped.values()),
-        }
-
-
-def conversation_warnings(built: Built) -> Iterator[str]:
-    """Lines and conversations that were left out, and why; keys that aren't read; turns without marks."""
-    for name, report in _sources(built):
-        lines = report.lines
-        reasons = ", ".join(
-            f"{reason} {skipped}, such as {lines.examples[reason][0]}"
-            for reason, skipped in lines.skipped.items()
-        )
-        if reasons:
-            skipped = sum(lines.skipped.values())
-            yield f"{number(skipped, 'line')} of {name} skipped: {reasons}"
-        keys = ", ".join(
-            f"{key!r} of {number(count, 'line')}, such as {lines.ignored_examples[key]}"
-            for key, count in lines.ignored_keys.items()
-        )
-        if keys:
-            yield f"keys of {name} that aren't read: {keys}"
-    for rows in built.rows:
-        where = f"{rows.wanted.family} at {rows.wanted.row_length}"
-        for side in (rows.train, rows.val) if rows.val is not None else ():
-            encoded = side.reported(RowsReport).encode
-            for cause, refused in encoded.refused.items():
-                yield (
-                    f"{where}, {side.manifest.labels['split']}: {number(refused, 'conversation')} left out, "
-                    f"since {cause}, such as {encoded.refused_examples[cause]}"
-                )
-        counts = rows.train.reported(RowsReport).encode.objective
-        if counts.get("turns_with_role_lines"):
-            yield f"{where}: the tokenizer has no tokens for roles; lines of text name them"
-        if counts.get("turns_ended_by_eos"):
-            yield f"{where}: the tokenizer has no token for a turn's end; EOS ends each"
-
-
-def _sources(built: Built) -> Iterator[tuple[str, DocumentsReport]]:
-    for each in built.documents:
-        if each.manifest.labels["family"] == CHAT_FAMILY:
-            name = each.manifest.labels["repository"]
-            yield name, each.reported(DocumentsReport)
 
 
 MOST_REPOSITORIES = 12

@@ -10,7 +10,7 @@ from curriculum.objectives.causal import within_targets
 from curriculum.stages.tokens import TOKENIZER_NAME, Tokenizing
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
-from schemas.corpus import CorpusSpec
+from schemas.corpus import CorpusSpec, Overlong
 from schemas.errors import DietError
 from schemas.families import held_out_objective, reads_commits
 from schemas.objectives import CHAT_OBJECTIVE, TARGET_OBJECTIVE, USUAL_OBJECTIVE
@@ -119,6 +119,8 @@ class RowSource:
     documents: Artefact
     base: Artefact
     tokens: Artefact
+    overlong: Overlong = "skip"
+    """Fate of its conversations that are longer than a row."""
 
     def inputs(self) -> list[Artefact]:
         """Each artefact once."""
@@ -148,7 +150,12 @@ class RowSources:
         tokens = _by_repository(self.tokens, wanted.flat_family)
         found = _by_repository(self.documents, wanted.family, wanted.base)
         return [
-            RowSource(documents=documents, base=bases[repository], tokens=tokens[repository])
+            RowSource(
+                documents=documents,
+                base=bases[repository],
+                tokens=tokens[repository],
+                overlong=self.corpus.overlong_of(repository),
+            )
             for repository, documents in found.items()
             if not wanted.repositories or repository in wanted.repositories
         ]

@@ -27,7 +27,7 @@ from curriculum.tokens import BYTE_END, BYTE_START
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
 from schemas.errors import TokenizerError
-from schemas.families import ENRICHED_FAMILY, VERSIONS_FAMILY
+from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, VERSIONS_FAMILY
 from schemas.objectives import OBJECTIVES
 from schemas.packed_row import RowFormat
 from schemas.reports import RowsReport
@@ -150,6 +150,8 @@ def _recipe(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
         "objective_revision": OBJECTIVES[wanted.objective].revision,
         "store_targets": sources.corpus.store_targets,
     }
+    if wanted.family == CHAT_FAMILY:
+        config["overlong"] = [source.overlong for source in sources.of(wanted)]
     if split == "anchor":
         config["anchor_bytes"] = ANCHOR_BYTES
     if packer:
@@ -217,7 +219,12 @@ def _spool(
     """Spool what goes to the splits that lack."""
     built = objective_of(wanted.objective, tokenizer, variant=wanted.variant)
     room = wanted.row_length - built.reserve
-    fitter = encode.fitter_of(tokenizer, row_length=room, family=wanted.flat_family)
+    fitters = {
+        overlong: encode.fitter_of(
+            tokenizer, row_length=room, family=wanted.flat_family, overlong=overlong
+        )
+        for overlong in {source.overlong for source in sources.of(wanted)}
+    }
     selection, sorting = sources.selected(wanted), _Sorting()
     held_out, structured = val_lineages(selection), wanted.family == ENRICHED_FAMILY
     chosen = [decisions(selection, each.base) for each in sources.of(wanted)]
@@ -229,7 +236,7 @@ def _spool(
             for fitted in encode.encode_documents(
                 source.documents.files(),
                 TokenStore.open(source.tokens.path),
-                fitter,
+                fitters[source.overlong],
                 kept=asked[at],
                 val=picked.val,
                 val_lineages=held_out,

@@ -92,7 +92,9 @@ def measure(
     """A table of MEASURES_SCHEMA, of the documents that the selection keeps; in no order."""
     built = objective_of(kind.objective, tokenizer, variant=0)
     room = kind.row_length - built.reserve
-    fitter = encode.fitter_of(tokenizer, row_length=room, family=kind.family)
+    fitter = encode.fitter_of(
+        tokenizer, row_length=room, family=kind.family, overlong=source.overlong
+    )
     picked = decisions(selection, source.documents)
     units = _units(source.documents)
     rows = []
@@ -107,7 +109,7 @@ def measure(
     ):
         domain = picked.domains[int(picked.domain[fitted.row])]
         tokens = sum(len(encoding.ids) for encoding in fitted.encodings)
-        routed = int(fitted.outcome == "routed")
+        routed = int(fitted.outcome in ("routed", "too_long"))
         rows.append((units[fitted.row], domain, tokens, int(tokens > 0), routed, 0))
     rows += [
         (units[at], picked.domains[int(picked.domain[at])], 0, 0, 0, 1)
@@ -183,7 +185,8 @@ class Sampling:
 def _lines(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator[SupplyLine]:
     """Yield the lines of each repository or source of one kind."""
     for repository in taken.surveys:
-        sources = taken.sources(kind.family, repository)
+        overlong = plan.corpus.overlong_of(repository)
+        sources = taken.sources(kind.family, repository, overlong)
         if sources:
             selection = taken.selections[kind.family]
             frames = [measure(kind, each, selection, taken.tokenizer) for each in sources]

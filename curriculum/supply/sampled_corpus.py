@@ -32,7 +32,7 @@ from curriculum.supply.sample import (
     read_touched,
 )
 from curriculum.tokens.codec import Tokenizer
-from schemas.corpus import CorpusSpec
+from schemas.corpus import CorpusSpec, Overlong
 from schemas.families import CHAT_FAMILY, FAMILIES, VERSIONS_FAMILY, families_of
 from schemas.reports import SurveyReport
 
@@ -162,11 +162,11 @@ class SampledCorpus:
     files: Sequence[FileSide]
     """Files of which the sample has versions."""
 
-    def sources(self, family: str, repository: str) -> list[RowSource]:
+    def sources(self, family: str, repository: str, overlong: Overlong) -> list[RowSource]:
         """Documents and tokens of one family in one repository, part by part."""
         wanted = {"family": family, "repository": repository}
         return [
-            RowSource(documents=documents, base=documents, tokens=tokens)
+            RowSource(documents=documents, base=documents, tokens=tokens, overlong=overlong)
             for documents, tokens in zip(self.documents, self.tokens, strict=True)
             if documents.manifest.labels == wanted
         ]

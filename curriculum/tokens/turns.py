@@ -38,16 +38,9 @@ class Frame:
     opening: Ids
     """Before the first turn, such as a system turn that nobody wrote."""
     leads: tuple[Ids, ...]
-    """Right before each turn's text: they say who speaks, and again where a turn is divided."""
+    """Right before each turn's text: they say who speaks."""
     ends: tuple[Ids, ...]
     """Right behind it."""
-
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest run between two texts."""
-        ends = (self.opening, *self.ends)
-        leads = (*self.leads, _ids())
-        return max(len(end) + len(lead) for end, lead in zip(ends, leads, strict=True))
 
 
 class TurnFormat(Protocol):

@@ -29,6 +29,7 @@ OUTCOME_WORDS: dict[Outcome, str] = {
     "routed": "left to longer rows",
     "straddles": "on both sides of the split",
     "refused": "refused by the chat template",
+    "too_long": "conversations longer than a row",
     "dropped": "dropped",
 }
 assert tuple(OUTCOME_WORDS) == get_args(Outcome)

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.text import Text
 
 from curriculum.corpus.sources import Sources, looked_up, plain_folders
+from curriculum.inspection.conversation_tables import conversation_lines, conversation_warnings
 from curriculum.inspection.formats import number
 from curriculum.inspection.held_out import HeldOut, alike, held_out
 from curriculum.inspection.losses import require_some
@@ -26,8 +27,6 @@ from curriculum.inspection.stage_tables import (
     comment_lines,
     context_lines,
     context_warnings,
-    conversation_lines,
-    conversation_warnings,
     document_lines,
     domain_lines,
     domain_warnings,

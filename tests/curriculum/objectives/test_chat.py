@@ -1,9 +1,10 @@
-"""Only the assistant is scored, to the byte; every division says who speaks; no byte is lost or doubled."""
+"""Only the assistant is scored, to the byte; a conversation is whole, without its oldest, or left out."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from curriculum.tokens.codec import Roles, Tokenizer
 from curriculum.tokens.turns import turn_marks
 from schemas import document as flat
 from schemas.change import Conversation, Role, Turn, digest_of
+from schemas.corpus import Overlong
 from schemas.document import PART_KINDS
 from schemas.packed_row import TEXT_PIECE
 
@@ -59,11 +61,15 @@ def without(tokenizer: Tokenizer, *names: str, roles: Roles | None = None) -> To
 
 
 def objective_counts(
-    talk: flat.Document, tokenizer: Tokenizer, kit: Any, row_length: int
+    talk: flat.Document,
+    tokenizer: Tokenizer,
+    kit: Any,
+    row_length: int,
+    overlong: Overlong = "skip",
 ) -> FitResult:
     """Fitted and taught as rows are."""
     tokenized = tokenized_as(talk, tokenizer, kit)
-    fitter = fitter_of(tokenizer, row_length=row_length, family="chat")
+    fitter = fitter_of(tokenizer, row_length=row_length, family="chat", overlong=overlong)
     objective = objective_of("chat", tokenizer, variant=0)
     assert objective.reserve == 0
     return apply_objective(objective, tokenizer, row_length=row_length)(
@@ -113,7 +119,7 @@ def test_a_conversation_reads_as_it_did(
     )
     shown = []
     for tokenizer, row_length in ((byte_level, 4096), (byte_level, 40), (plain, 4096)):
-        done = objective_counts(document(*TALK), tokenizer, kit, row_length)
+        done = objective_counts(document(*TALK), tokenizer, kit, row_length, "drop_oldest")
         counts: dict[str, int] = {}
         for name, number in done.objective_counts:
             counts[name] = counts.get(name, 0) + number
@@ -148,7 +154,7 @@ def test_an_answer_that_is_context_is_read_with_its_end_and_never_scored(
     plain = document(*talk)
     turns = tuple(Turn(role=role, text=text, is_context=text == "wrong") for role, text in talk)
     marked = chat.document(conversation_of(turns))
-    for row_length in (4096, 32):
+    for row_length in (4096, 40):
         whole = objective_counts(plain, byte_level, kit, row_length)
         done = objective_counts(marked, byte_level, kit, row_length)
         learnt = [token for encoding in done.encodings for token in scored_ids(encoding)]
@@ -187,28 +193,43 @@ def test_a_tokenizer_with_some_of_the_roles_gets_lines_for_all(byte_level: Token
     assert all(len(lead) > 1 for lead in marks.leads.values())
 
 
-def test_a_question_stays_with_its_answer_where_both_fit(byte_level: Tokenizer, kit: Any) -> None:
-    talk = document(*(("user", "q" * 20), ("assistant", "a" * 20)) * 6)
-    done = objective_counts(talk, byte_level, kit, 128)
-    assert (done.outcome, len(done.encodings)) == ("divided", 3)
-    user = byte_level.ids_of["user"]
-    assert [encoding.ids[1] for encoding in done.encodings] == [user] * 3
-    assert {len(encoding.ids) for encoding in done.encodings} <= {93, 94}
+def test_a_conversation_longer_than_a_row_is_left_out_or_loses_its_oldest_exchanges(
+    byte_level: Tokenizer, kit: Any
+) -> None:
+    turns: list[tuple[Role, str]] = [("system", "Be brief.")]
+    for number in range(6):
+        turns += [("user", f"question {number}"), ("assistant", f"answer {number}")]
+    talk = document(*turns)
+    skipped = objective_counts(talk, byte_level, kit, 80)
+    assert (skipped.outcome, skipped.encodings) == ("too_long", ())
+    done = objective_counts(talk, byte_level, kit, 80, "drop_oldest")
+    (encoding,) = done.encodings
+    assert done.outcome == "elided"
+    assert len(encoding.ids) <= 80
+    shown = byte_level.decode_bytes(encoding.ids.tolist()).decode()
+    assert shown.split("\n") == [
+        "Be brief.", "question 4", "answer 4", "question 5", "answer 5", "",
+    ]  # fmt: skip
+    assert byte_level.decode_bytes(scored_ids(encoding)) == b"answer 4\nanswer 5\n"
+    assert done.num_bytes - done.elided_bytes == len(shown)
+    (room_for_all,) = objective_counts(talk, byte_level, kit, skipped.num_tokens).encodings
+    assert len(room_for_all.ids) == skipped.num_tokens
 
 
-def test_a_turn_that_goes_on_says_again_who_speaks_and_ends_once(
+def test_one_exchange_that_is_longer_than_a_row_is_left_out_whatever_is_asked_for(
     byte_level: Tokenizer, kit: Any
 ) -> None:
     answer = "\n".join(f"line {number}" for number in range(40))
-    done = objective_counts(document(("user", "?"), ("assistant", answer)), byte_level, kit, 64)
-    assert len(done.encodings) > 4
-    own, end = byte_level.ids_of["assistant"], byte_level.ids_of["end_of_turn"]
-    for encoding in done.encodings[1:]:
-        assert encoding.ids[:2].tolist() == [byte_level.bos_id, own]
-    ends = [encoding.ids.tolist().count(end) for encoding in done.encodings]
-    assert (ends[0], sum(ends), ends[-1]) == (1, 2, 1)
-    for encoding in done.encodings[:-1]:
-        assert byte_level.decode_bytes(encoding.ids[-1:]).endswith(b"\n")
+    short: tuple[tuple[Role, str], ...] = (("user", "?"), ("assistant", "!"))
+    for talk in (
+        document(("user", "?"), ("assistant", answer)),
+        document(*short, ("user", "?"), ("assistant", answer)),
+        document(("system", answer), *short, *short),
+    ):
+        for overlong in get_args(Overlong):
+            done = objective_counts(talk, byte_level, kit, 64, overlong)
+            assert (done.outcome, done.encodings) == ("too_long", ())
+            assert done.num_tokens > 64
 
 
 @pytest.fixture(scope="session")
@@ -233,7 +254,7 @@ WORDS = st.text("ab é\n𝄞", min_size=1, max_size=60).filter(str.strip)
     st.sampled_from([48, 64, 128, 4096]),
     st.sampled_from(["all", "lines", "eos", "bare"]),
 )
-def test_every_byte_stands_once_and_the_assistant_s_bytes_are_the_scored_ones(
+def test_every_byte_stands_once_or_is_elided_and_the_assistant_s_bytes_are_the_scored_ones(
     lacking: dict[str, Tokenizer],
     kit: Any,
     exchanges: list[tuple[str, str]],
@@ -242,24 +263,41 @@ def test_every_byte_stands_once_and_the_assistant_s_bytes_are_the_scored_ones(
     kind: str,
 ) -> None:
     tokenizer = lacking[kind]
-    said: list[tuple[Role, str]] = [("system", system)] if system else []
+    lead: list[tuple[Role, str]] = [("system", system)] if system else []
+    said = list(lead)
     for question, answer in exchanges:
         said += [("user", question), ("assistant", answer)]
     talk = document(*said)
-    done = objective_counts(talk, tokenizer, kit, row_length)
-    assert (done.outcome == "divided") == (len(done.encodings) > 1)
-    covered = []
-    for encoding in done.encodings:
-        assert 0 < len(encoding.ids) <= row_length
-        assert_sound(encoding, talk, tokenizer)
-        covered += [piece for piece in encoding.pieces.tolist() if piece[0] == TEXT_PIECE]
-    borders = [0, *(piece[4] for piece in covered)]
-    assert [piece[3] for piece in covered] == borders[:-1]
-    assert borders[-1] == len(talk.text.encode())
-    scored = [token for encoding in done.encodings for token in scored_ids(encoding)]
-    assert tokenizer.decode_bytes(scored) == assistant(talk)
-    assert int(tokenizer.token_bytes[scored].sum()) == len(assistant(talk))
-    assert dict_of(done)["assistant_bytes"] == len(assistant(talk))
+    done = objective_counts(talk, tokenizer, kit, row_length, "drop_oldest")
+    skipped = objective_counts(talk, tokenizer, kit, row_length)
+    assert (skipped.outcome == "whole") == (done.num_tokens <= row_length)
+    if done.outcome == "too_long":
+        assert (
+            objective_counts(
+                document(*lead, *said[-2:]), tokenizer, kit, row_length, "drop_oldest"
+            ).outcome
+            == "too_long"
+        )
+        return
+    (encoding,) = done.encodings
+    assert 0 < len(encoding.ids) <= row_length
+    assert_sound(encoding, talk, tokenizer)
+    covered = [piece for piece in encoding.pieces.tolist() if piece[0] == TEXT_PIECE]
+    dropped = len(talk.parts) - len(covered)
+    kept = [*talk.parts[: len(lead)], *talk.parts[len(lead) + dropped :]]
+    assert dropped % 2 == 0
+    assert [(low, high) for *_, low, high in covered] == [(each.start, each.end) for each in kept]
+    assert done.outcome == ("elided" if dropped else "whole")
+    if dropped:
+        one_more = document(*lead, *said[len(lead) + dropped - 2 :])
+        assert objective_counts(one_more, tokenizer, kit, row_length).num_tokens > row_length
+    assert done.elided_bytes == len(talk.text.encode()) - sum(
+        each.end - each.start for each in kept
+    )
+    own = assistant(replace(talk, parts=tuple(kept)))
+    scored = scored_ids(encoding)
+    assert tokenizer.decode_bytes(scored) == own
+    assert int(tokenizer.token_bytes[scored].sum()) == dict_of(done)["assistant_bytes"] == len(own)
 
 
 def dict_of(done: FitResult) -> dict[str, int]:

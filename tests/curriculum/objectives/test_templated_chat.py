@@ -183,10 +183,37 @@ def test_an_objective_is_refused_before_anything_is_read(tokenizers: dict[str, T
     assert objective_of("causal", broken, variant=0).reserve == 0
 
 
-def test_a_row_too_short_for_what_a_template_writes_is_refused(kit: Any) -> None:
+def test_a_row_too_short_for_what_a_template_writes_holds_no_conversation(kit: Any) -> None:
     long = "{% for m in messages %}{{ 'rule ' * 50 }}{{ m.content }}<|im_end|>{% endfor %}"
-    with pytest.raises(TokenizerError, match="a row of 128 tokens"):
-        objective_counts(document(*TALK), tokenizer_with(long), kit, 128)
+    done = objective_counts(document(*TALK), tokenizer_with(long), kit, 128, "drop_oldest")
+    assert (done.outcome, done.encodings) == ("too_long", ())
+
+
+def test_fewer_turns_are_marked_as_the_template_marks_them(
+    tokenizers: dict[str, Tokenizer], kit: Any
+) -> None:
+    """A template that writes something before the first turn writes it before the first that stays."""
+    roles: list[tuple[Role, str]] = [("user", "first " * 60), ("assistant", "one")]
+    roles += [("user", "second"), ("assistant", "two")]
+    for name, tokenizer in tokenizers.items():
+        done = objective_counts(document(*roles), tokenizer, kit, 256, "drop_oldest")
+        (encoding,) = done.encodings
+        alone = objective_counts(document(*roles[2:]), tokenizer, kit, 256)
+        assert encoding.ids.tolist() == alone.encodings[0].ids.tolist(), name
+        assert encoding.loss_mask.tolist() == alone.encodings[0].loss_mask.tolist(), name
+
+
+def test_only_turns_that_stay_are_held_against_what_a_template_takes_apart(
+    tokenizers: dict[str, Tokenizer], kit: Any
+) -> None:
+    thought: tuple[Role, str] = ("assistant", "<think>hm</think>Yes.")
+    newest: list[tuple[Role, str]] = [("user", "again"), ("assistant", "No.")]
+    for oldest, outcome in (("? " * 200, "elided"), ("?", "refused")):
+        talk = document(("user", oldest), thought, *newest)
+        done = objective_counts(talk, tokenizers["qwen3"], kit, 256, "drop_oldest")
+        assert done.outcome == outcome
+        if done.refusal is not None:
+            assert "turn 2, assistant, of a conversation of 4" in str(done.refusal)
 
 
 WORDS = st.text("ab é\n𝄞<|im_end|>", min_size=1, max_size=60).filter(str.strip)
@@ -198,7 +225,7 @@ WORDS = st.text("ab é\n𝄞<|im_end|>", min_size=1, max_size=60).filter(str.str
     st.sampled_from(sorted(NAMED)),
     st.booleans(),
 )
-def test_every_byte_stands_once_and_each_division_says_who_speaks(
+def test_every_byte_that_stays_stands_once_in_its_turn_s_marks(
     tokenizers: dict[str, Tokenizer],
     kit: Any,
     exchanges: list[tuple[str, str]],
@@ -207,39 +234,33 @@ def test_every_byte_stands_once_and_each_division_says_who_speaks(
     system: bool,
 ) -> None:
     tokenizer = tokenizers[name]
-    said: list[tuple[Role, str]] = [SYSTEM] if system and name != "mistral" else []
+    lead: list[tuple[Role, str]] = [SYSTEM] if system and name != "mistral" else []
+    said = list(lead)
     for question, answer in exchanges:
         said += [("user", question), ("assistant", answer * 3)]
     talk = document(*said)
-    done = objective_counts(talk, tokenizer, kit, row_length)
-    frame = turn_format(tokenizer).frame([role for role, _ in said])
-    data, covered = talk.text.encode(), 0
-    for encoding in done.encodings:
-        assert len(encoding.ids) <= row_length
-        pieces = encoding.pieces.tolist()
-        assert any(piece[0] == TEXT_PIECE for piece in pieces)
-        for kind, first, last, low, high in pieces:
-            if kind != TEXT_PIECE:
-                assert low == high
-                continue
-            (turn,) = [i for i, part in enumerate(talk.parts) if part.start <= low < part.end]
-            assert low == covered
-            last_of_turn = high == talk.parts[turn].end - 1
-            covered = high + last_of_turn
-            assert tokenizer.decode_bytes(encoding.ids[first:last].tolist()) == data[low:high]
-            data[low:high].decode()
-            lead = frame.leads[turn].tolist()
-            assert lead
-            if turn or first > len(lead):
-                assert encoding.ids[first - len(lead) : first].tolist() == lead
-            if last_of_turn:
-                end = frame.ends[turn].tolist()
-                assert encoding.ids[last : last + len(end)].tolist() == end
-    assert covered == len(data)
-    scored = [token for encoding in done.encodings for token in scored_ids(encoding)]
-    parts = [data[part.start : part.end - 1] for part in talk.parts if part.kind == "assistant"]
-    assert tokenizer.decode_bytes(scored) == b"".join(parts)
-    assert dict_of(done)["turns_ended_by_template"] >= len(exchanges)
+    done = objective_counts(talk, tokenizer, kit, row_length, "drop_oldest")
+    if not done.encodings:
+        assert done.outcome == "too_long"
+        return
+    (encoding,) = done.encodings
+    assert len(encoding.ids) <= row_length
+    data = talk.text.encode()
+    pieces = [each for each in encoding.pieces.tolist() if each[0] == TEXT_PIECE]
+    dropped = len(said) - len(pieces)
+    turns = [*range(len(lead)), *range(len(lead) + dropped, len(said))]
+    frame = turn_format(tokenizer).frame([said[turn][0] for turn in turns])
+    for at, (turn, (_, first, last, low, high)) in enumerate(zip(turns, pieces, strict=True)):
+        part = talk.parts[turn]
+        assert (low, high) == (part.start, part.end - 1)
+        assert tokenizer.decode_bytes(encoding.ids[first:last].tolist()) == data[low:high]
+        before, end = frame.leads[at].tolist(), frame.ends[at].tolist()
+        assert encoding.ids[first - len(before) : first].tolist() == before
+        assert encoding.ids[last : last + len(end)].tolist() == end
+    answers = [talk.parts[turn] for turn in turns if said[turn][0] == "assistant"]
+    own = b"".join(data[part.start : part.end - 1] for part in answers)
+    assert tokenizer.decode_bytes(scored_ids(encoding)) == own
+    assert dict_of(done)["turns_ended_by_template"] >= len(answers)
 
 
 def test_a_conversation_of_many_turns_is_marked_as_short_ones_are(

@@ -1,6 +1,8 @@
-"""Rows of conversations: which answers are learnt, as their file says it."""
+"""Rows of conversations: which answers are learnt, and what becomes of those longer than a row."""
 
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.corpus.load import load_corpus
-from curriculum.inspection.stage_tables import conversation_warnings
+from curriculum.inspection.conversation_tables import conversation_warnings
+from curriculum.inspection.losses import require_documents
+from curriculum.inspection.stage_tables import yield_lines
 from curriculum.packing.check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, build
+from curriculum.stages.row_sources import RowSource
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Store
-from schemas.corpus import ConversationsSpec, CorpusSpec, HistorySpec
+from curriculum.supply.ratios import Kind, measure
+from schemas.corpus import ConversationsSpec, CorpusSpec, HistorySpec, Overlong
+from schemas.errors import CorpusError
 from schemas.families import CHAT_FAMILY
+from schemas.reports import RowsReport
 
 WANTED = RowsSpec(family=CHAT_FAMILY, objective="chat", row_length=128)
 Message = Mapping[str, Any]
@@ -40,31 +48,47 @@ def lines() -> Iterator[Mapping[str, Any]]:
     yield {"id": 10, "messages": [user("ask"), assistant("half", weight=0.5)]}
 
 
-def corpus(path: Path) -> CorpusSpec:
+def long_lines() -> Iterator[Mapping[str, Any]]:
+    """Twenty conversations, of which two are longer than a row: the last by its only exchange."""
+    for number in range(18):
+        yield {"id": number, "messages": [user("ask"), assistant(f"short {number}")]}
+    system = {"role": "system", "content": "Be brief."}
+    turns = [turn for n in range(40) for turn in (user(f"ask {n}"), assistant(f"turn {n}"))]
+    yield {"id": 18, "messages": [system, *turns]}
+    endless = "\n".join(f"unending {n}" for n in range(200))
+    yield {"id": 19, "messages": [user("ask"), assistant(endless)]}
+
+
+def corpus(path: Path, overlong: Overlong = "skip") -> CorpusSpec:
     shipped = load_corpus("sample")
     return shipped.model_copy(
         update={
             "repositories": shipped.repositories[2:],
             "history": HistorySpec(versions_per_path=1),
-            "conversations": (ConversationsSpec(name="mine", path=str(path)),),
+            "conversations": (ConversationsSpec(name="mine", path=str(path), overlong=overlong),),
             "val_fraction": 0.15,
             "max_skipped": 0.2,
         }
     )
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    folder = tmp_path_factory.mktemp("talks")
+def built_of(
+    folder: Path, lines: Iterator[Mapping[str, Any]], overlong: Overlong = "skip"
+) -> Built:
     path = folder / "mine.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines()))
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return build(
         Store(folder / "home"),
-        corpus(path),
+        corpus(path, overlong),
         (WANTED,),
         anchor_length=512,
         tokenizing=Tokenizing(vocab_size=700),
     )
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return built_of(tmp_path_factory.mktemp("talks"), lines())
 
 
 def scored(built: Built) -> tuple[str, str]:
@@ -91,3 +115,69 @@ def test_a_build_names_the_lines_and_keys_that_it_did_not_read(built: Built) -> 
     skipped, keys = conversation_warnings(built)
     assert "weight 1, such as mine.jsonl:11 (weight 0.5)" in skipped
     assert keys == "keys of mine that aren't read: 'stars' of 10 lines, such as mine.jsonl:1"
+
+
+def outcomes(built: Built) -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for side in built.rows_of(WANTED).splits:
+        counted.update(side.reported(RowsReport).encode.documents)
+    return counted
+
+
+def assert_supply_is_what_is_built(built: Built, overlong: Overlong) -> None:
+    """Of one source whose conversations are all sampled, tokens and what is too long are no estimate."""
+    documents, tokens = (
+        next(each for each in made if each.manifest.labels["family"] == CHAT_FAMILY)
+        for made in (built.documents, built.tokens)
+    )
+    source = RowSource(documents=documents, base=documents, tokens=tokens, overlong=overlong)
+    kind = Kind(family=CHAT_FAMILY, row_length=WANTED.row_length)
+    selection = built.selections[CHAT_FAMILY]
+    measured = measure(kind, source, selection, load_tokenizer(built.tokenizer))
+    encoded = built.rows_of(WANTED).train.reported(RowsReport).encode
+    assert measured["tokens"].sum() == encoded.tokens
+    assert measured["routed"].sum() == encoded.documents.get("too_long", 0)
+
+
+def test_a_conversation_longer_than_a_row_is_left_out_counted_and_named(tmp_path: Path) -> None:
+    made = built_of(tmp_path, long_lines())
+    assert outcomes(made) == {"whole": 18, "too_long": 2}
+    texts, learnt = scored(made)
+    assert sorted(learnt.split("\n")) == sorted(["", *(f"short {number}" for number in range(18))])
+    assert "unending" not in texts
+    assert "turn 39" not in texts
+    warnings = [*conversation_warnings(made)]
+    assert sum("longer than a row" in line for line in warnings) in (1, 2)
+    assert all("overlong: drop_oldest" in line for line in warnings)
+    assert any("too long" in line for line in yield_lines(made))
+
+
+def test_asked_for_it_the_newest_exchanges_of_a_long_conversation_stay_with_its_system_turn(
+    tmp_path: Path,
+) -> None:
+    skipping = built_of(tmp_path, long_lines())
+    made = built_of(tmp_path, long_lines(), "drop_oldest")
+    assert_supply_is_what_is_built(skipping, "skip")
+    assert_supply_is_what_is_built(made, "drop_oldest")
+    assert outcomes(made) == {"whole": 18, "elided": 1, "too_long": 1}
+    made_anew = {each.manifest.stage for each in made.artefacts() if each.made}
+    assert made_anew == {"rows"}
+    assert skipping.rows_of(WANTED).train.key != made.rows_of(WANTED).train.key
+    texts, learnt = scored(made)
+    (kept,) = re.findall(r"Be brief\.(?:\n|<[^>]+>)+ask (\d+)\n<", texts)
+    assert 0 < int(kept) < 39
+    for number in range(40):
+        assert (
+            (f"ask {number}\n" in texts) == (f"turn {number}\n" in learnt) == (number >= int(kept))
+        )
+    assert "unending" not in texts
+
+
+def test_a_corpus_whose_conversations_are_all_too_long_names_the_reason_and_the_cure(
+    tmp_path: Path,
+) -> None:
+    made = built_of(tmp_path, filter(lambda line: line["id"] >= 18, long_lines()))
+    with pytest.raises(CorpusError) as refused:
+        require_documents(made, [WANTED], all_of_them=True)
+    assert "too long" in refused.value.cause
+    assert "overlong: drop_oldest" in refused.value.cure

@@ -13,7 +13,7 @@ import pytest
 from curriculum.corpus.load import load_corpus
 from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
-from curriculum.inspection.stage_tables import conversation_warnings
+from curriculum.inspection.conversation_tables import conversation_warnings
 from curriculum.packing.check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, build, sample
 from curriculum.stages.selection import check_sides, val_lineages
@@ -27,7 +27,7 @@ from schemas.packed_row import TEXT_PIECE
 from schemas.reports import RowsReport
 from tests.curriculum.tokens.templates import QWEN3, QWEN25, put
 
-LENGTHS = (128, 512)
+LENGTHS = (256, 512)
 CHAT = tuple(RowsSpec(family=CHAT_FAMILY, objective="chat", row_length=size) for size in LENGTHS)
 CODE = (RowsSpec(family="v2_simple", row_length=512),)
 
@@ -168,7 +168,8 @@ def test_every_byte_of_a_conversation_is_in_a_row_or_counted(built: Built) -> No
             built.selections[CHAT_FAMILY].path / "selection.parquet", partitioning=None
         ).to_pylist()
     }
-    divided = 0
+    sizes = {name: len(each.text.encode()) for name, each in documents(built).items()}
+    too_long = 0
     for wanted in CHAT:
         found = built.rows_of(wanted)
         for split, side in zip(("train", "val"), found.splits, strict=True):
@@ -180,12 +181,13 @@ def test_every_byte_of_a_conversation_is_in_a_row_or_counted(built: Built) -> No
                     size = each["byte_end"] - each["byte_start"]
                     seen[name] = seen.get(name, 0) + size
             assert set(seen) <= there
-            encoded: Any = side.manifest.report["encode"]
-            divided += encoded["documents"].get("divided", 0)
-            if not side.manifest.report["unscored"]:
-                sizes = documents(built)
-                assert seen == {name: len(sizes[name].text.encode()) for name in there}
-    assert divided > 0
+            assert seen == {name: sizes[name] for name in seen}
+            encoded = side.reported(RowsReport).encode
+            left_out = there - seen.keys()
+            assert len(left_out) == encoded.documents.get("too_long", 0)
+            assert sum(sizes[name] for name in left_out) == encoded.num_bytes.get("too_long", 0)
+            too_long += len(left_out)
+    assert too_long > 0
 
 
 def test_conversations_move_no_other_artefact(tmp_path: Path, built: Built) -> None:
