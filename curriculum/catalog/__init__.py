@@ -4,6 +4,8 @@
     query          answer.py: one SELECT, one answer
     ask            sandbox.py: a question of somebody whom nobody trusts, in a process that can write nothing
 
+    notices        notices.py: what an answer lacks, and names of which there is nothing
+
     snapshot.py <- tables.py (what manifests and reports say), cache.py (what was read before),
     parquet_files.py (data files that DuckDB reads)
 
@@ -19,6 +21,8 @@ import duckdb
 import pyarrow as pa
 
 from curriculum.catalog.answer import Answer, Stream, query, stream
+from curriculum.catalog.notices import notices
+from curriculum.catalog.snapshot import take
 from curriculum.catalog.views import SCRIPT_NAME, Relation, connect, macros, publish, relations
 from schemas.errors import CatalogError
 
@@ -29,6 +33,7 @@ __all__ = [
     "Relation",
     "Stream",
     "macros",
+    "notices",
     "open_catalog",
     "publish",
     "query",
@@ -46,4 +51,8 @@ def open_catalog(
     view `problems`; all others answer without it. The view `status` has the given table, by default that of
     current/status.parquet.
     """
-    return connect(Path(root or os.environ.get("CURRICULUM_HOME", "workspace")), computed=status)
+    home = Path(root or os.environ.get("CURRICULUM_HOME", "workspace"))
+    snapshot = take(home, status)
+    if status is None:
+        publish(home, snapshot)
+    return connect(snapshot)

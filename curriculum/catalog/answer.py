@@ -11,9 +11,11 @@ import duckdb
 import pyarrow as pa
 
 from curriculum.catalog.answer_text import AnswerForm, in_form
+from curriculum.catalog.notices import notices_of
 from curriculum.catalog.parquet_files import pattern, quoted
 from curriculum.catalog.refusals import refusal
-from curriculum.catalog.views import connect
+from curriculum.catalog.snapshot import Snapshot, take
+from curriculum.catalog.views import connect, publish
 from schemas.errors import CatalogError
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -81,6 +83,7 @@ class Answer:
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
+    notices: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +92,7 @@ class Stream:
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
+    notices: tuple[str, ...]
 
 
 def query(root: Path, sql: str) -> Answer:
@@ -97,12 +101,12 @@ def query(root: Path, sql: str) -> Answer:
     Raises:
         CatalogError: for anything else than one SELECT, or one that DuckDB refuses.
     """
-    with _bound(root, sql) as relation:
+    with _bound(root, sql) as (relation, notices):
         try:
             rows = relation.fetchall()
         except duckdb.Error as refused:
             raise refusal(sql, sql, str(refused)) from None
-        return Answer(columns=tuple(relation.columns), rows=rows)
+        return Answer(columns=tuple(relation.columns), rows=rows, notices=notices)
 
 
 @contextlib.contextmanager
@@ -112,12 +116,12 @@ def stream(root: Path, sql: str, form: AnswerForm = "arrow") -> Iterator[Stream]
     Raises:
         CatalogError: as `query` does; also while batches are read.
     """
-    with _bound(root, sql) as relation:
+    with _bound(root, sql) as (relation, notices):
         try:
             reader = pa.RecordBatchReader.from_stream(in_form(relation, form))
         except (duckdb.Error, OSError) as refused:
             raise refusal(sql, sql, str(refused)) from None
-        yield Stream(schema=reader.schema, batches=_batches(sql, reader))
+        yield Stream(schema=reader.schema, batches=_batches(sql, reader), notices=notices)
 
 
 def _batches(sql: str, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -129,26 +133,28 @@ def _batches(sql: str, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]
 
 
 @contextlib.contextmanager
-def _bound(root: Path, sql: str) -> Iterator[duckdb.DuckDBPyRelation]:
-    """A question whose names are resolved; nothing of it has been computed yet."""
+def _bound(root: Path, sql: str) -> Iterator[tuple[duckdb.DuckDBPyRelation, tuple[str, ...]]]:
+    """A question whose names are resolved, of which nothing has been computed yet; and its notices."""
+    snapshot = take(root)
+    publish(root, snapshot)
     with contextlib.ExitStack() as held:
         try:
             try:
-                relation = _relation(held, root, sql, asked=sql)
+                relation = _relation(held, snapshot, sql, asked=sql)
             except (duckdb.CatalogException, duckdb.BinderException):
                 # A name that isn't spelt out, or a wrong one: try with all of the catalog.
-                relation = _relation(held, root, sql, asked=None)
+                relation = _relation(held, snapshot, sql, asked=None)
         except duckdb.Error as refused:
             raise refusal(sql, sql, str(refused)) from None
-        yield relation
+        yield relation, notices_of(snapshot, sql)
 
 
 def _relation(
-    held: contextlib.ExitStack, root: Path, sql: str, *, asked: str | None
+    held: contextlib.ExitStack, snapshot: Snapshot, sql: str, *, asked: str | None
 ) -> duckdb.DuckDBPyRelation:
     """Resolve a question in a DuckDB that can read the workspace and nothing else."""
-    connection = held.enter_context(contextlib.closing(connect(root, asked)))
-    home = f"{root.absolute()}/"
+    connection = held.enter_context(contextlib.closing(connect(snapshot, asked)))
+    home = f"{snapshot.home}/"
     # DuckDB looks up both the pattern that it is given and the path that it finds.
     allowed = ", ".join(map(quoted, dict.fromkeys((home, pattern(home)))))
     connection.execute(f"SET allowed_directories = [{allowed}]")

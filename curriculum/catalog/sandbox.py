@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from curriculum.catalog import sandbox_process
 from curriculum.catalog.answer_text import csv_line, rows_of
+from curriculum.catalog.notices import notices_of
 from curriculum.catalog.parquet_files import pattern, quoted
 from curriculum.catalog.refusals import refusal
 from curriculum.catalog.snapshot import Snapshot, take
@@ -65,6 +66,7 @@ class Reply:
     seconds: float
     landlock: int
     """The version of Landlock that kept the question from writing."""
+    notices: tuple[str, ...] = ()
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
@@ -115,6 +117,7 @@ def ask(
         truncated=head["truncated"],
         seconds=head["seconds"],
         landlock=head["landlock"],
+        notices=notices_of(snapshot, text),
     )
 
 

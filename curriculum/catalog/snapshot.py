@@ -14,9 +14,9 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,6 +60,7 @@ _OWN: dict[str, pa.Schema] = {
         ]
     ),
     "problems": pa.schema([("path", _TEXT), ("problem", _TEXT)]),
+    "lost_inputs": pa.schema([("path", _TEXT), ("problem", _TEXT)]),
 }
 """Tables that a snapshot needs beside TABLES: manifests read, those in use, files to read."""
 KEPT: dict[str, pa.Schema] = {**TABLES, **_OWN}
@@ -86,6 +87,10 @@ class Snapshot:
     """Tables in memory."""
     files: Mapping[str, Sequence[str]]
     """Live data files that can be read, relative to the workspace, by the name of their kind."""
+    paths: Sequence[str]
+    """Published artefacts and open runs, readable or not."""
+    marks: Collection[str]
+    """Names that stand for artefacts in use: those of the files in current/."""
 
 
 def take(home: Path, status: pa.Table | None = None) -> Snapshot:
@@ -120,17 +125,25 @@ def take(home: Path, status: pa.Table | None = None) -> Snapshot:
     if is_kept:
         findings.keep(digest)
     running, written = open_tables(home, listing.open_runs), written_status(home)
+    gates = closed_gates(home)
     new_problems = [
         {"path": path, "problem": problem}
-        for path, problem in (*faults, *listing.passed_over, *running.problems, *written.problems)
+        for path, problem in (
+            *_dangling(marked, manifests),
+            *faults,
+            *listing.passed_over,
+            *running.problems,
+            *written.problems,
+            *gates.problems,
+        )
     ]
     problems = table_of(new_problems, _OWN["problems"])
     tables = {
         **({} if is_kept else own),
         **running.tables,
-        **closed_gates(home),
+        "closed_gates": gates.table,
         "status": written.table if status is None else status,
-        "problems": pa.concat_tables([own["problems"], problems]),
+        "problems": pa.concat_tables([own["problems"], own["lost_inputs"], problems]),
     }
     kept = [name for name in KEPT if name not in tables] if is_kept else []
     return Snapshot(
@@ -139,6 +152,8 @@ def take(home: Path, status: pa.Table | None = None) -> Snapshot:
         kept={name: cache.path(digest, name) for name in kept},
         tables=tables,
         files=files,
+        paths=(*manifests, *listing.open_runs),
+        marks=[name.removesuffix(".txt") for name in marked],
     )
 
 
@@ -236,6 +251,16 @@ def _marked(home: Path) -> dict[str, list[str]]:
     return marked
 
 
+def _dangling(
+    marked: Mapping[str, list[str]], manifests: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the paths that are in use and have no manifest, each with the reason."""
+    for name, paths in marked.items():
+        for path in paths:
+            if path not in manifests:
+                yield path, f"current/{name} lists it, and it has no manifest"
+
+
 def _digest(manifests: Mapping[str, str], marked: Mapping[str, list[str]]) -> str:
     """Digest all that the kept tables are made from: the name of their group."""
     hashed = hashlib.sha256(f"{VERSION} {KEPT}\n".encode())
@@ -284,7 +309,8 @@ def _build(
         for name, paths in marked.items()
         for path in paths
     ]
-    live = _live(tables, [each["path"] for each in marks])
+    live, lost = _live(tables, [each["path"] for each in marks])
+    tables["lost_inputs"] = pa.Table.from_pylist(lost, schema=_OWN["lost_inputs"])
     tables["marks"] = pa.Table.from_pylist(marks, schema=_OWN["marks"])
     tables["live"] = pa.Table.from_pylist([{"path": path} for path in live], schema=_OWN["live"])
     return tables
@@ -333,28 +359,35 @@ def _read(home: Path, path: str, digest: str) -> Lines:
     return lines
 
 
-def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> list[str]:
-    """The paths that current/*.txt list, and those of their inputs, at any depth; as gc keeps them."""
+def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> tuple[list[str], list[Line]]:
+    """The paths that current/*.txt list, and those of their inputs, at any depth; as gc keeps them.
+
+    Beside them a line for each of these artefacts an input of which isn't there.
+    """
     artefacts = tables["artefacts"].select(["path", "key", "content"]).to_pylist()
     by_key: dict[str, list[Line]] = {}
     for artefact in artefacts:
         by_key.setdefault(artefact["key"], []).append(artefact)
-    inputs: dict[str, list[tuple[str, str]]] = {}
-    for line in tables["inputs"].select(["path", "input_key", "input_content"]).to_pylist():
-        inputs.setdefault(line["path"], []).append((line["input_key"], line["input_content"]))
+    inputs: dict[str, list[Line]] = {}
+    for line in tables["inputs"].to_pylist():
+        inputs.setdefault(line["path"], []).append(line)
     known = {artefact["path"] for artefact in artefacts}
     pending = [path for path in marked if path in known]
     live: set[str] = set()
+    lost: list[Line] = []
     while pending:
         path = pending.pop()
         if path in live:
             continue
         live.add(path)
-        for key, content in inputs.get(path, ()):
-            made = by_key.get(key, [])
-            same = [each for each in made if each["content"] == content]
+        for line in inputs.get(path, ()):
+            made = by_key.get(line["input_key"], [])
+            same = [each for each in made if each["content"] == line["input_content"]]
             pending += [each["path"] for each in same or made]
-    return sorted(live)
+            if not made:
+                words = f"its input {line['name']}, {line['stage']} {line['input_key'][:12]}"
+                lost.append({"path": path, "problem": f"{words}, isn't there"})
+    return sorted(live), sorted(lost, key=itemgetter("path", "problem"))
 
 
 def _readable(

@@ -143,9 +143,7 @@ def lines_of(artefact: Artefact, path: str) -> Lines:
         if manifest.stage == "mixtures":
             lines |= _mixture(artefact.reported(MixtureReport))
     except ValidationError as invalid:
-        first = invalid.errors(include_url=False)[0]
-        why = f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
-        lines["problems"] = [{"problem": f"no report that can be read: {why}"}]
+        lines["problems"] = [{"problem": f"no report that can be read: {_first_fault(invalid)}"}]
     except OSError as refused:
         lines["problems"] = [{"problem": f"no report that can be read: {refused.strerror}"}]
     for line in itertools.chain(*lines.values()):
@@ -182,7 +180,7 @@ def _run(artefact: Artefact) -> Lines:
     """The line of a finished run, and those of its figures."""
     manifest = artefact.manifest
     report = Report.model_validate_json(regular_files.read(artefact.path / REPORT_NAME))
-    job = read_job(artefact.path)
+    job, fault = _job_of(artefact.path)
     specialist = spelled((report.specialist, manifest.labels.get("branch")))
     run = {
         "specialist": specialist,
@@ -217,7 +215,7 @@ def _run(artefact: Artefact) -> Lines:
         for moment, figures in moments.items()
         for figure in figures
     ]
-    return {"runs": [run], "figures": figures}
+    return {"runs": [run], "figures": figures} | ({"problems": [fault]} if fault else {})
 
 
 _MEASURED = (
@@ -244,12 +242,15 @@ def _mean_bpb(
     return means[-1] if means else None
 
 
-def read_job(run: Path) -> Job | None:
-    """A run's job; None where it was made by a version that wrote others."""
+def _job_of(run: Path) -> tuple[Job | None, Line | None]:
+    """A run's job, or the problem with it; neither where it has none."""
     try:
-        return Job.model_validate_json(regular_files.read(run / JOB_NAME))
-    except (OSError, ValidationError):
-        return None
+        return Job.model_validate_json(regular_files.read(run / JOB_NAME)), None
+    except FileNotFoundError:
+        return None, None
+    except (OSError, ValidationError) as refused:
+        fault = _first_fault(refused) if isinstance(refused, ValidationError) else refused.strerror
+        return None, {"problem": f"no job that can be read: {fault}"}
 
 
 def _of_job(job: Job) -> Line:
@@ -310,12 +311,9 @@ def _mixture(report: MixtureReport) -> Lines:
     }
 
 
-def open_run(home: Path, path: str) -> Line | None:
-    """The line of a run that isn't closed, as far as its state and heartbeat say; None without a job."""
+def open_run(home: Path, path: str, job: Job) -> Line:
+    """The line of a run that isn't closed, as far as its state and heartbeat say."""
     directory = home / path
-    job = read_job(directory)
-    if job is None:
-        return None
     owner, beat = _owner(directory), _heartbeat(directory)
     lock = train_lock(home, job.run_key, job.attempt)
     trains = owner is not None and is_owner_alive(lock, owner, beat.at if beat else "")
@@ -343,31 +341,41 @@ def open_run(home: Path, path: str) -> Line | None:
 GATES_FOLDER = "gates"
 
 
-def closed_gates(home: Path) -> dict[str, pa.Table]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenTable:
+    """A table that is read anew each time, and why something of it can't be read."""
+
+    table: pa.Table
+    problems: list[tuple[str, str]]
+    """Paths, each with the reason."""
+
+
+def closed_gates(home: Path) -> OpenTable:
     """The table of the gates that are closed; what goes while it is read is left out."""
     lines: list[Line] = []
+    problems: list[tuple[str, str]] = []
     folder = home / GATES_FOLDER
     for file in () if folder.is_symlink() else sorted(folder.glob("*.json")):
         try:
             lines.append(ClosedGate.model_validate_json(regular_files.read(file)).model_dump())
-        except (OSError, ValidationError):
-            continue  # Somebody approves just now, or another version wrote it: the next walk does.
-    return {"closed_gates": table_of(lines, OPEN_TABLES["closed_gates"])}
+        except FileNotFoundError:
+            continue  # Somebody approves just now.
+        except ValidationError as invalid:
+            problems.append((f"{GATES_FOLDER}/{file.name}", _first_fault(invalid)))
+        except OSError as refused:
+            problems.append((f"{GATES_FOLDER}/{file.name}", str(refused.strerror)))
+    return OpenTable(table=table_of(lines, OPEN_TABLES["closed_gates"]), problems=problems)
+
+
+def _first_fault(invalid: ValidationError) -> str:
+    first = invalid.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
 
 
 STATUS_FILE = f"current/{STATUS_NAME}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Status:
-    """The status of a workspace as it was computed last, and why it can't be read."""
-
-    table: pa.Table
-    problems: list[tuple[str, str]]
-    """The path with the reason."""
-
-
-def written_status(home: Path) -> Status:
+def written_status(home: Path) -> OpenTable:
     """Read the status of a workspace: no line where none was computed yet."""
     empty = table_of([], STATUS_SCHEMA)
     try:
@@ -376,11 +384,11 @@ def written_status(home: Path) -> Status:
         table = table.select(STATUS_SCHEMA.names)
         # A cast imports all of pyarrow's functions, even where there is nothing to do.
         same = table.schema.equals(STATUS_SCHEMA)
-        return Status(table=table if same else table.cast(STATUS_SCHEMA), problems=[])
+        return OpenTable(table=table if same else table.cast(STATUS_SCHEMA), problems=[])
     except FileNotFoundError:
-        return Status(table=empty, problems=[])
+        return OpenTable(table=empty, problems=[])
     except (OSError, StoreError, KeyError, ValueError, pa.ArrowException) as refused:
-        return Status(table=empty, problems=[(STATUS_FILE, str(refused).partition("\n")[0])])
+        return OpenTable(table=empty, problems=[(STATUS_FILE, str(refused).partition("\n")[0])])
 
 
 STATE_NAME, METRICS_NAME = "state.json", "metrics"
@@ -405,10 +413,12 @@ def open_tables(home: Path, paths: Sequence[str]) -> Running:
     metrics = [table_of([], OPEN_TABLES["open_metrics"])]
     room = MOST_BYTES
     for path in paths:
-        line = open_run(home, path)
-        if line is None:
+        job, fault = _job_of(home / path)
+        if fault is not None:
+            problems.append((path, fault["problem"]))
+        if job is None:
             continue
-        lines.append(line)
+        lines.append(open_run(home, path, job))
         for file in _metrics_files(home, path):
             try:
                 metrics.append(_metrics(home / file, path, room))

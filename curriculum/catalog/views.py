@@ -210,17 +210,8 @@ class Relation:
     """Columns of a view, or parameters of a macro."""
 
 
-def connect(
-    home: Path, asked: str | None = None, computed: pa.Table | None = None
-) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB with the views of a workspace; catalog.sql is written where it isn't current.
-
-    With a question that is `asked` it has only what that question names. A status that was `computed` since
-    replaces the one that is written; catalog.sql isn't changed by it.
-    """
-    snapshot = take(home, computed)
-    if computed is None:
-        publish(home, snapshot)
+def connect(snapshot: Snapshot, asked: str | None = None) -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB with the views of a snapshot; of a question that is `asked`, what it names."""
     connection = duckdb.connect()
     memory = {name: f'"incoming {name}"' for name, table in snapshot.tables.items() if len(table)}
     text = script(snapshot, root=f"{snapshot.home}/", memory=memory, asked=asked)

@@ -1,8 +1,10 @@
 """`curriculum query` and `shell`: an answer as a table or a file, and DuckDB's own command line."""
 
 import codecs
+import contextlib
 import io
 import itertools
+import json
 import os
 import re
 import shutil
@@ -25,7 +27,7 @@ from curriculum.store.artefact import KEY_DIGITS
 from curriculum.store.inside import missing_workspace
 from flows.cli.app import Form
 from flows.cli.console import MUTED, err, out, plain_table, warn
-from schemas.errors import CurriculumError
+from schemas.errors import CatalogError, CurriculumError
 from schemas.visible import in_json, one_line, visible
 
 MOST_ROWS = 40
@@ -38,10 +40,16 @@ _DIGEST = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
 _STATUS = re.compile(r"\b(status|stale)\b", re.IGNORECASE)
 
 
-def query(home: Path, sql: str, *, form: Form = Form.TABLE, file: Path | None = None) -> None:
+def query(
+    home: Path, sql: str, *, form: Form = Form.TABLE, file: Path | None = None, strict: bool = False
+) -> None:
     """The answer to a question, on the terminal or in a file that appears when it is whole.
 
-    For one that names the status of the phases it is computed anew.
+    For one that names the status of the phases it is computed anew. Notices go to stderr, and to the end
+    of JSON.
+
+    Raises:
+        CurriculumError: with `strict` for an answer that has a notice.
     """
     if (missing := missing_workspace(home)) is not None:
         warn(missing)
@@ -51,7 +59,12 @@ def query(home: Path, sql: str, *, form: Form = Form.TABLE, file: Path | None = 
         from flows.settings.contexts import resources
 
         record_status(home, resources(), warn)
-    with catalog.stream(home, sql, _CONTENT[form]) as answer:
+    with _noticing(home, sql), catalog.stream(home, sql, _CONTENT[form]) as answer:
+        for notice in answer.notices:
+            if strict:
+                cure = "Run curriculum check, or ask without --strict"
+                raise CurriculumError("--strict", cause=notice.rstrip("."), cure=cure)
+            warn(notice)
         if form is Form.TABLE and file is None:
             _print(answer)
         elif file is None:
@@ -61,6 +74,17 @@ def query(home: Path, sql: str, *, form: Form = Form.TABLE, file: Path | None = 
             sys.stdout.flush()
         else:
             _write(answer, form, file)
+
+
+@contextlib.contextmanager
+def _noticing(home: Path, sql: str) -> Iterator[None]:
+    """Print the notices of a question beside its refusal, which may follow from what they say."""
+    try:
+        yield
+    except CatalogError:
+        for notice in catalog.notices(home, sql):
+            warn(notice)
+        raise
 
 
 class _Screen(io.RawIOBase):
@@ -210,9 +234,14 @@ def _json(answer: catalog.Stream, target: BinaryIO) -> None:
 
 
 def _objects(answer: catalog.Stream) -> Iterator[str]:
-    """The rows as JSON objects of DuckDB's; hidden characters are escaped as JSON has it."""
+    """The rows as JSON objects of DuckDB's, then one with the notices, if there are any.
+
+    Hidden characters are escaped as JSON has it.
+    """
     for (line,) in _lines(answer):
         yield in_json(standard_json(line))
+    if answer.notices:
+        yield in_json(json.dumps({"notices": answer.notices}, ensure_ascii=False))
 
 
 def _parquet(answer: catalog.Stream, target: BinaryIO) -> None:
@@ -264,6 +293,8 @@ def shell(home: Path, words: Sequence[str]) -> NoReturn:
             cause="its catalog.sql can't be written" if there else "there is no workspace",
             cure='Ask by curriculum query "FROM runs"' if there else "Build one: curriculum demo",
         )
+    for notice in catalog.notices(home):
+        warn(notice)
     os.chdir(script.parent)
     sys.stdout.flush()
     os.execv(binary, [str(binary), "-init", script.name, *words])

@@ -49,6 +49,12 @@ def query(
         Path | None,
         typer.Option(help="Write the whole result to this file.", show_default=False),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Refuse to answer where something of the workspace can't be read."
+        ),
+    ] = False,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
@@ -57,7 +63,7 @@ def query(
     from flows.cli import query as asking
 
     how = asking.form_of(form, out, as_json=as_json)
-    asking.query(settings.home(home), asking.text_of(sql, file), form=how, file=out)
+    asking.query(settings.home(home), asking.text_of(sql, file), form=how, file=out, strict=strict)
 
 
 @app.command("ls", rich_help_panel=LOOK)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.catalog import macros, open_catalog, publish, query, relations
+from curriculum.catalog.snapshot import take
 from curriculum.catalog.views import SCHEMAS, connect, needed, sql_type, statements, text_of
 from curriculum.store import Recipe, StagingDirectory, Store
 from schemas.stages import STAGES, DataTable
@@ -168,7 +169,7 @@ def _calls(home: Path) -> list[str]:
 
 def test_what_a_name_rests_on_is_made_with_it_at_once(home: Path) -> None:
     for call in _calls(home):
-        with closing(connect(home, f"FROM {call}")) as alone:
+        with closing(connect(take(home), f"FROM {call}")) as alone:
             assert alone.execute(f"DESCRIBE FROM {call}").fetchall(), call
 
 
