@@ -134,15 +134,20 @@ def _is_context(entry: dict[str, Any], role: Role) -> bool:
     """Return True for an assistant's turn that weight or train marks as context."""
     weight, train = entry.get("weight"), entry.get("train")
     if isinstance(weight, bool) or weight not in (None, 0, 1):
-        raise LineError("weight", f"weight {json.dumps(weight)}")
+        raise LineError("weight", f"weight {_shown(weight)}")
     if train is not None and not isinstance(train, bool):
-        raise LineError("weight", f"train {json.dumps(train)}")
+        raise LineError("weight", f"train {_shown(train)}")
     marks = {bool(mark) for mark in (weight, train) if mark is not None}
     if len(marks) > 1:
-        raise LineError("weight", f"weight {weight} and train {json.dumps(train)}")
+        raise LineError("weight", f"weight {weight} and train {_shown(train)}")
     if role != "assistant" and True in marks:
         raise LineError("weight", f"role {role}")
     return role == "assistant" and False in marks
+
+
+def _shown(value: object) -> str:
+    """Show a value as JSON, and one that may be nested deeply by its type."""
+    return json.dumps(value) if isinstance(value, str | int | float) else type(value).__name__
 
 
 def _said_keys(content: dict[str, Any]) -> set[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.stages import Built
 from schemas.families import CHAT_FAMILY
-from schemas.reports import DocumentsReport, EncodeReport, RowsReport
+from schemas.reports import DocumentsReport, EncodeReport, RowsReport, SelectionReport
 
 
 def conversation_lines(built: Built) -> Iterator[Line]:
@@ -36,6 +36,13 @@ def conversation_warnings(built: Built) -> Iterator[str]:
         )
         if keys:
             yield f"keys of {name} that aren't read: {keys}"
+    chosen = built.selections.get(CHAT_FAMILY)
+    rejected = chosen.reported(SelectionReport).rejected if chosen is not None else {}
+    if contradicting := rejected.get("contradiction"):
+        yield (
+            f"{number(contradicting, 'text')} of conversations left out: lines of the same text differ in "
+            "roles or weights. SELECT * FROM rejected WHERE reason = 'contradiction' lists them"
+        )
     for rows in built.rows:
         where = f"{rows.wanted.family} at {rows.wanted.row_length}"
         for side in (rows.train, rows.val) if rows.val is not None else ():
@@ -59,9 +66,9 @@ def _too_long(place: str, encoded: EncodeReport) -> Iterator[str]:
     if left_out := encoded.documents.get("too_long"):
         share = percent(encoded.num_bytes["too_long"] / sum(encoded.num_bytes.values()))
         yield (
-            f"{place}: {number(left_out, 'conversation')} left out, {share} of all bytes, since they are "
-            "longer than a row. Take longer rows, or set overlong: drop_oldest in the corpus file, which "
-            "leaves out their oldest exchanges"
+            f"{place}: {number(left_out, 'conversation')} longer than a row left out, {share} of all "
+            "bytes. Take longer rows, or set overlong: drop_oldest in the corpus file, which leaves out the "
+            "oldest exchanges alone"
         )
     if elided := encoded.documents.get("elided"):
         yield (

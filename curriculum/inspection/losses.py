@@ -23,6 +23,7 @@ _CURES: Mapping[str, str] = {
     "versions": "Raise history.versions_per_path in the corpus file",
     "new_file": "Read more history, or serve v2 families, which show new files",
     "too_long": "Take longer rows, or set overlong: drop_oldest in the corpus file",
+    "contradiction": "Give conversations of one text the same roles and weights",
     HELD_OUT: "Lower val_fraction in the corpus file, or read more history",
 }
 """Hints by reason; for every other reason: another corpus."""

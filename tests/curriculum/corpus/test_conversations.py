@@ -176,7 +176,8 @@ def test_weight_and_train_say_which_answers_are_context(
         (marked(weight=-1), "weight", "weight -1"),
         (marked(weight=True), "weight", "weight true"),
         (marked(weight="0"), "weight", 'weight "0"'),
-        (marked(weight=["x" * 60]), "weight", 'weight ["' + "x" * 31),
+        (marked(weight="x" * 60), "weight", 'weight "' + "x" * 32),
+        (marked(weight=9).replace("9", "[" * 700 + "]" * 700), "weight", "weight list"),
         (marked(train=0), "weight", "train 0"),
         (marked(train="no"), "weight", 'train "no"'),
         (marked(weight=1, train=False), "weight", "weight 1 and train false"),
@@ -200,6 +201,15 @@ def test_what_would_change_what_is_learnt_and_is_not_read_is_refused_by_line(
     assert [each.line for each in listed] == [1]
     assert skips.counts == {reason: 1}
     assert skips.examples == {reason: [f"talks.jsonl:2 ({named})"]}
+
+
+def test_the_other_layout_has_the_same_marks_and_refusals(tmp_path: Path) -> None:
+    turns = [{"from": "human", "value": "a?"}, {"from": "gpt", "value": "b.", "weight": 0}]
+    other = [turns[0], {"from": "gpt", "value": "b.", "tool_calls": [1]}]
+    lines = [json.dumps({"conversations": each}) for each in (turns, other)]
+    (one,), skips = read(written(tmp_path, *lines))
+    assert [turn.is_context for turn in one.turns] == [False, True]
+    assert skips.examples == {"key": ["talks.jsonl:2 (tool_calls)"]}
 
 
 def test_marks_of_context_on_a_question_say_what_holds_anyway(tmp_path: Path) -> None:

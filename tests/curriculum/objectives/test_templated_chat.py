@@ -8,14 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.encode import Counts, fitter_of
+from curriculum.families import chat
 from curriculum.objectives import objective_of
 from curriculum.tokens import byte_ranges
 from curriculum.tokens.codec import Roles, Tokenizer
 from curriculum.tokens.turns import turn_format
-from schemas.change import Role
+from schemas.change import Role, Turn
 from schemas.errors import TokenizerError
 from schemas.packed_row import TEXT_PIECE
 from tests.curriculum.objectives.test_chat import (
+    conversation_of,
     dict_of,
     document,
     objective_counts,
@@ -201,6 +203,19 @@ def test_fewer_turns_are_marked_as_the_template_marks_them(
         alone = objective_counts(document(*roles[2:]), tokenizer, kit, 256)
         assert encoding.ids.tolist() == alone.encodings[0].ids.tolist(), name
         assert encoding.loss_mask.tolist() == alone.encodings[0].loss_mask.tolist(), name
+
+
+def test_an_answer_that_is_context_is_not_scored_and_neither_is_its_end(
+    tokenizers: dict[str, Tokenizer], kit: Any
+) -> None:
+    talk: list[tuple[Role, str]] = [("user", "ask"), ("assistant", "wrong")]
+    talk += [("user", "again"), ("assistant", "right")]
+    turns = tuple(Turn(role=role, text=text, is_context=text == "wrong") for role, text in talk)
+    for name, tokenizer in tokenizers.items():
+        marked = chat.document(conversation_of(turns))
+        (encoding,) = objective_counts(marked, tokenizer, kit, 4096).encodings
+        assert tokenizer.decode(scored_ids(encoding)) == "right" + ENDS[name], name
+        assert "wrong" in tokenizer.decode(encoding.ids)
 
 
 def test_only_turns_that_stay_are_held_against_what_a_template_takes_apart(

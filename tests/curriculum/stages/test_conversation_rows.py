@@ -39,13 +39,15 @@ def assistant(text: str, **marks: object) -> Message:
 
 
 def lines() -> Iterator[Mapping[str, Any]]:
-    """Ten conversations whose first answer is context in one of two ways, and a tenth of a weight."""
+    """Ten conversations whose first answer is context, one with half a weight, and two that disagree."""
     for number in range(10):
         marks = {"train": False} if number % 2 else {"weight": 0}
         first = assistant(f"wrong {number}", stars=number, **marks)
         rest = (user("again"), assistant(f"right {number}"))
         yield {"id": number, "messages": [user("ask"), first, *rest]}
     yield {"id": 10, "messages": [user("ask"), assistant("half", weight=0.5)]}
+    for weight in (0, 1):
+        yield {"id": 11, "messages": [user("ask"), assistant("disputed", weight=weight)]}
 
 
 def long_lines() -> Iterator[Mapping[str, Any]]:
@@ -109,11 +111,13 @@ def test_an_answer_of_weight_0_is_in_a_row_and_never_scored(built: Built) -> Non
     assert sorted(learnt.split("\n")) == ["", *(f"right {number}" for number in range(10))]
     assert all(f"wrong {number}" in texts for number in range(10))
     assert "half" not in texts
+    assert "disputed" not in texts
 
 
 def test_a_build_names_the_lines_and_keys_that_it_did_not_read(built: Built) -> None:
-    skipped, keys = conversation_warnings(built)
+    skipped, keys, disputed = conversation_warnings(built)
     assert "weight 1, such as mine.jsonl:11 (weight 0.5)" in skipped
+    assert disputed.startswith("1 text of conversations left out: ")
     assert keys == "keys of mine that aren't read: 'stars' of 10 lines, such as mine.jsonl:1"
 
 
