@@ -119,7 +119,8 @@ def end_to_end(tokenizer: Tokenizer, texts: list[str]) -> float:
     part = {"kind": "code", "start": 0, "rank": 0, "elidable": False, "source": -1}
     rows = [
         {
-            "document_id": document_id("v2_simple", text), "text": text, "family": "v2_simple",
+            "document_id": document_id("v2_simple", text), "content_id": document_id("", text),
+            "text": text, "family": "v2_simple",
             "language": "cpp", "timestamp": 0, "num_bytes": len(text.encode()),
             "parts": [{**part, "end": len(text.encode())}],
             "spans": [], "provenance": [], "lineage": "r:p",

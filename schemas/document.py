@@ -174,6 +174,16 @@ class Document:
         """32 hex digits of sha256(family, 0, text)."""
         return document_id(self.family, self.text)
 
+    @property
+    def content_id(self) -> str:
+        """32 hex digits of sha256 of the source text: files and changes without generated lines."""
+        data = self.text.encode()
+        built = hashlib.sha256()
+        for part in self.parts:
+            if part.source >= 0 or part.kind == "changes":
+                built.update(data[part.start : part.end])
+        return built.hexdigest()[:32]
+
 
 def document_id(family: str, text: str) -> str:
     """The id of a text in a family: 32 hex digits of sha256(family, 0, text)."""
@@ -227,6 +237,7 @@ EDGE_TYPE = pa.struct(
 DOCUMENT_SCHEMA = pa.schema(
     [
         required("document_id", pa.string()),
+        required("content_id", pa.string()),
         required("text", pa.large_string()),
         required("family", pa.string()),
         required("language", pa.string()),

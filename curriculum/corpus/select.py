@@ -1,8 +1,8 @@
 """Selection over a whole corpus: the documents that are kept, and their side of the split.
 
-No text is read: ids, lineages, times and provenance are enough. The same text in two repositories is kept in
-the one that the corpus names first. Domains come after (domains.py), so that another rule for them moves
-nothing here.
+Documents with the same source text are one: the oldest is kept, in the repository that the corpus names
+first. Only the versions of files are read as text, to find files that share much of it. Domains come after
+(domains.py), so that another rule for them moves nothing here.
 
 Documents of files decide the sides. Documents of graphs are selected later, each family by itself, on the
 sides that are known then: what they say changes nothing for what was packed before.
@@ -10,22 +10,19 @@ sides that are known then: what they say changes nothing for what was packed bef
 No file and no copy of one is on both sides:
 
     lineage   repository:path, through renames
-    cluster   lineages that share a byte-equal blob, and theirs: vendored copies, forks, moved files
+    cluster   lineages that share a byte-equal blob or much of their text (shared_lines.py), and theirs:
+              vendored copies, forks, moved files, files that were merged into others
     side      by the hash of the cluster's oldest lineage; with many repositories, of its repository
 
 The oldest is the one whose repository the corpus names first, and in it the one that began first: what is
 added to a corpus at its end, or to a history, takes the side of what was there.
-
-`touched_files` finds the files whose functions each commit touched, as the documents of files show them:
-
-    v3_simple   a `repeated` span, lines that a hunk added, meets a `body` span
-    v2_simple   a file that is new, since v3 has nothing of it, with a `body` span
 """
 
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -33,9 +30,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import JsonValue
 
-from curriculum import frames
-from schemas.corpus import CODE, CorpusSpec
+from curriculum import frames, parquet
+from curriculum.corpus.shared_lines import lineages_with_shared_text
+from curriculum.corpus.touched_files import touched_files
+from schemas.corpus import CorpusSpec
 from schemas.document import KEPT_SCHEMA, SIDES_SCHEMA
+from schemas.families import VERSIONS_FAMILY
 from schemas.reports import SelectionReport
 
 WHOLE_REPOSITORIES = 20
@@ -59,7 +59,7 @@ class Lineage:
 
 
 def clusters(lineages: Iterable[Lineage], pairs: Iterable[tuple[str, str]]) -> dict[str, Lineage]:
-    """The oldest lineage of each lineage's cluster, by name; `pairs` are names that share a blob.
+    """The oldest lineage of each lineage's cluster, by name; `pairs` are names that share text.
 
     Memory is that of the lineages, not of the documents.
     """
@@ -132,66 +132,20 @@ def _root(parent: dict[str, str], name: str) -> str:
     return name
 
 
-_WIDTH = 1 << 32
-"""Room for the offsets of one document, so that those of all are one sorted column."""
-
-
-def touched_files(rows: pl.LazyFrame) -> list[list[str]]:
-    """Return the lineages in which each commit touched a function in C or C++.
-
-    `rows` are documents with family, language, lineage, timestamp, spans and provenance. Costs a join of
-    their spans, some 40 bytes each.
-    """
-    coded = (
-        rows.filter(pl.col("language").is_in(sorted(CODE)))
-        .with_columns(
-            commit=pl.col("provenance").list.first().struct.field("commit"),
-            kinds=pl.col("spans").list.eval(pl.element().struct.field("kind")),
-        )
-        .filter(pl.col("kinds").list.contains("body"))
-        .select("family", "lineage", "commit", "timestamp", "spans")
-    )
-    edits = coded.filter(family="v3_simple").with_row_index("document").collect(engine="streaming")
-    first = pl.col("timestamp") == pl.col("timestamp").min().over("lineage")
-    new = (
-        coded.filter(first, family="v2_simple")
-        .select("lineage", "commit")
-        .join(edits.lazy(), on=["lineage", "commit"], how="anti")
-    )
-    files = pl.concat([_edited(edits.lazy()).select("lineage", "commit"), new]).unique()
-    found = files.group_by("commit").agg(pl.col("lineage").sort()).sort("commit")
-    return found.collect(engine="streaming")["lineage"].to_list()
-
-
-def _edited(documents: pl.LazyFrame) -> pl.LazyFrame:
-    """The documents in which added lines meet a function's body."""
-    place = pl.col("document").cast(pl.Int64) * _WIDTH
-    spans = (
-        documents.explode("spans")
-        .unnest("spans")
-        .select(
-            "lineage", "commit", "kind", start=place + pl.col("start"), end=place + pl.col("end")
-        )
-    )
-    bodies = spans.filter(kind="body").select(body_start="start", body_end="end").sort("body_end")
-    added = spans.filter(kind="repeated").sort("start")
-    # The first body that ends behind the place where the added lines begin.
-    met = added.with_columns(at=pl.col("start") + 1).join_asof(
-        bodies, left_on="at", right_on="body_end", strategy="forward"
-    )
-    return met.filter(pl.col("body_start") < pl.col("end"))
-
-
-REVISION = 3
+REVISION = 4
 """Raised when the same documents are kept or split otherwise."""
 KEPT_NAME, SELECTION_NAME, SIDES_NAME = "kept.parquet", "selection.parquet", "sides.parquet"
 GRAPHS = "graphs"
 """Stands for the families that are made of whole commits: their documents lie on one side only where all
 files whose functions a commit changed do, so val needs files that some commits changed alone."""
 ROWS_PER_GROUP = 100_000
+VERSIONS_AT_ONCE = 64
+"""Texts in memory."""
+_FIRST = ("document_id", "repository", "lineage")
 KEY = ("family", "repository", "document_id")
 _COLUMNS = (
     "document_id",
+    "content_id",
     "family",
     "language",
     "timestamp",
@@ -251,7 +205,8 @@ def select(
     `known` are the sides that an earlier selection decided: they stay, and only files that it has never
     seen get one, that of a known file of the same bytes, else by their hash.
 
-    Memory: some 200 bytes a document while it is sorted; what breaks first at 10⁸ documents.
+    Memory: some 200 bytes a document while it is sorted; what breaks first at 10⁸ documents. Beside that
+    up to 300 MB of hashes of lines.
     """
     order = {repository.name: i for i, repository in enumerate(corpus.repositories)}
     rows = _rows(documents, order)
@@ -259,11 +214,11 @@ def select(
     joined: tuple[tuple[str, str], ...] = ()
     if known is None:
         lineages = _lineages(rows)
-        oldest = clusters(lineages, _sharing(rows))
+        oldest = clusters(lineages, chain(_sharing(rows), _sharing_text(documents)))
         sides, joined = _splits(listed, lineages, oldest, touched_files(rows), corpus)
     else:
         sides = _extended(rows, frames.read(known), corpus)
-    decided = _select(listed, sides, list(order))
+    decided = _select(listed, sides)
     _write(decided, KEPT_SCHEMA, folder / KEPT_NAME)
     _write(sides.sort("lineage"), SIDES_SCHEMA, folder / SIDES_NAME)
     return _summary(decided, joined)
@@ -294,6 +249,7 @@ def _unique(rows: pl.LazyFrame) -> pl.DataFrame:
         rows.group_by(KEY)
         .agg(
             pl.col("order").first(),
+            pl.col("content_id").first().str.head(15).str.to_integer(base=16).alias("content"),
             pl.col("lineage").sort_by("timestamp", "lineage").first(),
             pl.col("timestamp").min(),
             pl.len().alias("rows"),
@@ -341,6 +297,29 @@ def _sharing(rows: pl.LazyFrame) -> Iterator[tuple[str, str]]:
         .collect(engine="streaming")
     )
     return pairs.iter_rows()
+
+
+def _sharing_text(documents: Sequence[DocumentsOf]) -> Iterator[tuple[str, str]]:
+    """Pairs of lineages that share much of their text, over all versions that are documents."""
+    return lineages_with_shared_text(
+        chain.from_iterable(_versions(each.path) for each in documents)
+    )
+
+
+def _versions(folder: Path) -> Iterator[tuple[str, str]]:
+    """(lineage, text) of each version of a file; nothing for the documents of other families."""
+    for path in sorted(folder.glob("part-*.parquet")):
+        with parquet.File(path) as file:
+            columns = ["family", "lineage", "parts", "text"]
+            for batch in file.iter_batches(batch_size=VERSIONS_AT_ONCE, columns=columns):
+                if batch.num_rows and batch["family"][0].as_py() != VERSIONS_FAMILY:
+                    return
+                for row in batch.to_pylist():
+                    text = row["text"].encode()
+                    own = [part for part in row["parts"] if part["source"] >= 0]
+                    if own:
+                        start, end = own[0]["start"], own[-1]["end"]
+                        yield row["lineage"], text[start:end].decode()
 
 
 def _splits(
@@ -400,13 +379,19 @@ def _units(listed: pl.DataFrame, units: Mapping[str, str]) -> dict[str, list[str
     return found
 
 
-def _select(listed: pl.DataFrame, sides: pl.DataFrame, repositories: list[str]) -> pl.DataFrame:
+def _select(listed: pl.DataFrame, sides: pl.DataFrame) -> pl.DataFrame:
     """The selection's columns, and `rows`."""
-    names = pl.lit(pl.Series(repositories, dtype=pl.String))
-    first = pl.col("order").filter(~pl.col("straddles")).min().over("document_id")
-    marked = listed.join(sides, on="lineage", how="left", validate="m:1").with_columns(first=first)
-    duplicate = pl.col("order") > pl.col("first")
+    marked = listed.join(sides, on="lineage", how="left", validate="m:1")
     straddles = pl.col("straddles")
+    firsts = (
+        marked.filter(~straddles)
+        .sort("order", "timestamp", "lineage", "document_id")
+        .unique(["family", "content"], keep="first", maintain_order=True)
+        .select("family", "content", *(pl.col(name).alias(f"first_{name}") for name in _FIRST))
+    )
+    marked = marked.join(firsts, on=["family", "content"], how="left", validate="m:1")
+    is_first = pl.all_horizontal(pl.col(name) == pl.col(f"first_{name}") for name in _FIRST[:2])
+    duplicate = ~is_first.fill_null(value=True)
     return marked.with_columns(
         keep=~(straddles | duplicate),
         reason=pl.when(straddles)
@@ -416,11 +401,11 @@ def _select(listed: pl.DataFrame, sides: pl.DataFrame, repositories: list[str]) 
         rule=pl.when(straddles)
         .then(pl.lit("a copy of the file is in train"))
         .when(duplicate)
-        .then(pl.lit("the same text is kept once")),
+        .then(pl.lit("the same source text is kept once")),
         evidence=pl.when(straddles)
         .then(pl.col("oldest"))
         .when(duplicate)
-        .then(names.gather(pl.col("first"))),
+        .then(pl.col("first_lineage")),
     ).sort(KEY)
 
 

@@ -200,6 +200,7 @@ def as_table(documents: Sequence[Document]) -> pa.Table:
     """Documents as a table of DOCUMENT_SCHEMA."""
     columns: dict[str, Any] = {
         "document_id": [document.document_id for document in documents],
+        "content_id": [document.content_id for document in documents],
         "num_bytes": [_size(document) for document in documents],
         "base_document_id": [None] * len(documents),
     }

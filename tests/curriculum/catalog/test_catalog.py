@@ -28,6 +28,7 @@ VIEWS = (
 def _document(name: str) -> dict[str, object]:
     return {
         "document_id": name,
+        "content_id": name,
         "text": "int x;\n",
         "family": "v2_simple",
         "language": "cpp",

@@ -78,6 +78,7 @@ def row(each: Document) -> dict[str, object]:
     return {
         **values,
         "document_id": each.document_id,
+        "content_id": each.content_id,
         "num_bytes": len(each.text.encode()),
         "timestamp": each.timestamp,
         "parts": [{name: getattr(part, name) for name in Part.__slots__} for part in each.parts],

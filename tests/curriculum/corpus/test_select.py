@@ -50,6 +50,7 @@ def row(each: Document) -> dict[str, object]:
     return {
         **asdict(each),
         "document_id": each.document_id,
+        "content_id": each.content_id,
         "num_bytes": len(each.text.encode()),
         "base_document_id": None,
     }
@@ -134,12 +135,92 @@ def test_byte_equal_files_are_on_one_side(tmp_path):
     assert {hash_fraction(f"r:z{i}.cc") < 0.3 for i in range(40)} == {True, False}
 
 
+def under_header(each: Document, header: str) -> Document:
+    """The document with a generated header before its source text."""
+    size = len(header.encode())
+    (code,) = each.parts
+    moved = replace(code, start=size, end=size + code.end)
+    return replace(
+        each, text=header + each.text, parts=(Part(kind="header", start=0, end=size), moved)
+    )
+
+
+def test_the_same_source_text_is_kept_once_whatever_header_stands_above_it(tmp_path):
+    ours = [
+        under_header(document(name, path, "same", blob=blob, time=time), f"// {path} {time}\n")
+        for name, path, blob, time in (
+            ("first", "later.cc", "b", 5),
+            ("first", "a.cc", "b", 3),
+            ("first", "a.cc", "with CRLF", 4),
+            ("second", "oldest.cc", "b", 1),
+        )
+    ]
+    frame, summary = chosen(tmp_path, corpus_of("first", "second"), *ours)
+    (kept,) = frame.filter("keep").iter_rows(named=True)
+    assert (kept["repository"], kept["lineage"]) == ("first", "first:a.cc")
+    assert kept["document_id"] == ours[1].document_id
+    rejected = frame.filter(~pl.col("keep"))
+    assert set(rejected.select("reason", "evidence").iter_rows()) == {("duplicate", "first:a.cc")}
+    assert summary.rejected == (("duplicate", 3),)
+
+
+def test_documents_of_two_families_are_never_duplicates(tmp_path):
+    ours = [document("r", "a.cc", "same", family=family) for family in ("v2_simple", "v2_doxygen")]
+    frame, _ = chosen(tmp_path, corpus_of("r"), *ours)
+    assert frame["keep"].to_list() == [True, True]
+
+
+LICENCE = "// Copyright 2020 A\n// All rights reserved\n// See LICENSE for terms\n#include <a.h>\n"
+
+
+def source_text(name: object, lines: int) -> str:
+    return LICENCE + "".join(f"int {name}_{at}() {{\n  return {at};\n}}\n" for at in range(lines))
+
+
+def test_copies_with_a_changed_line_are_on_one_side(tmp_path):
+    files = [document("r", f"f{i}.cc", source_text(i, 5)) for i in range(40)]
+    edited = [source_text(i, 5).replace("return 2;", "return 7;") for i in range(40)]
+    copies = [document("s", f"z{i}.cc", text) for i, text in enumerate(edited)]
+    frame, _ = chosen(tmp_path, corpus_of("r", "s"), *files, *copies)
+    side = sides(frame)
+    assert all(side[f"r:f{i}.cc"] == side[f"s:z{i}.cc"] for i in range(40))
+    assert frame["keep"].all()
+    assert set(side.values()) == {"train", "val"}
+
+
+def test_a_file_that_was_merged_into_another_is_on_its_side(tmp_path):
+    small = [document("r", f"z{i}.cc", source_text(i, 9)) for i in range(40)]
+    large = [
+        document("r", f"f{i}.cc", source_text(f"own{i}", 60) + source_text(i, 9), time=1)
+        for i in range(40)
+    ]
+    frame, _ = chosen(tmp_path, corpus_of("r"), *small, *large)
+    side = sides(frame)
+    assert all(side[f"r:f{i}.cc"] == side[f"r:z{i}.cc"] for i in range(40))
+    assert set(side.values()) == {"train", "val"}
+
+
+def test_a_version_that_is_no_longer_there_joins_too(tmp_path):
+    files = [document("r", f"f{i}.cc", source_text(i, 5)) for i in range(40)]
+    later = [document("r", f"f{i}.cc", source_text(f"new{i}", 5), time=2) for i in range(40)]
+    moved = [document("r", f"z{i}.cc", source_text(i, 4), time=3) for i in range(40)]
+    side = sides(chosen(tmp_path, corpus_of("r"), *files, *later, *moved)[0])
+    assert all(side[f"r:f{i}.cc"] == side[f"r:z{i}.cc"] for i in range(40))
+
+
+def test_a_licence_and_includes_in_common_join_no_files(tmp_path):
+    files = [document("r", f"f{i}.cc", source_text(i, 5)) for i in range(40)]
+    frame, _ = chosen(tmp_path, corpus_of("r"), *files)
+    for lineage, split in frame.select("lineage", "split").iter_rows():
+        assert split == ("val" if hash_fraction(lineage) < 0.3 else "train")
+
+
 def test_the_same_text_is_kept_once_in_the_first_repository(tmp_path):
     ours = [document(name, "a.cc", "same") for name in ("second", "first", "third")]
     frame, summary = chosen(tmp_path, corpus_of("first", "second", "third"), *ours)
     assert frame.filter("keep")["repository"].to_list() == ["first"]
     rejected = frame.filter(~pl.col("keep"))
-    assert set(rejected.select("reason", "evidence").iter_rows()) == {("duplicate", "first")}
+    assert set(rejected.select("reason", "evidence").iter_rows()) == {("duplicate", "first:a.cc")}
     assert frame.filter("keep")["reason"].to_list() == [None]
     assert summary.rejected == (("duplicate", 2),)
 

@@ -5,7 +5,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.corpus.select import touched_files
+from curriculum.corpus.touched_files import touched_files
 
 SPAN = pl.Struct({"kind": pl.String, "start": pl.Int32, "end": pl.Int32})
 SCHEMA: dict[str, Any] = {

@@ -56,6 +56,7 @@ def write(path: Path, documents: Sequence[Document]) -> Path:
     rows = [
         {
             "document_id": document.document_id,
+            "content_id": document.content_id,
             "text": document.text,
             "family": document.family,
             "language": document.language,

@@ -135,3 +135,16 @@ def test_a_hostile_file_gives_sound_documents(make_change: MakeChange, text: str
     assert of_family(documents, "v2_simple")
     for document in documents:
         check_document(document)
+
+
+@pytest.mark.parametrize("family", ["v2_simple", "v2_doxygen", "v3_simple"])
+def test_content_is_the_same_whatever_the_header_says(make_change: MakeChange, family: str) -> None:
+    facts = {"subject": "Copy it", "path": "b/é.cc", "old_path": "b/é.cc", "commit": "f" * 40}
+    for before, after in (("int a;\n", "int b;\n"), ("int a;\n", "int c;\n")):
+        one = render(make_change(before, after), [family]).documents[-1]
+        other = render(make_change(before, after, **facts), [family]).documents[-1]
+        assert one.content_id == other.content_id
+        assert one.document_id != other.document_id
+    assert (
+        one.content_id != render(make_change("int a;\n", "x;\n"), [family]).documents[-1].content_id
+    )

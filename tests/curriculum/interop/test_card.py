@@ -48,7 +48,9 @@ def documents_of(store: Store, licence: list[str | None], repository: str) -> Ar
             field.name: [[]] * len(licence) if pa.types.is_list(field.type) else None
             for field in DOCUMENT_SCHEMA
         }
-        values |= {name: ["x"] * len(licence) for name in ("document_id", "text", "family")}
+        values |= {
+            name: ["x"] * len(licence) for name in ("document_id", "content_id", "text", "family")
+        }
         values |= {name: ["x"] * len(licence) for name in ("language", "lineage")}
         values |= {name: [1] * len(licence) for name in ("timestamp", "num_bytes")}
         values |= {"licence": licence, "base_document_id": [None] * len(licence)}

@@ -24,6 +24,7 @@ def write(path: Path, documents: Sequence[Parts], num_bytes: int | None = None) 
         rows.append(
             {
                 "document_id": document_id("v2_simple", text),
+                "content_id": document_id("", text),
                 "text": text,
                 "family": "v2_simple",
                 "language": "cpp",

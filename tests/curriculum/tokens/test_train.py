@@ -67,8 +67,9 @@ def _documents(path: Path, texts: list[str]) -> list[str]:
     ids = [hashlib.sha256(text.encode()).hexdigest()[:32] for text in texts]
     rows = [
         {
-            "document_id": document_id, "text": text, "family": "v2_simple", "language": "cpp",
-            "timestamp": 0, "num_bytes": len(text.encode()), "parts": [], "spans": [],
+            "document_id": document_id, "content_id": document_id, "text": text,
+            "family": "v2_simple", "language": "cpp", "timestamp": 0,
+            "num_bytes": len(text.encode()), "parts": [], "spans": [],
             "provenance": [], "lineage": "r:p",
         }
         for document_id, text in zip(ids, texts, strict=True)

@@ -1,0 +1,155 @@
+"""Lineages that share much of their text: copies with changed lines, files that were merged into others.
+
+A window is WINDOW lines in a row of some version of a file, without white space, includes, and the comment
+that the file begins with. Two lineages belong together where a fifth of the smaller one's windows occurs
+in the other: a resemblance (Jaccard) would miss a small file inside a large one.
+
+Windows are 64-bit hashes. Where a corpus has more than MAX_WINDOWS, only those below a limit stay, which is
+halved until they fit (FracMinHash): a share of the sample estimates the share of all.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+UInt64s = npt.NDArray[np.uint64]
+Int64s = npt.NDArray[np.int64]
+
+WINDOW = 3
+MIN_LINE_BYTES = 2
+"""A lone brace is no line."""
+MIN_SHARED = 3
+"""Windows; fewer are an accident."""
+MIN_SHARE = 0.2
+"""Share of the smaller lineage's windows."""
+MAX_WINDOWS = 1 << 23
+"""Windows in memory, 12 bytes each and as much again for each of two copies while they are sorted."""
+MAX_SHARERS = 10
+"""Lineages of a window of which all pairs are counted; of more only neighbours, which joins copies too."""
+
+_LEADING = re.compile(r"(?:\s+|//[^\n]*|/\*.*?(?:\*/|\Z)|#(?=[ \t\n])[^\n]*)*", re.DOTALL)
+"""The comments that a file begins with, in every language we read."""
+_SPACE = np.isin(np.arange(256), np.frombuffer(b" \t\r\f\v", dtype=np.uint8))
+_random = np.random.Generator(np.random.PCG64(5))
+_BYTES: UInt64s = _random.integers(1 << 64, size=256, dtype=np.uint64)
+_PLACES: UInt64s = _random.integers(1 << 64, size=4_096, dtype=np.uint64) | np.uint64(1)
+_NEWLINE = ord("\n")
+
+
+def windows(text: str) -> UInt64s:
+    r"""Hash the windows of a file, each once, sorted.
+
+    >>> one, other = windows("f();\n  g();\n\nh();\n"), windows("// A\n#include <a>\nf( );\ng();\nh();")
+    >>> len(one), (one == other).all()
+    (1, True)
+    """
+    leading = _LEADING.match(text)
+    assert leading is not None
+    lines = _lines(text[leading.end() :].encode() + b"\n")
+    if len(lines) < WINDOW:
+        return np.empty(0, dtype=np.uint64)
+    joined = np.zeros(len(lines) - WINDOW + 1, dtype=np.uint64)
+    for at in range(WINDOW):
+        joined = _mixed(joined + lines[at : at + len(joined)])
+    return np.unique(joined)
+
+
+def _lines(data: bytes) -> UInt64s:
+    """Hash each line of the text that counts, in order; the last byte ends a line."""
+    every = np.frombuffer(data, dtype=np.uint8)
+    kept = every[~_SPACE[every]]
+    ends = np.flatnonzero(kept == _NEWLINE)
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    lengths = ends - starts
+    place = np.arange(len(kept)) - np.repeat(starts, lengths + 1)
+    hashes = np.add.reduceat(_BYTES[kept] * _PLACES[place % len(_PLACES)], starts)
+    include = np.frombuffer(b"#include", dtype=np.uint8)
+    at = np.minimum(starts[:, None] + np.arange(len(include)), len(kept) - 1)
+    is_include = (kept[at] == include).all(axis=1)
+    return _mixed(hashes[(lengths >= MIN_LINE_BYTES) & ~is_include])
+
+
+def _mixed(words: UInt64s) -> UInt64s:
+    """Mix 64-bit words (the finalizer of splitmix64)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def lineages_with_shared_text(
+    versions: Iterable[tuple[str, str]], *, max_windows: int = MAX_WINDOWS
+) -> Iterator[tuple[str, str]]:
+    """Yield pairs of lineages that share much text; `versions` are (lineage, text) in any order."""
+    numbers: dict[str, int] = {}
+    sample = _Sample(max_windows=max_windows)
+    for lineage, text in versions:
+        sample.add(windows(text), numbers.setdefault(lineage, len(numbers)))
+    names = sorted(numbers)
+    rank = np.empty(len(names), dtype=np.int64)
+    rank[[numbers[name] for name in names]] = np.arange(len(names))
+    hashes, owners = sample.sorted()
+    for first, second in _pairs(hashes, rank[owners], len(names)).tolist():
+        yield names[first], names[second]
+
+
+@dataclass(kw_only=True, slots=True)
+class _Sample:
+    """Windows of all lineages so far, sorted, and those that came since."""
+
+    max_windows: int
+    limit: int = 1 << 64
+    """Hashes from here on are left out."""
+    hashes: UInt64s = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    owners: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    _waiting: list[tuple[UInt64s, int]] = field(default_factory=list)
+    _waiting_count: int = 0
+
+    def add(self, hashes: UInt64s, owner: int) -> None:
+        """Add the windows of one version, which are sorted."""
+        kept = hashes[: np.searchsorted(hashes, np.uint64(self.limit - 1), side="right")]
+        self._waiting.append((kept, owner))
+        self._waiting_count += len(kept)
+        if self._waiting_count > max(self.max_windows // 4, len(self.hashes) // 2):
+            self._merge()
+
+    def sorted(self) -> tuple[UInt64s, npt.NDArray[np.int32]]:
+        """Return each window of each lineage once: hashes and owners, sorted by hash."""
+        self._merge()
+        return self.hashes, self.owners
+
+    def _merge(self) -> None:
+        added = [np.full(len(each), owner, dtype=np.int32) for each, owner in self._waiting]
+        hashes = np.concatenate([self.hashes, *(each for each, _ in self._waiting)])
+        owners = np.concatenate([self.owners, *added])
+        self._waiting, self._waiting_count = [], 0
+        order = np.lexsort((owners, hashes))
+        hashes, owners = hashes[order], owners[order]
+        is_new = np.ones(len(hashes), dtype=np.bool_)
+        is_new[1:] = (hashes[1:] != hashes[:-1]) | (owners[1:] != owners[:-1])
+        self.hashes, self.owners = hashes[is_new], owners[is_new]
+        while len(self.hashes) > self.max_windows:
+            self.limit //= 2
+            end = int(np.searchsorted(self.hashes, np.uint64(self.limit)))
+            self.hashes, self.owners = self.hashes[:end].copy(), self.owners[:end].copy()
+
+
+def _pairs(hashes: UInt64s, owners: Int64s, lineages: int) -> npt.NDArray[Any]:
+    """[p, 2]: the lineages that share enough windows; `hashes` are sorted."""
+    _, group, sizes = np.unique(hashes, return_inverse=True, return_counts=True)
+    codes = [np.empty(0, dtype=np.int64)]
+    for distance in range(1, MAX_SHARERS):
+        same = group[distance:] == group[:-distance]
+        if distance > 1:
+            same &= sizes[group[distance:]] <= MAX_SHARERS
+        one, other = owners[:-distance][same], owners[distance:][same]
+        codes.append(np.minimum(one, other) * lineages + np.maximum(one, other))
+    pairs, shared = np.unique(np.concatenate(codes), return_counts=True)
+    first, second = np.divmod(pairs, max(1, lineages))
+    total = np.bincount(owners, minlength=lineages)
+    smaller = np.minimum(total[first], total[second])
+    enough = (shared >= MIN_SHARED) & (shared >= MIN_SHARE * smaller)
+    return np.column_stack((first, second))[enough]
