@@ -33,6 +33,7 @@ from dashboards.guard import (
 )
 from dashboards.questions import PAGES, Watched
 from dashboards.report import files, index
+from dashboards.report.facts import REPORTS
 
 HERE = Path(__file__).parent
 PLAIN_PATHS = (frame.REPORTS_PATH, frame.MANIFEST_PATH)
@@ -155,7 +156,7 @@ def _plain_page(path: str, keys: str) -> str | None:
         return manifest_page.page(home, keys)
     name = path.removeprefix(frame.REPORTS_PATH)
     if name:
-        return files.page(home / index.REPORTS, name)
+        return files.page(home / REPORTS, name)
     overview = f"../{frame.PAGES[0].name}/"
     return index.page(home, workspace.resources(), overview=overview)
 

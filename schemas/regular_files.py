@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 from pydantic import AfterValidator
 
@@ -37,6 +37,7 @@ PlainPathOrNone = Annotated[str, AfterValidator(lambda path: path and _plain(pat
 MOST_BYTES = 64 << 20
 """The bytes of a file that is read whole: a manifest of 100,000 shards, twice the largest tokenizer.json."""
 LINK = "it is a symbolic link, which a workspace may not have"
+_PART_BYTES = 1 << 20
 _AT_ONCE = os.O_NONBLOCK | os.O_CLOEXEC
 _KINDS = {
     errno.ELOOP: LINK,
@@ -125,11 +126,24 @@ def read_with_status(
     handle = opened(path, beside=beside, follow_links=follow_links)
     with open(handle, "rb") as file:  # noqa: PTH123 -- a path can't be opened without waiting
         there = os.fstat(handle)
-        # A file may grow, and those of the system have no size.
-        content = b"" if there.st_size > most else file.read(most + 1)
+        content = b"" if there.st_size > most else _read(file, there.st_size, most)
     if max(there.st_size, len(content)) > most:
         raise IrregularFileError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
     return content, there
+
+
+def _read(file: BinaryIO, size: int, most: int) -> bytes:
+    """Read a file of `size` bytes, in memory of that size, and at most a byte beyond `most`.
+
+    A file may grow meanwhile, and those of the system have no size.
+    """
+    content = file.read(size + 1)
+    parts = [content]
+    while content and len(content) > size and (room := most + 1 - sum(map(len, parts))) > 0:
+        if not (more := file.read(min(room, _PART_BYTES))):
+            break
+        parts.append(more)
+    return b"".join(parts)
 
 
 def write_new(name: str, content: bytes, *, beside: int) -> None:

@@ -209,8 +209,6 @@ class SlotQueue:
     @staticmethod
     def read(slots: Slots) -> "SlotQueue":
         """Read the holders and the waiting jobs of some slots."""
-        if not slots.folder.is_dir():
-            return SlotQueue(holders=(), waiting=())
         holders = tuple(each for each in slots.holders() if each is not None)
         return SlotQueue(holders=holders, waiting=tuple(slots.line()))
 

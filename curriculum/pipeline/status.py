@@ -428,7 +428,7 @@ def write_status(inputs: StatusInputs, statuses: Iterable[PhaseStatus]) -> None:
     (root / FOLDER).mkdir(exist_ok=True)
     replace_whole(root / FOLDER / STATUS_NAME, functools.partial(pq.write_table, table))
     script = root / "catalog.sql"
-    if regular_files.status(script) is None or STATUS_NAME not in script.read_text("utf-8"):
+    if regular_files.status(script) is None or STATUS_NAME.encode() not in script.read_bytes():
         # Most calls ask nothing of DuckDB.
         from curriculum import catalog
 

@@ -298,7 +298,14 @@ def _check(
     sizes = token_bytes[np.array(row["input_ids"])]
     for piece in texts:
         name = row["document_ids"][piece["doc"]]
-        parts, tokens = known[name], slice(piece["token_start"], piece["token_end"])
+        parts, tokens = known.get(name), slice(piece["token_start"], piece["token_end"])
+        if parts is None:
+            raise PackError(
+                f"row {row['pack_id']}",
+                f"document {name}",
+                cause="it is in none of the documents that these rows were made of",
+                cure="Build these rows anew",
+            )
         shown = parts.between(piece["byte_start"], piece["byte_end"])
         is_own = np.isin(parts.sides[shown], (own, GENERATED))
         context = parts.is_context[shown]

@@ -6,8 +6,8 @@ On several machines: `torchrun … -m curriculum.train job.json` on each, over o
 
 Exit codes: 0 the job ended by its budget or its gate; 1 it failed, and the last line says why; 2 the
 command is wrong; 65 a loss or gradient isn't finite; 69 one of several processes was killed; 71 memory is
-full; 75 it was asked to stop (SIGTERM, SIGINT), finished its step and left a checkpoint: the same command
-resumes from there.
+full; 75 it was asked to stop (SIGTERM, SIGHUP, SIGINT), finished its step and left a checkpoint: the same
+command resumes from there.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from curriculum.stop_signals import terminating_signals
 from curriculum.train.processes import dying_with_parent
 
 if TYPE_CHECKING:
@@ -189,9 +190,9 @@ def _see_the_gpus_of(slot: str) -> None:
 
 
 def _listen() -> list[int]:
-    """A list that is empty until SIGTERM or SIGINT comes."""
+    """A list that is empty until SIGTERM, SIGHUP or SIGINT comes."""
     received: list[int] = []
-    numbers = (signal.SIGTERM, signal.SIGINT)
+    numbers = (*terminating_signals(), signal.SIGINT)
     for number in numbers:
         signal.signal(number, lambda each, _frame: received.append(each))
     # Whoever starts ranks holds them back until they can be heard.

@@ -32,6 +32,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from curriculum import parquet
+from curriculum.stop_signals import terminating_signals
 from curriculum.store import Store
 from curriculum.train import checkpoint, document_sums
 from curriculum.train.batch import Batch
@@ -240,9 +241,9 @@ def open_run(job: Path) -> ForeignRun:
 
 
 def listen() -> Callable[[], bool]:
-    """Record SIGTERM and SIGINT instead of ending; the result returns True once one has come."""
+    """Record SIGTERM, SIGHUP and SIGINT instead of ending; the result returns True once one has come."""
     received: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (*terminating_signals(), signal.SIGINT):
         signal.signal(number, lambda each, _frame: received.append(each))
     return lambda: bool(received)
 

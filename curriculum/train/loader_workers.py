@@ -105,5 +105,6 @@ def _is_a_death(failed: Exception) -> bool:
 
 
 def leave_signals_to_the_trainer(worker: int) -> None:
-    """A Ctrl-C reaches the whole group; the trainer finishes its step and then ends its workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Ignore what reaches the whole group, a Ctrl-C or a closed terminal: the trainer ends its workers."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from curriculum.stop_signals import terminating_signals
 from curriculum.workers.pool import interrupts_held
 from schemas.errors import CurriculumError, JobError, JobKilledError, JobMemoryError, NotFiniteError
 from schemas.job import Failure
@@ -163,7 +164,7 @@ def start_ranks(
 
     Returns 0 or 75 where all ranks ended so; else what the first to fail returned, or that it was killed,
     and what ended each is the last line written. A stop that is asked for is passed on to each rank. They
-    start with SIGINT and SIGTERM blocked, and let them through when they listen.
+    start with SIGINT, SIGTERM and SIGHUP blocked, and let them through when they listen.
     """
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
         meet = (Path(folder) / "meet").as_uri()
@@ -172,7 +173,7 @@ def start_ranks(
             for rank in range(processes)
         ]
         # A stop reaches who only starts, too: it would end him, and the run as one that was killed.
-        with interrupts_held(spawns=False, also={signal.SIGTERM}):
+        with interrupts_held(spawns=False, also=terminating_signals()):
             # What is inherited here is inherited there: the slot is taken as long as a rank lives.
             ranks = [
                 subprocess.Popen([*command, *each], env=environment, close_fds=False)

@@ -26,6 +26,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Generic, Literal, TypeVar, overload
 
+from curriculum.stop_signals import terminating_signals
 from schemas.errors import WorkerError
 
 Task = TypeVar("Task")
@@ -177,7 +178,7 @@ def interrupts_held(
 ) -> Iterator[None]:
     """An interrupt waits for the end: neither this process nor one that it starts is caught half way.
 
-    So does SIGTERM, where a handler is in place for it.
+    So do SIGTERM and SIGHUP, where a handler is in place for them.
     A process that is started inside has SIGINT blocked, and the signals of `also`; it lets them through when
     it is ready. A blocked signal alone would not do here: another thread takes it, and Python tells the main
     one. `spawns` says that multiprocessing starts them; who starts others needs none of its helpers.
@@ -188,8 +189,8 @@ def interrupts_held(
     caught: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
     held = [signal.SIGINT] if is_main else []
-    if is_main and callable(signal.getsignal(signal.SIGTERM)):
-        held.append(signal.SIGTERM)
+    if is_main:
+        held += [number for number in terminating_signals() if callable(signal.getsignal(number))]
     before = {each: signal.signal(each, lambda number, _: caught.append(number)) for each in held}
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *also})
     try:
@@ -361,7 +362,7 @@ class _Processes(Generic[Task, Result]):
         _leave(worker)
         code = worker.process.exitcode
         assert code is not None
-        if code == -signal.SIGINT:
+        if code in (-signal.SIGINT, -signal.SIGHUP):
             raise KeyboardInterrupt
         self.killed[worker.task] += 1
         if self.killed[worker.task] < self.pool.tries:

@@ -366,6 +366,15 @@ def mean_of(figures: Sequence[Figure], phase: str) -> Figure | None:
     return next((each for each in means if each.phase == phase), None)
 
 
+REPORTS = "reports"
+"""The folder of a workspace's reports."""
+
+
 def report_path(root: Path, specialist: str, branch: str | None) -> Path:
-    """Return the path of a specialist's report."""
-    return root / "reports" / f"{'-'.join(filter(None, (specialist, branch)))}.html"
+    """Return the path of a specialist's report in its workspace."""
+    return root / REPORTS / report_name(specialist, branch)
+
+
+def report_name(specialist: str, branch: str | None) -> str:
+    """Return the file name of a specialist's report."""
+    return f"{'-'.join(filter(None, (specialist, branch)))}.html"

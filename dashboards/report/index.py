@@ -13,12 +13,11 @@ from curriculum.pipeline.context import Resources
 from curriculum.pipeline.status import State, current_status
 from dashboards import html, palette
 from dashboards.report import files
-from dashboards.report.facts import report_path
+from dashboards.report.facts import REPORTS, report_name
 from schemas.errors import CurriculumError
 from schemas.specialist import SpecialistRef, spelled
 
 _WRITTEN = re.compile(r'<time datetime="([0-9T:+.Z-]{10,40})">')
-REPORTS = "reports"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +54,7 @@ def entries(home: Path, resources: Resources) -> Iterator[Entry]:
     names = files.names(folder)
     others = dict.fromkeys(names)
     for ref, phases in _statuses(home, resources).items():
-        file = report_path(home, *ref).name
+        file = report_name(*ref)
         others.pop(file, None)
         has_report = file in names
         done = sum(state == "done" for _, state in phases)

@@ -28,7 +28,16 @@ from curriculum.train.run_directory import replace_whole
 from dashboards import charts, html, palette
 from dashboards.html import escaped
 from dashboards.report import costs, curves, phases
-from dashboards.report.facts import Facts, Losses, mean_of, read, report_path, rows_of
+from dashboards.report.facts import (
+    REPORTS,
+    Facts,
+    Losses,
+    mean_of,
+    read,
+    report_name,
+    report_path,
+    rows_of,
+)
 from dashboards.rows import write as rows
 from dashboards.rows.write import Example, example
 from schemas.errors import CurriculumError
@@ -149,8 +158,8 @@ def _losses(losses: Losses) -> list[Reasons]:
     return found
 
 
-def write(plan: RunPlan, resources: Resources, log: Log) -> Path:
-    """Write the report of a plan from its workspace; a reader never sees half of one.
+def write(plan: RunPlan, resources: Resources, log: Log, folder: Path | None = None) -> Path:
+    """Write the report of a plan into a folder, by default its workspace's; a reader never sees half of one.
 
     Beside it lie pages of its rows, each written once. One that can't be is logged, and not linked.
 
@@ -159,19 +168,20 @@ def write(plan: RunPlan, resources: Resources, log: Log) -> Path:
             says.
         OSError: where the file can't be written.
     """
-    text = page(read(plan, resources, _examples(plan, log)))
-    file = report_path(plan.store.root, plan.diet.specialist, plan.diet.branch)
+    folder = folder or plan.store.root / REPORTS
+    text = page(read(plan, resources, _examples(plan, folder, log)))
+    file = folder / report_name(plan.diet.specialist, plan.diet.branch)
     file.parent.mkdir(exist_ok=True)
     replace_whole(file, lambda draft: draft.write_text(text, encoding="utf-8"))
     return file
 
 
-def _examples(plan: RunPlan, log: Log) -> dict[str, Example]:
+def _examples(plan: RunPlan, folder: Path, log: Log) -> dict[str, Example]:
     """A row to look at of each rows artefact, by key; its page is written where it isn't yet."""
     found: dict[str, Example] = {}
     for each, made_of in rows_of(plan):
         try:
-            one = example(each) if rows.write(plan.store.root, each, made_of) else None
+            one = example(each) if rows.write(plan.store.root, each, made_of, folder) else None
         except (CurriculumError, OSError, ArrowException) as failed:
             log(f"the page of rows {each.key[:KEY_DIGITS]} isn't written: {failed}")
             continue

@@ -37,9 +37,9 @@ class Example:
     valid: int
 
 
-def page_path(root: Path, rows: Artefact) -> Path:
-    """Return the path of the page of a rows artefact."""
-    return root / "reports" / FOLDER / f"{rows.key[:KEY_DIGITS]}.html"
+def page_path(reports: Path, rows: Artefact) -> Path:
+    """Return the path of the page of a rows artefact below a folder of reports."""
+    return reports / FOLDER / f"{rows.key[:KEY_DIGITS]}.html"
 
 
 def example(rows: Artefact) -> Example | None:
@@ -59,8 +59,8 @@ def example(rows: Artefact) -> Example | None:
     )
 
 
-def write(root: Path, rows: Artefact, made_of: Sequence[Artefact]) -> Path | None:
-    """The page of a rows artefact, which never changes once it is written with this template.
+def write(root: Path, rows: Artefact, made_of: Sequence[Artefact], reports: Path) -> Path | None:
+    """The page of a rows artefact, below a folder of reports; it never changes once it is written.
 
     `made_of` has the tokenizer and the documents of the rows. None where there is no row, or no tokenizer
     any more.
@@ -68,7 +68,7 @@ def write(root: Path, rows: Artefact, made_of: Sequence[Artefact]) -> Path | Non
     Raises:
         OSError: where the file can't be read or written.
     """
-    file = page_path(root, rows)
+    file = page_path(reports, rows)
     if _is_there(file):
         return file
     tokenizers = [each for each in made_of if each.manifest.stage == "tokenizers"]

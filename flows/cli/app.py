@@ -30,17 +30,17 @@ from curriculum.pipeline.run_config import (
     CorpusConfig,
     RunConfig,
 )
+from curriculum.stop_signals import terminating_signals
 from flows import settings
 from schemas.errors import CurriculumError
 from schemas.visible import visible
 
 LEAKS, WRONG, CLOSED, INTERRUPTED = 1, 2, 3, 128 + signal.SIGINT
-TERMINATED = 128 + signal.SIGTERM
 WORK, LOOK, KEEP = "Make", "Look", "Keep"
 
 
 class _Commands(TyperGroup):
-    """All commands end in the same ways: a mistake in a line and 2, Ctrl-C in 130, SIGTERM in 143."""
+    """All commands end in the same ways: a mistake in a line and 2, a signal in 128 and its number."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, panel by panel."""
@@ -64,8 +64,8 @@ class _Commands(TyperGroup):
             if named is None and (failed.errno or type(failed) is not OSError):
                 raise
             _end(f"error: {named or _unreadable(failed)}", WRONG)
-        except _TerminatedError:
-            _end(f"\nterminated. {_how_to_resume(ctx)}".rstrip(), TERMINATED)
+        except _TerminatedError as ended:
+            _end(f"\nterminated. {_how_to_resume(ctx)}".rstrip(), 128 + ended.number)
         except KeyboardInterrupt:
             _end(f"\ninterrupted. {_how_to_resume(ctx)}".rstrip(), INTERRUPTED)
         except Exception as failed:
@@ -118,29 +118,36 @@ def _how_to_resume(ctx: Any) -> str:
 
 
 class _TerminatedError(KeyboardInterrupt):
-    """SIGTERM: workers and training end as at an interrupt, also where SIGINT is ignored."""
+    """SIGTERM or SIGHUP: workers and training end as at an interrupt, also where SIGINT is ignored."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Raise at SIGTERM within the block; a command may put its own handler in place."""
+    """Raise at SIGTERM, and when the terminal is closed; a command may put its own handler in place."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise _TerminatedError
+        raise _TerminatedError(number)
 
     if threading.current_thread() is not threading.main_thread():
         yield  # Only the main thread may handle signals.
         return
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {number: signal.signal(number, stop) for number in terminating_signals()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _end(message: str, code: int) -> NoReturn:
-    sys.stdout.flush()
-    sys.stderr.write(f"{visible(message)}\n")
+    with contextlib.suppress(OSError):  # A terminal that was closed takes no words.
+        sys.stdout.flush()
+        sys.stderr.write(f"{visible(message)}\n")
+        sys.stderr.flush()
     raise typer.Exit(code)
 
 

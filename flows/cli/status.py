@@ -1,6 +1,7 @@
 """`curriculum status`, `report` and `approve`: how far each specialist is, and approval of a finished run."""
 
 import contextlib
+import os
 import webbrowser
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -208,8 +209,12 @@ def _write_report(plan: RunPlan) -> Path:
     # It brings DuckDB, which a status never needs.
     from dashboards.report.page import write
 
+    folder = None
+    if not os.access(plan.store.root, os.W_OK):
+        folder = settings.reports_folder(plan.store.root)
+        warn(f"nothing can be written to {plan.store.root}: the report is written to {folder}")
     try:
-        return write(plan, resources(), warn)
+        return write(plan, resources(), warn, folder)
     except OSError as failed:
         raise StoreError(
             str(failed.filename or plan.store.root),

@@ -19,6 +19,7 @@ from curriculum.pipeline.run_config import RunConfig
 from curriculum.stages.selection import check_sides, val_lineages
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store, collect_garbage, garbage, merge, strange
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.store.inside import require_plain
 from curriculum.train.checkpoint_files import require_whole
 from curriculum.train.run_directory import CHECKPOINTS
@@ -93,6 +94,14 @@ def _check_sides(rows: Artefact) -> None:
     selections = [each for each in inputs(store, rows, "selections") if each.key in own]
     documents = [each for each in inputs(store, rows, "documents") if each.key in own]
     tokenizers = inputs(store, rows, "tokenizers")
+    there = {each.key for each in documents}
+    listed = [each for each in rows.manifest.inputs if each.name.startswith("documents ")]
+    if gone := [each for each in listed if each.key not in there]:
+        warn(
+            f"{rows.path}: the sides of its text aren't checked, since {gone[0].name} "
+            f"({gone[0].key[:KEY_DIGITS]}), which it was made of, isn't there; a build makes it again"
+        )
+        return
     if not (rows.files() and documents and selections and tokenizers):
         return
     token_bytes = load_tokenizer(tokenizers[0]).token_bytes

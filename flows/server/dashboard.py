@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from curriculum.stop_signals import terminating_signals
 from dashboards import html
 from dashboards.guard import login
 from flows import settings
@@ -52,7 +53,7 @@ def is_installed() -> bool:
 def dashboard(
     workspace: Path, port: int | None, print_line: PrintLine, *, open_it: bool
 ) -> NoReturn:
-    """Show the pages of a workspace until SIGINT or SIGTERM; without a port on the usual one, or any.
+    """Show the pages of a workspace until a signal ends it; without a port on the usual one, or any.
 
     Raises:
         DashboardError: without marimo, and where the port is taken.
@@ -190,18 +191,19 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _until_stopped() -> Iterator[None]:
-    """End the block, and nothing but the block, at SIGINT or SIGTERM, also where a shell ignored SIGINT."""
+    """End the block, and nothing but the block, at a signal that asks for it, also an ignored SIGINT."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, *terminating_signals())
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
         with contextlib.suppress(KeyboardInterrupt):
             yield
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

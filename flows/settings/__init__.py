@@ -291,11 +291,25 @@ def prefect_folder(workspace: Path) -> Path:
     """Make the folder of Prefect's database, settings and logs, for one workspace of one user.
 
     It lies outside of the workspace, which may come from somebody else: Prefect runs what its database has
-    scheduled. A workspace that was copied or moved has a folder of its own there.
+    scheduled.
 
     Raises:
         StoreError: where there is no workspace, or its workspace.json can't be read.
     """
+    return _folder_for(workspace, "prefect")
+
+
+def reports_folder(workspace: Path) -> Path:
+    """Make the folder of a user's reports of a workspace that can't be written.
+
+    Raises:
+        StoreError: where there is no workspace, or its workspace.json can't be read.
+    """
+    return _folder_for(workspace, "reports")
+
+
+def _folder_for(workspace: Path, kind: str) -> Path:
+    """Make a folder of a user for a workspace; one that was copied or moved has a folder of its own."""
     from curriculum.store import Store
 
     place = workspace.resolve()
@@ -303,7 +317,7 @@ def prefect_folder(workspace: Path) -> Path:
     identity = os.fsencode(place) + b"\0" + Store(place).workspace().uuid.encode()
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", place.name)[:NAME_LENGTH]
     digest = hashlib.sha256(identity).hexdigest()[:DIGEST_LENGTH]
-    return _own(_own(state_folder() / "prefect") / f"{name}-{digest}")
+    return _own(_own(state_folder() / kind) / f"{name}-{digest}")
 
 
 def pages_folder(workspace: Path) -> Path:

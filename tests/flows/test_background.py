@@ -1,4 +1,4 @@
-"""Commands that a shell starts in the background, with SIGINT ignored: SIGTERM ends them in order."""
+"""Commands that a shell starts in the background, with SIGINT ignored: other signals end them in order."""
 
 import os
 import re
@@ -34,9 +34,12 @@ def test_tests_of_held_interrupts_pass_in_the_background_too() -> None:
 
 
 def ended(
-    words: Sequence[str], home: Path, when: Callable[[str], bool]
+    words: Sequence[str],
+    home: Path,
+    when: Callable[[str], bool],
+    end: Callable[[int], None] = lambda pid: os.kill(pid, signal.SIGTERM),
 ) -> tuple[int, str, list[psutil.Process]]:
-    """Start a command in the background and end it by SIGTERM: its exit code, its words, what outlives it."""
+    """Start a command in the background and end it: its exit code, its words, what outlives it."""
     log = home.parent / "log.txt"
     with (
         log.open("w") as file,
@@ -55,7 +58,7 @@ def ended(
                 assert time.monotonic() < deadline, log.read_text()
                 time.sleep(0.02)
                 own = psutil.Process(process.pid).children(recursive=True)
-            process.terminate()
+            end(process.pid)
             code = process.wait(180)
         finally:
             process.kill()
@@ -75,6 +78,24 @@ def test_a_build_ends_with_its_workers_and_says_how_to_go_on(tmp_path: Path) -> 
     assert "run the same command again" in said
     assert "Traceback" not in said
     assert not [*(home / ".drafts").glob("*")]
+
+
+@pytest.mark.timeout(600)
+def test_a_build_ends_in_order_when_its_terminal_is_closed(tmp_path: Path) -> None:
+    """The whole group gets SIGHUP then: the command and its workers."""
+    home = tmp_path / "home"
+    words = ["build", "templates.demo", "--max-commits", "12", "--workers", "2"]
+    code, said, left = ended(
+        words,
+        home,
+        lambda said: "documents: 0/" in said,
+        lambda pid: os.killpg(pid, signal.SIGHUP),
+    )
+    assert (code, left) == (128 + signal.SIGHUP, []), said
+    assert "run the same command again" in said
+    assert "Traceback" not in said
+    assert not [*(home / ".drafts").glob("*")]
+    assert not [*(home / "leases").glob("*")]
 
 
 def trains(said: str) -> bool:

@@ -147,22 +147,16 @@ class Slots:
                 write_text(self._record(slot.number), left.model_dump_json())
 
     def holders(self) -> list[SlotState | None]:
-        """Return the holder of each slot; None for a free one."""
-        if not self.folder.is_dir():
-            return [None] * self.number
-        with self._guard():
-            return [self._holder(number) for number in range(self.number)]
+        """Return the holder of each slot; None for a free one. Nothing is written for it."""
+        return [self._holder(number) for number in range(self.number)]
 
     def line(self) -> list[SlotState]:
-        """Return the waiting runs, the first first."""
-        if not self.folder.is_dir():
-            return []
-        with self._guard():
-            return [
-                state
-                for ticket in self._tickets()
-                if (state := inside.read(SlotState, ticket)) is not None
-            ]
+        """Return the waiting runs, the first first. Nothing is written for it."""
+        return [
+            state
+            for ticket in sorted(self._line.glob("*.json"))
+            if is_held(ticket) and (state := inside.read(SlotState, ticket)) is not None
+        ]
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:

@@ -24,26 +24,28 @@ def root(made: Any, tmp_path: Path) -> Path:
 def test_a_page_is_written_once_and_anew_only_where_it_would_look_different(
     made: Any, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write(root, made.rows, made.made_of)
+    file = write(root, made.rows, made.made_of, root / "reports")
     assert (
-        file == page_path(root, made.rows) == root / "reports/rows" / f"{made.rows.key[:12]}.html"
+        file
+        == page_path(root / "reports", made.rows)
+        == root / "reports/rows" / f"{made.rows.key[:12]}.html"
     )
     first = file.stat().st_mtime_ns
     monkeypatch.setattr(writing, "shown", None)
-    assert write(root, made.rows, []) == file, "it isn't read again"
+    assert write(root, made.rows, [], root / "reports") == file, "it isn't read again"
     assert file.stat().st_mtime_ns == first
     monkeypatch.undo()
     text = file.read_text()
     file.write_text(text.replace("<!-- ", "<!-- 0"))
-    assert write(root, made.rows, made.made_of) == file
+    assert write(root, made.rows, made.made_of, root / "reports") == file
     assert file.read_text() == text
     assert [*file.parent.glob(".*")] == [], "nothing half written is left"
 
 
 def test_rows_without_their_tokenizer_have_no_page(made: Any, tmp_path: Path) -> None:
     root = tmp_path
-    assert write(root, made.rows, made.documents) is None
-    assert not page_path(root, made.rows).exists()
+    assert write(root, made.rows, made.documents, root / "reports") is None
+    assert not page_path(root / "reports", made.rows).exists()
 
 
 def test_the_example_is_the_row_of_most_documents_and_leads_to_it(made: Any, root: Path) -> None:
@@ -53,7 +55,7 @@ def test_the_example_is_the_row_of_most_documents_and_leads_to_it(made: Any, roo
     assert found.link == f"rows/{made.rows.key[:12]}.html#r1"
     assert found.spans == tuple(made.shown()[1].spans)
     page, _, row = found.link.partition("#")
-    write(root, made.rows, made.made_of)
+    write(root, made.rows, made.made_of, root / "reports")
     assert f'<article id="{row}"' in (root / "reports" / page).read_text()
 
 
