@@ -21,11 +21,11 @@ from curriculum.graph.blank import (
     blank,
     dead_branches,
     directives,
-    macros,
     opaque,
     unclosed,
 )
 from curriculum.graph.facts import Range
+from curriculum.graph.macros import macros
 from schemas.corpus import Language
 from schemas.structure import NO_NODE, node_type
 

@@ -10,12 +10,12 @@ from curriculum.graph.blank import (
     blank,
     dead_branches,
     directives,
-    macros,
     may_hold,
     opaque,
     unclosed,
 )
 from curriculum.graph.facts import Range
+from curriculum.graph.macros import macros
 from schemas.corpus import Language
 
 OPAQUE = [

@@ -1,0 +1,301 @@
+"""Macros in ALL_CAPS that the grammar can't know: the bytes to blank, where no expression or type can be.
+
+Macros are found by what stands around them:
+
+    FMT_BEGIN_NAMESPACE                        alone on a line; Q_OBJECT, PRAGMA(x) as well
+    FMT_API int f();                           before a declaration; `static FMT_INLINE int f()`, too
+    JSON_PRIVATE_UNLESS_TESTED:                as an access label
+    JSON_TRY { … }                             before a block
+    TEST_CASE("parses") {                      only the arguments, where no function has such
+    int WINAPI f(int);                         between a type and a function's name
+    int n_ GUARDED_BY(mutex_);                 after a variable's name
+    class LEVELDB_EXPORT DB {                  before the name of a class
+    void Lock() EXCLUSIVE_LOCK_FUNCTION() {    after a parameter list
+    CHECK_THROWS_AS(f(), Error&);              only the & of a type among arguments
+    <class T, FMT_ENABLE_IF(!is_int<T>())>     only the arguments, among template parameters
+
+A name in an expression, an enumerator, a type, and a call that ends with a semicolon are left alone.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from curriculum.graph.facts import Range
+from curriculum.graph.line_ranges import is_in
+
+_CAPS = rb"[A-Z][A-Z0-9_]{2,}(?!\w)"
+_FIRST = re.compile(
+    rb"\n[ \t]*(" + _CAPS + rb")(?![^\S\n]*(?:[,;.)?|+*%^=&-]|\([^\n{}]*\)[^\S\n]*[;,][^\S\n]*\n))"
+)
+_LATER = re.compile(rb" (?<=[\w>*&] )(" + _CAPS + rb")(?=[ (:])")
+_TRAILING = re.compile(
+    rb"\)\s*(?:(?:const|noexcept|override|final|volatile|&)\s*)*("
+    + _CAPS
+    + rb")(?!\s*[.\[?|+*%^!)])"
+)
+_ENABLING = re.compile(rb"(ENABLE_IF\w*)\(")
+_TYPE_ARGUMENT = re.compile(rb"\n[ \t]*[A-Z][A-Z0-9_]{2,}\([^\n;]*[\w>][ \t]*([&*]+)\)+;")
+_LONGEST_ARGUMENTS = 2_000
+"""Bytes; what has longer arguments isn't taken for a macro."""
+_DEEPEST_ARGUMENTS = 30
+"""Parentheses in one another; likewise."""
+_LOOK_BACK = 120
+"""Bytes that a word and what stands before it have room in."""
+_LineEnd = tuple[bytes, bytes]
+"""The last character of a line, and the word that it ends."""
+
+_PARENS = re.compile(rb"""[()]|"(?:[^"\\\n]++|\\.)*+"|'(?:[^'\\\n]|\\.)'""")
+_GAP = re.compile(rb"(?:\s|//[^\n]*|/\*(?:[^*]|\*(?!/)){0,2000}\*/|\\\n)*")
+_LINE_END = re.compile(rb"[ \t]*(?://[^\n]*|/\*[^\n]*)?(?=\n|\Z)")
+_LAST_WORD = re.compile(rb"(?<!\w)[A-Za-z_]\w*\Z")
+_CLASS_NAME = re.compile(
+    rb"[A-Za-z_][\w:]*(\s*<[^;{}]{0,500}>)?\s*(?:final\b\s*)?(?:\{|:(?!:)|(;))"
+)
+_CONST_POINTER = re.compile(rb"([*&])\s*const\Z")
+_SAYS_NOTHING = re.compile(rb"//|#|\*|/\*|.*(?:\*/|\\)\Z|" + _CAPS + rb"(?:\(.*\))?\s*(?://.*)?\Z")
+"""A line of comments, a directive, or a macro that has it to itself."""
+_CALLED = re.compile(rb"[A-Za-z_]\w*\s*\(")
+_AFTER_PARAMETERS = re.compile(
+    rb"[{;=:]|->|(?:const|noexcept|override|final|volatile|try|" + _CAPS + rb")\b|\Z"
+)
+_DECLARES = re.compile(
+    rb"(?:template|class|struct|union|enum|using|typedef|static|inline|virtual|constexpr|const|friend"
+    rb"|explicit|extern|consteval|auto|operator|mutable|unsigned|signed|void|bool|char|int|long|short"
+    rb"|float|double|[A-Z][A-Z0-9_]{2,})\b"
+    rb"|\[\[|~\w"
+    rb"|(?:::)?\w+(?:::~?\w+)*(?:<[^;{}()]{0,500}>(?:::\w+)*)?(?:\s*[*&]+\s*|\s+)(?:const\s*)?[\w:(~&*]"
+    rb"|\w+(?:<[^;{}()]{0,500}>)?(?:::~?\w+)*\s*\("
+)
+"""Words that may follow a macro before a declaration."""
+
+
+_CLASS_KEYS = frozenset(b"class struct union enum".split())
+_ACCESS = frozenset(b"public private protected".split())
+_CONTROL = frozenset(
+    b"""if for while switch catch return sizeof constexpr decltype alignof static_assert noexcept
+    co_return co_await throw requires""".split()
+)
+_SPECIFIERS = frozenset(
+    b"""static inline virtual explicit friend extern constexpr const typedef mutable volatile consteval
+    constinit thread_local""".split()
+)
+_NOT_TYPES = (
+    _CONTROL
+    | _SPECIFIERS
+    | _CLASS_KEYS
+    | _ACCESS
+    | frozenset(
+        b"""else do new delete case default goto using namespace typename template operator and or not
+        co_yield defined override final""".split()
+    )
+)
+
+
+def macros(data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> list[Range]:
+    """The bytes to blank, sorted and disjoint: none of comments and literals, none of directives."""
+
+    def names(pattern: re.Pattern[bytes], *, shift: int = 0) -> Iterator[Range]:
+        for match in pattern.finditer(b"\n" + data if shift else data):
+            start, end = match.span(1)
+            if not is_in(start - shift, hidden) and not is_in(start - shift, lines):
+                yield Range(start - shift, end - shift)
+
+    before = _Before(data, hidden, lines)
+    masked = chain(
+        (
+            each
+            for name in names(_FIRST, shift=1)
+            for each in _first(data, name, before.of(name.start))
+        ),
+        (each for name in names(_LATER) for each in _later(data, name)),
+        (each for name in names(_TRAILING) for each in _trailing(data, name)),
+        names(_TYPE_ARGUMENT, shift=1),
+        (each for name in names(_ENABLING) for each in _enabling(data, name)),
+    )
+    found: list[Range] = []
+    for each in sorted(masked):
+        if not (found and each.start < found[-1].end):
+            found.append(each)
+    return found
+
+
+def _first(data: bytes, name: Range, line_end: _LineEnd) -> Iterator[Range]:
+    """Yield the ranges to blank of a name that a line begins with."""
+    close = _arguments_end(data, name.end)
+    after = _after_blanks(data, close)
+    c = data[after : after + 1]
+    before, word = line_end
+    whole = Range(name.start, close)
+    if close < 0 or before == b")" or word in _CLASS_KEYS:
+        return
+    if c == b"{":
+        yield from _before_block(data, name, close, before)
+    elif c == b":" and data[after + 1 : after + 2] != b":":
+        if close == name.end and before in b";{}:" and _LINE_END.match(data, after + 1):
+            yield Range(name.start, after + 1)
+    elif _LINE_END.match(data, close) and _is_alone(before, c):
+        yield whole
+    elif before not in b";{}>:" and word not in _SPECIFIERS:
+        return
+    elif _is_declared(data, name, after):
+        yield whole
+
+
+def _before_block(data: bytes, name: Range, close: int, before: bytes) -> Iterator[Range]:
+    """A macro before a block in a function goes; one that defines a function is left its name."""
+    if before not in b";{}":
+        return
+    is_indented = data[name.start - 1 : name.start] in (b" ", b"\t")
+    if close == name.end or is_indented:
+        yield Range(name.start, close)
+    elif b'"' in data[name.end : close]:
+        yield Range(name.end + 1, close - 1)
+
+
+def _is_alone(before: bytes, c: bytes) -> bool:
+    """Return True if a name with its line to itself is no part of an expression or enumeration."""
+    is_enumerator = c == b"}" and before in b"{,"
+    return not is_enumerator and before in b";{}:>" and (not c or c not in b",)]?|+*/%^=.<&-")
+
+
+def _is_declared(data: bytes, name: Range, after: int) -> bool:
+    return b"_" in data[name.start : name.end] and _DECLARES.match(data, after) is not None
+
+
+def _later(data: bytes, name: Range) -> Iterator[Range]:
+    """Yield the ranges to blank of a name that follows a word, a type or template parameters on its line."""
+    first = max(0, name.start - _LOOK_BACK)
+    line = data.rfind(b"\n", first, name.start) + 1
+    head = data[max(line, first) : name.start].rstrip()
+    close = _arguments_end(data, name.end)
+    if close < 0:
+        return
+    after = _after_blanks(data, close)
+    found = _LAST_WORD.search(head)
+    word = found[0] if found else b""
+    if word in _CLASS_KEYS:
+        is_macro = _is_before_class(data, word, after)
+    elif word in _ACCESS:
+        is_macro = data.startswith(b":", after)
+    elif word in _SPECIFIERS or head.endswith(b">"):
+        is_macro = not head.endswith(b"->") and _is_declared(data, name, after)
+    elif word in _NOT_TYPES:
+        is_macro = False
+    elif close > name.end:
+        is_macro = data[after : after + 1] in (b";", b"=", b"{") and _is_variable(head, word)
+    else:
+        is_macro = _CALLED.match(data, after) is not None
+    if is_macro:
+        yield Range(name.start, close)
+
+
+def _is_before_class(data: bytes, key: bytes, after: int) -> bool:
+    """Return True if the name of a class follows; `struct NAME x;` in C is a variable."""
+    found = _CLASS_NAME.match(data, after)
+    return found is not None and (found[2] is None or found[1] is not None or key == b"class")
+
+
+def _is_variable(head: bytes, word: bytes) -> bool:
+    """Return True if a type and a name end what stands before."""
+    type_ = head[: -len(word)] if word else head
+    if not word or not (type_[-1:].isspace() or type_[-1:] in (b"*", b"&")):
+        return False
+    type_ = _CONST_POINTER.sub(rb"\1", type_.rstrip())
+    found = _LAST_WORD.search(type_)
+    return found[0] not in _NOT_TYPES if found else type_[-1:] in (b">", b"*", b"&")
+
+
+def _trailing(data: bytes, name: Range) -> Iterator[Range]:
+    """Yield the ranges to blank of a name that follows a parameter list."""
+    close = _arguments_end(data, name.end)
+    after = _after_blanks(data, close)
+    if close < 0 or not _AFTER_PARAMETERS.match(data, after) or data.startswith(b"::", after):
+        return
+    word = _before_parameters(data, name.start)
+    if word is not None and word not in _CONTROL and not (word.isupper() and len(word) > 2):
+        yield Range(name.start, close)
+
+
+def _before_parameters(data: bytes, start: int) -> bytes | None:
+    """The word before the parameter list that ends before `start`; b"" for an operator, None for neither."""
+    place = data.rfind(b")", 0, start) + 1
+    first = max(0, place - _LONGEST_ARGUMENTS)
+    depth = 0
+    while depth < _DEEPEST_ARGUMENTS:
+        opening, closing = data.rfind(b"(", first, place), data.rfind(b")", first, place)
+        place = max(opening, closing)
+        if place < 0:
+            return None
+        depth += 1 if place == closing else -1
+        if depth == 0:
+            head = data[max(0, place - _LOOK_BACK) : place].rstrip()
+            found = _LAST_WORD.search(head)
+            if found:
+                return found[0]
+            return b"" if head[-1:] and head[-1:] in b">=)]<+-*/" else None
+    return None
+
+
+def _enabling(data: bytes, name: Range) -> Iterator[Range]:
+    """The arguments of a condition among template parameters."""
+    close = _arguments_end(data, name.end)
+    after = _after_blanks(data, close)
+    if close > name.end and data[after : after + 1] in (b">", b","):
+        yield Range(name.end, close)
+
+
+def _arguments_end(data: bytes, end: int) -> int:
+    """Return the start of the arguments after a name, `end` if there are none; -1 if they don't end."""
+    place = end
+    while data[place : place + 1] in (b" ", b"\t"):
+        place += 1
+    if data[place : place + 1] != b"(":
+        return end
+    depth = 0
+    for match in _PARENS.finditer(data, place, place + _LONGEST_ARGUMENTS):
+        depth += (match[0] == b"(") - (match[0] == b")")
+        if depth == 0:
+            return match.end()
+        if depth > _DEEPEST_ARGUMENTS:
+            break
+    return -1
+
+
+def _after_blanks(data: bytes, place: int) -> int:
+    """Return the end of space and comments."""
+    match = _GAP.match(data, place)
+    assert match is not None
+    return match.end()
+
+
+class _Before:
+    """Text before a line; each line is looked at once."""
+
+    def __init__(self, data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> None:
+        self._data = data
+        self._hidden = hidden
+        self._lines = lines
+        self._known: dict[int, _LineEnd] = {}
+
+    def of(self, place: int) -> _LineEnd:
+        """The last character before a line, without space, comments and directives; and the word it ends.
+
+        Nothing at all before it reads like a semicolon.
+        """
+        silent: list[int] = []
+        end = self._data.rfind(b"\n", 0, place)
+        while end >= 0 and end not in self._known:
+            start = self._data.rfind(b"\n", 0, end) + 1
+            line = self._data[start:end].strip()
+            is_hidden = is_in(start, self._hidden) or is_in(start, self._lines)
+            if not line or _SAYS_NOTHING.match(line) or is_hidden:
+                silent.append(end)
+                end = start - 1
+            else:
+                code = line.partition(b"//")[0].rstrip()
+                word = _LAST_WORD.search(code)
+                self._known[end] = code[-1:], word[0] if word else b""
+        before = self._known.get(end, (b";", b""))
+        self._known.update(dict.fromkeys(silent, before))
+        return before
