@@ -88,9 +88,9 @@ class DatabaseReport(StageReport):
 
     entries: int = 0
     matched: int = 0
-    """Entries whose file is in the tree: the units."""
+    """Files of the tree that have an entry: the units."""
     duplicates: int = 0
-    """Further entries of a file; the first counts."""
+    """Further entries of a file; the entry that parses with the fewest errors counts."""
     missing: int = 0
     """Entries of files that the tree doesn't have."""
     not_understood: int = 0
@@ -132,6 +132,8 @@ class IndexReport(StageReport):
     """A compiler's index of a tree; units = indexed + partial + failed + timed_out + crashed."""
 
     database: DatabaseReport = DatabaseReport()
+    replaced: tuple[str, ...] = ()
+    """Files that count by a further entry, since the first one has more errors; sorted."""
     indexed: int = 0
     """Units with no error."""
     partial: int = 0

@@ -310,6 +310,12 @@ def graph_warnings(built: Built) -> Iterator[str]:
     """Yield warnings: missing indexes, units that aren't indexed, files without a syntax tree."""
     for each in built.indexes:
         index = each.reported(IndexReport)
+        if index.replaced:
+            yield (
+                f"{number(len(index.replaced), 'file')} of {each.manifest.labels['repository']} have several "
+                f"entries in compile_commands.json, and the first one has more errors: a further entry "
+                f"counts; {index.replaced[0]} first"
+            )
         if index.problems:
             first, name = index.problems[0], each.manifest.labels["repository"]
             units = f"{len(index.problems):,} of {number(index.database.matched, 'unit')} of {name}"

@@ -20,6 +20,7 @@ CLEAN = IndexReport(
         not_understood=0,
         missing_response_files=0,
     ),
+    replaced=(),
     indexed=39,
     partial=0,
     failed=0,
@@ -71,6 +72,12 @@ def built(report: IndexReport) -> Built:
         rows=(),
         anchor=index,
     )
+
+
+def test_a_build_says_which_files_count_by_a_further_entry() -> None:
+    (warning,) = graph_warnings(built(replace(CLEAN, replaced=("db/a.cc", "db/b.cc"))))
+    assert "2 files of leveldb" in warning
+    assert "db/a.cc" in warning
 
 
 def test_an_index_says_what_became_of_its_units() -> None:

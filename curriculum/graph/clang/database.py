@@ -12,6 +12,8 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -201,7 +203,7 @@ _LAUNCHERS = frozenset(("ccache", "sccache", "distcc", "icecc", "gomacc", "build
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """One file of the tree and how it is parsed."""
+    """One file of the tree and how an entry of a database parses it."""
 
     path: str
     language: Literal["c", "c++"]
@@ -213,21 +215,28 @@ class Unit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """A unit and where its places lie on this machine."""
+    """A file of the tree, and where its places lie on this machine."""
 
-    unit: Unit
+    units: tuple[Unit, ...]
+    """Units of the file, in the order of their entries: the one with the fewest errors counts."""
     root: Path
     places: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Database:
-    """The units of a tree, sorted by path, and what became of all entries."""
+    """The units of a tree, and what became of all entries."""
 
     units: tuple[Unit, ...]
+    """Sorted by path, those of one file in the order of their entries; equal ones are one."""
     count: DatabaseCount
     places: Mapping[str, str]
     """Paths of @ORIGINAL@ and @BUILD@ on this machine, if they are there."""
+
+    def files(self) -> Iterator[tuple[Unit, ...]]:
+        """Yield the units of each file."""
+        for _, units in groupby(self.units, attrgetter("path")):
+            yield tuple(units)
 
     def fingerprint(self, paths: Collection[str]) -> str:
         """64 hex digits of all that decides an index beside the tree: units and generated headers.
@@ -284,18 +293,15 @@ def read_database(file: Path, paths: Collection[str], *, original: Path | None) 
     """
     entries = [_entry(file, at, value) for at, value in enumerate(_values(file))]
     reader = _Reader.of(entries, frozenset(paths), original)
-    units: dict[str, Unit] = {}
-    for entry in entries:
-        unit = reader.unit(entry)
-        if unit is not None and units.setdefault(unit.path, unit) is not unit:
-            reader.tally["duplicates"] += 1
+    found = [unit for entry in entries if (unit := reader.unit(entry)) is not None]
+    matched = len({unit.path for unit in found})
     tally = reader.tally
     return Database(
-        units=tuple(units[path] for path in sorted(units)),
+        units=tuple(sorted(dict.fromkeys(found), key=attrgetter("path"))),
         count=DatabaseCount(
             entries=len(entries),
-            matched=len(units),
-            duplicates=tally["duplicates"],
+            matched=matched,
+            duplicates=len(found) - matched,
             missing=tally["missing"],
             not_understood=tally["not_understood"],
             missing_response_files=tally["missing_response_files"],

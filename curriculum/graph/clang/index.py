@@ -25,7 +25,7 @@ from curriculum.workers import Failure, WorkerPool
 from schemas.errors import CorpusError
 from schemas.progress import Progress, ProgressCallback, ignore_progress
 
-REVISION = 1
+REVISION = 2
 """Raised whenever the same tree and database would give another snapshot."""
 UNIT_SECONDS = 300.0
 """Seconds for one unit; the largest of real repositories take a tenth of it on a slow core."""
@@ -113,13 +113,15 @@ def index_tree(
     """
     refuse_without_frontend()
     units = read_database(database, paths_of(root), original=original)
-    tasks = [Work(unit=unit, root=root.absolute(), places=units.places) for unit in units.units]
+    tasks = [
+        Work(units=entries, root=root.absolute(), places=units.places) for entries in units.files()
+    ]
     union, outcomes = Union(), Counter[str]()
     answers = _pool(workers, limit_seconds).map(_index_unit, tasks, on_failure="report")
     with contextlib.closing(answers):
         for number, answer in answers:
             result = _result(answer)
-            path = units.units[number].path
+            path = tasks[number].units[0].path
             union.add(path, result)
             outcomes[result.outcome] += 1
             watch(_progress(path, outcomes, len(tasks)))

@@ -150,9 +150,9 @@ class DatabaseCount:
 
     entries: int
     matched: int
-    """Entries whose file is in the tree: the units."""
+    """Files of the tree that have an entry: the units."""
     duplicates: int
-    """Further entries of a file; the first counts."""
+    """Further entries of a file; the entry that parses with the fewest errors counts."""
     missing: int
     """Entries of files that the tree doesn't have."""
     not_understood: int
@@ -165,6 +165,8 @@ class IndexReport:
     """Coverage of a tree by a snapshot, and what lacks by name."""
 
     database: DatabaseCount
+    replaced: tuple[str, ...]
+    """Files that count by a further entry, since the first one has more errors; sorted."""
     indexed: int
     """Units with no error; units = indexed + partial + failed + timed out + crashed."""
     partial: int
@@ -299,6 +301,7 @@ def _report(text: bytes) -> IndexReport:
         **{
             **row,
             "database": DatabaseCount(**row["database"]),
+            "replaced": tuple(row["replaced"]),
             "problems": tuple(UnitProblem(**each) for each in row["problems"]),
             "edges": tuple(EdgeCount(**each) for each in row["edges"]),
             "calls": CallCount(**row["calls"]),

@@ -68,6 +68,8 @@ class UnitResult:
     reason: str = ""
     seen: tuple[Definition, ...] = ()
     includes: frozenset[IndexedInclude] = frozenset()
+    is_replaced: bool = False
+    """True if a further entry has fewer errors than the first one, and is what counts."""
 
 
 MOST_CANDIDATES = 8
@@ -310,10 +312,12 @@ class Union:
     _includes: set[IndexedInclude] = field(default_factory=set)
     _outcomes: Counter[Outcome] = field(default_factory=Counter)
     _problems: list[UnitProblem] = field(default_factory=list)
+    _replaced: set[str] = field(default_factory=set)
 
     def add(self, path: str, result: UnitResult) -> None:
         """Add what a unit shows, and what became of it."""
         self._outcomes[result.outcome] += 1
+        self._replaced.update([path] if result.is_replaced else [])
         if result.outcome != "indexed":
             self._problems.append(
                 UnitProblem(path=path, outcome=result.outcome, reason=result.reason)
@@ -343,6 +347,7 @@ class Union:
             edges=edges,
             includes=includes,
             report=IndexReport(
+                replaced=tuple(sorted(self._replaced)),
                 database=database,
                 indexed=self._outcomes["indexed"],
                 partial=self._outcomes["partial"],

@@ -4,7 +4,7 @@ Never recursive: an expression nests as deep as a hostile file likes.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from clang.cindex import CursorKind as Kind
 
 from curriculum.graph.clang import frontend
-from curriculum.graph.clang.database import ROOT, Work, located
+from curriculum.graph.clang.database import ROOT, Unit, Work, located
 from curriculum.graph.clang.frontend import Callee, Tree, callee_of, is_elided
 from curriculum.graph.clang.libclang import (
     Cursor,
@@ -351,14 +351,15 @@ _LADDER = {"c": ("c17", "c23"), "c++": ("c++17", "c++20", "c++23")}
 
 
 def index_unit(work: Work) -> UnitResult:
-    """All that a unit shows of the tree; the standard with the fewest errors is taken."""
+    """All that a file shows of the tree; the entry and standard with the fewest errors are taken."""
     root = work.root.resolve()
     tree = Tree(root=root)
     best = _best(work, root)
     if best is None:
         return UnitResult(outcome="failed", reason="the parser gave up")
-    unit, errors = best
+    chosen, unit, errors = best
     return UnitResult(
+        is_replaced=chosen != work.units[0],
         outcome="partial" if errors else "indexed",
         reason=_reason(errors, tree) if errors else "",
         seen=walk(unit, tree),
@@ -366,29 +367,32 @@ def index_unit(work: Work) -> UnitResult:
     )
 
 
-def _best(work: Work, root: Path) -> tuple[Any, list[Problem]] | None:
-    best: tuple[Any, list[Problem]] | None = None
-    for arguments in _attempts(work, root):
-        unit = parse(str(root / work.unit.path), arguments)
-        if unit is None:
-            continue
-        errors = problems(unit)
-        if best is None or len(errors) < len(best[1]):
-            best = unit, errors
-        # No standard cures a header that isn't there.
-        if not errors or all(each.text.endswith("file not found") for each in errors):
+def _best(work: Work, root: Path) -> tuple[Unit, Any, list[Problem]] | None:
+    """Return the first parse without errors, else the first one of those with the fewest."""
+    best: tuple[Unit, Any, list[Problem]] | None = None
+    for entry in work.units:
+        for arguments in _attempts(entry, {ROOT: str(root), **work.places}):
+            unit = parse(str(root / entry.path), arguments)
+            if unit is None:
+                continue
+            errors = problems(unit)
+            if best is None or len(errors) < len(best[2]):
+                best = entry, unit, errors
+            # No standard cures a header that isn't there.
+            if not errors or all(each.text.endswith("file not found") for each in errors):
+                break
+        if best is not None and not best[2]:
             break
     return best
 
 
-def _attempts(work: Work, root: Path) -> Iterator[list[str]]:
-    places = {ROOT: str(root), **work.places}
-    words = [located(word, places) for word in work.unit.arguments]
-    given = work.unit.standard
-    standards = [given, *(each for each in _LADDER[work.unit.language] if each != given)]
+def _attempts(entry: Unit, places: Mapping[str, str]) -> Iterator[list[str]]:
+    words = [located(word, places) for word in entry.arguments]
+    given = entry.standard
+    standards = [given, *(each for each in _LADDER[entry.language] if each != given)]
     for standard in standards:
         chosen = [] if standard is None else [f"-std={standard}"]
-        yield ["-x", work.unit.language, *chosen, *words]
+        yield ["-x", entry.language, *chosen, *words]
 
 
 def _reason(errors: list[Problem], tree: Tree) -> str:

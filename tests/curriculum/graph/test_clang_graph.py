@@ -133,6 +133,7 @@ NOTHING = IndexReport(
         not_understood=0,
         missing_response_files=0,
     ),
+    replaced=(),
     indexed=0,
     partial=0,
     failed=0,

@@ -100,7 +100,7 @@ def snapshot_of(graph: CallGraph, path: str) -> Snapshot:
         entries=0, matched=0, duplicates=0, missing=0, not_understood=0, missing_response_files=0
     )
     report = IndexReport(
-        database=database, indexed=0, partial=0, failed=0, timed_out=0, crashed=0, problems=(),
+        database=database, replaced=(), indexed=0, partial=0, failed=0, timed_out=0, crashed=0, problems=(),
         functions=0, declarations=0, classes=0, includes=0, edges=(),
         calls=CallCount(inside=0, outside=0, dependent=0, unknown=0),
     )  # fmt: skip

@@ -189,8 +189,9 @@ def test_every_entry_is_accounted_for(tmp_path: Path) -> None:
         ],
     )
     count = database.count
-    assert [unit.path for unit in database.units] == ["db/impl.cc", "util/env.cc"]
-    assert database.units[0].arguments == ("-DFIRST",)
+    files = [[unit.path for unit in units] for units in database.files()]
+    assert files == [["db/impl.cc", "db/impl.cc"], ["util/env.cc"]]
+    assert [unit.arguments for unit in database.units] == [("-DFIRST",), ("-DSECOND",), ()]
     assert (count.entries, count.matched, count.duplicates) == (7, 2, 1)
     assert (count.missing, count.not_understood) == (2, 2)
 

@@ -1,6 +1,7 @@
 """Edges that are known by hand: of the sample repositories, and of small files that ask one question."""
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from curriculum.corpus.load import unpack_samples
 from curriculum.graph.clang import Snapshot, index_tree
 from curriculum.graph.clang.snapshot import IndexedClass, IndexedFunction, digest_of
 from schemas.document import EdgeKind
-from tests.curriculum.graph.clang.conftest import IndexFiles, whole
+from tests.curriculum.graph.clang.conftest import IndexFiles, whole, write_tree
 
 pytestmark = pytest.mark.clang
 
@@ -388,3 +389,48 @@ def test_c_and_its_implicit_ways_are_indexed(snapshots: Mapping[str, Snapshot]) 
     paths = {node.path for node in ringlog.functions}
     assert any(path.endswith(".c") for path in paths)
     assert any(path.endswith(".cpp") for path in paths)
+
+
+GOOD, BROKEN = "c++ -DGOOD -Iinclude -c a.cpp", "c++ -c a.cpp"
+ENTRIES = {
+    "a.cpp": "#ifndef GOOD\n#include <absent.h>\n#endif\n#include <b.h>\n"
+    "int one() { return two() + B().three(); }\n",
+    "include/b.h": "inline int two() { return 2; }\nstruct B { int three() { return 3; } };\n",
+}
+
+
+@pytest.mark.parametrize(
+    "commands", [(GOOD,), (GOOD, BROKEN), (BROKEN, GOOD), (BROKEN, GOOD, GOOD)]
+)
+def test_of_a_file_s_entries_the_one_with_the_fewest_errors_counts(
+    tmp_path: Path, commands: tuple[str, ...]
+) -> None:
+    root, folder = tmp_path / "tree", tmp_path / "index"
+    folder.mkdir()
+    database = write_tree(root, ENTRIES)
+    entries = [{"directory": str(root), "file": "a.cpp", "command": each} for each in commands]
+    database.write_text(json.dumps(entries))
+    index_tree(root, database, folder, original=None, workers=1)
+    snapshot = Snapshot.open(folder)
+    assert says(snapshot, "one()") == {"two()": "resolved", "B::three()": "resolved"}
+    report = snapshot.report
+    assert (report.indexed, report.partial, report.problems) == (1, 0, ())
+    assert (report.database.matched, report.database.duplicates) == (1, len(commands) - 1)
+    assert report.replaced == (("a.cpp",) if commands[0] == BROKEN else ())
+
+
+def test_of_entries_with_errors_the_first_one_with_the_fewest_counts(tmp_path: Path) -> None:
+    root, folder = tmp_path / "tree", tmp_path / "index"
+    folder.mkdir()
+    text = (
+        "#ifdef WORSE\nint x = a;\n#endif\nint y = b;\n#ifdef ONE\nint f() { return 1; }\n#endif\n"
+    )
+    database = write_tree(root, {"a.cpp": text})
+    flags = ("-DWORSE", "-DONE", "-DTWO")
+    entries = [
+        {"directory": str(root), "file": "a.cpp", "command": f"c++ {flag} -c a.cpp"}
+        for flag in flags
+    ]
+    database.write_text(json.dumps(entries))
+    report = index_tree(root, database, folder, original=None, workers=1)
+    assert (report.partial, report.replaced, report.functions) == (1, ("a.cpp",), 1)

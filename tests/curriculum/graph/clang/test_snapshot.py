@@ -62,6 +62,7 @@ REPORT = IndexReport(
         not_understood=0,
         missing_response_files=0,
     ),
+    replaced=("b.cc",),
     indexed=1,
     partial=0,
     failed=0,
