@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import tree_sitter
 
+from curriculum.graph.declarators import FunctionDeclarator, function_declarator
 from curriculum.graph.facts import Member, Range, SymbolKind
 from curriculum.graph.line_ranges import Extents
 from curriculum.graph.spelling import (
@@ -26,11 +27,10 @@ from curriculum.graph.syntax_tree import Kinds, Nodes
 
 Node = tree_sitter.Node
 
-_DEEPEST = 8
-"""Pointers and references around one declarator."""
 _MOST_SCOPES = 64
 """Namespaces and classes that are told of those around a definition, the outermost ones."""
 _VIRTUAL = re.compile(r"\b(?:override|final)\b")
+_IN_WORD = re.compile(r"\w")
 _NO_NAMES = frozenset(
     ("if", "else", "for", "while", "switch", "return", "do", "catch", "sizeof", "defined", "case", "throw")
 )  # fmt: skip
@@ -299,55 +299,43 @@ class _Sweep:
     def _function(self, node: Node, start: int, end: int) -> None:
         if self.frame.in_body:
             return
-        top = node.child_by_field_id(self.kinds.declarator)
-        declarator = self._declarator(top) if top else None
-        if top is None or declarator is None:
+        declarator = node.child_by_field_id(self.kinds.declarator)
+        declared = declarator and function_declarator(declarator, self.kinds, self.text)
+        if declared is None:
             return
         last = node.child(node.child_count - 1)
         body = None
         if last is not None and last.kind_id in self.kinds.bodies:
             body = Range(self.text.find("{", last.start_byte), last.end_byte)
-        number = self._add_function(top, declarator, start, end, body)
+        number = self._add_function(declared, start, end, body)
         if number >= 0:
             frame = self.frame
             self._enter(
                 start, frame._replace(end=end, symbol=number, function=number, in_body=True)
             )
 
-    def _declarator(self, node: Node | None) -> Node | None:
-        """The function's declarator below pointers, references and qualifiers; None for a variable's."""
-        kinds = self.kinds
-        for _ in range(_DEEPEST):
-            if node is None or node.kind_id in (kinds.function_declarator, kinds.operator_cast):
-                return node
-            if node.kind_id not in kinds.around_declarators:
-                return None
-            inner = node.child_by_field_id(kinds.declarator)
-            node = inner if inner is not None else node.child(node.child_count - 1)
-        return None
-
     def _add_function(
-        self, top: Node, declarator: Node, start: int, end: int, body: Range | None
+        self, declared: FunctionDeclarator, start: int, end: int, body: Range | None
     ) -> int:
         """Add a function; -1 if it is none after all."""
         text = self.text
         stop = body.start if body else end
-        if declarator.kind_id == self.kinds.operator_cast:
-            begin, listed = top.start_byte, None
-            close = text.rfind("(", begin, declarator.end_byte)
-            written, tail = name_of(text[begin:close]), text[close:stop]
-            parameters, returns = NO_PARAMETERS, type_of(written.name[8:])[0]
-        else:
-            listed = declarator.child_by_field_id(self.kinds.parameters)
-            begin = declarator.start_byte
-            if listed is None or text[begin] == "(":
-                return -1
-            close = listed.end_byte
-            written, tail = name_of(text[begin : listed.start_byte]), text[close:stop]
-            parameters = parameters_of(text[listed.start_byte + 1 : close - 1])
-            returns = self._returned(text[start:begin], tail)
+        begin, close, listed = declared
+        while begin > start and _IN_WORD.match(text, begin - 1):
+            begin -= 1
+        written = name_of(text[begin:close])
         if not written.name or written.name in _NO_NAMES:
             return -1
+        if listed is None:
+            tail = text[close:stop]
+            parameters, returns = NO_PARAMETERS, type_of(written.name[8:])[0]
+        else:
+            tail = text[listed.end_byte : stop]
+            parameters = parameters_of(text[listed.start_byte + 1 : listed.end_byte - 1])
+            if body is not None and ";" in tail:
+                # K&R: the types stand after the list, which has names alone.
+                parameters = parameters._replace(types=("",) * len(parameters.types))
+            returns = self._returned(text[start:begin], tail)
         is_virtual = text.find("virtual", start, begin) >= 0 or bool(_VIRTUAL.search(tail))
         return self._add(
             "function", written, begin, start, end,
@@ -365,10 +353,10 @@ class _Sweep:
             return
         number = -1
         for each in node.children_by_field_id(self.kinds.declarator):
-            function = self._declarator(each)
+            function = function_declarator(each, self.kinds, self.text)
             added = -1
             if function is not None:
-                added = self._add_function(each, function, start, end, None)
+                added = self._add_function(function, start, end, None)
             if added < 0 and self.frame.owner < 0:
                 added = self._add_variable(node, each, start, end)
             number = max(number, added)
@@ -397,9 +385,9 @@ class _Sweep:
     def _field(self, node: Node, start: int, end: int) -> None:
         made = node.child_by_field_id(self.kinds.type)
         for each in node.children_by_field_id(self.kinds.declarator):
-            function = self._declarator(each)
+            function = function_declarator(each, self.kinds, self.text)
             if function is not None:
-                number = self._add_function(each, function, start, end, None)
+                number = self._add_function(function, start, end, None)
                 if number >= 0:
                     self._bracket(number, start, end)
             elif made is not None and self.frame.owner >= 0:

@@ -20,7 +20,7 @@ from curriculum.graph.blank import TO_LINE_END
 from curriculum.graph.extract_symbols import ExtractedSymbols, SymbolDraft, extract_symbols
 from curriculum.graph.facts import Call, CallForm, FileFacts, Member, Range, Symbol
 from curriculum.graph.line_ranges import Extents, byte_text, from_byte_text, is_in
-from curriculum.graph.spelling import Parameters, declared, name_of, type_of, using_of
+from curriculum.graph.spelling import Parameters, declared, name_of, split, type_of, using_of
 from curriculum.graph.syntax_tree import Kinds, Nodes, Parsed, captures_of, kinds, parse
 from schemas.corpus import Language
 
@@ -112,6 +112,8 @@ def _calls(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[_Sit
         listed = call.child_by_field_id(kinds.arguments)
         if callee is None or listed is None:
             continue
+        while callee.kind_id == kinds.parenthesized_expression and callee.named_child_count == 1:
+            callee = callee.named_children[0]
         kind, start = callee.kind_id, callee.start_byte
         arity = _arity(listed, kinds, remarks)
         if kind == kinds.identifier:
@@ -134,6 +136,19 @@ def _calls(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[_Sit
                 yield _Site(
                     start + written.at, "call", written.name, written.qualifier, None, arity
                 )
+    yield from _calls_like_casts(found, kinds, text)
+
+
+def _calls_like_casts(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[_Site]:
+    """`(std::min)(a, b)` reads like a cast."""
+    for cast in found.get("cast", ()):
+        called = cast.child_by_field_id(kinds.type)
+        value = cast.child_by_field_id(kinds.value)
+        if called is not None and value is not None:
+            written = name_of(text[called.start_byte : called.end_byte])
+            start = called.start_byte + written.at
+            arity = sum(1 for _ in split(text[value.start_byte + 1 : value.end_byte - 1]))
+            yield _Site(start, "call", written.name, written.qualifier, None, arity)
 
 
 def _arity(listed: Node, kinds: Kinds, remarks: Sequence[int]) -> int:
@@ -255,6 +270,7 @@ class _Types:
 
 
 _LAST_WORD = re.compile(r"\w+\Z")
+_IN_WORD = re.compile(r"\w")
 _LONGEST_SCOPE = 40
 
 
@@ -269,7 +285,8 @@ def types_by_draft(
     found: defaultdict[int, set[str]] = defaultdict(set)
     for node, start, symbol in zip(mentions, starts, swept.symbols_at(starts), strict=True):
         name = text[start : node.end_byte]
-        if symbol >= 0 and name:
+        # The first letter of a function without a type isn't one.
+        if symbol >= 0 and name and not _IN_WORD.match(text, node.end_byte):
             if text.startswith("::", start - 2):
                 name = _scopes(text, start) + name
             found[symbol].add(name)

@@ -26,16 +26,16 @@ from curriculum.graph.line_ranges import is_in
 
 _CAPS = rb"[A-Z][A-Z0-9_]{2,}(?!\w)"
 _FIRST = re.compile(
-    rb"\n[ \t]*(" + _CAPS + rb")(?![^\S\n]*(?:[,;.)?|+*%^=&-]|\([^\n{}]*\)[^\S\n]*[;,][^\S\n]*\n))"
+    rb"\n[ \t]*+(" + _CAPS + rb")(?![^\S\n]*(?:[,;.)?|+*%^=&-]|\([^\n{}]*\)[^\S\n]*[;,][^\S\n]*\n))"
 )
-_LATER = re.compile(rb" (?<=[\w>*&] )(" + _CAPS + rb")(?=[ (:])")
+_LATER = re.compile(rb" (?=[A-Z])(?<=[\w>*&] )(" + _CAPS + rb")(?=[ (:])")
 _TRAILING = re.compile(
     rb"\)\s*(?:(?:const|noexcept|override|final|volatile|&)\s*)*("
     + _CAPS
     + rb")(?!\s*[.\[?|+*%^!)])"
 )
 _ENABLING = re.compile(rb"(ENABLE_IF\w*)\(")
-_TYPE_ARGUMENT = re.compile(rb"\n[ \t]*[A-Z][A-Z0-9_]{2,}\([^\n;]*[\w>][ \t]*([&*]+)\)+;")
+_TYPE_ARGUMENT = re.compile(rb"\n[ \t]*+[A-Z][A-Z0-9_]{2,}\([^\n;]*[\w>][ \t]*([&*]+)\)+;")
 _LONGEST_ARGUMENTS = 2_000
 """Bytes; what has longer arguments isn't taken for a macro."""
 _DEEPEST_ARGUMENTS = 30
@@ -56,6 +56,8 @@ _CONST_POINTER = re.compile(rb"([*&])\s*const\Z")
 _SAYS_NOTHING = re.compile(rb"//|#|\*|/\*|.*(?:\*/|\\)\Z|" + _CAPS + rb"(?:\(.*\))?\s*(?://.*)?\Z")
 """A line of comments, a directive, or a macro that has it to itself."""
 _CALLED = re.compile(rb"[A-Za-z_]\w*\s*\(")
+_BETWEEN = re.compile(_CAPS + rb"[ \t]+[A-Za-z_]\w*\s*\(")
+"""A macro between a type and a function's name."""
 _AFTER_PARAMETERS = re.compile(
     rb"[{;=:]|->|(?:const|noexcept|override|final|volatile|try|" + _CAPS + rb")\b|\Z"
 )
@@ -160,7 +162,8 @@ def _is_alone(before: bytes, c: bytes) -> bool:
 
 
 def _is_declared(data: bytes, name: Range, after: int) -> bool:
-    return b"_" in data[name.start : name.end] and _DECLARES.match(data, after) is not None
+    is_macro = b"_" in data[name.start : name.end] and not _BETWEEN.match(data, after)
+    return is_macro and _DECLARES.match(data, after) is not None
 
 
 def _later(data: bytes, name: Range) -> Iterator[Range]:

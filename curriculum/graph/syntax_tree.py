@@ -7,7 +7,7 @@ it, and deeper nodes of one byte are later.
 import functools
 import importlib.metadata
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ from curriculum.graph.blank import (
     unclosed,
 )
 from curriculum.graph.facts import Range
+from curriculum.graph.heads import heads, leading_calls, untyped
 from curriculum.graph.macros import macros
 from schemas.corpus import Language
 from schemas.structure import NO_NODE, node_type
@@ -56,6 +57,10 @@ class Kinds:
     bodies: frozenset[int]
     function_declarator: int
     operator_cast: int
+    parenthesized_declarator: int
+    parenthesized_expression: int
+    attributed_declarator: int
+    qualified: int
     init_declarator: int
     identifier: int
     comment: int
@@ -113,12 +118,16 @@ def kinds(language: Language) -> Kinds:
         around_declarators=some(
             "pointer_declarator",
             "reference_declarator",
+            "array_declarator",
             "qualified_identifier",
-            "attributed_declarator",
         ),
         bodies=some("compound_statement", "try_statement"),
         function_declarator=kind("function_declarator"),
         operator_cast=kind("operator_cast"),
+        parenthesized_declarator=kind("parenthesized_declarator"),
+        parenthesized_expression=kind("parenthesized_expression"),
+        attributed_declarator=kind("attributed_declarator"),
+        qualified=kind("qualified_identifier"),
         init_declarator=kind("init_declarator"),
         identifier=kind("identifier"),
         comment=kind("comment"),
@@ -155,6 +164,8 @@ _CPP = (
     "(using_declaration) @using",
     "(new_expression) @new",
     "(field_initializer) @initialiser",
+    "(cast_expression type: (type_descriptor type: (qualified_identifier) !declarator)"
+    " value: (parenthesized_expression)) @cast",
 )
 Nodes = Sequence[tree_sitter.Node]
 _DEEPEST = 10_000
@@ -219,7 +230,7 @@ def parse(text: str, language: Language) -> Parsed | None:
     dead = dead_branches(data, hidden, language)
     best: tuple[int, bytes, tree_sitter.Tree] | None = None
     readable = blank(blank(data, unclosed(data, hidden)), attribute_runs(data, hidden))
-    for source in _variants(readable, hidden, dead):
+    for source in _variants(readable, hidden, dead, language):
         tree = tree_of(source, language)
         if tree is None:
             continue
@@ -236,20 +247,35 @@ def parse(text: str, language: Language) -> Parsed | None:
     return Parsed(data=data, source=source, tree=tree, error_bytes=errors, hidden=hidden, dead=dead)
 
 
-def _variants(data: bytes, hidden: list[Range], dead: list[Range]) -> Iterator[bytes]:
+def _variants(
+    data: bytes, hidden: list[Range], dead: list[Range], language: Language
+) -> Iterator[bytes]:
     """Yield the texts to parse: without branches and macros; without directives either; with macros again.
 
     With all branches no file of five repositories had fewer errors.
     """
     live = blank(data, dead)
     lines = directives(live, hidden)
-    first = blank(live, macros(live, hidden, lines))
+    bare = b"\n" + blank(blank(live, hidden), lines)
+    calls = leading_calls(bare)
+    known = heads(bare, calls, language)
+    first = blank(live, _before(known))
+    names = macros(first, hidden, lines)
+    first = blank(first, names)
+    if language == "c":
+        without = blank(blank(bare, known), (Range(start + 1, end + 1) for start, end in names))
+        first = blank(first, _before(untyped(without, calls)))
     second = blank(first, lines)
     yield first
     if second != first:
         yield second
     if live != first:
         yield live
+
+
+def _before(ranges: Iterable[Range]) -> Iterator[Range]:
+    """Yield the ranges of a text that follows a line end as those of the text alone."""
+    return (Range(max(start - 1, 0), end - 1) for start, end in ranges)
 
 
 def _error_bytes(tree: tree_sitter.Tree) -> int | None:

@@ -1,0 +1,363 @@
+"""Heads of declarations that the grammar can't parse: the bytes to blank, whatever case a macro has.
+
+A head is read where it can be nothing but a declaration: up to the brace of a class or namespace, up to the
+brace or semicolon after a parameter list, or from the beginning of a line.
+
+    class [[nodiscard]] my_api Y : Base {      words before the name of a class
+    namespace lib LIB_ATTR {                   words beside the name of a namespace
+    export namespace n {                       `export`, and the braces of `export {`; `import std;`
+    static __printf(2, 3) int say(int, …);     a call between a specifier and a type, or before a declaration
+    CJSON_PUBLIC(char *) parse(int);           only the parentheses around a type, with the name before them
+    char * __attribute__((used)) name(void);   words between a pointer and a function's name
+    void wait(int) __acquires(lock) {          words after a parameter list
+    my_api std::string name();                 a word before a qualified type, or before a constructor
+    int Box::*member();                        the class of a pointer to a member
+    void (lua_close)(lua_State *L);            the parentheses around a declared name
+    char *name(a, b) char *a; {                in C, the pointer before a name with K&R parameters
+    { BEGIN_A BEGIN_B                          words that have their lines to themselves
+    ABSL_FLAG(int, size, 8, "…");              a call with types at the beginning of a line
+
+In C, a function without a type – DEFINE_TEST(x) {…}, main() {…} – loses the second byte of its name, so that
+the first one reads like a type.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from curriculum.graph.facts import Range
+from curriculum.graph.line_ranges import BLANK, joined
+from schemas.corpus import Language
+
+_KEYWORDS = (
+    rb"(?:alignas|alignof|and|asm|auto|bool|break|case|catch|char|class|concept|const|consteval|constexpr"
+    rb"|constinit|const_cast|continue|co_await|co_return|co_yield|decltype|default|defined|delete|do"
+    rb"|double|dynamic_cast|else|enum|explicit|extern|final|float|for|friend|goto|if|inline|int|long"
+    rb"|mutable|namespace|new|noexcept|not|operator|or|override|private|protected|public|register"
+    rb"|reinterpret_cast|requires|restrict|return|short|signed|sizeof|static|static_assert|static_cast"
+    rb"|struct|switch|template|this|thread_local|throw|try|typedef|typeid|typename|union|unsigned|using"
+    rb"|virtual|void|volatile|while)\b"
+)
+_WORD = rb"[A-Za-z_]\w*+"
+_FREE = rb"(?!" + _KEYWORDS + rb")" + _WORD
+"""A word that is no keyword: a name, or a macro. It is looked at last, since it costs more than all else."""
+_NAME = rb"(?:" + _WORD + rb"::)*+~?" + _FREE
+_CAPS = re.compile(rb"[A-Z_][A-Z0-9_]{2,}\Z")
+_ARGUMENTS = rb"\((?:[^()]++|\((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+\))*+\)"
+_ATTRIBUTE = rb"\[\[[^\[\]]*+\]\]"
+_TEMPLATE = (
+    rb"(?:\s*+<(?:[^;{}()<>]++|<(?:[^;{}()<>]++|<(?:[^;{}()<>]++|<[^;{}()<>]*+>)*+>)*+>)*+>)?+"
+)
+_SCOPED = _WORD + _TEMPLATE + rb"(?:::" + _WORD + _TEMPLATE + rb")*+"
+_TYPE = rb"(?:(?:::)?" + _SCOPED + rb"[\s*&]++){1,8}?"
+"""A type in up to eight words, and the space or the pointers before a name."""
+_NO_STATEMENT = (
+    rb"(?!(?:return|else|case|goto|new|delete|throw|using|do|typedef|co_\w++|noexcept|override|final"
+    rb"|requires|try|default|while|for|if|switch|public|private|protected)\b)"
+)
+_LINE = rb"\n(?=[\w:]++[<\s*&])" + _NO_STATEMENT
+
+_LOOK_BACK = 200
+"""Bytes that the class of a pointer to a member has room in."""
+_CLASS_ITEM = re.compile(
+    _ATTRIBUTE + rb"|(" + _WORD + rb")(?:::~?\w++)*+(\s*+" + _ARGUMENTS + rb")?" + _TEMPLATE
+)
+_CLASS_HEAD = re.compile(
+    rb"\n[ \t]*+(?:(?:typedef|static|const|friend|template" + _TEMPLATE + rb")\s*+)*+"
+    rb"(class|struct|union|enum(?:\s++(?:class|struct)\b)?)\b\s*+"
+    rb"(?=\[\[|" + _WORD + rb"\s*+(?:\w|\(|\[\[))"
+    rb"((?:(?:" + _CLASS_ITEM.pattern.replace(b"(" + _WORD, b"(?:" + _WORD).replace(b"(\\s", b"(?:\\s")
+    + rb")\s*+){2,9})(?:\{|(:)(?!:)(?=[^;{}]{1,2000}\{))"
+)  # fmt: skip
+_CLASS_WORDS = frozenset((b"alignas", b"__attribute__", b"__declspec", b"final", b"sealed"))
+_FINAL = re.compile(rb"\w*(?:final|sealed)\w*", re.IGNORECASE)
+_MEMBERS = re.compile(rb"[^;{}]*+(?:;|(?<=\))\{|(?<=[\w)]\s)\{)")
+_NAMESPACE_HEAD = re.compile(
+    rb"namespace\s++((?:(?:" + _ATTRIBUTE + rb"|(?!inline\b)" + _WORD + rb"(?:::(?!inline\b)\w++)*+"
+    rb"(?:\s*+" + _ARGUMENTS + rb")?)\s*+){2,4})\{"
+)  # fmt: skip
+
+
+def heads(bare: bytes, calls: Sequence[re.Match[bytes]], language: Language) -> tuple[Range, ...]:
+    r"""Return the bytes to blank, sorted and disjoint.
+
+    Args:
+        bare: b"\n" and a file with spaces for its comments, literals and directives.
+        calls: its `leading_calls`.
+        language: c or cpp.
+    """
+    rules = _C_RULES if language == "c" else _CPP_RULES
+    return joined((*_macro_calls(bare, calls), *(found for rule in rules for found in rule(bare))))
+
+
+def _c_classes(bare: bytes) -> Iterator[Range]:
+    return _classes(bare, has_variables=False)
+
+
+def _cpp_classes(bare: bytes) -> Iterator[Range]:
+    return _classes(bare, has_variables=True)
+
+
+def _classes(bare: bytes, *, has_variables: bool) -> Iterator[Range]:
+    """Yield the words before the name of a class; `struct stat found{};` may be a variable."""
+    for head in _CLASS_HEAD.finditer(bare):
+        items = list(_CLASS_ITEM.finditer(bare, *head.span(2)))
+        words = [item for item in items if item[1] and item[1] not in _CLASS_WORDS]
+        is_class = head[1] not in (b"struct", b"union") or head[3]
+        if head[1] != b"class" and not head[3] and any(word[2] for word in words[1:]):
+            continue
+        while len(words) > 1 and (words[-1][2] or _FINAL.fullmatch(words[-1][0])):
+            yield Range(*words.pop().span())
+        macros = [] if not words or words[-1][2] else words[:-1]
+        is_sure = is_class or not has_variables or _MEMBERS.match(bare, head.end())
+        if is_sure or any(_CAPS.match(macro[1]) for macro in macros):
+            yield from (Range(*macro.span()) for macro in macros)
+        leads = [item[1] for item in items]
+        if None in leads and b"alignas" in leads[leads.index(None) :]:
+            yield from (Range(*item.span()) for item in items if item[1] == b"alignas")
+
+
+def _namespaces(bare: bytes) -> Iterator[Range]:
+    """Yield the words beside the name of a namespace: the first one in lower case, else the first."""
+    for head in _NAMESPACE_HEAD.finditer(bare):
+        items = list(_CLASS_ITEM.finditer(bare, *head.span(1)))
+        names = [item for item in items if item[1] and not item[2]]
+        names = [item for item in names if not _CAPS.match(item[1])] or names
+        for item in items if names else ():
+            is_lead = item[1] is None and item.start() < names[0].start()
+            if item is not names[0] and not is_lead:
+                yield Range(*item.span())
+
+
+_IMPORT = re.compile(
+    rb"\n(?:export\s++)?(?:module|import)\b[ \t]*+(?:[\w.:<>/]++[ \t]*+)?(?:"
+    + _ATTRIBUTE + rb")?\s*+;"
+)  # fmt: skip
+_EXPORT = re.compile(rb"export(?<!\w.{6})\b\s*+(?=[\w\[{:])(\{)?")
+_BRACE = re.compile(rb"[{}]")
+
+
+def _modules(bare: bytes) -> Iterator[Range]:
+    """Yield imports, `export`, and the braces of what is exported together."""
+    if b"export" not in bare and b"import" not in bare:
+        return
+    yield from (Range(*line.span()) for line in _IMPORT.finditer(bare))
+    opening: set[int] = set()
+    for export in _EXPORT.finditer(bare):
+        yield Range(*export.span())
+        opening.update([export.end()] if export[1] else [])
+    waiting: list[int] = []
+    for brace in _BRACE.finditer(bare) if opening else ():
+        if brace[0] == b"{":
+            waiting.append(brace.end())
+        elif waiting and waiting.pop() in opening:
+            yield Range(*brace.span())
+
+
+_NAMES = rb"\(\s*+" + _WORD + rb"\s*+(?:,\s*+" + _WORD + rb"\s*+)*+\)"
+_K_AND_R = _NAMES + rb"\s*+(?:[A-Za-z_][^;{}=]{0,300}+;\s*+){1,32}+\{"
+_OLD_STYLE = re.compile(_K_AND_R)
+_LISTED = re.compile(_NAMES)
+_SHORTEST = 3
+"""Bytes of a name that is divided."""
+_CALL = re.compile(
+    rb"\n(?:[ \t]*+(?:(static|extern|inline|virtual|friend|constexpr)[ \t]++)++)?+(?=" + _WORD
+    + rb"[ \t]*+\()(" + _FREE + rb")[ \t]*+(" + _ARGUMENTS + rb")\s*+(?=[\w:*{])"
+)  # fmt: skip
+_NAMED = re.compile(rb"[\s*]*+" + _NAME + rb"\s*+" + _ARGUMENTS + rb"\s*+([{;])?")
+_DECLARES = re.compile(_NO_STATEMENT + _TYPE + rb"\(?\s*+[*&]*+" + _NAME + rb"\)?\s*+[(;=\[]")
+_ONE_TYPE = re.compile(
+    rb"\(\s*+(?:(?:const|unsigned|signed|struct|enum|union|long|short|volatile)\s++)*+"
+    + _SCOPED + rb"[\s*&]*+(?:const\s*+)?\)"
+)  # fmt: skip
+
+
+def leading_calls(bare: bytes) -> Sequence[re.Match[bytes]]:
+    """Return what reads like a call where a line begins, or after its specifiers."""
+    return list(_CALL.finditer(bare))
+
+
+def _macro_calls(bare: bytes, calls: Sequence[re.Match[bytes]]) -> Iterator[Range]:
+    """Yield macros with arguments before a declaration, and around a type."""
+    for call in calls:
+        (name, arguments), end = (call.start(2), call.span(3)), call.end()
+        if bare.startswith(b"{", end) or not (call[1] or _is_first(bare, name)):
+            continue
+        if _OLD_STYLE.match(bare, arguments[0]):
+            continue
+        function = _NAMED.match(bare, end)
+        if function is None:
+            if _DECLARES.match(bare, end):
+                yield Range(name, arguments[1])
+        elif _wraps_type(bare, arguments, end, function[1]):
+            yield from (Range(name, arguments[0] + 1), Range(arguments[1] - 1, arguments[1]))
+
+
+def _wraps_type(bare: bytes, arguments: tuple[int, int], end: int, stop: bytes | None) -> bool:
+    """Return True for the arguments of a macro that a function's type stands in."""
+    is_head = stop == b"{" or (stop == b";" and b"\n" not in bare[arguments[1] : end])
+    return is_head and _ONE_TYPE.fullmatch(bare, *arguments) is not None
+
+
+def untyped(bare: bytes, calls: Sequence[re.Match[bytes]]) -> tuple[Range, ...]:
+    """Return the second byte of the names of functions without a type, and arguments that are no names.
+
+    A macro that defines a function reads like one: SYSCALL_DEFINE1(close, unsigned int, fd) {…}. `bare` has
+    spaces for macros, too.
+    """
+    found: list[Range] = []
+    for call in calls:
+        (start, end), (opening, closing) = call.span(2), call.span(3)
+        has_body = bare.startswith(b"{", call.end())
+        if end - start < _SHORTEST or not (has_body or _OLD_STYLE.match(bare, opening)):
+            continue
+        if bare[start] in BLANK or not (call[1] or _is_first(bare, start)):
+            continue
+        found.append(Range(start + 1, start + 2))
+        if _CAPS.match(call[2]) and not _LISTED.fullmatch(bare, opening, closing):
+            found.append(Range(opening + 1, closing - 1))
+    return joined(found)
+
+
+def _is_first(bare: bytes, place: int) -> bool:
+    """Return True if a statement or declaration ends before a place, or nothing stands there."""
+    while place and bare[place - 1] in BLANK:
+        place -= 1
+    return not place or bare[place - 1] in b";{}"
+
+
+_AFTER_POINTER = re.compile(
+    rb"\n(?=\w)[^\n;=(){}*&]*+[*&][\s*&]*+(?:((?:(?=" + _WORD + rb"(?:\s++\w|\s*+\())" + _FREE + rb"(?:\s*+"
+    + _ARGUMENTS + rb"\s*+|\s++)){1,4}?)(?=" + _NAME + rb"\s*+\()|(__attribute__\s*+" + _ARGUMENTS + rb"))"
+)  # fmt: skip
+
+
+def _after_pointers(bare: bytes) -> Iterator[Range]:
+    """Yield words between a pointer and a function's name."""
+    for words in _AFTER_POINTER.finditer(bare):
+        yield Range(*words.span(1 if words[1] else 2))
+
+
+_PASSED = rb"(?:const|volatile|noexcept|override|final|mutable|throw|try)\b"
+_TRAILING = re.compile(rb"(?:" + _PASSED + rb"|(" + _FREE + rb"))(\s*+" + _ARGUMENTS + rb")?\s*+")
+_SPECIFIERS = frozenset(b"static extern inline virtual friend constexpr".split())
+_PARAMETERS = re.compile(
+    _LINE + _TYPE + rb"((?!__attribute__|__declspec|_?[Aa]lignas)" + _NAME + rb"\s*+" + _ARGUMENTS
+    + rb")\s*+((?:"
+    + _TRAILING.pattern.replace(b"(" + _FREE, b"(?:" + _FREE).replace(b"(\\s", b"(?:\\s")
+    + rb"){1,8}+)([{;])"
+)  # fmt: skip
+
+
+def _after_parameters(bare: bytes) -> Iterator[Range]:
+    """Yield what follows a parameter list; a macro between a type and a name may look like a function."""
+    for head in _PARAMETERS.finditer(bare):
+        if _SPECIFIERS.issuperset(bare[head.start() : head.start(1)].split()):
+            continue
+        names = [item for item in _TRAILING.finditer(bare, *head.span(2)) if item[1]]
+        has_body = head[3] == b"{"
+        if not has_body and not all(_is_attribute(item) for item in names):
+            continue
+        is_alone = has_body and len(names) == 1 and names[0][2]
+        if is_alone and names[0].start() == head.start(2) and _is_name(bare, names[0]):
+            yield Range(*head.span(1))
+        else:
+            yield from (Range(*item.span()) for item in names)
+
+
+def _is_attribute(item: re.Match[bytes]) -> bool:
+    return bool(item[2] or _CAPS.match(item[1]) or item[1].startswith(b"_"))
+
+
+def _is_name(bare: bytes, item: re.Match[bytes]) -> bool:
+    """Return True if a line begins with what is likely a function's name."""
+    return bare[item.start() - 1 : item.start()] == b"\n" and not item[1].startswith(b"__")
+
+
+_BEFORE_QUALIFIED = re.compile(
+    rb"\n(?=\w++[ \t]++(?:::)?\w++(?:<|::))(" + _FREE + rb")\s++(?=(?:::)?" + _SCOPED + rb"[\s*&]++" + _NAME
+    + rb"\s*+\(|(" + _WORD + rb")::~?\2\s*+\()"
+)  # fmt: skip
+
+
+def _before_qualified(bare: bytes) -> Iterator[Range]:
+    """Yield a word before a qualified type, or before a constructor."""
+    for found in _BEFORE_QUALIFIED.finditer(bare):
+        if _is_first(bare, found.start(1)):
+            yield Range(*found.span(1))
+
+
+_MEMBER_POINTER = re.compile(rb"::\s*+\*")
+_CLASS_BEFORE = re.compile(rb"(?:" + _WORD + _TEMPLATE + rb"::)++\Z")
+_OLD_POINTER = re.compile(rb"(\*[\s*]*+)" + _WORD + rb"\s*+" + _K_AND_R)
+_PARENTHESES = re.compile(
+    _LINE + _TYPE + rb"(?<=[\s*&])(\()\s*+" + _NAME + rb"\s*+(\))\s*+"
+    rb"(?=\(\s*+(?:void\s*+)?\)|\([^()]*\w[\s*&]++\w|\([^()]*\()" + _ARGUMENTS + rb"\s*+;"
+)  # fmt: skip
+_BEFORE_LINE = re.compile(
+    rb"\n(?:(?:static|inline|extern)\s++)*+(?=\w++[\s*&]++[A-Z_])" + _FREE
+    + rb"[\s*&]++([A-Z_][A-Z0-9_]{2,})[ \t]*+\n(?="
+    + _NAME + rb"\s*+" + _ARGUMENTS + rb"\s*+[{;])"
+)  # fmt: skip
+
+
+def _before_lines(bare: bytes) -> Iterator[Range]:
+    """Yield a macro between a type and the name on the next line."""
+    for found in _BEFORE_LINE.finditer(bare):
+        yield Range(*found.span(1))
+
+
+def _member_pointers(bare: bytes) -> Iterator[Range]:
+    for found in _MEMBER_POINTER.finditer(bare):
+        end = found.start() + 2
+        if scope := _CLASS_BEFORE.search(bare, max(0, end - _LOOK_BACK), end):
+            yield Range(*scope.span())
+
+
+def _old_pointers(bare: bytes) -> Iterator[Range]:
+    for found in _OLD_POINTER.finditer(bare):
+        yield Range(*found.span(1))
+
+
+def _parentheses(bare: bytes) -> Iterator[Range]:
+    for found in _PARENTHESES.finditer(bare):
+        yield from (Range(*found.span(1)), Range(*found.span(2)))
+
+
+_ALONE = rb"[A-Z][A-Z0-9_]{2,}(?!\w)(?:[ \t]*+" + _ARGUMENTS + rb")?"
+_BARE = re.compile(
+    rb"\n[ \t]*+(" + _ALONE + rb"(?:[ \t]++" + _ALONE + rb")++)[ \t]*+\n(?!\w++\s*+\()"
+    rb"|\n((?:[ \t]++(?=\w++[ \t]*+\n)" + _FREE + rb"[ \t]*+\n(?:[ \t]*+\n)*+){2,16}+)(?=\s*+[\w}])"
+    rb"(\s*+\w++\s*+\()?"
+)  # fmt: skip
+
+
+def _bare_words(bare: bytes) -> Iterator[Range]:
+    """Yield macros without a semicolon; the last one before a name with parameters may be its type."""
+    for found in _BARE.finditer(bare):
+        start, end = found.span(1 if found[1] else 2)
+        words = bare[start:end].rstrip()
+        if _is_first(bare, start):
+            yield Range(start, start + (words.rfind(b"\n") if found[3] else len(words)))
+
+
+_TYPES_AS_ARGUMENTS = re.compile(
+    rb"\n([A-Z][A-Z0-9_]{2,}[ \t]*+(?=\()(?=\([^()]*\b(?:bool|char|double|float|int|long|short|unsigned)\b)"
+    + _ARGUMENTS + rb")[ \t]*+;"
+)  # fmt: skip
+
+
+def _types_as_arguments(bare: bytes) -> Iterator[Range]:
+    """Yield macros at the beginning of a line that take types, as no function does."""
+    for found in _TYPES_AS_ARGUMENTS.finditer(bare):
+        yield Range(*found.span(1))
+
+
+_Rule = Callable[[bytes], Iterator[Range]]
+_SHARED_RULES: tuple[_Rule, ...] = (
+    _after_pointers, _after_parameters, _before_lines, _parentheses, _types_as_arguments,
+)  # fmt: skip
+_C_RULES = (*_SHARED_RULES, _c_classes, _old_pointers)
+_CPP_RULES = (
+    *_SHARED_RULES, _cpp_classes, _namespaces, _modules, _before_qualified, _member_pointers,
+    _bare_words,
+)  # fmt: skip
