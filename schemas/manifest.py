@@ -114,7 +114,7 @@ class ExportRecord(Versioned):
     """None where no rows are kept: documents that aren't packed."""
     row_lengths: tuple[Annotated[int, Field(ge=1, le=LONGEST_ROW)], ...]
     steps: int | None = None
-    """Steps of a mixture: the whole steps of its budget, all of which are written."""
+    """Steps of a mixture, all of which are written."""
     columns: tuple[Annotated[str, Field(pattern=r"^[a-z_]{1,50}$")], ...]
     """A value a token, each in `<column>.bin` as uint8."""
     files: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")], int]

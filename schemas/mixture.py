@@ -48,7 +48,8 @@ PLAN_SCHEMA = pa.schema(
 )
 """plan.parquet: one row a packed row, by position. A slot is S tokens of one stratum and one row length,
 S the phase's largest; `rows_key` is the full key of a rows artefact, `shard` the number of its file,
-`row` the row inside that file. Ranks share a step's rows by their `attention_pairs`."""
+`row` the row inside that file. Ranks share a step's rows by their `attention_pairs`. Every row is trained
+on by a run that reaches the end of its budget; a gate may end it before."""
 
 LEFT_OUT_NAME = "left_out.parquet"
 LEFT_OUT_SCHEMA = pa.schema(
@@ -205,12 +206,12 @@ class MixtureReport(Strict):
     slots: int
     rows: int
     tokens: int
-    """Valid tokens of the plan, at least the budget."""
+    """Valid tokens of the plan, at most the budget."""
     budget: int
     """Valid tokens that the phase may train on."""
     tokens_per_step: int
     steps: int
-    """Whole steps within the budget; the plan may continue past them, to the end of a step."""
+    """Steps of the plan: the whole ones within the budget."""
     strata: tuple[StratumReport, ...]
     continued: Continued | None = None
     left_out: LeftOut | None = None

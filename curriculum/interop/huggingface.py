@@ -21,7 +21,7 @@ import yaml
 from pydantic import JsonValue
 
 from curriculum import parquet
-from curriculum.interop.row_order import TABLE_TOKENS, Ordered
+from curriculum.interop.row_order import TABLE_TOKENS, Ordered, training_order
 from curriculum.packing.write import SHARD_TOKENS, row_shards
 from curriculum.store import Artefact, Store, read_mark, refusal
 from curriculum.store.artefact import KEY_DIGITS, digest
@@ -308,18 +308,19 @@ def export_parquet(
         _write_plan(ordered, data)
     tokenizer.write(folder)
     files = sorted(data.iterdir())
+    rows = sum(parquet.read_metadata(file).num_rows for file in files)
     labels = ordered.artefact.manifest.labels
     split = labels.get("split", "train")
     lengths = ", ".join(f"{length:,}" for length in ordered.row_lengths)
     text = card(
         title=" ".join(labels.values()),
         words=f"Packed rows of {lengths} tokens; `tokenizer.json` says what ids mean."
-        + (" They come in training order." if ordered.plan else ""),
+        + (f" {training_order(rows, ordered.steps)}" if ordered.steps is not None else ""),
         configs=[
             Config(
                 name=CONFIG,
                 files={split: tuple(f"{DATA}/{file.name}" for file in files)},
-                rows={split: sum(parquet.read_metadata(file).num_rows for file in files)},
+                rows={split: rows},
             )
         ],
         licences=licences(documents),

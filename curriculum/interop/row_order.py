@@ -158,8 +158,6 @@ class Ordered:
     artefact: Artefact
     sources: tuple[Rows, ...]
     plan: Path | None = None
-    slots: int = 0
-    """Slots of the plan: those of the whole steps within its budget."""
     steps: int | None = None
 
     @staticmethod
@@ -176,7 +174,6 @@ class Ordered:
             artefact=artefact,
             sources=tuple(map(Rows.of, _rows_of(store, artefact.manifest))),
             plan=artefact.path / PLAN_NAME,
-            slots=report.steps * (report.tokens_per_step // report.slot_length),
             steps=report.steps,
         )
 
@@ -215,7 +212,16 @@ class Ordered:
         staged = {each.key: _stage(each, schema, scratch) for each in self.sources}
         longest = self.row_lengths[-1]
         rows = max(1, TABLE_TOKENS // longest)
-        yield from _planned(self.plan, self.slots, staged, rows, schema)
+        yield from _planned(self.plan, staged, rows, schema)
+
+
+def training_order(rows: int, steps: int) -> str:
+    """Return the sentence of a card on the rows of a mixture.
+
+    >>> training_order(352, 44)
+    'These are 352 rows, all of the 44 steps of the plan, in training order.'
+    """
+    return f"These are {rows:,} rows, all of the {steps:,} steps of the plan, in training order."
 
 
 def _stage(source: Rows, schema: pa.Schema, scratch: Path) -> list[DecodedShard]:
@@ -227,7 +233,6 @@ def _stage(source: Rows, schema: pa.Schema, scratch: Path) -> list[DecodedShard]
 
 def _planned(
     plan: Path,
-    slots: int,
     staged: Mapping[str, Sequence[DecodedShard]],
     rows: int,
     schema: pa.Schema,
@@ -235,13 +240,11 @@ def _planned(
     shards = [shard for each in staged.values() for shard in each]
     ends = np.cumsum([len(each) for each in staged.values()])
     first = dict(zip(staged, [0, *ends.tolist()], strict=False))
-    for batch in parquet.File(plan).iter_batches(rows, columns=["slot", *PLAN_COLUMNS]):
-        trained = batch.filter(pa.array(batch["slot"].to_numpy() < slots))
-        if len(trained):
-            keys = map(str, trained["rows_key"].to_pylist())
-            source = np.array([first[key] for key in keys], dtype=np.int64)
-            numbers = source + trained["shard"].to_numpy()
-            yield take_rows(shards, numbers, trained["row"].to_numpy().astype(np.int64), schema)
+    for batch in parquet.File(plan).iter_batches(rows, columns=[*PLAN_COLUMNS]):
+        keys = map(str, batch["rows_key"].to_pylist())
+        source = np.array([first[key] for key in keys], dtype=np.int64)
+        numbers = source + batch["shard"].to_numpy()
+        yield take_rows(shards, numbers, batch["row"].to_numpy().astype(np.int64), schema)
 
 
 def _tables(source: Rows, files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:

@@ -34,7 +34,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curriculum.interop.row_order import Ordered
+from curriculum.interop.row_order import Ordered, training_order
 from curriculum.store import Artefact
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
@@ -374,10 +374,17 @@ def _card(record: ExportRecord) -> str:
     return f"""# {labels}
 
 {record.tokens:,} tokens of {record.documents:,} documents, end to end; `tokenizer.json` says what ids mean.
-{beside}
+{beside}{_order(record)}
 
 Load it in this folder:
 
 ```python
 {LOAD[record.format].format(dtype=record.dtype)}```
 """
+
+
+def _order(record: ExportRecord) -> str:
+    """Return the sentence on a mixture's rows; empty for other data."""
+    if record.steps is None or record.rows is None:
+        return ""
+    return f"\n{training_order(record.rows, record.steps)}"

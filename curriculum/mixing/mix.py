@@ -39,7 +39,7 @@ from schemas.mixture import (
 )
 
 STAGE = "mixtures"
-REVISION = 3
+REVISION = 4
 PLAN_NAME = "plan.parquet"
 
 
@@ -61,8 +61,8 @@ def mix(  # noqa: PLR0913 - each is an input of the plan
     `rows` are the training rows of each serving, in the servings' order: one artefact of each variant.
     `previous` are the mixtures of the phases before, whose rows count as seen; a plan that is
     `continued` has the rest of its phase's budget, and what was seen says that value alone. The plan
-    covers at least its valid tokens, to the end of a step of `tokens_per_step` row positions; the report
-    says how many whole steps lie within the budget. Rows that the phase goes without have no place in it;
+    has the rows that a run to the budget's end trains on: those of all whole steps of `tokens_per_step`
+    row positions within the budget. Rows that the phase goes without have no place in it;
     the others come in the order in which they would have come. `documents`, which scans (document_id,
     lineage), adds the source repetition to the report; where one is made it is called, and `begins` before.
 

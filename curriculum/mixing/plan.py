@@ -1,4 +1,4 @@
-"""The plan of a phase: slots of rows in training order, streamed until the budget is covered."""
+"""The plan of a phase: slots of rows in training order, all whole steps within the budget."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from schemas.errors import MixtureError
 from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA
 
 ROW_GROUP = 1 << 15
-"""Rows; a reader at any position decodes one or two groups."""
+"""Rows, about; a reader at any position decodes one or two groups."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -38,7 +38,6 @@ class Totals:
     rows: int
     tokens: int
     whole: "WholeSteps"
-    """Steps within the budget."""
     slots_of: Ints
     rows_of: tuple[Ints, ...]
     """Rows of each variant, by stratum."""
@@ -49,13 +48,13 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WholeSteps:
-    """The whole steps of a plan that lie within its budget."""
+    """Steps of a plan: the whole ones within its budget."""
 
     steps: int = 0
     tokens: int = 0
     """Their valid tokens."""
     first: int = 0
-    """Valid tokens of the plan's first step, within the budget or not: the least that a phase needs."""
+    """Valid tokens of the first step, within the budget or not: the fewest that a phase needs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,17 +71,29 @@ class Piece:
     valid_tokens: npt.NDArray[np.int32]
     passed: ExcludedRows
 
-    def until(self, slot: int) -> "Piece":
-        """The rows before a slot."""
-        end = int(np.searchsorted(self.slot, slot))
+    def between(self, first: int, last: int) -> "Piece":
+        """The rows of the slots from `first` on and before `last`."""
+        begin, end = np.searchsorted(self.slot, (first, last))
         return Piece(
-            slot=self.slot[:end],
-            stratum=self.stratum[:end],
-            variant=self.variant[:end],
-            row=self.row[:end],
-            repetition=self.repetition[:end],
-            valid_tokens=self.valid_tokens[:end],
-            passed=self.passed.until(slot),
+            slot=self.slot[begin:end],
+            stratum=self.stratum[begin:end],
+            variant=self.variant[begin:end],
+            row=self.row[begin:end],
+            repetition=self.repetition[begin:end],
+            valid_tokens=self.valid_tokens[begin:end],
+            passed=self.passed.between(first, last),
+        )
+
+    def then(self, other: "Piece") -> "Piece":
+        """These rows, and behind them those of the slots that follow."""
+        return Piece(
+            slot=np.concatenate([self.slot, other.slot]),
+            stratum=np.concatenate([self.stratum, other.stratum]),
+            variant=np.concatenate([self.variant, other.variant]),
+            row=np.concatenate([self.row, other.row]),
+            repetition=np.concatenate([self.repetition, other.repetition]),
+            valid_tokens=np.concatenate([self.valid_tokens, other.valid_tokens]),
+            passed=ExcludedRows.joined([self.passed, other.passed]),
         )
 
 
@@ -176,29 +187,29 @@ class Planner:
 def within(
     pieces: Iterator[Piece], *, budget: int, slots_per_step: int
 ) -> Iterator[tuple[Piece, WholeSteps]]:
-    """The pieces up to the first end of a step at which the budget is covered.
+    """The rows of the whole steps within the budget, piece by piece, each with the steps so far.
 
-    Each comes with the steps within the budget so far: the step that crosses the budget is planned but
-    not counted.
+    The first step that crosses the budget ends the plan and isn't part of it. What follows the last whole
+    step of a piece comes with the next one; a piece may be empty.
     """
-    tokens, whole = 0, WholeSteps()
+    whole, held = WholeSteps(), None
     for piece in pieces:
-        start = int(piece.slot[0])
-        by_slot = np.bincount(piece.slot - start, weights=piece.valid_tokens).astype(np.int64)
-        sums = tokens + np.cumsum(by_slot)
+        held = piece if held is None else held.then(piece)
+        start = int(held.slot[0])
+        by_slot = np.bincount(held.slot - start, weights=held.valid_tokens).astype(np.int64)
+        sums = whole.tokens + np.cumsum(by_slot)
         ends = np.flatnonzero((np.arange(start, start + len(sums)) + 1) % slots_per_step == 0)
-        inside = sums[ends][sums[ends] <= budget]
+        inside = ends[sums[ends] <= budget]
         whole = WholeSteps(
             steps=whole.steps + len(inside),
-            tokens=int(inside[-1]) if len(inside) else whole.tokens,
+            tokens=int(sums[inside[-1]]) if len(inside) else whole.tokens,
             first=whole.first or (int(sums[ends[0]]) if len(ends) else 0),
         )
-        covered = ends[sums[ends] >= budget]
-        if len(covered):
-            yield piece.until(start + int(covered[0]) + 1), whole
+        end = start + int(inside[-1]) + 1 if len(inside) else start
+        yield held.between(start, end), whole
+        if len(inside) < len(ends) or whole.tokens == budget:
             return
-        yield piece, whole
-        tokens = int(sums[-1])
+        held = held.between(end, start + len(sums))
 
 
 def count_plan(
@@ -224,8 +235,9 @@ def write_plan(
     passed: list[ExcludedRows] = []
     with _writer(file) as writer:
         for piece, whole in pieces:
-            table = _table(piece, counts.rows, strata, lanes)
-            writer.write_table(table, row_group_size=ROW_GROUP)
+            if len(piece.slot):
+                table = _table(piece, counts.rows, strata, lanes)
+                writer.write_table(table, row_group_size=len(table))
             counts.add(piece, lanes, whole)
             passed.append(piece.passed)
     if any(supply.left_out is not None for variants in supplies for supply in variants):

@@ -258,14 +258,14 @@ class ExcludedRows:
             row=np.concatenate([_NONE, *(each.row for each in parts)])[order],
         )
 
-    def until(self, slot: int) -> "ExcludedRows":
-        """Return those before a slot."""
-        end = int(np.searchsorted(self.slot, slot))
+    def between(self, first: int, last: int) -> "ExcludedRows":
+        """Return those of the slots from `first` on and before `last`."""
+        begin, end = np.searchsorted(self.slot, (first, last))
         return ExcludedRows(
-            slot=self.slot[:end],
-            stratum=self.stratum[:end],
-            variant=self.variant[:end],
-            row=self.row[:end],
+            slot=self.slot[begin:end],
+            stratum=self.stratum[begin:end],
+            variant=self.variant[begin:end],
+            row=self.row[begin:end],
         )
 
 

@@ -10,7 +10,6 @@ from curriculum.inspection.formats import Line, count, duration, gpu_hours, numb
 from curriculum.inspection.runs import report_of, whole_steps
 from curriculum.mixing.check import PhaseCheck
 from curriculum.mixing.mix import report_of as mixture_report_of
-from curriculum.mixing.mix import seen_until
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline.attempts import resumed_step, specialist_of
 from curriculum.pipeline.checks import known_supply, supply_warnings
@@ -359,16 +358,14 @@ def _training(
         note = "steps are a guess: it isn't mixed yet"
         return replace(ahead, tokens=tokens, steps=max(tokens // step, 1), note=note)
     report = mixture_report_of(mixture)
-    slots = report.steps * report.tokens_per_step // report.slot_length
-    tokens = seen_until(mixture, slots=slots)[1]
     done = 0 if run.manifest.revision == UNKNOWN else resumed_step(run.path)
     left = max(report.steps - done, 0)
     return replace(
         ahead,
-        tokens=tokens * left // max(report.steps, 1),
+        tokens=report.tokens * left // max(report.steps, 1),
         steps=left,
         note=f"resumes at step {done:,} of {report.steps:,}" if done else "",
-        whole=whole_steps(report.steps, report.tokens_per_step, tokens, report.budget),
+        whole=whole_steps(report.steps, report.tokens_per_step, report.tokens, report.budget),
     )
 
 

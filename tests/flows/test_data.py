@@ -5,9 +5,11 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
+from curriculum.catalog import query
 from curriculum.mixing.mix import mix, report_of
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.run_config import RunConfig
@@ -59,14 +61,32 @@ def test_a_mixture_leaves_in_the_order_in_which_the_trainer_reads_it(
     planned = PlannedRows(mixture.path / "plan.parquet", folders)
     ids = np.memmap(to / "tokens.bin", dtype=np.uint16, mode="r")
     mask = np.memmap(to / "loss_mask.bin", dtype=np.uint8, mode="r")
-    at = 0
-    for position in range(json.loads((to / "export.json").read_text())["rows"]):
+    at, rows = 0, json.loads((to / "export.json").read_text())["rows"]
+    assert rows == pq.read_metadata(mixture.path / "plan.parquet").num_rows
+    for position in range(rows):
         row = planned[position]
         valid = row.valid_token_count
         assert ids[at : at + valid].tolist() == row.input_ids[:valid].tolist()
         assert mask[at : at + valid].tolist() == row.loss_mask[:valid].tolist()
         at += valid
     assert at == len(ids) > 30_000
+
+
+def test_a_plan_holds_the_rows_that_a_run_to_the_end_of_its_budget_reads(demo_home: Path) -> None:
+    sql = """
+        SELECT r.phase, p.rows, p.tokens, p.steps,
+               (SELECT count(*) FROM mixture_rows m WHERE m.mixture = p.path) AS planned_rows,
+               (SELECT sum(s.drawn) FROM strata s WHERE s.path = p.path) AS drawn_rows,
+               count(*) AS read_rows, sum(s.valid_tokens) AS read_tokens, max(s.step) AS read_steps
+        FROM runs r JOIN mixtures p ON p.key = r.plan_key JOIN steps s ON s.run = r.path
+        WHERE r.stopped = 'budget' AND p.current
+        GROUP BY ALL
+    """
+    lines = query(demo_home, sql).rows
+    assert len(lines) == 5
+    for _, rows, tokens, steps, planned, drawn, read, read_tokens, read_steps in lines:
+        assert rows == planned == drawn == read
+        assert (tokens, steps) == (read_tokens, read_steps)
 
 
 def test_rows_that_left_come_back_and_are_mixed_like_those_they_were(

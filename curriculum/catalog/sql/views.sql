@@ -43,7 +43,8 @@ COMMENT ON VIEW strata IS
 CREATE VIEW mixture_rows AS
 SELECT d.* EXCLUDE (file), a.specialist, a.phase, a.key AS mixture_key, a.path AS mixture
 FROM $plan d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
-COMMENT ON VIEW mixture_rows IS 'the plans row by row, in training order';
+COMMENT ON VIEW mixture_rows IS
+    'the plans row by row, in training order: what a run to the end of its budget trains on; `steps` has what a run has read';
 
 CREATE VIEW left_out AS
 SELECT d.* EXCLUDE (file), a.specialist, a.phase, a.key AS mixture_key, a.path AS mixture

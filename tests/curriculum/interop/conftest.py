@@ -143,14 +143,14 @@ def rows_of(store: Store, codec: Tokenizer, tokenizer: Artefact, *, structured: 
 
 
 def mixture_of(store: Store, rows: Sequence[Artefact]) -> Artefact:
-    """Rows of both in an order of its own, some twice; its last two slots are past the budget."""
+    """Rows of both in an order of its own, some twice."""
     places = [
         (each.key, shard, row)
         for each in rows
         for shard, file in enumerate(each.files())
         for row in range(pq.read_metadata(file).num_rows)
     ]
-    chosen = np.random.default_rng(3).integers(0, len(places), 50)
+    chosen = np.random.default_rng(3).integers(0, len(places), 48)
     recipe = Recipe(
         stage="mixtures",
         labels=(("specialist", "tester"), ("phase", "syntax")),

@@ -1,5 +1,6 @@
 """The type of ids in a bare .bin file is inferred only where one type fits; else it must be given."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from curriculum.interop.token_files import open_tokens
 from curriculum.store import Store
+from curriculum.tokens.codec import Roles, Tokenizer
 from tests.curriculum.tokens.templates import tokenizer_json
 from tests.flows.cli_runner import curriculum
 
@@ -74,6 +77,16 @@ def test_ends_of_documents_alone_do_not_make_a_width_certain(tmp_path: Path) -> 
     refused = take(tmp_path / "home", file, "--boundaries", "eos")
     assert refused.returncode == 2
     assert "66 ids of uint16 in 3 documents, or 33 ids of uint32 in 2 documents" in refused.stderr
+
+
+def test_a_vocabulary_that_two_bytes_do_not_hold_has_wider_ids(tmp_path: Path) -> None:
+    """Of 70,000 ids none but the first 65,536 fit two bytes, so that nothing was written with two."""
+    ids = [256, *TEXT[:6], 256, *TEXT[:6]]
+    file = bare(tmp_path / "data", ids, "uint32", ("<s>", "<pad>"))
+    codec = Tokenizer.load(file.with_name("tokenizer.json"), Roles(document_tokens="bos"))
+    tokens = open_tokens(file, "flat", replace(codec, vocab_size=70_000))
+    assert tokens.ids.tolist() == ids
+    assert tokens.edges.tolist() == [0, 7, 14]
 
 
 def test_narrow_ids_are_not_read_as_wide_ones(tmp_path: Path) -> None:

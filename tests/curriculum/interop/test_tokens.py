@@ -53,13 +53,12 @@ def test_rows_come_back_as_they_were(world: Any, tmp_path: Path, form: str, kind
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_mixture_goes_in_training_order_up_to_its_last_whole_step(
+def test_a_mixture_goes_in_training_order_to_the_last_row_of_its_plan(
     world: Any, tmp_path: Path, form: str
 ) -> None:
-    """12 steps of 4 slots are written, and the two slots past them aren't."""
     exported = world.export(world.mixture, tmp_path / "out", form)
     there = {each.key: each for each in (world.flat, world.structured)}
-    plan = pq.read_table(world.mixture.path / PLAN_NAME).slice(0, 48).to_pylist()
+    plan = pq.read_table(world.mixture.path / PLAN_NAME).to_pylist()
     rows = [
         pq.read_table(there[each["rows_key"]].files()[each["shard"]]).slice(each["row"], 1)
         for each in plan
@@ -76,6 +75,7 @@ def test_a_mixture_goes_in_training_order_up_to_its_last_whole_step(
     assert beside["pack_id"].to_pylist() == [row["pack_id"][0].as_py() for row in rows]
     record = json.loads((exported / "export.json").read_text())
     assert (record["steps"], record["rows"]) == (12, 48)
+    assert "48 rows, all of the 12 steps of the plan" in (exported / "README.md").read_text()
 
 
 def test_rows_without_structure_have_codes_of_0_beside_those_with_it(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from curriculum.mixing.check import DietSupply, PhaseSupply, supposed_supply
 from curriculum.mixing.load import load_diet
-from curriculum.mixing.mix import mix, report_of, seen_until
+from curriculum.mixing.mix import mix, report_of
 from curriculum.mixing.resolve import ResolvedPhase, phase_tokens
 from curriculum.mixing.supply import read_supply
 from curriculum.pipeline.checks import shortages
@@ -84,8 +84,7 @@ class Judged:
                 return None
             made.append(mixture)
             report = report_of(mixture)
-            slots = report.steps * STEP // report.slot_length
-            found.append((report.steps, seen_until(mixture, slots=slots)[1]))
+            found.append((report.steps, report.tokens))
         return found
 
 

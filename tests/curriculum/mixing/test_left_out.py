@@ -86,7 +86,7 @@ def test_the_others_come_in_the_order_in_which_they_would_have_come(
         )
         kept = [each for each in was if each not in gone]
         shared = min(len(kept), len(now))
-        assert shared > 40
+        assert shared >= 40
         assert now[:shared] == kept[:shared] != was[:shared]
 
 
@@ -121,7 +121,8 @@ def test_budget_and_shares_are_kept_with_the_rows_that_are_left(
     store: Store, asked: Asked, gone: list[str]
 ) -> None:
     before, after = (report_of(plan(store, asked, each)) for each in ([], gone))
-    assert after.tokens >= after.budget == before.budget
+    assert after.budget == before.budget
+    assert 0.95 * after.budget < after.tokens <= after.budget
     for was, now in zip(before.strata, after.strata, strict=True):
         assert now.rows < was.rows
         assert now.tokens / after.tokens == pytest.approx(now.share, abs=0.03)

@@ -43,7 +43,7 @@ def realised(
     slots = blocks * BLOCK_SLOTS
     tokens = np.zeros((slots, len(strata)))
     for piece in planner.pieces():
-        mine = piece.until(slots)
+        mine = piece.between(0, slots)
         np.add.at(tokens, (mine.slot, mine.stratum), mine.valid_tokens)
         if piece.slot[-1] + 1 >= slots:
             return strata, np.cumsum(tokens, axis=0)
