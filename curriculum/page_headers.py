@@ -38,6 +38,9 @@ class Page:
     compressed: int
     uncompressed: int
     values: int
+    encoding: int
+    checksum: int | None
+    """CRC-32 of its stored bytes; None where none was written."""
     by_dictionary: bool
     repeats: bool
     """Its texts are differences: each is at most as long as the page, and only decoding shows how long."""
@@ -82,12 +85,15 @@ def _page(fields: Fields, content: int) -> Page:
     values, encoding = _number(own, 1), _number(own, 4 if kind == DATA_V2 else 2)
     if encoding not in _ENCODINGS:
         raise ValueError(f"encoding {encoding} isn't used by this project")
+    checksum = fields.get(4)
     return Page(
         kind=kind,
         content=content,
         compressed=compressed,
         uncompressed=uncompressed,
         values=values,
+        encoding=encoding,
+        checksum=checksum & 0xFFFFFFFF if isinstance(checksum, int) else None,
         by_dictionary=kind != DICTIONARY and encoding in _BY_DICTIONARY,
         repeats=encoding == DELTA_TEXT,
     )

@@ -155,7 +155,7 @@ class File(pq.ParquetFile):
             if size > self._most:
                 break
             try:
-                pages = list(_pages(fd, self.metadata.row_group(group).column(leaf.number)))
+                pages = list(chunk_pages(fd, self.metadata.row_group(group).column(leaf.number)))
                 size += sum(page.uncompressed + page.values * leaf.value_bytes for page in pages)
                 if leaf.is_text and size <= self._most:
                     size += self._texts_size(group, leaf, pages, exact=exact)
@@ -370,7 +370,7 @@ def _leaves(schema: pq.ParquetSchema, columns: Sequence[str] | None) -> Iterator
         )
 
 
-def _pages(fd: int, chunk: Any) -> Iterator[Page]:
+def chunk_pages(fd: int, chunk: Any) -> Iterator[Page]:
     """The pages of a column chunk.
 
     Raises:

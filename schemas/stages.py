@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from schemas.document import KEPT_SCHEMA, SELECTION_SCHEMA, TOKEN_PARTS_SCHEMA
 from schemas.job import EVALUATED_SCHEMA, METRICS_SCHEMA, Report
 from schemas.mixture import LEFT_OUT_SCHEMA, PLAN_SCHEMA, MixtureReport
-from schemas.packed_row import PACKED_ROW_SCHEMA
+from schemas.packed_row import PACKED_ROW_SCHEMA, TOKEN_COLUMNS
 from schemas.registry import Registry
 from schemas.reports import (
     DocumentsReport,
@@ -23,7 +23,7 @@ from schemas.reports import (
     TokenizerReport,
     TokensReport,
 )
-from schemas.structure import ENRICHED_SCHEMA, STRUCTURE_COLUMNS
+from schemas.structure import ENRICHED_SCHEMA, STRUCTURE_COLUMNS, STRUCTURE_TOKENS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +34,8 @@ class DataTable:
     prefix: str
     schema: pa.Schema
     """Its columns; a file of an earlier minor version lacks some, and they are null there."""
+    token_lists: tuple[str, ...] = ()
+    """Columns with a value a token: most of a file's bytes, which views read without verifying them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,6 +81,7 @@ STAGES: Registry[StageSpec] = Registry(
                     name="rows",
                     prefix="part-",
                     schema=pa.schema([*PACKED_ROW_SCHEMA, *STRUCTURE_COLUMNS]),
+                    token_lists=(*TOKEN_COLUMNS, *STRUCTURE_TOKENS),
                 ),
             ),
         ),

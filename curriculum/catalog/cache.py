@@ -295,6 +295,12 @@ class FileFindings:
         self.looked[file] = known
         return known[1]
 
+    def find_again(self, file: str, look: Callable[[Path], str | None]) -> str | None:
+        """Look anew into a file that was asked for, and return what `look` finds in it."""
+        found = look(self.cache.home / file)
+        self.looked[file] = self.looked[file][0], found
+        return found
+
     def keep(self, snapshot: str) -> None:
         """Write down what was found for this snapshot; nothing where the workspace can't be written."""
         group = self.last.seen

@@ -6,6 +6,7 @@ takes a batch at a time still unpacks whole pages. DuckDB counts all that it all
 limit, pages included; `read` counts the result batch by batch.
 """
 
+import contextlib
 import functools
 import re
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,8 @@ import duckdb
 import pyarrow as pa
 
 from curriculum import parquet
+from curriculum.page_checksums import pages_fault
+from curriculum.store.verify import footer_of, sha256_of
 from schemas.errors import CatalogError, StoreError
 from schemas.stages import DataTable
 
@@ -111,6 +114,24 @@ def fault_of(file: Path, kind: DataTable) -> str | None:
     except (OSError, UnicodeDecodeError, pa.ArrowException) as broken:
         return f"it is no Parquet file: {str(broken).splitlines()[0]}"
     return _schema_fault(found.remove_metadata(), kind)
+
+
+def damage_of(file: Path, kind: DataTable, *, sha256: str, footer: str | None) -> str | None:
+    """Return what tells a file from the one that was published; None where nothing does.
+
+    Of a file with token lists the footer and the other columns' pages are read, of others all bytes.
+    """
+    try:
+        if kind.token_lists and footer is not None:
+            if footer_of(file) != footer:
+                return "its footer isn't the published one"
+            with contextlib.suppress(LookupError):
+                return pages_fault(file, kind.token_lists)
+        return None if sha256_of(file) == sha256 else "its bytes aren't those published"
+    except StoreError as refused:
+        return f"{refused.value}: {refused.cause}"
+    except (OSError, pa.ArrowException) as broken:
+        return str(broken).splitlines()[0]
 
 
 @functools.lru_cache(maxsize=256)

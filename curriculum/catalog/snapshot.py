@@ -22,7 +22,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from curriculum.catalog.cache import FOLDER, Cache, FileFindings, Identity, identity_of
-from curriculum.catalog.parquet_files import fault_of
+from curriculum.catalog.parquet_files import damage_of, fault_of
 from curriculum.catalog.tables import (
     TABLES,
     Line,
@@ -44,7 +44,7 @@ from schemas.regular_files import LINK, MOST_BYTES
 from schemas.regular_files import status as file_status
 from schemas.stages import DATA_TABLES, data_table_of
 
-VERSION = 6
+VERSION = 7
 """Version of the kept tables, raised by hand; where their columns change they are made anew anyway."""
 
 _TEXT: pa.DataType = pa.string()
@@ -55,7 +55,10 @@ _OWN: dict[str, pa.Schema] = {
     "marks": pa.schema([("mark", _TEXT), ("path", _TEXT)]),
     "data": pa.schema(
         [
-            *(pa.field(name, _TEXT) for name in ("path", "key", "kind", "file")),
+            *(
+                pa.field(name, _TEXT)
+                for name in ("path", "key", "kind", "file", "sha256", "footer")
+            ),
             pa.field("num_bytes", _NUMBER),
         ]
     ),
@@ -93,10 +96,11 @@ class Snapshot:
     """Names that stand for artefacts in use: those of the files in current/."""
 
 
-def take(home: Path, status: pa.Table | None = None) -> Snapshot:
+def take(home: Path, status: pa.Table | None = None, *, verified: bool = True) -> Snapshot:
     """Take a snapshot of the present; files that are the ones that were read before aren't opened again.
 
-    A `status` that was computed since replaces the one that is written.
+    A `status` that was computed since replaces the one that is written. Each file of a `verified` one was
+    compared with what was published, once for each inode, size and time of change that the system gives it.
     """
     home = home.absolute()
     listing = walk(home)
@@ -121,7 +125,7 @@ def take(home: Path, status: pa.Table | None = None) -> Snapshot:
             if cache.keep(digest, own):
                 cache.prune({digest, findings.last.seen})
         is_kept = cache.holds(digest, KEPT)
-    files, faults = _readable(findings, own["live"], own["data"])
+    files, faults = _readable(findings, own["live"], own["data"], verified=verified)
     if is_kept:
         findings.keep(digest)
     running, written = open_tables(home, listing.open_runs), written_status(home)
@@ -350,7 +354,7 @@ def _read(home: Path, path: str, digest: str) -> Lines:
     except (CurriculumError, OSError, ValueError, RecursionError) as refused:
         return {"problems": [{"path": path, "problem": str(refused)}]}
     lines["data"] = [
-        {**{name: file[name] for name in ("path", "key", "file", "num_bytes")}, "kind": kind.name}
+        {**{name: file[name] for name in _OWN["data"].names if name in file}, "kind": kind.name}
         for file in lines["files"]
         if (kind := data_table_of(artefact.manifest.stage, file["name"])) is not None
     ]
@@ -390,8 +394,12 @@ def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> tuple[list[s
     return sorted(live), sorted(lost, key=itemgetter("path", "problem"))
 
 
+_UNVERIFIED = "unverified"
+"""The finding in a file that can be read and wasn't compared with the published one yet."""
+
+
 def _readable(
-    findings: FileFindings, live: pa.Table, data: pa.Table
+    findings: FileFindings, live: pa.Table, data: pa.Table, *, verified: bool
 ) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
     """The live files by kind, and the faults of those that can't be read; each is opened once."""
     inside = PlainFolders(findings.cache.home)
@@ -399,10 +407,12 @@ def _readable(
     files: dict[str, list[str]] = {kind.name: [] for kind in DATA_TABLES}
     faults: list[tuple[str, str]] = []
     columns = (data[name].to_pylist() for name in ("path", "file", "kind", "num_bytes"))
-    for path, file, kind, num_bytes in zip(*columns, strict=True):
+    for at, (path, file, kind, num_bytes) in enumerate(zip(*columns, strict=True)):
         if path not in in_use:
             continue
         fault = _fault(findings, inside, file, kind, num_bytes)
+        if fault == _UNVERIFIED:
+            fault = _damage(findings, file, kind, data.slice(at, 1)) if verified else None
         if fault:
             faults.append((file, fault))
         else:
@@ -424,5 +434,18 @@ def _fault(
         return refused.strerror
     if found.st_size != num_bytes:
         return f"{found.st_size} bytes where {num_bytes} were published"
-    table = next(each for each in DATA_TABLES if each.name == kind)
-    return findings.find(file, identity_of(found), lambda path: fault_of(path, table))
+    table = _TABLES[kind]
+    return findings.find(
+        file, identity_of(found), lambda path: fault_of(path, table) or _UNVERIFIED
+    )
+
+
+def _damage(findings: FileFindings, file: str, kind: str, line: pa.Table) -> str | None:
+    """Return what tells a file from the one of its line, the one that was published."""
+    sha256, footer = line["sha256"][0].as_py(), line["footer"][0].as_py()
+    return findings.find_again(
+        file, lambda path: damage_of(path, _TABLES[kind], sha256=sha256, footer=footer)
+    )
+
+
+_TABLES = {each.name: each for each in DATA_TABLES}

@@ -242,7 +242,7 @@ def publish(home: Path, snapshot: Snapshot | None = None) -> Path | None:
 
     The result is its path, or None where the workspace can't be written: read-only, or full.
     """
-    snapshot = snapshot or take(home)
+    snapshot = snapshot or take(home, verified=False)
     home, cache = snapshot.home, Cache(home=snapshot.home)
     if not snapshot.kept or not (home / WORKSPACE_NAME).is_file():
         return None
