@@ -45,7 +45,7 @@ class Totals:
     unused_bytes: int
     specialists: int
     phases: int
-    finished: int
+    done: int
     running: int
     tokens: int
     budget: int
@@ -127,7 +127,11 @@ def totals_card(found: Totals) -> Markup:
     spent = gpu_hours(found.gpu_seconds) if found.gpu_seconds else "without a GPU"
     figures = [
         ("Specialists", f"{found.specialists}", "each with a diet of its own"),
-        ("Phases done", f"{found.finished} of {found.phases}", f"of what is mixed{running}"),
+        (
+            "Phases done",
+            f"{found.done} of {found.phases}",
+            f"of all diets that have begun{running}",
+        ),
         ("Tokens trained", count(found.tokens), f"of {count(found.budget)} planned"),
         (
             "Trained for",

@@ -167,6 +167,9 @@ class Job(Sealed):
     attempt: int
     begun: str = ""
     """The moment at which it was frozen, in UTC; no part of what the run is, and empty before."""
+    ordinal: Annotated[int, Field(ge=0)] = 0
+    """Number of the attempt among all attempts of the workspace, from 1 in the order in which they were
+    frozen; clocks may go back, numbers don't. No part of what the run is, and 0 before."""
     seed: int
     model: ModelSpec
     backend: Backend | Literal["auto"]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from curriculum import parquet
 from curriculum.catalog import parquet_files
@@ -25,7 +25,7 @@ from curriculum.store.inside import PlainFolders
 from curriculum.store.owners import is_owner_alive, train_lock
 from schemas import regular_files
 from schemas.errors import CatalogError, StoreError
-from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report, RunState
+from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report, RunState, TokenCounts
 from schemas.mixture import MixtureReport
 from schemas.phase_status import STATUS_NAME, STATUS_SCHEMA, ClosedGate
 from schemas.specialist import spelled
@@ -54,7 +54,7 @@ def _schema(columns: str) -> pa.Schema:
 
 
 _RUN = """
-    path key specialist phase attempt:int64 state stopped reason created
+    path key specialist phase attempt:int64 ordinal:int64 state stopped reason created
     phase_bpb_before:double phase_bpb_after:double anchor_bpb_before:double anchor_bpb_after:double
     steps:int64 planned_steps:int64 positions:int64 valid_tokens:int64 scored_tokens:int64
     scored_bytes:int64 seconds:double tokens_per_second:double gpu_seconds:double gpu_price:double
@@ -186,6 +186,7 @@ def _run(artefact: Artefact) -> Lines:
         "specialist": specialist,
         "phase": report.phase,
         "attempt": report.attempt,
+        "ordinal": 0,
         "state": "finished",
         "created": manifest.created,
         "plan_key": next((each.key for each in manifest.inputs if each.name == "plan"), None),
@@ -256,6 +257,7 @@ def _job_of(run: Path) -> tuple[Job | None, Line | None]:
 def _of_job(job: Job) -> Line:
     """Return the columns that a run's job fills."""
     columns: Line = {
+        "ordinal": job.ordinal,
         "planned_steps": job.steps,
         "tokens_per_step": job.tokens_per_step,
         "slots_per_step": job.tokens_per_step // max(each.row_length for each in job.rows),
@@ -312,7 +314,10 @@ def _mixture(report: MixtureReport) -> Lines:
 
 
 def open_run(home: Path, path: str, job: Job) -> Line:
-    """The line of a run that isn't closed, as far as its state and heartbeat say."""
+    """The line of a run that isn't closed.
+
+    How far it is its heartbeat says, and where none is left the checkpoint that it would resume from.
+    """
     directory = home / path
     owner, beat = _owner(directory), _heartbeat(directory)
     lock = train_lock(home, job.run_key, job.attempt)
@@ -329,13 +334,36 @@ def open_run(home: Path, path: str, job: Job) -> Line:
         **_of_job(job),
     }
     if beat is None:
-        return line
+        saved = _saved(directory)
+        return line | ({"steps": saved.step, "valid_tokens": saved.tokens.valid} if saved else {})
     return line | {
         "steps": beat.step,
         "valid_tokens": beat.valid_tokens,
         "tokens_per_second": beat.tokens_per_second,
         "phase_bpb_after": beat.val_bpb,
     }
+
+
+class _Saved(BaseModel):
+    """The fields that are read of the state of a checkpoint."""
+
+    step: int
+    tokens: TokenCounts
+
+
+def _saved(run: Path) -> _Saved | None:
+    """Return the state of a run's newest checkpoint; None where it keeps none or that can't be read."""
+    files = (run / "checkpoints").glob("step=*/manifest.json")
+    steps = (file.parent.name.removeprefix("step=") for file in files)
+    newest = max((step for step in steps if step.isdecimal()), key=int, default=None)
+    if newest is None:
+        return None
+    name = f"checkpoints/step={newest}/{STATE_NAME}"
+    try:
+        PlainFolders(run).status(name)
+        return _Saved.model_validate_json(regular_files.read(run / name))
+    except (OSError, StoreError, ValidationError):
+        return None
 
 
 GATES_FOLDER = "gates"

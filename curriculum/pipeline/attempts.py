@@ -1,9 +1,11 @@
 """Attempts at runs: their names, their order, their states; and the artefacts that are current.
 
-Records in jobs and marks decide, never the time of a file: a workspace can be copied or restored.
+Two rules stand here, for all that reads runs. An attempt that isn't finished never replaces a finished one
+(`current_attempt`, of one key `finished`). Attempts are ordered by the numbers in their jobs, never by time:
+clocks may be set back, and a workspace can be copied or restored.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,8 +21,9 @@ from curriculum.train.run_directory import (
     JOB,
     REPORT,
     STATE,
-    attempts,
+    is_finished,
     read_job,
+    resumable,
 )
 from schemas.job import CheckpointRef, Heartbeat, Job, Report, RunState, SlotState
 from schemas.manifest import MANIFEST_NAME
@@ -44,11 +47,11 @@ def mark_current(store: Store, name: str, artefacts: Sequence[Artefact]) -> bool
 
 
 def current_artefacts(store: Store, stage: str) -> list[Artefact]:
-    """The artefacts of a stage that are marked as current, in the order in which they were published."""
+    """Return the artefacts of a stage that are marked as current, by path."""
     files = (store.root / "current").glob(f"{stage}-*.txt")
     marked = {store.root / line for file in files for line in read_mark(file)}
     published = [path for path in marked if (path / MANIFEST_NAME).is_file()]
-    return sorted(map(store.load, published), key=lambda each: (each.manifest.created, each.path))
+    return [store.load(path) for path in sorted(published)]
 
 
 STEP = "step="
@@ -102,10 +105,61 @@ class Attempt:
         return spelled(self.ref, self.job.phase)
 
     @property
+    def is_finished(self) -> bool:
+        """True once its manifest closes it."""
+        return is_finished(self.path)
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Its place among all attempts of the workspace, in the order in which they began."""
+        return self.job.ordinal, self.job.attempt
+
+    @property
     def title(self) -> str:
         """The title of a run for a reader: templates/demo/syntax, attempt 1, 0123456789ab, and its study."""
         words = (self.name, f"attempt {self.job.attempt}", self.job.run_key[:KEY_DIGITS])
         return ", ".join(filter(None, (*words, study_mark(self.job.study))))
+
+
+def current_attempt(
+    attempts: Iterable[Attempt], marked: Collection[Path] = frozenset()
+) -> Attempt | None:
+    """Return the attempt that stands for a run or a phase, or None where none has begun.
+
+    The newest finished one, of those that are marked where any is: an attempt that isn't finished never
+    replaces a finished one. Where none is finished, the newest one.
+    """
+
+    def rank(attempt: Attempt) -> tuple[bool, bool, tuple[int, int]]:
+        return attempt.path in marked, attempt.is_finished, attempt.order
+
+    return max(attempts, key=rank, default=None)
+
+
+def newest_unfinished(attempts: Iterable[Attempt], current: Artefact | None) -> Attempt | None:
+    """Return the newest attempt, unless it is finished or the finished run `current` began after it."""
+    newest = max(attempts, key=lambda attempt: attempt.order, default=None)
+    if newest is None or newest.is_finished:
+        return None
+    if current is not None and newest.order < Attempt.at(current.path).order:
+        return None
+    return newest
+
+
+def current_runs(store: Store, ref: SpecialistRef) -> dict[str, Artefact]:
+    """Return the finished runs that are marked for a specialist, by phase, in the order in which they began.
+
+    A run may lie with another specialist, whose phase is the same.
+    """
+    prefix = "-".join(["runs", *filter(None, ref)])
+    found: dict[str, Artefact] = {}
+    for file in (store.root / "current").glob(f"{prefix}-*.txt"):
+        for path in (store.root / line for line in read_mark(file)):
+            phase = file.stem.removeprefix(f"{prefix}-")
+            if is_finished(path) and (run := store.load(path)).manifest.labels["phase"] == phase:
+                found[phase] = run
+    begun = {phase: Attempt.at(run.path).order for phase, run in found.items()}
+    return {phase: found[phase] for phase in sorted(begun, key=begun.__getitem__)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,22 +171,31 @@ class RunHistory:
     """Finished runs by path."""
     plans: frozenset[str]
     """The contents of the mixtures."""
+    unread: frozenset[tuple[SpecialistRef, str]]
+    """Specialists and phases whose mixture only attempts that aren't finished have read."""
 
     @staticmethod
     def read(store: Store) -> "RunHistory":
         """Read the marks of a workspace."""
         runs = {run.path: run for run in current_artefacts(store, "runs")}
         plans = frozenset(each.content for each in current_artefacts(store, "mixtures"))
-        return RunHistory(store=store, runs=runs, plans=plans)
+        read = [each for each in attempts_in(store) if each.job.plan_content in plans]
+        begun = {(each.ref, each.job.phase) for each in read}
+        done = {(each.ref, each.job.phase) for each in read if each.is_finished}
+        return RunHistory(store=store, runs=runs, plans=plans, unread=frozenset(begun - done))
 
     def last(self, attempts: Iterable[Attempt]) -> Attempt | None:
-        """The last phase of those that are marked and whose inputs are current; None where there is none."""
+        """Return the latest marked phase whose inputs are current, or None."""
         current = [each for each in attempts if self.is_current(each)]
         return max(current, key=self.position, default=None)
 
     def is_current(self, run: Attempt) -> bool:
-        """Return True where a run and its mixture are marked, and the run that it continues is current."""
-        if run.path not in self.runs or run.job.plan_content not in self.plans:
+        """Return True where a run and its mixture are marked, and the run that it continues is current.
+
+        A mixture that only attempts that aren't finished have read replaces none.
+        """
+        is_mixed = run.job.plan_content in self.plans or (run.ref, run.job.phase) in self.unread
+        if run.path not in self.runs or not is_mixed:
             return False
         start = self._entry(run)
         return start is None or any(
@@ -141,14 +204,14 @@ class RunHistory:
             for path, each in self.runs.items()
         )
 
-    def position(self, run: Attempt) -> tuple[int, str]:
-        """The number of phases before a run, then when it began: the order of a curriculum."""
+    def position(self, run: Attempt) -> tuple[int, tuple[int, int]]:
+        """Return the number of phases before a run, then its order: the order of a curriculum."""
         number, start = 0, self._entry(run)
         while start is not None:
             number += 1
             before = self._attempt_of(start)
             start = None if before is None else self._entry(before)
-        return number, run.job.begun
+        return number, run.order
 
     def _entry(self, run: Attempt) -> CheckpointRef | None:
         """The checkpoint at which a phase was entered, by the run or by the one that it continues from."""
@@ -171,24 +234,29 @@ def checkpoints(run: Path) -> Iterator[tuple[int, Path]]:
         yield int(manifest.parent.name.removeprefix(STEP)), manifest.parent
 
 
+def newest_checkpoint(run: Path) -> Path | None:
+    """Return the checkpoint of the highest step that a run keeps, or None."""
+    kept = dict(checkpoints(run))
+    return kept[max(kept)] if kept else None
+
+
 def resumed_step(run: Path) -> int:
-    """The step of the last checkpoint of the attempt at a run that would be resumed; 0 for none."""
-    newest = attempts(run)[-1:]
-    if not newest or (newest[0] / MANIFEST_NAME).is_file():
-        return 0
-    return max((step for step, _ in checkpoints(newest[0])), default=0)
+    """Return the step of the last checkpoint of the attempt at a run that would be resumed; 0 for none."""
+    attempt = resumable(run)
+    return max((step for step, _ in checkpoints(attempt)), default=0) if attempt else 0
 
 
 def attempts_in(store: Store) -> list[Attempt]:
-    """All attempts at runs of a workspace, open and closed, by path."""
-    return [Attempt.at(file.parent) for file in sorted((store.root / "runs").rglob(JOB))]
+    """Return all attempts at runs of a workspace, open and closed, in the order in which they began."""
+    begun = (Attempt.at(file.parent) for file in sorted((store.root / "runs").rglob(JOB)))
+    return sorted(begun, key=lambda attempt: attempt.order)
 
 
-def open_attempts(store: Store) -> Iterator[Attempt]:
-    """The attempts of a workspace that aren't closed, by path."""
-    for file in sorted((store.root / "runs").rglob(JOB)):
-        if not (file.parent / MANIFEST_NAME).is_file():
-            yield Attempt.at(file.parent)
+def open_attempts(store: Store) -> list[Attempt]:
+    """Return the attempts of a workspace that aren't closed, in the order in which they began."""
+    folders = (file.parent for file in sorted((store.root / "runs").rglob(JOB)))
+    begun = (Attempt.at(folder) for folder in folders if not is_finished(folder))
+    return sorted(begun, key=lambda attempt: attempt.order)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ from curriculum.inspection.runs import report_of, whole_steps
 from curriculum.mixing.check import PhaseCheck
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.pipeline.attempts import resumed_step, specialist_of
+from curriculum.pipeline.attempts import attempts_in, resumed_step, specialist_of
 from curriculum.pipeline.checks import known_supply, supply_warnings
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import (
@@ -30,8 +30,8 @@ from curriculum.pipeline.steps import UNKNOWN, machine_of, tokens_per_step
 from curriculum.stages import Built
 from curriculum.store import Artefact, Difference, Explanation, Step, Store, explain, explain_all
 from curriculum.store.artefact import KEY_DIGITS, Recipe
-from curriculum.train.run_directory import JOB, read_job
 from schemas.errors import MixtureError
+from schemas.job import Job
 from schemas.specialist import spelled
 from schemas.study import study_remark
 
@@ -80,9 +80,11 @@ def last_speed(plan: RunPlan, resources: Resources) -> Speed | None:
 
     None where there is no such run: another model, or another device, says nothing of this one.
     """
-    runs = plan.store.artefacts("runs")
-    newest_first = sorted(runs, key=lambda run: run.manifest.created, reverse=True)
-    speeds = [each for run in newest_first if (each := _speed_of(run)) is not None]
+    finished = [attempt for attempt in attempts_in(plan.store) if attempt.is_finished]
+    found = (
+        _speed_of(plan.store.load(attempt.path), attempt.job) for attempt in reversed(finished)
+    )
+    speeds = [speed for speed in found if speed is not None]
     ours = [each for each in speeds if each.model == plan.diet.model]
     # To look for a GPU may import torch: only where there is something to compare.
     device = machine_of(plan, resources).device if ours else ""
@@ -108,11 +110,10 @@ def money(cost: float | None) -> str:
     return "" if cost is None else f"{cost:,.2f}"
 
 
-def _speed_of(run: Artefact) -> Speed | None:
+def _speed_of(run: Artefact, job: Job) -> Speed | None:
     report = report_of(run)
     if not report.tokens.valid or not report.seconds:
         return None
-    job = read_job(run.path / JOB)
     spent = report.gpu_seconds or report.seconds + (report.evaluation_seconds or 0.0)
     return Speed(
         name=spelled(specialist_of(run), report.phase),
@@ -291,10 +292,11 @@ def _phase_forecasts(
             continue
         if each.run.planned:
             ahead = _training(plan, phase, each.mixture, each.run, checks.get(name))
+            again = scope.retrain and name == scope.phase and not resumed_step(each.run.path)
             notes = [
                 blocked,
                 ahead.note,
-                "a new attempt" if scope.retrain and name == scope.phase else "",
+                "a new attempt" if again else "",
                 "its gate may end it earlier" if phase.advance_when else "",
                 "somebody must approve it" if APPROVAL in phase.require else "",
             ]

@@ -139,18 +139,15 @@ _RESUME_OPTIONS = ("continue", "from_step", "without_rows")
 
 
 def newest_plan(store: Store, ref: SpecialistRef, attempts: Iterable[Attempt]) -> RunPlan:
-    """Resolve the config of a specialist's newest run with the diet as it is today.
+    """Resolve the config of a specialist's newest finished run with the diet as it is today.
 
-    `attempts` may hold those of other specialists too. Where that diet is gone, it is the one of its last
-    snapshot.
+    Where none is finished it is that of the newest attempt. `attempts` are in the order in which they began
+    and may hold those of other specialists too. Where the diet is gone, it is the one of its last snapshot.
 
     Raises:
         CurriculumError: for a diet, phases or a corpus that are gone or wrong by now.
     """
-    mine = sorted(
-        (each for each in attempts if each.ref == ref),
-        key=lambda each: (each.job.begun, each.job.attempt),
-    )
+    mine = _counted(each for each in attempts if each.ref == ref)
     config = newest_config(store, ref, mine)
     if not _is_diet(store.root, config.specialist):
         snapshot = last_snapshot(store, ref)
@@ -171,6 +168,12 @@ def newest_plan(store: Store, ref: SpecialistRef, attempts: Iterable[Attempt]) -
         resume=next(_resume_points(store, same), None),
         without=parse_exclusions(options.get("without_rows"), repositories),
     )
+
+
+def _counted(attempts: Iterable[Attempt]) -> list[Attempt]:
+    """Return the finished ones of some attempts; all of them where none is finished."""
+    begun = list(attempts)
+    return [attempt for attempt in begun if attempt.is_finished] or begun
 
 
 def newest_config(store: Store, ref: SpecialistRef, attempts: Sequence[Attempt]) -> RunConfig:
@@ -220,13 +223,13 @@ def resolved(
     if not home.is_dir():
         return config
     store = Store(config.workspace, dry=True)
-    attempts = sorted(attempts_in(store), key=lambda each: (each.job.begun, each.job.attempt))
+    attempts = attempts_in(store)
     refs = {each.ref for each in attempts}
     refs |= {specialist_of(each) for each in store.artefacts("mixtures")}
     ref = next((each for each in refs if config.specialist in names_of(each)), None)
     if ref is None:
         return config
-    made = newest_config(store, ref, [each for each in attempts if each.ref == ref])
+    made = newest_config(store, ref, _counted(each for each in attempts if each.ref == ref))
     changed = dict(config.changes())
     if not is_trusted:
         trainer = load_diet(made.specialist, home=made.workspace).trainer

@@ -18,14 +18,15 @@ from curriculum.pipeline.attempts import (
     Attempt,
     RunHistory,
     attempts_in,
-    checkpoints,
     current_artefacts,
+    current_attempt,
     names_of,
+    newest_checkpoint,
     specialist_of,
 )
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import published_in
-from curriculum.train.run_directory import CHECKPOINTS, JOB, read_report
+from curriculum.train.run_directory import CHECKPOINTS, JOB, number_of, read_report
 from schemas.errors import JobError, StoreError
 from schemas.manifest import MANIFEST_NAME
 from schemas.specialist import SpecialistRef, spelled
@@ -212,6 +213,8 @@ def named(home: Path, what: str, refs: Collection[SpecialistRef]) -> SpecialistN
 def checkpoint_of(home: Path, what: str) -> Path:
     """Resolve a reference to a checkpoint: the one at a path, or the last one of a run.
 
+    Of a finished run it is the one that the next phase starts from.
+
     Raises:
         JobError: for what is none and has none.
         StoreError: for a finished run that isn't what its manifest says.
@@ -228,10 +231,10 @@ def checkpoint_of(home: Path, what: str) -> Path:
     if (run.path / MANIFEST_NAME).is_file():
         store.load(run.path)
         return store.root / read_report(run.path).checkpoint
-    kept = dict(checkpoints(run.path))
-    if not kept:
+    newest = newest_checkpoint(run.path)
+    if newest is None:
         raise JobError(what, cause="it has no checkpoint", cure="Train it until it saves one")
-    return kept[max(kept)]
+    return newest
 
 
 def title_of(checkpoint: Path) -> str:
@@ -242,9 +245,9 @@ def title_of(checkpoint: Path) -> str:
 def run_of(store: Store, what: str, *, name: str) -> Attempt:
     """Resolve a reference to a run; `name` is whose value it is in an error.
 
-    Of a path or key it is the newest attempt; of specialist/phase the finished run that is marked as
-    current, else the attempt that began last; of a specialist that of its last phase whose inputs are
-    current, where any phase is finished.
+    Of several attempts, at a path, with a key or of specialist/phase, it is the one that stands for the
+    run (`current_attempt`); of a specialist that of its last phase whose inputs are current, where any
+    phase is finished.
 
     Raises:
         JobError: for none, for several at a path or with a key, and where no phase's inputs are current.
@@ -268,7 +271,9 @@ def run_of(store: Store, what: str, *, name: str) -> Attempt:
             cause="several runs match" if runs else "there is no such run",
             cure=f"Name one: {', '.join(listed[:LISTED]) or 'none has begun'}",
         )
-    return max(found, key=lambda each: int(each.path.name.partition("=")[2]))
+    run = current_attempt(found)
+    assert run is not None, "there is a folder of attempts"
+    return run
 
 
 def is_run(store: Store, what: str) -> bool:
@@ -333,25 +338,32 @@ def _of_key(store: Store, prefix: str) -> Reference | None:
     if found:
         return Reference(artefacts=tuple(found))
     attempts = attempts_in(store)
-    matching = [each for each in attempts if each.job.run_key.startswith(prefix.lower())]
-    return _of_run(store, matching[-1]) if matching else None
+    run = current_attempt(each for each in attempts if each.job.run_key.startswith(prefix.lower()))
+    return _of_run(store, run) if run is not None else None
 
 
 def _with_key(store: Store, prefix: str, stages: Collection[str] | None = None) -> list[Artefact]:
-    """The artefact whose key begins so, if there is one; of some stages, or of all."""
-    found = [
-        each
-        for each in store.artefacts()
+    """The artefact whose key begins so, if there is one; of some stages, or of all.
+
+    Of a run it is the highest finished attempt.
+    """
+    found = {
+        each.path.parent if each.manifest.stage == RUNS else each.path: each
+        for each in sorted(store.artefacts(), key=_attempt_number)
         if each.key.startswith(prefix.lower()) and (not stages or each.manifest.stage in stages)
-    ]
+    }
     if len(found) > 1:
         raise StoreError(
             prefix,
-            _places(store, found),
+            _places(store, sorted(found.values(), key=lambda each: each.path)),
             cause="several keys start with these digits",
             cure="Give more digits",
         )
-    return found
+    return [*found.values()]
+
+
+def _attempt_number(artefact: Artefact) -> int:
+    return number_of(artefact.path) if artefact.manifest.stage == RUNS else 0
 
 
 def _of_name(store: Store, what: str) -> Reference | None:
@@ -432,8 +444,7 @@ def _run_named(store: Store, attempts: list[Attempt], what: str) -> Attempt | No
     history = RunHistory.read(store)
     finished = [each for each in matching if each.path in history.runs]
     if meant.phase is not None or not finished:
-        candidates = finished or matching
-        return max(candidates, key=lambda each: (each.job.begun, each.job.attempt), default=None)
+        return current_attempt(matching, history.runs.keys())
     last = history.last(finished)
     if last is None:
         listed = ", ".join(_names(finished))

@@ -14,7 +14,7 @@ from curriculum.pipeline.attempts import STEP, Attempt, attempts_in, checkpoints
 from curriculum.pipeline.references import run_of
 from curriculum.store import Artefact, Store
 from curriculum.store.verify import check_pages, verify_file, verify_footers
-from curriculum.train.run_directory import JOB, read_job
+from curriculum.train.run_directory import JOB, attempts, is_finished, number_of, read_job
 from schemas.errors import DietError, JobError, MixtureError
 from schemas.job import Job
 from schemas.mixture import Continued, RowsTaken
@@ -79,27 +79,36 @@ def resume_point(store: Store, run: str, step: int | None) -> ResumePoint:
 
 
 def checkpoint_before(store: Store, run: Attempt, step: int) -> ResumePoint:
-    """The last checkpoint of a run at or before a step, of its newest attempt that has one.
+    """Return the last checkpoint of a run at or before a step, of one attempt.
+
+    Of an attempt that isn't finished its own, else that of the highest finished attempt, else that of any
+    other, the highest first: where it keeps one from so early.
 
     Raises:
         JobError: where none is left from so early, with those that are; and for an anneal.
     """
-    attempts = sorted(run.path.parent.glob("attempt=*"), key=lambda each: _number(each, "attempt="))
-    kept = {number: path for each in attempts for number, path in checkpoints(each)}
-    earlier = [each for each in kept if each <= step]
-    if not earlier:
-        listed = ", ".join(str(each) for each in sorted(kept))
-        raise JobError(
-            "--from-step",
-            step,
-            cause=f"{run.path.relative_to(store.root)} keeps no checkpoint from so early",
-            cure=f"It has {listed}" if kept else "It has none; train the phase anew",
-        )
-    return _outside_a_decay(ResumePoint.at(kept[max(earlier)]))
+
+    def rank(path: Path) -> tuple[bool, bool, int]:
+        is_closed = is_finished(path)
+        return path == run.path and not is_closed, is_closed, number_of(path)
+
+    kept: set[int] = set()
+    for path in sorted(attempts(run.path.parent), key=rank, reverse=True):
+        found = dict(checkpoints(path))
+        kept |= found.keys()
+        if earlier := [number for number in found if number <= step]:
+            return _outside_a_decay(ResumePoint.at(found[max(earlier)]))
+    listed = ", ".join(str(number) for number in sorted(kept))
+    raise JobError(
+        "--from-step",
+        step,
+        cause=f"{run.path.relative_to(store.root)} keeps no checkpoint from so early",
+        cure=f"It has {listed}" if kept else "It has none; train the phase anew",
+    )
 
 
 def newest_run(store: Store, ref: SpecialistRef, same: Mapping[str, str]) -> Attempt:
-    """The run of a specialist and branch that began last.
+    """Return the attempt of a specialist and branch that began last, finished or not.
 
     Those that this very command began, with overrides `same`, lead to the run that it went back in: the
     command given again continues what it began.
@@ -112,7 +121,7 @@ def newest_run(store: Store, ref: SpecialistRef, same: Mapping[str, str]) -> Att
         raise JobError(
             "--from-step", cause="no run of this specialist has begun", cure="Leave it out"
         )
-    found = max(runs, key=lambda each: (each.job.begun, each.job.attempt))
+    found = runs[-1]
     while found.job.start_from is not None and same.items() <= found.job.overrides.items():
         before = (store.root / found.job.start_from.path).parents[1]
         store.require_inside(before)

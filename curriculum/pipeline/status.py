@@ -25,6 +25,8 @@ from curriculum.pipeline.attempts import (
     attempt_state,
     attempts_in,
     current_artefacts,
+    current_runs,
+    newest_unfinished,
     specialist_of,
 )
 from curriculum.pipeline.context import Context, Resources
@@ -45,6 +47,7 @@ from curriculum.pipeline.run_config import command
 from curriculum.pipeline.steps import build_phases, job_of
 from curriculum.stages import Built
 from curriculum.store import Artefact, Store
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.store.inside import WORKSPACE_NAME
 from curriculum.train.launch.gpu_slots import Machine
 from curriculum.train.run_directory import finished, replace_whole, run_recipe
@@ -64,7 +67,11 @@ State = Literal[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseStatus:
-    """Status of a phase of a specialist, with its newest attempt and the reason; the study is said first."""
+    """Status of a phase of a specialist, with the attempt that stands for it and the reason.
+
+    The study is said first. A finished run that the diet still leads to stands for its phase, whatever was
+    begun after it; the reason then names that attempt, too.
+    """
 
     ref: SpecialistRef
     phase: str
@@ -77,6 +84,8 @@ class PhaseStatus:
     """The report of a finished run."""
     study: Study | None = None
     """The study that the run is of."""
+    unfinished: "PhaseStatus | None" = None
+    """Status of a newer attempt that isn't finished, and so doesn't replace the run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,8 +94,7 @@ class StatusInputs:
 
     store: Store
     attempts: Sequence[Attempt]
-    current: Sequence[Artefact]
-    """Finished runs that are marked as current."""
+    """In the order in which they began."""
     queue: SlotQueue
     plans: Mapping[SpecialistRef, RunPlan | CurriculumError]
     """Plan of each specialist that has begun, with its diet of today; or why there is none."""
@@ -107,7 +115,6 @@ class StatusInputs:
         return StatusInputs(
             store=store,
             attempts=attempts,
-            current=current_artefacts(store, "runs"),
             queue=SlotQueue.read(resources.slots_of(store.root)),
             plans=plans,
         )
@@ -116,7 +123,7 @@ class StatusInputs:
         """Every phase of every specialist that has begun, in the order of its curriculum."""
         sources = Sources.of(self.store.root, clones="none")
         for ref, plan in self.plans.items():
-            runs = _SpecialistRuns.of(self.store, ref, self.attempts, self.current, self.queue)
+            runs = _SpecialistRuns.of(self.store, ref, self.attempts, self.queue)
             try:
                 if isinstance(plan, CurriculumError):
                     raise plan
@@ -204,21 +211,19 @@ def planned_statuses(
     """
     store = Store(plan.store.root, dry=True)
     ref = SpecialistRef(plan.diet.specialist, plan.diet.branch)
-    current = current_artefacts(store, "runs")
     queue = SlotQueue.read(resources.slots_of(store.root))
-    runs = _SpecialistRuns.of(store, ref, attempts_in(store), current, queue)
+    runs = _SpecialistRuns.of(store, ref, attempts_in(store), queue)
     dry = replace(plan, store=store, planned={})
     planned = PlannedArtefacts.of(dry, Sources.of(store.root, clones="none"))
     return planned, tuple(runs.phase_statuses(dry, planned))
 
 
 def replaced_runs(store: Store) -> Iterator[PhaseStatus]:
-    """Finished runs that others have taken the place of, in the order in which they ended."""
+    """Finished runs that others have taken the place of, in the order in which they began."""
     current = {run.path for run in current_artefacts(store, "runs")}
-    runs = sorted(store.artefacts("runs"), key=lambda run: run.manifest.created)
-    for run in runs:
-        if run.path not in current:
-            yield _finished(run, "earlier", "")
+    for attempt in attempts_in(store):
+        if attempt.is_finished and attempt.path not in current:
+            yield _finished(store.load(attempt.path), "earlier", "")
 
 
 def _plan_text(plan: RunPlan) -> str:
@@ -239,32 +244,28 @@ class _SpecialistRuns:
     ref: SpecialistRef
     current: Mapping[str, Artefact]
     """Finished runs by phase."""
-    open: Mapping[str, Attempt]
-    """The newest attempt by phase, where it isn't finished and nothing finished is newer."""
+    unfinished: Mapping[str, Attempt]
+    """The newest attempt by phase, where it isn't finished and the finished run began before it."""
     queue: SlotQueue
 
     @staticmethod
     def of(
-        store: Store,
-        ref: SpecialistRef,
-        attempts: Sequence[Attempt],
-        current: Sequence[Artefact],
-        queue: SlotQueue,
+        store: Store, ref: SpecialistRef, attempts: Sequence[Attempt], queue: SlotQueue
     ) -> "_SpecialistRuns":
-        """Select those of one specialist among the attempts and the current runs of all."""
-        runs = {run.manifest.labels["phase"]: run for run in current if specialist_of(run) == ref}
-        mine = [each for each in attempts if each.ref == ref]
-        newest = {
-            each.job.phase: each
-            for each in sorted(mine, key=lambda each: (each.job.begun, each.job.attempt))
-        }
+        """Select those of one specialist among the attempts of all."""
+        runs = current_runs(store, ref)
+        by_phase: dict[str, list[Attempt]] = {}
+        for attempt in attempts:
+            if attempt.ref == ref:
+                by_phase.setdefault(attempt.job.phase, []).append(attempt)
         unfinished = {
-            phase: each
-            for phase, each in newest.items()
-            if not (each.path / MANIFEST_NAME).is_file()
-            and (phase not in runs or each.job.begun > runs[phase].manifest.created)
+            phase: newest
+            for phase, begun in by_phase.items()
+            if (newest := newest_unfinished(begun, runs.get(phase))) is not None
         }
-        return _SpecialistRuns(store=store, ref=ref, current=runs, open=unfinished, queue=queue)
+        return _SpecialistRuns(
+            store=store, ref=ref, current=runs, unfinished=unfinished, queue=queue
+        )
 
     def phase_statuses(self, plan: RunPlan, planned: "PlannedArtefacts") -> Iterator[PhaseStatus]:
         """Yield the status of the phases of a plan."""
@@ -277,12 +278,12 @@ class _SpecialistRuns:
     def without_diet(self, wrong: CurriculumError) -> Iterator[PhaseStatus]:
         """Yield what is known of a specialist whose diet or corpus can't be read."""
         unsure = f"can't be compared with its diet: {wrong}"
-        for attempt in self.open.values():
-            yield self._open(attempt)
+        for name, attempt in self.unfinished.items():
+            if name not in self.current:
+                yield self._open(attempt)
         for name, run in self.current.items():
-            if name not in self.open:
-                yield _finished(run, "done", unsure)
-        if not self.open and not self.current:
+            yield self._closed(name, run, "done", unsure)
+        if not self.unfinished and not self.current:
             yield PhaseStatus(ref=self.ref, phase="", state="missing", why=unsure)
 
     def _phase(
@@ -292,9 +293,9 @@ class _SpecialistRuns:
         planned: "PlannedArtefacts",
         before: Sequence[PhaseStatus],
     ) -> PhaseStatus:
-        if phase.name in self.open:
-            return self._open(self.open[phase.name])
-        run = self.current.get(phase.name)
+        run, unfinished = self.current.get(phase.name), self.unfinished.get(phase.name)
+        if run is None and unfinished is not None:
+            return self._open(unfinished)
         if run is None:
             held = next((each for each in before if each.state != "done"), None)
             state: State = "missing" if held is None else "waiting"
@@ -304,11 +305,26 @@ class _SpecialistRuns:
             return PhaseStatus(ref=self.ref, phase=phase.name, state=state, why=why)
         stale = planned.why_stale(phase, run, before)
         if stale is not None:
-            return _finished(run, "stale", stale)
+            if unfinished is not None and unfinished.job.run_key == stale.key:
+                return self._open(unfinished)
+            return self._closed(phase.name, run, "stale", stale.why)
         gate = verdict(plan, phase.name, run)
         if gate.is_open:
-            return _finished(run, "done", report_of(run).reason)
-        return _finished(run, "holds" if gate.kind == "holds" else "waiting", gate.why)
+            return self._closed(phase.name, run, "done", report_of(run).reason)
+        state = "holds" if gate.kind == "holds" else "waiting"
+        return self._closed(phase.name, run, state, gate.why)
+
+    def _closed(self, phase: str, run: Artefact, state: State, why: str) -> PhaseStatus:
+        """Return the status of a finished run; the reason also names an attempt that was begun since."""
+        status = replace(_finished(run, state, why), ref=self.ref)
+        attempt = self.unfinished.get(phase)
+        if attempt is None:
+            return status
+        begun = self._open(attempt)
+        other = "" if begun.key == status.key else f" of {begun.key[:KEY_DIGITS]}"
+        note = f"attempt {begun.attempt}{other} {_verb(begun.state)}: {begun.why}"
+        why = "; ".join(filter(None, (status.why, note)))
+        return replace(status, why=why, unfinished=begun)
 
     def _open(self, attempt: Attempt) -> PhaseStatus:
         found = attempt_state(self.store, attempt, self.queue)
@@ -353,24 +369,35 @@ class PlannedArtefacts:
 
     def why_stale(
         self, phase: ResolvedPhase, run: Artefact, before: Sequence[PhaseStatus]
-    ) -> str | None:
+    ) -> "Staleness | None":
         """Explain why the current run of a phase isn't the one that the plan leads to; None where it is."""
         plan = self.plan
         mixture = self.mixtures[phase.name]
         last = before[-1] if before and not plan.resume_point_of(phase) else None
         if last is not None and (last.report is None or last.state == "stale"):
-            return f"it starts from {last.phase}, which {_verb(last.state)}"
+            return Staleness(why=f"it starts from {last.phase}, which {_verb(last.state)}")
         if mixture.planned:
             recipes = (each.recipe for each in reversed(plan.store.steps))
-            return why(plan.store, next(each for each in recipes if each.key == mixture.key))
+            recipe = next(each for each in recipes if each.key == mixture.key)
+            return Staleness(why=why(plan.store, recipe))
         previous = None if last is None else plan.current("runs", plan.phase(last.phase))
         job = job_of(plan, phase, self.built, mixture, previous, _machine(run))
         found = finished(plan.store, job)
         if found is None:
-            return why(plan.store, run_recipe(job))
+            return Staleness(why=why(plan.store, run_recipe(job)), key=job.run_key)
         if found.path == run.path:
             return None
-        return f"its diet leads to another finished run now, {found.path.parent.name}"
+        name = found.path.parent.name
+        return Staleness(why=f"its diet leads to another finished run now, {name}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Staleness:
+    """The difference between a finished run and the run that a plan leads to now."""
+
+    why: str
+    key: str = ""
+    """Key of the run that the plan leads to; empty where it isn't known, or that run is finished."""
 
 
 def _machine(run: Artefact) -> Machine:

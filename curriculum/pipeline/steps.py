@@ -205,13 +205,13 @@ def _train(
     context: Context,
 ) -> Artefact:
     from curriculum.train.run import train
-    from curriculum.train.run_directory import finished, goes_on, run_recipe
+    from curriculum.train.run_directory import finished, run_recipe
 
     resources, store = context.resources, plan.store
     machine = machine_of(plan, resources)
     job = job_of(plan, resolved, built, mixture, previous, machine, gpu_price=resources.gpu_price)
     if store.dry:
-        found = None if retrain or goes_on(store, job) else finished(store, job)
+        found = None if retrain else finished(store, job)
         if found is None:
             _require_trainable(plan, job)
         return found or _planned(plan, resolved, run_recipe(job))
@@ -223,11 +223,11 @@ def _train(
         sbatch=resources.sbatch,
         trainer=context.permit(plan),
     )
-    begun = 0 if retrain else resumed_step(store.path_of(run_recipe(job)))
+    begun = resumed_step(store.path_of(run_recipe(job)))
     progress = Progress(
         stage="train", item=resolved.name, done=begun, total=job.steps, unit="steps"
     )
-    if retrain or goes_on(store, job) or finished(store, job) is None:
+    if retrain or finished(store, job) is None:
         _require_trainable(plan, job)
         context.watch(progress)
     run = train(store, job, again=retrain, launch=launch)

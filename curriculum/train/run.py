@@ -4,23 +4,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curriculum.store import Artefact, Store, in_lease
-from curriculum.train.launch.launcher import Launch, launched
+from curriculum.train.launch.launcher import Launch, launched, wait_sayer
 from curriculum.train.run_directory import (
     JOB,
-    attempts,
     finished,
     last_number,
+    last_ordinal,
     launching,
     number_of,
     read_job,
     read_report,
+    resumable,
     run_recipe,
     write_text,
 )
 from schemas.errors import JobError
 from schemas.job import Job, Report
 from schemas.json_text import now
-from schemas.manifest import MANIFEST_NAME
 
 AT_ONCE = Launch()
 """Launch without a slot and without messages."""
@@ -38,28 +38,29 @@ class Run:
 
 @in_lease
 def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ONCE) -> Run:
-    """The finished run of a job: found, or continued, or made.
+    """Return the finished run of a job: found, resumed, or made.
 
-    `again` asks for a new attempt where the newest one is finished; an open one is always continued,
-    with the job that was frozen in it. An attempt's number is never given again.
+    A finished attempt is returned as it is, whatever was begun after it. With `again` the attempt that
+    isn't finished is resumed, with the job that was frozen in it, or a new one begins. An attempt's number
+    is never given again. While another process trains the run this one waits; the attempt that finishes
+    meanwhile is what `again` asks for.
 
     Raises:
-        JobError: where another process trains it, or training failed: of the kind that ended it, with the
-            end of its log.
+        JobError: where training failed: of the kind that ended it, with the end of its log.
     """
     store.use([run_recipe(job)])
     folder = store.path_of(run_recipe(job))
-    if not again and (there := _closed_attempt(store, job)) is not None:
-        return there
-    with launching(store, job, folder):
-        there = _closed_attempt(store, job)
-        if there is not None and not again:
-            return there
-        directory = _open_attempt(folder) or folder / f"attempt={last_number(store, folder) + 1}"
+    before = finished(store, job)
+    if before is not None and not again:
+        return _closed(before)
+    with launching(store, job, wait_sayer(job, launch)):
+        there = finished(store, job)
+        if there is not None and (before is None or there.path != before.path):
+            return _closed(there)
+        directory = resumable(folder) or folder / f"attempt={last_number(store, folder) + 1}"
         store.require_inside(directory)
-        number = number_of(directory)
         _require_same(directory, job)
-        frozen = freeze(directory, job.model_copy(update={"attempt": number}))
+        frozen = _frozen(store, directory, job)
         report = launched(store, directory / JOB, launch)
         if report.stopped == "cancelled":
             return Run(directory=directory, report=report, artefact=None)
@@ -70,18 +71,15 @@ def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ON
     return Run(directory=directory, report=report, artefact=artefact)
 
 
-def _open_attempt(folder: Path) -> Path | None:
-    """The newest attempt, where it isn't finished."""
-    newest = attempts(folder)[-1:]
-    return newest[0] if newest and not (newest[0] / MANIFEST_NAME).is_file() else None
+def _closed(run: Artefact) -> Run:
+    return Run(directory=run.path, report=read_report(run.path), artefact=run)
 
 
-def _closed_attempt(store: Store, job: Job) -> Run | None:
-    """The newest attempt, where it is finished."""
-    there = finished(store, job)
-    if there is None or attempts(store.path_of(run_recipe(job)))[-1] != there.path:
-        return None
-    return Run(directory=there.path, report=read_report(there.path), artefact=there)
+def _frozen(store: Store, directory: Path, job: Job) -> Job:
+    """Freeze a job in the directory of its attempt; no two attempts of a workspace get one ordinal."""
+    with store.lock("attempts"):
+        own = {"attempt": number_of(directory), "ordinal": last_ordinal(store) + 1}
+        return freeze(directory, job.model_copy(update=own))
 
 
 def _require_same(directory: Path, job: Job) -> None:

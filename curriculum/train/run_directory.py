@@ -30,6 +30,7 @@ WHICH_RUN = (
     "run_key",
     "attempt",
     "begun",
+    "ordinal",
     "overrides",
 )
 """Fields of a job that say which run it is, and nothing of how it trains."""
@@ -78,20 +79,27 @@ def run_recipe(job: Job) -> Recipe:
 
 
 def finished(store: Store, job: Job) -> Artefact | None:
-    """The last finished run of a job, if it has one."""
-    folder = store.path_of(run_recipe(job))
-    closed = [each for each in attempts(folder) if (each / MANIFEST_NAME).is_file()]
+    """Return the run that a job leads to: its highest finished attempt, or None.
+
+    An attempt that isn't finished never replaces a finished one.
+    """
+    closed = list(filter(is_finished, attempts(store.path_of(run_recipe(job)))))
     return store.load(closed[-1]) if closed else None
 
 
-def goes_on(store: Store, job: Job) -> bool:
-    """Return True if training a job would resume an attempt that isn't finished."""
-    newest = attempts(store.path_of(run_recipe(job)))[-1:]
-    return bool(newest) and not (newest[0] / MANIFEST_NAME).is_file()
+def resumable(folder: Path) -> Path | None:
+    """Return the attempt that training a run would resume: the highest, unless it is finished."""
+    newest = attempts(folder)[-1:]
+    return newest[0] if newest and not is_finished(newest[0]) else None
+
+
+def is_finished(attempt: Path) -> bool:
+    """Return True for an attempt that its manifest closes."""
+    return (attempt / MANIFEST_NAME).is_file()
 
 
 def attempts(folder: Path) -> list[Path]:
-    """The attempts of a run that were begun, in their order."""
+    """Return the attempts of a run that were begun, in the order of their numbers."""
     return sorted(folder.glob(f"{_ATTEMPT}*"), key=number_of)
 
 
@@ -114,6 +122,15 @@ def last_number(store: Store, folder: Path) -> int:
     )
     known = [*attempts(folder), *discarded(store.root, f"{place}/{_ATTEMPT}*"), *pinned]
     return max(map(number_of, known), default=0)
+
+
+def last_ordinal(store: Store) -> int:
+    """Return the highest ordinal of the attempts in a workspace; 0 for none.
+
+    A job that can't be read counts as none: what reads that run names the fault.
+    """
+    jobs = (inside.read(Job, file) for file in (store.root / "runs").rglob(JOB))
+    return max((job.ordinal for job in jobs if job is not None), default=0)
 
 
 def _inputs(job: Job) -> tuple[Input, ...]:
@@ -252,16 +269,19 @@ def require_unclaimed(store: Store, job: Job, directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def launching(store: Store, job: Job, folder: Path) -> Iterator[None]:
+def launching(store: Store, job: Job, say: Callable[[str], None]) -> Iterator[None]:
     """Be the only one to launch a run, whatever the attempt, from before it waits for a slot.
 
-    Raises:
-        JobError: while another process launches it, naming that process.
+    While another process launches it this one waits, and `say` is called once with that process.
     """
     owner = inside.lock(store.root, launcher_record(store.root, job.run_key).name)
     file = inside.lock(store.root, launch_lock(store.root, job.run_key).name)
-    lock = filelock.FileLock(file, timeout=ENDING_SECONDS)
-    _acquire(lock, owner, folder)
+    lock = filelock.FileLock(file)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        say(f"waits for {_process_of(owner)}, which trains this run")
+        lock.acquire()
     try:
         write_text(owner, this_process().model_dump_json(indent=1))
         yield
@@ -288,13 +308,18 @@ def _acquire(lock: filelock.BaseFileLock, owner: Path, directory: Path) -> None:
     try:
         lock.acquire()
     except filelock.Timeout:
-        there = read_state(owner)
         raise JobError(
             str(directory),
-            f"process {there.pid} on {there.host}" if there else "another process",
+            _process_of(owner),
             cause="it trains this run now",
             cure="Wait for it, or end it first",
         ) from None
+
+
+def _process_of(owner: Path) -> str:
+    """Name the process that a state.json names."""
+    there = read_state(owner)
+    return f"process {there.pid} on {there.host}" if there else "another process"
 
 
 def replace_whole(path: Path, write: Callable[[Path], object]) -> None:

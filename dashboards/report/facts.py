@@ -38,6 +38,7 @@ class _JobFields(BaseModel):
     """The fields that are read of a job, so that jobs of earlier versions can be shown too."""
 
     begun: str = ""
+    ordinal: int = 0
     gpu_price: float | None = None
 
 
@@ -70,6 +71,7 @@ class Attempt:
     """An attempt at a phase that isn't its current run."""
 
     number: int
+    ordinal: int
     key: str
     report: Report
     started: str = ""
@@ -230,24 +232,23 @@ def _phases(
             mixture=mixture_report_of(mixture) if mixture else None,
             packed=tuple(_packed(rows[key], examples.get(key)) for key in mixed if key in rows),
             earlier=tuple(_earlier(plan, phase, run, status)),
-            started=_start(run.path if run else status.run),
+            started=_job(begun).begun if (begun := run.path if run else status.run) else "",
             filled=filled,
         )
 
 
 def _job(run: Path) -> _JobFields:
-    return _JobFields.model_validate_json(regular_files.read(run / JOB))
-
-
-def _start(run: Path | None) -> str:
-    """The time in a run's job; empty where there is none yet."""
-    return _job(run).begun if run and (run / JOB).is_file() else ""
+    """The fields of a run's job; empty ones where there is none yet."""
+    file = run / JOB
+    return (
+        _JobFields.model_validate_json(regular_files.read(file)) if file.is_file() else _JobFields()
+    )
 
 
 def _earlier(
     plan: RunPlan, phase: ResolvedPhase, run: Artefact | None, status: PhaseStatus
 ) -> list[Attempt]:
-    """The attempts that are neither the current run nor running, by their end."""
+    """The attempts that are neither the current run nor running, in the order in which they began."""
     excluded = {run.path if run else None, status.run if status.state == "running" else None}
     branch = [f"branch={plan.diet.branch}"] if plan.diet.branch else []
     folders = [f"specialist={plan.diet.specialist}", *branch, f"phase={phase.name}"]
@@ -255,16 +256,17 @@ def _earlier(
     found = [
         Attempt(
             number=report.attempt,
+            ordinal=job.ordinal,
             key=file.parent.parent.name,
             report=report,
-            started=_start(file.parent),
+            started=job.begun,
             ended=report.ended,
         )
         for file in files
         if file.parent not in excluded
-        for report in [read_report(file.parent)]
+        for report, job in [(read_report(file.parent), _job(file.parent))]
     ]
-    return sorted(found, key=lambda each: (each.ended, each.key, each.number))
+    return sorted(found, key=lambda each: (each.ordinal, each.number))
 
 
 def _heartbeat(run: Path) -> Heartbeat | None:

@@ -75,7 +75,7 @@ def tokens_text(each: PhaseFacts) -> str:
 def state_note(each: PhaseFacts) -> str:
     """The time at which a phase was done, or the reason of its state; the study of its run first."""
     status = each.status
-    if status.state == "done" and each.ended:
+    if status.state == "done" and each.ended and status.unfinished is None:
         return marked(status.study, moment(each.ended))
     return status.why
 

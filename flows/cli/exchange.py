@@ -20,9 +20,8 @@ from curriculum.mixing.imported import IMPORT, TRAIN, check_name, mark_of
 from curriculum.pipeline.attempts import (
     Attempt,
     attempts_in,
-    current_artefacts,
+    current_runs,
     mark_current,
-    specialist_of,
 )
 from curriculum.pipeline.recorded_config import newest_plan
 from curriculum.pipeline.references import artefacts_of, checkpoint_of, store_of, title_of
@@ -185,11 +184,7 @@ def _warn_of_later_phases(store: Store, run: Attempt) -> None:
     except CurriculumError as wrong:
         warn(f"phases of its diet that follow {run.name} aren't known: {wrong}")
         return
-    trained = {
-        each.manifest.labels["phase"]
-        for each in current_artefacts(store, "runs")
-        if specialist_of(each) == run.ref
-    }
+    trained = current_runs(store, run.ref)
     if untrained := ", ".join(name for name in later if name not in trained):
         warn(f"phases of its diet that follow {run.name} aren't trained yet: {untrained}")
 

@@ -85,7 +85,7 @@ def _described(describe: Callable[[str, Path], str], name: str, home: Path) -> s
 
 
 def _runs(home: Path) -> Iterator[Line]:
-    runs = sorted(attempts_in(Store(home, dry=True)), key=lambda each: each.job.begun)
+    runs = attempts_in(Store(home, dry=True))
     has_studies = any(each.job.study for each in runs)
     for each in runs:
         yield {

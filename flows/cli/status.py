@@ -122,6 +122,7 @@ def _phase_json(store: Store, each: PhaseStatus) -> dict[str, object]:
         "cost": report.cost if report else None,
         "key": each.key,
         "path": each.run.relative_to(store.root).as_posix() if each.run else "",
+        "unfinished": _phase_json(store, each.unfinished) if each.unfinished else None,
     }
 
 

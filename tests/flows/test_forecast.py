@@ -118,15 +118,13 @@ def test_the_speed_is_that_of_the_newest_run_of_the_same_model_and_device(
         replace(speed(device="cpu"), model="60m", seconds_per_token=2.0),
         replace(speed(device="cuda"), model="60m", seconds_per_token=3.0),
     ]
-    stored = [
-        SimpleNamespace(manifest=SimpleNamespace(created=str(at)), speed=each)
-        for at, each in enumerate(runs)
-    ]
-    monkeypatch.setattr(forecast, "_speed_of", lambda run: run.speed)
+    begun = [SimpleNamespace(path=each, job=None, is_finished=True) for each in runs]
+    monkeypatch.setattr(forecast, "attempts_in", lambda store: begun)
+    monkeypatch.setattr(forecast, "_speed_of", lambda run, job: run)
 
     def asked(model: str, device: str) -> Speed | None:
         plan = SimpleNamespace(
-            store=SimpleNamespace(artefacts=lambda stage: stored),
+            store=SimpleNamespace(load=lambda path: path),
             diet=SimpleNamespace(model=model),
         )
         machine = SimpleNamespace(device=device)

@@ -25,7 +25,6 @@ from curriculum.store import Artefact, Store
 from flows.cli import app
 from schemas.errors import DietError, JobError, MixtureError
 from schemas.job import Job
-from schemas.json_text import now
 from schemas.specialist import SpecialistRef
 from tests.sealing import sealed
 
@@ -76,7 +75,7 @@ def test_a_run_goes_back_leaves_rows_out_and_goes_on_and_the_command_can_be_give
     assert f"step={steps[0]}" in done.stdout
     assert f"left out: {', '.join(gone)}" in done.stderr
     begun = [Attempt.at(each) for each in (home / "runs").rglob("phase=syntax/*/attempt=1")]
-    after = max(begun, key=lambda each: each.job.begun).path
+    after = max(begun, key=lambda each: each.order).path
     job = Job.model_validate_json((after / "job.json").read_text())
     assert after != before.path
     assert job.start_from
@@ -103,7 +102,7 @@ def test_the_command_that_went_back_finds_the_run_that_it_began(home: Path) -> N
         "path": checkpoint.relative_to(home).as_posix(),
     }
     job = json.loads((first.path / "job.json").read_text())
-    later = {"begun": now(), "start_from": start, "overrides": same}
+    later = {"ordinal": 99, "start_from": start, "overrides": same}
     (begun / "job.json").write_text(sealed(job | later))
     assert newest_run(store, DEMO, same).path == first.path
     assert newest_run(store, DEMO, same | {"from_step": "7"}).path == begun

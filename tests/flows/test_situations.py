@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from curriculum.pipeline import gates
+from curriculum.pipeline.attempts import Attempt
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.forecast import forecast
@@ -28,6 +29,7 @@ from curriculum.train.run_directory import (
     JOB,
     REPORT,
     STATE,
+    last_ordinal,
     read_job,
     read_report,
     run_recipe,
@@ -40,6 +42,7 @@ from schemas.manifest import MANIFEST_NAME
 from tests.factories import training
 
 DIET = "templates.demo"
+LONG_AGO = "2001-01-01T00:00:00.000000+00:00"
 PHASES = ("syntax", "file_graph", "repository_graph", "structure", "anneal")
 
 
@@ -80,28 +83,41 @@ class Place:
         _write(file, text.replace(before, after, 1))
 
     def begin(self, phase: str) -> Path:
-        """An attempt at a phase that isn't finished, beside the finished one."""
+        """An attempt at a phase that isn't finished, beside the finished one; the clock was set back."""
         done = self.run(phase).path
-        path = done.with_name("attempt=2")
-        path.mkdir()
-        job = Job.model_validate_json((done / JOB).read_text())
-        (path / JOB).write_text(
-            job.model_copy(update={"attempt": 2, "begun": now()}).model_dump_json()
-        )
+        return self._open(done.with_name("attempt=2"), Attempt.at(done).job)
+
+    def begin_due(self, phase: str) -> Path:
+        """The attempt that the diet of now asks for, not finished; the clock was set back."""
+        job = self._due(resolve_plan(self.order), phase)
+        return self._open(self.home / run_recipe(job).directory / "attempt=1", job)
+
+    def _open(self, path: Path, job: Job) -> Path:
+        own = {
+            "attempt": int(path.name.partition("=")[2]),
+            "begun": LONG_AGO,
+            "ordinal": last_ordinal(Store(self.home)) + 1,
+        }
+        path.mkdir(parents=True)
+        (path / JOB).write_text(job.model_copy(update=own).model_dump_json())
         return path
 
-    def train(self, phase: str, *, stopped: str = "budget", other: bool = False) -> None:
-        """A finished run of a phase as its diet asks for it now; with `other` weights than before."""
-        done, plan = self.run(phase), self.plan
-        resolved = plan.phase(phase)
+    def _due(self, plan: RunPlan, phase: str) -> Job:
+        """The job of a phase as its diet asks for it now."""
+        resolved, done = plan.phase(phase), self.run(phase)
         built = build_phase(plan, phase, Context())
-        store = Store(self.home)
         # The mixture must be there: what is trained as it was keeps it.
         mixture = mix_phase(plan, phase, built, Context())
         assert not mixture.planned
         before = plan.before(resolved)
         previous = plan.current("runs", before[-1]) if before else None
-        job = job_of(plan, resolved, built, mixture, previous, _machine(done))
+        return job_of(plan, resolved, built, mixture, previous, _machine(done))
+
+    def train(self, phase: str, *, stopped: str = "budget", other: bool = False) -> None:
+        """A finished run of a phase as its diet asks for it now; with `other` weights than before."""
+        done, plan = self.run(phase), self.plan
+        store = Store(self.home)
+        job = self._due(plan, phase)
         recipe = run_recipe(job)
         folder = store.root / recipe.directory
         number = len([*folder.glob("attempt=*")]) + 1
@@ -122,9 +138,8 @@ class Place:
             }
         )
         _write(path / REPORT, report.model_dump_json())
-        _write(
-            path / JOB, job.model_copy(update={"attempt": number, "begun": now()}).model_dump_json()
-        )
+        own = {"attempt": number, "begun": LONG_AGO, "ordinal": last_ordinal(store) + 1}
+        _write(path / JOB, job.model_copy(update=own).model_dump_json())
         content = f"checkpoints/{step}/"
         closed = store.publish_run(path, recipe, report.model_dump(mode="json"), content=content)
         store.mark(plan.mark_of("runs", phase), [closed])
@@ -183,6 +198,24 @@ def begins_to_train(place: Place) -> None:
     place.stack.enter_context(training(run))
 
 
+def an_edited_diet_trains(place: Place) -> None:
+    a_late_share_was_changed(place)
+    run = place.begin_due("structure")
+    (run / STATE).write_text(this_process().model_dump_json())
+
+
+def an_edited_diet_was_edited_back(place: Place) -> None:
+    an_edited_diet_trains(place)
+    place.diet("row_length: 512, share: 0.4}", "row_length: 512, share: 0.5}")
+    place.diet("row_length: 1024, share: 0.6}", "row_length: 1024, share: 0.5}")
+
+
+def another_seed_was_cancelled(place: Place) -> None:
+    place.seed = 5
+    place.begin_due("syntax")
+    place.seed = None
+
+
 def another_process_has_the_pid(place: Place) -> None:
     run = place.begin("structure")
     left = this_process().model_dump_json()
@@ -194,8 +227,7 @@ def another_process_has_the_pid(place: Place) -> None:
 
 def another_machine_fell_silent(place: Place) -> None:
     run = place.begin("structure")
-    silent_since = "2001-01-01T00:00:00.000000+00:00"
-    away = this_process().model_copy(update={"host": "elsewhere", "at": silent_since})
+    away = this_process().model_copy(update={"host": "elsewhere", "at": LONG_AGO})
     (run / STATE).write_text(away.model_dump_json())
 
 
@@ -346,67 +378,71 @@ TABLE = (
     ),
     Situation(
         arrange=trains,
-        states="done done done running stale",
+        states=DONE,
         phase="structure",
         why="step 3 of 10, 1.5k tokens/s, val_bpb 1.500; process",
-        trains="structure anneal",
-        explained="phase=anneal",
     ),
     Situation(
         arrange=begins_to_train,
-        states="done done done running stale",
+        states=DONE,
         phase="structure",
         why="begins; process",
+    ),
+    Situation(
+        arrange=an_edited_diet_trains,
+        states="done done done running stale",
+        phase="anneal",
+        why="it starts from structure, which is running",
         trains="structure anneal",
         explained="phase=anneal",
+    ),
+    Situation(
+        arrange=an_edited_diet_was_edited_back,
+        states=DONE,
+        phase="structure",
+        why=" is running: begins; process",
+    ),
+    Situation(
+        arrange=another_seed_was_cancelled,
+        states=DONE,
+        phase="syntax",
+        why=" was interrupted: stopped before a checkpoint",
     ),
     Situation(
         arrange=another_process_has_the_pid,
-        states="done done done interrupted stale",
+        states=DONE,
         phase="structure",
         why="stopped before a checkpoint; it begins anew",
-        trains="structure anneal",
-        explained="phase=anneal",
     ),
     Situation(
         arrange=another_machine_fell_silent,
-        states="done done done interrupted stale",
-        phase="anneal",
-        why="it starts from structure, which was interrupted",
-        trains="structure anneal",
-        explained="phase=anneal",
+        states=DONE,
+        phase="structure",
+        why="5 steps; attempt 2 was interrupted: stopped before a checkpoint",
     ),
     Situation(
         arrange=stopped_with_a_checkpoint,
-        states="done done done interrupted stale",
+        states=DONE,
         phase="structure",
         why="stopped at step 4 of",
-        trains="structure anneal",
-        explained="phase=anneal",
     ),
     Situation(
         arrange=failed,
-        states="done done done failed stale",
+        states=DONE,
         phase="structure",
         why="loss is nan",
-        trains="structure anneal",
-        explained="phase=anneal",
     ),
     Situation(
         arrange=cancelled,
-        states="done done done interrupted stale",
+        states=DONE,
         phase="structure",
         why="cancelled before a checkpoint",
-        trains="structure anneal",
-        explained="phase=anneal",
     ),
     Situation(
         arrange=waits_for_a_slot,
-        states="done done done waiting stale",
+        states=DONE,
         phase="structure",
         why="for a GPU slot; held by process",
-        trains="structure anneal",
-        explained="phase=anneal",
     ),
     Situation(
         arrange=trained_anew_with_other_weights,

@@ -13,7 +13,7 @@ FROM (
            arg_max(r.phase_bpb_before - r.phase_bpb_after, r.nth)
                FILTER (WHERE r.state = 'finished') AS won
     FROM (
-        SELECT *, row_number() OVER (ORDER BY current, created, attempt) AS nth FROM runs
+        SELECT *, row_number() OVER (ORDER BY current, ordinal, attempt) AS nth FROM runs
     ) r
     GROUP BY r.specialist, r.phase
 ) c;

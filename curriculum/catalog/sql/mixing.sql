@@ -11,7 +11,7 @@ FROM (
     QUALIFY row_number() OVER (
         PARTITION BY p.place
         ORDER BY w.specialist = p.specialist DESC,
-                 w.current DESC, w.steps DESC, w.attempt DESC) = 1
+                 w.current DESC, w.ordinal DESC, w.attempt DESC) = 1
 ) t
 JOIN steps s ON s.run = t.run
 GROUP BY ALL;

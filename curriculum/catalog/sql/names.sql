@@ -30,7 +30,7 @@ FROM (SELECT of_specialist::VARCHAR AS __specialist, of_phase::VARCHAR AS __phas
 CROSS JOIN internal.mixed __m;
 
 CREATE VIEW internal.walks AS
-SELECT r.path AS run, r.key AS run_key, r.attempt, r.specialist, r.phase, r.current, r.created,
+SELECT r.path AS run, r.key AS run_key, r.attempt, r.specialist, r.phase, r.current, r.ordinal,
        coalesce(r.steps, 0) AS steps, r.plan_key AS mixture_key,
        coalesce(r.slots_per_step, m.tokens_per_step // m.slot_length) AS slots_per_step,
        r.parent_run, r.parent_step
@@ -40,10 +40,10 @@ LEFT JOIN (SELECT DISTINCT key, tokens_per_step, slot_length FROM internal.mixtu
 
 -- Each run under each name that it has.
 CREATE VIEW internal.named AS
-SELECT run, run_key, attempt, current, created, specialist, phase, true AS is_own
+SELECT run, run_key, attempt, current, ordinal, specialist, phase, true AS is_own
 FROM internal.walks
 UNION ALL
-SELECT w.run, w.run_key, w.attempt, w.current, w.created, p.specialist, p.phase, false
+SELECT w.run, w.run_key, w.attempt, w.current, w.ordinal, p.specialist, p.phase, false
 FROM internal.places p JOIN internal.walks w ON w.run = p.path
 WHERE p.stage = 'runs';
 
@@ -66,4 +66,4 @@ LEFT JOIN internal.named __m ON __g.__name = __m.run
     OR (length(__g.__name) >= 6 AND starts_with(__m.run_key, lower(__g.__name)))
 QUALIFY row_number() OVER (
     PARTITION BY __g.__name, __g.__step, CASE WHEN contains(__g.__name, '/*/') THEN __m.specialist END
-    ORDER BY __m.current DESC, __m.created DESC NULLS FIRST, __m.attempt DESC, __m.is_own DESC) = 1;
+    ORDER BY __m.current DESC, __m.ordinal DESC, __m.attempt DESC, __m.is_own DESC) = 1;

@@ -1,5 +1,5 @@
 -- Who uses what: a specialist may continue from a run that lies with another, whose phase is the same.
-CREATE VIEW internal.places AS
+CREATE TABLE internal.places AS
 SELECT m.stage, m.place, coalesce(w.specialist, m.mark) AS specialist, m.phase, m.path
 FROM (
     SELECT split_part(b.mark, '-', 1) AS stage, a.phase, a.path, a.specialist,

@@ -52,10 +52,13 @@ FROM $left_out d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.p
 COMMENT ON VIEW left_out IS 'rows that a plan must not hold, a line a time that one would have come';
 
 CREATE VIEW runs AS
-SELECT r.* EXCLUDE (path), coalesce(a.current, true) AS current, r.path
-FROM internal.runs r LEFT JOIN artefacts a USING (path);
+SELECT r.* EXCLUDE (path), coalesce(a.current, p.place IS NULL) AS current, r.path
+FROM internal.runs r
+LEFT JOIN artefacts a USING (path)
+LEFT JOIN internal.places p
+    ON p.stage = 'runs' AND p.specialist = r.specialist AND p.phase = r.phase;
 COMMENT ON VIEW runs IS
-    'training runs with val_bpb before and after; state: finished, running or interrupted';
+    'training runs with val_bpb before and after; state: finished, running or interrupted; current: in use, and of an attempt that isn''t finished that no finished run of its phase is; ordinal: by when it began';
 
 CREATE VIEW metrics AS
 SELECT d.* EXCLUDE (file), a.specialist, a.phase, a.key AS run_key, r.attempt, a.path AS run
@@ -83,12 +86,12 @@ WITH mixed AS (
     SELECT p.specialist, p.phase, p.path AS mixture, m.created
     FROM internal.places p JOIN mixtures m ON m.path = p.path
 ), trained AS (
-    SELECT specialist, phase, max_by(path, (state != 'finished', attempt, created)) AS run
+    SELECT specialist, phase, max_by(path, (state = 'finished', ordinal, attempt)) AS run
     FROM (
-        SELECT p.specialist, p.phase, r.path, r.state, r.attempt, r.created
+        SELECT p.specialist, p.phase, r.path, r.state, r.ordinal, r.attempt
         FROM internal.places p JOIN runs r ON r.path = p.path
         UNION ALL
-        SELECT specialist, phase, path, state, attempt, created
+        SELECT specialist, phase, path, state, ordinal, attempt
         FROM runs WHERE state != 'finished'
     )
     GROUP BY ALL

@@ -238,7 +238,7 @@ def _through_slurm(
         _begin(store, job, directory)
         command = [*COMMAND, str(directory / JOB), *_permission(how)]
         handed = slurm.hand_in(job, directory, how.sbatch, command)
-    code = slurm.followed(handed, follower.look, _sayer(job, how))
+    code = slurm.followed(handed, follower.look, wait_sayer(job, how))
     follower.look()
     handed.forget()
     return code
@@ -296,12 +296,12 @@ def _slot(job: Job, directory: Path, how: Launch) -> Iterator[Slot | None]:
         yield None
         return
 
-    with how.slots.hold(str(directory.resolve()), _sayer(job, how)) as slot:
+    with how.slots.hold(str(directory.resolve()), wait_sayer(job, how)) as slot:
         yield slot
 
 
-def _sayer(job: Job, how: Launch) -> Callable[[str], None]:
-    """Says what a job waits for, as a line of its log and as a note on its progress."""
+def wait_sayer(job: Job, how: Launch) -> Callable[[str], None]:
+    """Return what says for what a job waits, as a line of its log and as a note on its progress."""
 
     def log_wait(words: str) -> None:
         how.tell(words)

@@ -4,14 +4,9 @@ SELECT 1 AS urgency, 'unreadable' AS kind, path AS what, problem AS why, 'curric
        NULL AS specialist, NULL AS phase
 FROM problems
 UNION ALL
-SELECT 2, stopped, concat_ws('/', specialist, phase), reason,
+SELECT if(state = 'failed', 2, 3), state, concat_ws('/', specialist, phase), why,
        'curriculum run ' || replace(specialist, '/', '.'), specialist, phase
-FROM runs WHERE current AND stopped IN ('failed', 'cancelled')
-UNION ALL
-SELECT 3, state, concat_ws('/', specialist, phase),
-       format('step {} of {}', coalesce(steps, 0), planned_steps),
-       'curriculum run ' || replace(specialist, '/', '.'), specialist, phase
-FROM runs WHERE state = 'interrupted'
+FROM status WHERE state IN ('failed', 'interrupted')
 UNION ALL
 SELECT 4, kind, concat_ws('/', specialist, phase), why, cure, specialist, phase FROM gates
 UNION ALL

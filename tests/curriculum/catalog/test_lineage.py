@@ -285,11 +285,11 @@ def test_money_of_all_attempts_counts_and_val_bpb_is_that_of_the_last(
 ) -> None:
     bare.execute("""
         CREATE TABLE runs AS SELECT * FROM (VALUES
-            ('a', 'syntax', 1, 'finished', false, '2026-01-01', 10, 100, 50.0, 50.0, 2.0, 4.0, 3.0),
-            ('a', 'syntax', 2, 'finished', true, '2026-01-02', 10, 100, 60.0, 60.0, 3.0, 4.0, 3.5),
-            ('a', 'syntax', 3, 'running', true, NULL, 5, 50, 1.0, 1.0, NULL, NULL, 3.9),
-            ('a/b', 'syntax', 1, 'finished', true, '2026-01-01', 10, 100, 50.0, 0.0, NULL, 4.0, 4.5)
-        ) t(specialist, phase, attempt, state, current, created, steps, valid_tokens, seconds,
+            ('a', 'syntax', 1, 'finished', false, 1, 10, 100, 50.0, 50.0, 2.0, 4.0, 3.0),
+            ('a', 'syntax', 2, 'finished', true, 3, 10, 100, 60.0, 60.0, 3.0, 4.0, 3.5),
+            ('a', 'syntax', 3, 'running', true, 4, 5, 50, 1.0, 1.0, NULL, NULL, 3.9),
+            ('a/b', 'syntax', 1, 'finished', true, 2, 10, 100, 50.0, 0.0, NULL, 4.0, 4.5)
+        ) t(specialist, phase, attempt, state, current, ordinal, steps, valid_tokens, seconds,
             gpu_seconds, cost, phase_bpb_before, phase_bpb_after)
     """)
     bare.execute(text_of("costs"))

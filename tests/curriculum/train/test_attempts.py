@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from curriculum.pipeline.attempts import Attempt, attempts_in
 from curriculum.store import Store, collect_garbage, garbage
 from curriculum.train.run import train
 from curriculum.train.run_directory import claimed, run_recipe
@@ -42,6 +43,39 @@ def test_an_open_attempt_goes_on_under_its_own_number_when_earlier_ones_are_gone
     run = train(world.store, job)
     assert run.directory == folder
     assert json.loads((folder / "report.json").read_text())["attempt"] == 3
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_an_attempt_that_is_not_finished_replaces_no_finished_one_until_it_finishes(
+    world: Any,
+) -> None:
+    job = world.job(steps=1)
+    first = train(world.store, job)
+    again = first.directory.with_name("attempt=2")
+    again.mkdir()
+    frozen = first.directory / "job.json"
+    begun = Job.model_validate_json(frozen.read_text()).model_copy(update={"attempt": 2})
+    (again / "job.json").write_text(begun.model_dump_json())
+    assert train(world.store, job).directory == first.directory
+    assert not (again / "manifest.json").exists()
+    resumed = train(world.store, job, again=True)
+    assert (resumed.directory, resumed.report.attempt) == (again, 2)
+    assert train(world.store, job).directory == again
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_attempts_of_a_workspace_are_numbered_in_their_order_while_clocks_are_set_back(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [world.job(steps=1), world.job(steps=1, seed=7)]
+    moments = iter(["2026-05-01", "2025-04-01", "2024-03-01"])
+    monkeypatch.setattr("curriculum.train.run.now", lambda: next(moments))
+    made = [train(world.store, jobs[0]), train(world.store, jobs[1])]
+    made.append(train(world.store, jobs[0], again=True))
+    assert [attempt.path for attempt in attempts_in(world.store)] == [run.directory for run in made]
+    frozen = [Attempt.at(run.directory).job for run in made]
+    assert [job.ordinal for job in frozen] == [1, 2, 3]
+    assert len({job.run_key for job in frozen}) == 2
 
 
 def test_a_process_that_trains_keeps_what_it_reads_and_its_run_without_a_launcher(

@@ -263,6 +263,7 @@ def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
         packed=tuple(map(packed, each.servings)) if state != "waiting" else (),
         earlier=(
             Attempt(
+                ordinal=1,
                 number=1,
                 key="b" * 12,
                 report=report(0, worse=0.03),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -19,9 +21,9 @@ from curriculum.train.launch import launcher as module
 from curriculum.train.launch.gpu_slots import Slots
 from curriculum.train.launch.launcher import Launch, launched
 from curriculum.train.processes import MARK, end_all, processes_of
-from curriculum.train.run import train
+from curriculum.train.run import Run, train
 from schemas.errors import JobError, JobKilledError, JobMemoryError, NotFiniteError
-from schemas.job import Heartbeat
+from schemas.job import Heartbeat, Report
 from schemas.json_text import now
 from schemas.progress import Progress
 from tests import factories
@@ -236,22 +238,49 @@ def test_what_a_killed_launcher_left_is_ended_before_the_run_goes_on(
     other.wait()
 
 
-def test_a_run_is_launched_once_at_a_time_even_while_it_waits(
-    world: Any, play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("again", [False, True])
+def test_a_second_train_of_a_run_waits_for_the_first_and_has_what_that_one_made(
+    world: Any, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
     monkeypatch.setattr(directory_module, "ENDING_SECONDS", 0.1)
-    play("exit 75")
-    slots, job = Slots(tmp_path / "slots", 1), world.job()
-    how, waits = Launch(slots=slots), threading.Event()
-    again = Launch(slots=slots, tell=lambda _: waits.set())
-    with slots.hold("another run", lambda _: None):
-        first = threading.Thread(target=train, args=(world.store, job), kwargs={"launch": again})
-        first.start()
-        assert waits.wait(120)
-        with pytest.raises(JobError, match=f"process {os.getpid()} on .*; it trains this run now"):
-            train(world.store, job, launch=how)
+    job, begins, may_end = world.job(), threading.Event(), threading.Event()
+    said: Queue[str] = Queue()
+    runs: Queue[Run] = Queue()
+
+    def launched(store: Store, path: Path, how: Launch) -> Report:
+        assert not begins.is_set(), "it is launched twice"
+        begins.set()
+        assert may_end.wait(120)
+        saved = path.parent / "checkpoints" / "step=12"
+        saved.mkdir(parents=True)
+        (saved / "model.safetensors").write_text("weights")
+        text = report(checkpoint=saved.relative_to(store.root).as_posix())
+        (path.parent / "report.json").write_text(text)
+        return Report.model_validate_json(text)
+
+    def begin(launch: Launch) -> threading.Thread:
+        def call() -> None:
+            runs.put(train(Store(world.store.root), job, again=again, launch=launch))
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        return thread
+
+    monkeypatch.setattr("curriculum.train.run.launched", launched)
+    first = begin(Launch())
+    assert begins.wait(120)
+    second = begin(Launch(tell=said.put))
+    words = said.get(timeout=120)
+    assert re.fullmatch(rf"waits for process {os.getpid()} on .*, which trains this run", words)
+    assert runs.empty()
+    may_end.set()
     first.join()
-    assert train(world.store, job, launch=how).artefact is None
+    second.join()
+    made, found = runs.get(), runs.get()
+    assert made.directory == found.directory
+    assert made.artefact is not None
+    assert found.artefact is not None
+    assert {made.artefact.made, found.artefact.made} == {True, False}
 
 
 @pytest.mark.system
