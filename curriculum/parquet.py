@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.page_headers import DICTIONARY, Page, pages_of
+from schemas.cures import cure_of
 from schemas.errors import StoreError
 
 MOST_BYTES = 1 << 30
@@ -164,7 +165,7 @@ class File(pq.ParquetFile):
                     str(self._path),
                     leaf.name,
                     cause=f"its pages can't be read: {wrong}",
-                    cure=f"Delete {self._path.parent} and build again",
+                    cure=cure_of(self._path),
                 ) from None
         return size
 
@@ -282,7 +283,7 @@ def read_metadata(file: Path, source: pa.NativeFile | None = None) -> pq.FileMet
             str(file),
             f"a footer of {length:,} bytes",
             cause=f"of a file of {size:,} bytes it has at most {most:,}",
-            cure=f"Delete {file.parent} and build again",
+            cure=cure_of(file),
         )
     metadata = pq.read_metadata(file if source is None else source)
     most = _most([file]) // _ROW_BYTES
@@ -292,7 +293,7 @@ def read_metadata(file: Path, source: pa.NativeFile | None = None) -> pq.FileMet
             str(file),
             f"{metadata.num_rows:,} rows",
             cause=f"its row groups have {sum(groups):,}; a file of its size has at most {most:,}",
-            cure=f"Delete {file.parent} and build again",
+            cure=cure_of(file),
         )
     return metadata
 
@@ -408,7 +409,7 @@ def _too_large(file: Path, most: int) -> StoreError:
         str(file),
         f"more than {most >> 20:,} MiB",
         cause="its pages may decode to so much",
-        cure=f"Delete {file.parent} and build again, or use another copy of the workspace",
+        cure=cure_of(file),
     )
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pydantic import AwareDatetime, Field, JsonValue
 
 from schemas.corpus import Name
+from schemas.cures import cure_of
 from schemas.document import SCHEMA_VERSION, list_of, required
 from schemas.errors import SchemaError
 from schemas.job import RunState
@@ -83,7 +84,7 @@ def read_manifest(file: Path) -> Manifest:
         file,
         error=SchemaError,
         cause="the manifest is damaged or was written by another version",
-        cure=f"Delete {file.parent} and build again",
+        cure=cure_of(file),
     )
 
 

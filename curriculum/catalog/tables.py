@@ -24,6 +24,7 @@ from curriculum.store import Artefact
 from curriculum.store.inside import PlainFolders
 from curriculum.store.owners import is_owner_alive, train_lock
 from schemas import regular_files
+from schemas.cures import is_lost
 from schemas.errors import CatalogError, StoreError
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report, RunState, TokenCounts
 from schemas.mixture import MixtureReport
@@ -179,7 +180,11 @@ def _artefact(artefact: Artefact) -> Line:
 def _run(artefact: Artefact) -> Lines:
     """The line of a finished run, and those of its figures."""
     manifest = artefact.manifest
-    report = Report.model_validate_json(regular_files.read(artefact.path / REPORT_NAME))
+    file = artefact.path / REPORT_NAME
+    if is_lost(file):
+        report = artefact.reported(Report)
+    else:
+        report = Report.model_validate_json(regular_files.read(file))
     job, fault = _job_of(artefact.path)
     specialist = spelled((report.specialist, manifest.labels.get("branch")))
     run = {

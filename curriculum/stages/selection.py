@@ -229,7 +229,7 @@ def _places(
             str(selection.path),
             f"document {ids[lacking][0].decode()}",
             cause=f"{documents.path} has it, and the selection made of these documents lacks it",
-            cure="One of the two was changed: remove both, and build again",
+            cure="One of the two was changed: move both out of the workspace, and build again",
         )
     return found
 

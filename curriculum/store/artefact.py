@@ -14,6 +14,7 @@ from pydantic import BaseModel, JsonValue
 from curriculum.store.inside import files_of, folders
 from curriculum.store.verify import damaged, footer_of, sha256_of
 from schemas.corpus import is_name
+from schemas.cures import LOST
 from schemas.errors import StoreError
 from schemas.json_text import MAJOR, of_version
 from schemas.json_text import digest as digest
@@ -248,12 +249,14 @@ def is_in_place(artefact: Artefact, root: Path) -> bool:
 
 
 def _require_listed(path: Path, files: Sequence[str], manifest: Manifest) -> None:
-    for name in sorted({*files} - {record.name for record in manifest.files}):
-        if not _is_beside(name, manifest.stage):
+    listed = {record.name for record in manifest.files}
+    for name in sorted({*files} - listed):
+        marks_lost = manifest.stage == _RUNS and name.removesuffix(LOST) in listed
+        if not (marks_lost or _is_beside(name, manifest.stage)):
             raise StoreError(
                 str(path / name),
                 cause="the manifest doesn't list it, so it was put there after the artefact was published",
-                cure="Move it away, or delete the artefact and build again",
+                cure="Move it out of the workspace",
             )
 
 

@@ -51,7 +51,7 @@ def _take(store: Store, other: Store, artefact: Artefact) -> Artefact:
             str(here.path),
             f"content {here.content[:KEY_DIGITS]}, in {artefact.path} {artefact.content[:KEY_DIGITS]}",
             cause="the same key has other bytes in the two workspaces",
-            cure="Run curriculum check on both; delete the one that isn't what its manifest says",
+            cure="Run curriculum check on both, and move away the one that isn't what its manifest says",
         )
     return here
 
@@ -69,7 +69,7 @@ def _recipe(other: Store, artefact: Artefact) -> Recipe:
         raise StoreError(
             str(artefact.path),
             cause=f"by its manifest it would lie under {'/'.join(place)}",
-            cure="Move it back, or delete it",
+            cure="Move it back, or out of the workspace",
         )
     return Recipe(
         stage=manifest.stage,

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from curriculum import parquet
 from curriculum.tokens.codec import Tokenizer
+from schemas.cures import cure_of
 from schemas.document import TOKEN_PARTS_SCHEMA
 from schemas.errors import SchemaError, TokenizerError
 from schemas.reports import TokensReport
@@ -276,7 +277,7 @@ def _no_tokens(file: Path, found: str) -> SchemaError:
     return SchemaError(
         str(file), found,
         cause="offsets are int64 and rise from 0 to the number of ids, which have 2 or 4 bytes",
-        cure=f"Delete {file.parent} and build again",
+        cure=cure_of(file),
     )  # fmt: skip
 
 

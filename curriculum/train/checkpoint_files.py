@@ -11,6 +11,7 @@ from pathlib import Path
 from curriculum.store.artefact import digest
 from curriculum.store.inside import files_of
 from curriculum.store.verify import sha256_of
+from schemas.cures import run_of, set_aside
 from schemas.errors import JobError, StoreError
 from schemas.job import ModelSpec
 from schemas.json_text import Sealed, read_json
@@ -69,12 +70,11 @@ def require_listed(checkpoint: Path) -> None:
 
 def damaged(place: Path, fault: str) -> JobError:
     """The error of a checkpoint, or of a file of one, that isn't what was written."""
-    return JobError(
-        str(place),
-        fault,
-        cause="the checkpoint is damaged",
-        cure="Take another step of that run, or train that phase again",
-    )
+    run = run_of(place)
+    cure = "Take another checkpoint"
+    if run is not None:
+        cure = f"Use another step of that run. For this one: {set_aside(run)}"
+    return JobError(str(place), fault, cause="the checkpoint is damaged", cure=cure)
 
 
 def content_of(checkpoint: Path) -> str:

@@ -18,6 +18,7 @@ from curriculum.train.run_directory import (
     run_recipe,
     write_text,
 )
+from schemas.cures import set_aside
 from schemas.errors import JobError
 from schemas.job import Job, Report
 from schemas.json_text import now
@@ -93,7 +94,7 @@ def _require_same(directory: Path, job: Job) -> None:
         raise JobError(
             str(file),
             cause="it isn't the job of the diet that this run is named after",
-            cure=f"Delete {directory} and train the phase again",
+            cure=set_aside(directory),
         )
 
 

@@ -15,10 +15,11 @@ import filelock
 from curriculum.store import Artefact, Input, Recipe, Store, inside, read_mark
 from curriculum.store.gc import discarded
 from curriculum.store.owners import launch_lock, launcher_record, this_process, train_lock
+from schemas.cures import cure_of, is_lost, set_aside
 from schemas.errors import JobError
 from schemas.job import Job, Report, RunState
-from schemas.json_text import read_json
-from schemas.manifest import MANIFEST_NAME
+from schemas.json_text import of_version, read_json
+from schemas.manifest import MANIFEST_NAME, read_manifest
 
 REVISION = 3
 _ATTEMPT = "attempt="
@@ -203,19 +204,22 @@ def read_job(path: Path) -> Job:
         path,
         error=JobError,
         cause="this is no job of this version, or it was changed since it was written",
-        cure=f"Delete {path.absolute().parent} and train the phase again",
+        cure=set_aside(path.absolute().parent),
     )
 
 
 def read_report(directory: Path) -> Report:
-    """The report that a run left.
+    """The report that a run left; where the file is marked as lost, the copy in the run's manifest.
 
     Raises:
         JobError: for a file that isn't there, or isn't what was written.
         StoreError: for a link, a device or a pipe.
     """
     inside.require_entries(directory, OURS)
-    file = directory / REPORT
+    file, manifest = directory / REPORT, directory / MANIFEST_NAME
+    if is_lost(file) and manifest.is_file():
+        kept = read_manifest(manifest)
+        return of_version(Report, kept.report, kept.schema_version)
     if not file.is_file():
         raise JobError(str(file), cause="there is no such file", cure="Train the phase again")
     return read_json(
@@ -223,7 +227,7 @@ def read_report(directory: Path) -> Report:
         file,
         error=JobError,
         cause="this is no report of this version, or it was changed since it was written",
-        cure=f"Delete {directory} and train the phase again",
+        cure=cure_of(file.absolute()),
     )
 
 

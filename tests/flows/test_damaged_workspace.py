@@ -1,6 +1,7 @@
 """Commands over a workspace that lacks something, holds damage or can't be written say what they can."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -87,3 +88,85 @@ def test_check_says_that_documents_are_gone_and_verifies_the_rest(home: Path) ->
     assert done.returncode == 0, done.stderr
     assert gone.name in done.stderr
     assert "keep the contract" in done.stdout
+
+
+def flip(file: Path) -> None:
+    """Change a bit in the middle of a file."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def apply_cure(said: str, aside: Path) -> Path:
+    """Do what an error tells to do by hand; the path that was renamed, made or moved."""
+    if renamed := re.search(r"Rename it to (\S+\.lost): the file alone is lost", said):
+        lost = Path(renamed[1])
+        return lost.with_name(lost.name.removesuffix(".lost")).rename(lost)
+    if empty := re.search(r"Make an empty file (\S+\.lost): the file alone is lost", said):
+        Path(empty[1]).touch()
+        return Path(empty[1])
+    moved = re.search(r"[Mm]ove (\S+) out of the workspace", said)
+    assert moved is not None, said
+    return Path(shutil.move(moved[1], aside))
+
+
+def run_in(home: Path) -> Path:
+    (run,) = (home / "runs").rglob("attempt=1")
+    return run
+
+
+@pytest.mark.parametrize("how", ["flip", "delete"])
+@pytest.mark.parametrize("pattern", ["train.log", "report.json", "metrics/*.parquet"])
+def test_the_cure_of_a_runs_file_keeps_its_weights_and_all_commands_work(
+    home: Path, tmp_path: Path, pattern: str, how: str
+) -> None:
+    file = next(run_in(home).glob(pattern))
+    weights = {path: path.read_bytes() for path in run_in(home).rglob("*.safetensors")}
+    if how == "flip":
+        flip(file)
+    else:
+        file.unlink()
+    found = curriculum("check", str(home / "runs"), home=home)
+    assert found.returncode == 2
+    assert str(file) in found.stderr
+    assert apply_cure(found.stderr, tmp_path / "aside") == Path(f"{file}.lost")
+    for words in (
+        ["check", str(home / "runs")],
+        ["status"],
+        ["query", "SELECT count(*) FROM metrics"],
+        ["query", "SELECT phase_bpb_after FROM runs"],
+        ["report", "tiny"],
+    ):
+        done = curriculum(*words, home=home)
+        assert done.returncode == 0, (words, done.stderr)
+    trained = curriculum("train", "tiny", "--phase", "syntax", "--workers", "1", home=home)
+    assert trained.returncode == 0, trained.stderr
+    assert {path: path.read_bytes() for path in (home / "runs").rglob("*.safetensors")} == weights
+
+
+def test_the_cure_of_a_damaged_checkpoint_moves_the_run_and_trains_it_anew(
+    home: Path, tmp_path: Path
+) -> None:
+    run = run_in(home)
+    flip(max(run.glob("checkpoints/*/model.safetensors")))
+    found = curriculum("check", str(home / "runs"), home=home)
+    assert found.returncode == 2
+    moved = apply_cure(found.stderr, tmp_path / "aside")
+    assert (moved / "train.log").is_file()
+    trained = curriculum("train", "tiny", "--phase", "syntax", "--workers", "1", home=home)
+    assert trained.returncode == 0, trained.stderr
+    assert curriculum("check", str(home / "runs"), home=home).returncode == 0
+
+
+def test_the_cure_of_damaged_rows_moves_them_and_builds_them_anew(
+    home: Path, tmp_path: Path
+) -> None:
+    file = next((home / "rows").rglob("part-*.parquet"))
+    flip(file)
+    found = curriculum("check", str(home / "rows"), home=home)
+    assert found.returncode == 2
+    assert not apply_cure(found.stderr, tmp_path / "aside").is_relative_to(home)
+    built = curriculum("build", "tiny", "--phase", "syntax", "--workers", "1", home=home)
+    assert built.returncode == 0, built.stderr
+    assert file.is_file()
+    assert curriculum("check", str(home / "rows"), home=home).returncode == 0

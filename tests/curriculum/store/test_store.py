@@ -199,7 +199,7 @@ def test_a_damaged_artefact_is_named(tmp_path: Path, damage: str) -> None:
     else:
         content["files"][0]["sha256"] = "0" * 64
         manifest.write_text(json.dumps(content))
-    with pytest.raises(CurriculumError, match=r"Delete .* and build again"):
+    with pytest.raises(CurriculumError, match=r"Move .* out of the workspace, and build again"):
         Store(tmp_path).find(recipe())
 
 
