@@ -41,7 +41,7 @@ class RepositorySpec(Documented):
     commit: str = "HEAD"
     """A commit, tag or branch; what it resolves to is recorded."""
     licence: str | None = None
-    """The SPDX name of its licence, such as Apache-2.0; it is kept with every document."""
+    """The SPDX name of its licence; files that state none show `repository: Apache-2.0`."""
     compile_commands: str | None = None
     """A compilation database of the pinned commit, relative to a repository that is a folder, else to this
     file; by default compile_commands.json or build/compile_commands.json in that folder."""

@@ -115,6 +115,8 @@ class Provenance:
     end: int
     lineage: str
     """`repository:path` with the path that the file had first: a path alone doesn't say which file it was."""
+    licence: str | None = None
+    """Licence that the file states, such as BSL-1.0, else its repository's: `repository: MIT`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,6 +158,7 @@ class Document:
     family: str
     language: str
     licence: str | None
+    """The licences of all that it is made of, joined by AND; None where none is known."""
     timestamp: int
     """Seconds since 1970, UTC, of the commit."""
     parts: tuple[Part, ...]
@@ -212,6 +215,7 @@ PROVENANCE_TYPE = pa.struct(
         required("start", pa.int32()),
         required("end", pa.int32()),
         required("lineage", pa.string()),
+        pa.field("licence", pa.string()),
     ]
 )
 CHUNK_TYPE = pa.struct(

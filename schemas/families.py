@@ -110,7 +110,7 @@ FAMILIES: Registry[FamilySpec] = Registry(
         FamilySpec(
             name="chat",
             reads="conversations",
-            revision=2,
+            revision=3,
             render="curriculum.families.chat:document",
         ),
     ]

@@ -43,6 +43,7 @@ def document(conversation: Conversation) -> Document:
                 start=conversation.start,
                 end=conversation.end,
                 lineage=lineage,
+                licence=conversation.licence,
             ),
         ),
         lineage=lineage,

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Literal
 
+from curriculum.corpus.licences import joined, licence_of
 from curriculum.graph.outline import Outline
 from schemas.change import Blob, CommitChange, FileChange, Hunk, TreeFile
 from schemas.corpus import Language
@@ -116,6 +117,7 @@ class DocumentBuilder:
                 start=span[0],
                 end=span[1],
                 lineage=lineage,
+                licence=licence_of(blob.text, change.licence),
             )
         )
         return len(self.provenance) - 1
@@ -135,7 +137,7 @@ class DocumentBuilder:
             text="".join(self.texts),
             family=family,
             language=file.language,
-            licence=change.licence,
+            licence=joined([each.licence for each in self.provenance if each.licence]),
             timestamp=change.timestamp,
             parts=tuple(self.parts),
             spans=tuple(spans),

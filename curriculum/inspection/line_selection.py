@@ -194,8 +194,8 @@ def _matching_condition(files: Sequence[Path], masks: list[Mask], condition: str
 
 
 def _documents_mask(file: Path, only: LineFilter) -> Mask:
-    """Choose by provenance, where one of a document's sources is enough, and by licence."""
-    table = parquet.read_table(file, columns=["provenance", "licence"])
+    """Choose by provenance, where one of a document's sources is enough."""
+    table = parquet.read_table(file, columns=["provenance"])
     provenance: Any = table["provenance"].combine_chunks()
     flat: Any = provenance.flatten()
     fits = np.ones(len(flat), np.bool_)
@@ -205,12 +205,12 @@ def _documents_mask(file: Path, only: LineFilter) -> Mask:
         fits &= _as_mask(pc.starts_with(pc.struct_field(flat, "commit"), only.commit.lower()))
     if only.path is not None:
         fits &= _as_mask(pc.match_substring_regex(pc.struct_field(flat, "path"), regex(only.path)))
+    if only.licence is not None:
+        licence: Any = pc.struct_field(flat, "licence")
+        fits &= _equal_mask(pc.fill_null(licence, NO_LICENCE), only.licence)
     mask = np.zeros(len(table), np.bool_)
     parents: Any = pc.list_parent_indices(provenance)
     mask[parents.to_numpy()[fits]] = True
-    if only.licence is not None:
-        licence: Any = table["licence"]
-        mask &= _equal_mask(pc.fill_null(licence, NO_LICENCE), only.licence)
     return mask
 
 

@@ -55,7 +55,12 @@ DOCUMENTS = {
         licence=licence,
         provenance=(
             factories.provenance(
-                repository=repository, commit=commit, path=path, blob="0" * 40, end=7
+                repository=repository,
+                commit=commit,
+                path=path,
+                blob="0" * 40,
+                end=7,
+                licence=licence,
             ),
         ),
     )

@@ -14,7 +14,7 @@ COMMENT ON VIEW row_documents IS
     'a line for each document of each row, with the tokens [token_start, token_end) that it has there';
 
 CREATE VIEW document_sources AS
-SELECT u.documents_key, u.document_id, u.family, u.licence, u.source - 1 AS source,
+SELECT u.documents_key, u.document_id, u.family, u.provenance[u.source].licence AS licence, u.source - 1 AS source,
        u.provenance[u.source].repository AS repository,
        u.provenance[u.source]."commit" AS "commit",
        u.provenance[u.source].path AS path,
@@ -23,12 +23,12 @@ SELECT u.documents_key, u.document_id, u.family, u.licence, u.source - 1 AS sour
        u.provenance[u.source]."end" AS byte_end,
        u.provenance[u.source].lineage AS lineage
 FROM (
-    SELECT documents_key, document_id, family, licence, provenance,
+    SELECT documents_key, document_id, family, provenance,
            unnest(range(1, len(provenance) + 1)) AS source
     FROM documents
 ) u;
 COMMENT ON VIEW document_sources IS
-    'where each piece of a document came from: repository, commit, path, blob and bytes of it';
+    'where each piece of a document came from: repository, commit, path, licence, blob and bytes of it';
 
 CREATE VIEW internal.document_commits AS
 SELECT i.key AS rows_key, d.document_id, d.language, d.licence, d.repository, d.lineage,

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import duckdb
@@ -172,6 +173,20 @@ def test_views_read_what_was_published(workspace: Path) -> None:
     assert query(workspace, "SELECT specialist, phase FROM mixture_rows").rows == [
         ("templates", "syntax")
     ]
+
+
+def test_a_source_of_a_document_has_the_licence_of_its_file(tmp_path: Path) -> None:
+    sources = [
+        {**asdict(factories.provenance(path=path)), "licence": licence}
+        for path, licence in (("a.cc", "BSL-1.0"), ("b.cc", "repository: MIT"), ("c.cc", None))
+    ]
+    line = {**_document("a"), "licence": "BSL-1.0 AND repository: MIT", "provenance": sources}
+    table = pa.Table.from_pylist([line], schema=DOCUMENT_SCHEMA)
+    labels = {"family": "v4_context_graph", "repository": "r"}
+    store = Store(tmp_path)
+    store.mark("all", [_publish(store, "documents", "part-00000.parquet", table, labels)])
+    answer = query(tmp_path, "SELECT path, licence FROM document_sources ORDER BY path")
+    assert answer.rows == [("a.cc", "BSL-1.0"), ("b.cc", "repository: MIT"), ("c.cc", None)]
 
 
 def test_pieces_lead_from_tokens_to_documents(workspace: Path) -> None:

@@ -159,6 +159,14 @@ def test_spans_are_the_bytes_that_were_marked_and_are_shown():
     ]
 
 
+def test_each_source_has_the_licence_of_its_file_and_the_document_those_of_all():
+    own = excerpt("own.h", "// SPDX-License-Identifier: BSL-1.0\nint b;\n", [(36, 43)])
+    target = excerpt("main.cc", TARGET, [(0, 31)], hop=0)
+    found = document(commit(), "v4_context_graph", [own], [target], [])
+    assert [each.licence for each in found.provenance] == ["BSL-1.0", "repository: MIT"]
+    assert found.licence == "BSL-1.0 AND repository: MIT"
+
+
 def test_parts_with_a_source_are_its_bytes():
     found = made()
     texts = {"far.h": FAR, "near.cc": NEAR, "main.cc": TARGET}

@@ -148,3 +148,15 @@ def test_content_is_the_same_whatever_the_header_says(make_change: MakeChange, f
     assert (
         one.content_id != render(make_change("int a;\n", "x;\n"), [family]).documents[-1].content_id
     )
+
+
+@pytest.mark.parametrize("family", ["v2_simple", "v3_doxygen"])
+def test_a_document_has_the_licence_that_its_file_states(
+    make_change: MakeChange, family: str
+) -> None:
+    own = "// SPDX-License-Identifier: BSL-1.0\nint a;\n"
+    for text, licence in ((own, "BSL-1.0"), ("int a;\n", "repository: MIT")):
+        change = make_change(text, text + "int b;\n", licence="MIT")
+        for document in render(change, [family]).documents:
+            assert document.licence == licence
+            assert {each.licence for each in document.provenance} == {licence}

@@ -24,7 +24,8 @@ from curriculum.inspection.line_selection import (
 from curriculum.store import Artefact, Store
 from flows.cli.inspect import command
 from schemas.errors import StoreError
-from tests.flows.tiny_workspace import IDS, Larder
+from tests import factories
+from tests.flows.tiny_workspace import IDS, Larder, published
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +108,24 @@ def test_documents_are_chosen_by_their_own_sources(larder: Larder) -> None:
     assert [each["document_id"] for each in found] == [IDS["d"]], "brackets are no pattern"
     assert len(_lines(larder, beta, path="lib/?.c", licence="none")) == 1
     assert len(_lines(larder, beta, path="lib")) == 2
+
+
+def test_the_licence_of_one_file_is_enough_to_choose_a_document(tmp_path: Path) -> None:
+    sources = [
+        factories.provenance(path=path, licence=licence, end=7)
+        for path, licence in (("a.cc", "BSL-1.0"), ("b.cc", "repository: MIT"))
+    ]
+    document = factories.document("int a;\n", licence="joined", provenance=tuple(sources))
+    labels = {"family": "v4_context_graph", "repository": "r"}
+
+    def fill(folder: Path) -> None:
+        factories.write_documents([document], folder)
+
+    artefact = published(tmp_path, "documents", labels, fill)
+    store = Store(tmp_path, dry=True)
+    for licence, number in (("BSL-1.0", 1), ("repository: MIT", 1), ("MIT", 0)):
+        options = InspectOptions(only=LineFilter(licence=licence))
+        assert len(list(chosen_lines(store, artefact, options))) == number
 
 
 def test_a_domain_that_nothing_decided_is_no_choice(larder: Larder) -> None:

@@ -1,0 +1,81 @@
+import pytest
+
+from curriculum.corpus.licences import HEAD_CHARACTERS, UNRECOGNISED, licence_of
+
+BSD = """\
+// Redistribution and use in source and binary forms, with or without
+// modification, are permitted provided that the following conditions are met:
+// 1. Redistributions of source code must retain the above copyright notice.
+"""
+GPL = """\
+/* This program is free software; you can redistribute it and/or modify it under the terms of the GNU
+ * {kind}General Public License as published by the Free Software Foundation; either version 2{minor} of
+ * the License, or (at your option) any later version. */
+"""
+PERMISSION = (
+    "/* Permission is hereby granted, free of charge, to any person {}obtaining\n * a copy */\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("head", "licence"),
+    [
+        ("// SPDX-License-Identifier: BSL-1.0\n", "BSL-1.0"),
+        (
+            "/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */\n",
+            "GPL-2.0 WITH Linux-syscall-note",
+        ),
+        ("# SPDX-License-Identifier: MIT OR Apache-2.0\ncmake()\n", "MIT OR Apache-2.0"),
+        (
+            "/**\n * SPDX-License-Identifier: MIT\n * SPDX-License-Identifier: ISC\n */\n",
+            "ISC AND MIT",
+        ),
+        (
+            "/*\n *  Catch v2.13.10\n *  Distributed under the Boost Software License, Version 1.0. (See\n"
+            " *  accompanying file LICENSE_1_0.txt or copy at http://www.boost.org/LICENSE_1_0.txt)\n */\n",
+            "BSL-1.0",
+        ),
+        ('// Licensed under the Apache License, Version 2.0 (the "License")\n', "Apache-2.0"),
+        (
+            "// Part of the LLVM Project, under the Apache License v2.0 with LLVM Exceptions.\n",
+            "Apache-2.0 WITH LLVM-exception",
+        ),
+        (PERMISSION.format(""), "MIT"),
+        ("// Licensed under the MIT License\n#ifndef A\n", "MIT"),
+        (BSD, "BSD-2-Clause"),
+        (BSD + "// Neither the name of A may be used to endorse\n", "BSD-3-Clause"),
+        (BSD + "// 3. All advertising materials must\n// neither the name\n", "BSD-4-Clause"),
+        (GPL.format(kind="", minor=""), "GPL-2.0-or-later"),
+        (GPL.format(kind="Lesser ", minor=".1"), "LGPL-2.1-or-later"),
+        (
+            "/* under the terms of the GNU Affero General Public License\n * version 3 */\n",
+            "AGPL-3.0-only",
+        ),
+        (
+            "// under your choice of the MIT License or the Mozilla Public License, v. 2.0\n",
+            "MIT OR MPL-2.0",
+        ),
+        ("// Licensed under the Frobnication Public Licence\n", UNRECOGNISED),
+    ],
+)
+def test_a_file_states_its_licence_at_its_head(head, licence):
+    assert licence_of(head + "int a;\n", "Zlib") == licence
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "int a;\n",
+        "int a;\n// SPDX-License-Identifier: GPL-3.0-only\n",
+        'const char* notice = "Licensed under the MIT License";\n',
+        "// Use of this source code is governed by a BSD-style\n"
+        "// license that can be found in the LICENSE file.\nint a;\n",
+        "/* For conditions of distribution and use, see copyright notice in zlib.h */\nint a;\n",
+        "// " + "x" * HEAD_CHARACTERS + "\n// SPDX-License-Identifier: MIT\n",
+        f"// SPDX-License-Identifier: {'MIT AND ' * 40}\n",
+        "",
+    ],
+)
+def test_a_file_that_states_none_shows_its_repositorys(text):
+    assert licence_of(text, "Zlib") == "repository: Zlib"
+    assert licence_of(text, None) is None
