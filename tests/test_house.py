@@ -84,3 +84,18 @@ def test_texts_name_only_modules_that_are_there() -> None:
     found = [(file.name, name) for file in texts for name in named.findall(file.read_text("utf-8"))]
     assert len(found) > 100
     assert [each for each in found if each[1] not in ends | examples] == []
+
+
+def test_no_text_test_or_benchmark_picks_a_checkpoint_by_the_order_of_a_folder() -> None:
+    """The order is the file system's: `checkpoint_of` and `newest_checkpoint` say which one they take."""
+    texts = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    code = [each for name in ("benchmarks", "tests") for each in (ROOT / name).rglob("*.py")]
+    picked = re.compile(r"\b(?:next|min|max)\([^\n]*(?:checkpoints|step=)[^\n]*(?:glob|iterdir)")
+    by_glob = re.compile(r"\b(?:next|min|max)\([^\n]*glob\([^\n]*(?:checkpoints/|step=)")
+    found = [
+        (file.name, line.strip())
+        for file in [*texts, *code]
+        for line in file.read_text("utf-8").splitlines()
+        if picked.search(line) or by_glob.search(line)
+    ]
+    assert found == []

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from curriculum.catalog import open_catalog
 from curriculum.catalog.cache import FOLDER, KeptIdentities
+from curriculum.pipeline.references import checkpoint_of
 from curriculum.store.inside import FILES, FOLDERS
 from schemas.manifest import MANIFEST_NAME
 from tests.flows.tiny_workspace import Larder, figure, job, run
@@ -134,7 +135,7 @@ def unlisted(home: Path, canary: Canary) -> list[Path]:
     for manifest in published(home):
         names = ["part-00009.parquet", "data.pkl"]
         if manifest.relative_to(home).parts[0] == RUN:
-            step = min((manifest.parent / "checkpoints").iterdir()).name
+            step = checkpoint_of(home, str(manifest.parent)).name
             names = [f"checkpoints/{step}/optimizer.pt", "metrics/0000000099.parquet", "model.pkl"]
         for name in names:
             file = manifest.parent / name

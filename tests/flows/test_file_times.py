@@ -142,7 +142,7 @@ class Line:
         start = None
         if previous is not None:
             before = Store(self.home).load(previous)
-            checkpoint = next((previous / "checkpoints").iterdir())
+            checkpoint = checkpoint_of(self.home, str(previous))
             start = CheckpointRef(
                 run_key=before.key,
                 run_content=before.content,

@@ -14,6 +14,7 @@ from playwright.sync_api import Page
 from typer.testing import CliRunner
 
 from curriculum.corpus.sources import resolve
+from curriculum.pipeline.references import checkpoint_of
 from curriculum.store import Artefact, Store
 from flows import cli
 from schemas.corpus import RepositorySpec
@@ -120,7 +121,7 @@ def _invocations(made: Made, aside: Path) -> dict[str, list[list[str]]]:
     looked = [["inspect", key] for key in every]
     copy = ["--home", str(aside / "home")]
     run = next(each for each in made.artefacts("runs"))
-    checkpoint = next((run.path / "checkpoints").iterdir())
+    checkpoint = checkpoint_of(run.path, str(run.path))
     diet = str(made.diet)
     questions = [
         "SELECT provenance, repository, text FROM documents", "FROM documents LIMIT 99",

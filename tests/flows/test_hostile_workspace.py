@@ -13,6 +13,7 @@ import typer.testing
 import yaml
 from typer.testing import CliRunner, Result
 
+from curriculum.pipeline.references import checkpoint_of
 from curriculum.store import Store, collect_garbage, garbage, inside
 from flows import settings
 from flows.cli import app
@@ -337,7 +338,7 @@ def test_a_file_that_no_manifest_lists_is_refused_by_name(home: Path, tmp_path: 
 def test_a_file_in_a_checkpoint_that_the_run_does_not_list_is_refused_before_weights_are_read(
     home: Path, tmp_path: Path
 ) -> None:
-    checkpoint = next(home.glob("runs/**/checkpoints/step=1"))
+    checkpoint = checkpoint_of(home, "fmt/syntax")
     (checkpoint / "optimizer.pt").write_bytes(pickle.dumps(Canary(file=tmp_path / "canary")))
     for what in ("fmt/syntax", str(checkpoint)):
         for words in (["sample", what], ["export", what, "--to", str(tmp_path / "to")]):

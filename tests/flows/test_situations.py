@@ -18,6 +18,7 @@ from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.forecast import forecast
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.references import checkpoint_of
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import PhaseStatus, _machine, workspace_statuses
 from curriculum.pipeline.steps import build_phase, job_of, mix_phase
@@ -233,7 +234,7 @@ def another_machine_fell_silent(place: Place) -> None:
 
 def stopped_with_a_checkpoint(place: Place) -> None:
     run, done = place.begin("structure"), place.run("structure").path
-    newest = max((done / "checkpoints").iterdir())
+    newest = checkpoint_of(place.home, str(done))
     shutil.copytree(newest, run / "checkpoints" / "step=4", copy_function=os.link)
 
 

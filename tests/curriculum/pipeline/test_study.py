@@ -10,7 +10,7 @@ from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.forecast import forecast
 from curriculum.pipeline.plan import resolve_plan
-from curriculum.pipeline.references import SpecialistName, named
+from curriculum.pipeline.references import SpecialistName, checkpoint_of, named
 from curriculum.pipeline.run_config import CorpusConfig, RunConfig
 from curriculum.store import Artefact
 from curriculum.train.dataloader import loader_of
@@ -163,4 +163,4 @@ def test_its_rows_may_be_trained_on_by_another_loop_and_its_model_stays_here(cho
     batch = next(iter(loader_of(job, chopped)))
     assert int(batch["loss_mask"].sum()) > 0
     with pytest.raises(JobError, match="study: packer chop; it was trained for a comparison only"):
-        require_exportable(next((cut / "checkpoints").glob("step=*")))
+        require_exportable(checkpoint_of(chopped, str(cut)))

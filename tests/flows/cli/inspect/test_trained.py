@@ -11,6 +11,7 @@ from rich.console import Console
 
 from curriculum.inspection.checkpoint_weights import Tensor, groups, tensors
 from curriculum.inspection.line_selection import InspectOptions, LineFilter
+from curriculum.pipeline.references import checkpoint_of
 from flows.cli.inspect import command
 from flows.cli.inspect.text import LEVELS, bar, line, strip
 from schemas.errors import JobError, StoreError
@@ -38,7 +39,7 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
 
 
 def _checkpoint(home: Path) -> str:
-    return str(next((home / "runs" / "specialist=fmt").rglob("step=1")))
+    return str(checkpoint_of(home, "fmt/syntax"))
 
 
 def _json(home: Path, what: str, capsys: pytest.CaptureFixture[str], **only: Any) -> dict[str, Any]:
