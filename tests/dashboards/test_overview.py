@@ -25,7 +25,7 @@ def test_every_panel_is_there_and_what_fails_comes_before_how_all_stands(page: P
 def test_the_first_figures_count_the_workspace(page: Page) -> None:
     said = words(page, "#totals dl")
     assert "Specialists 3" in said
-    assert "Phases done 7 of 8" in said
+    assert "Phases done 4 of 8" in said
     assert "Tokens trained 210k" in said
     assert "Trained for 7 min 0.35 in money" in said
 
