@@ -200,6 +200,8 @@ class Workspace:
             high=2.0,
             scored_tokens=1,
             scored_bytes=2,
+            documents=12,
+            lineages=5,
         )
         labels = _phase(at)
         report = Report(

@@ -45,6 +45,7 @@ def environment() -> "Environment":
         gpu_hours=formats.gpu_hours,
         integer=formats.integer,
         interval=formats.interval,
+        held_out=formats.held_out_words,
         moment=formats.moment,
         money=formats.money,
         number=formats.number,

@@ -11,6 +11,7 @@ from curriculum.pipeline.next_steps import next_steps
 from dashboards import charts, frame, html, plots
 from dashboards.overview_panels import in_order
 from dashboards.questions import Snapshot, question
+from schemas.held_out import tells
 
 TEMPLATE = "runs.html"
 DEEPEST = 46.0
@@ -27,6 +28,8 @@ class Gain:
     after: float
     low: float | None
     high: float | None
+    documents: int | None
+    lineages: int | None
     anchor_before: float | None
     anchor_after: float | None
     tokens: int
@@ -132,8 +135,10 @@ def _heat(gain: Gain | None, best: float) -> HeatCell | None:
     if gain is None:
         return None
     interval = ""
+    counted = gain.documents or 0, gain.lineages or 0
     if gain.low is not None and gain.high is not None:
-        interval = f"95 % interval: {formats.interval(gain.low, gain.high)}"
+        said = formats.interval(gain.low, gain.high, is_sure=tells(*counted))
+        interval = f"95 % interval: {said}, {formats.held_out_words(*counted)}"
     depth = DEEPEST * gain.by / best if gain.by > 0 and best > 0 else 0.0
     return HeatCell(gain=gain, depth=depth, interval=interval)
 

@@ -11,6 +11,7 @@ from pydantic import Field
 from schemas.corpus import Name
 from schemas.diet import AdvanceWhen
 from schemas.document import SCHEMA_VERSION, required
+from schemas.held_out import tells
 from schemas.json_text import Sealed
 from schemas.objectives import ANCHOR_SET, PHASE_SET, SetName
 from schemas.regular_files import PlainPath, PlainPathOrNone
@@ -109,8 +110,17 @@ class EvaluationStratum(Strict):
     domain: str
     weight: float
     rows: RowsSource
-    positions: int
-    """Row positions that an evaluation reads of it."""
+    measured: tuple[int, ...]
+    """Rows that are measured, by their number over all files, in rising order."""
+    documents: int
+    """Documents in these rows."""
+    lineages: int
+    """Lineages of these documents: files through renames."""
+
+    @property
+    def positions(self) -> int:
+        """Row positions that an evaluation reads of it."""
+        return len(self.measured) * self.rows.row_length
 
 
 class Evaluation(Strict):
@@ -119,8 +129,10 @@ class Evaluation(Strict):
     set: SetName
     phase: str
     """The phase whose strata these are; `anchor` for the anchor."""
-    max_positions: int
-    """Row positions read per stratum, from its first row on."""
+    documents: int
+    """Documents of all strata."""
+    lineages: int
+    """Lineages of all strata, each once."""
     strata: tuple[EvaluationStratum, ...]
 
     @property
@@ -244,6 +256,10 @@ class Figure(Strict):
     high: float
     scored_tokens: int
     scored_bytes: int
+    documents: int
+    """Held-out documents that it is measured on."""
+    lineages: int
+    """Lineages of these documents: files through renames."""
 
     @property
     def name(self) -> str:
@@ -257,8 +273,8 @@ class Figure(Strict):
 
     @property
     def is_sure(self) -> bool:
-        """True where its interval has a width: that of a single document has none, and says nothing."""
-        return self.low < self.high
+        """True where it is of documents and lineages enough; else one file decides it."""
+        return tells(self.documents, self.lineages)
 
 
 class TokenCounts(Strict):

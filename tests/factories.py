@@ -51,7 +51,7 @@ def document(text: str, **changes: Any) -> Document:
 
 
 def figure(val_bpb: float, **changes: Any) -> Figure:
-    """A weighted mean of the phase's own evaluation; without `low` and `high` its interval has no width."""
+    """A weighted mean of the phase's own evaluation, of documents enough unless `changes` say other."""
     values: dict[str, Any] = {
         "phase": "syntax",
         "family": "*",
@@ -62,6 +62,8 @@ def figure(val_bpb: float, **changes: Any) -> Figure:
         "high": val_bpb,
         "scored_tokens": 1,
         "scored_bytes": 2,
+        "documents": 12,
+        "lineages": 5,
         **changes,
     }
     name = "anchor" if values["phase"] == "anchor" else "phase"

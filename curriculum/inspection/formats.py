@@ -124,18 +124,26 @@ def bits(figure: float) -> str:
     return f"{figure:.3f}"
 
 
-TOO_FEW = "too few documents to tell"
+TOO_FEW = "too few to tell"
+"""In place of the interval of a figure that is of too few documents or lineages."""
 
 
-def interval(low: float, high: float) -> str:
-    """The 95 % interval of a figure in bits per byte, where it says something.
+def interval(low: float, high: float, *, is_sure: bool) -> str:
+    """The 95 % interval of a figure in bits per byte, where it is of documents enough.
 
-    That of a single document has no width: the same threshold as `Figure.is_sure`.
-
-    >>> interval(1.75, 1.812), interval(1.75, 1.75)
-    ('1.750 to 1.812', 'too few documents to tell')
+    >>> interval(1.75, 1.812, is_sure=True), interval(1.75, 1.76, is_sure=False)
+    ('1.750 to 1.812', 'too few to tell')
     """
-    return f"{bits(low)} to {bits(high)}" if low < high else TOO_FEW
+    return f"{bits(low)} to {bits(high)}" if is_sure else TOO_FEW
+
+
+def held_out_words(documents: int, lineages: int) -> str:
+    """The documents and lineages that a figure is of.
+
+    >>> held_out_words(12, 5), held_out_words(1, 1)
+    ('12 documents of 5 lineages', '1 document of 1 lineage')
+    """
+    return f"{number(documents, 'document')} of {number(lineages, 'lineage')}"
 
 
 def difference(by: float) -> str:

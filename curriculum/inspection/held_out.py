@@ -1,21 +1,18 @@
 """Held-out documents by domain: what val_bpb is measured on, what fills val, and domains that val lacks."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import polars as pl
-
-from curriculum import frames
-from curriculum.inspection.formats import number, percent
+from curriculum.inspection.formats import TOO_FEW, held_out_words, number, percent
 from curriculum.stages import Built, RowSet
 from curriculum.stages.file_sides import FileSide, file_sides
 from curriculum.store import Artefact
 from curriculum.supply import Estimate, Kind
+from curriculum.train.evaluation_sets import order_of
+from schemas.held_out import MIN_DOCUMENTS, MIN_LINEAGES, tells
 from schemas.reports import RowsReport
 
-FEW = 20
-"""Documents below which an interval over documents says little."""
 FILLED = 0.5
 """Share of val's bytes from which on one file, or two, fill it."""
 MOST_FILES = 2
@@ -30,7 +27,9 @@ class HeldOut:
     served: tuple[str, ...]
     """Domains that are trained on, those with most tokens first."""
     documents: Mapping[str, int]
-    """Held-out documents by domain, of the serving that has most."""
+    """Held-out documents of all servings, by domain."""
+    lineages: int | None
+    """Lineages of these documents; None where it isn't known yet."""
     rows: Mapping[str, int] = field(default_factory=dict)
     """Their rows in all servings, by domain; empty where no row is built."""
     files: tuple[FileSide, ...] = ()
@@ -48,18 +47,32 @@ class HeldOut:
         return ". ".join(self._sentences()) or None
 
     def _sentences(self) -> Iterator[str]:
-        count = sum(self.documents.values())
-        if count < FEW or self.unmeasured:
+        if not self.tells or self.unmeasured:
             rows = f" in {number(sum(self.rows.values()), 'row')}" if self.rows else ""
             domains = ", ".join(sorted(name for name, held in self.documents.items() if held))
-            held = f"val holds {number(count, 'document')}{rows}" + (
-                f", all of {domains}" * bool(domains)
-            )
+            held = f"val holds {self._counted()}{rows}" + f", all of {domains}" * bool(domains)
             silent = f"val_bpb says nothing of {', '.join(self.unmeasured)}"
-            yield f"{held}: {silent if self.unmeasured else 'too few for val_bpb to say much'}"
+            yield f"{held}: {silent}" if self.unmeasured else held
+        if not self.tells:
+            yield (
+                f"val_bpb reads {TOO_FEW} below {MIN_DOCUMENTS} documents of {MIN_LINEAGES} lineages, "
+                "and a gate on it never ends the phase before its budget"
+            )
         yield from self._filled()
-        if count < FEW or self.unmeasured:
+        if not self.tells or self.unmeasured:
             yield self._advice()
+
+    @property
+    def tells(self) -> bool:
+        """True where val_bpb is of documents and lineages enough."""
+        lineages = MIN_LINEAGES if self.lineages is None else self.lineages
+        return tells(sum(self.documents.values()), lineages)
+
+    def _counted(self) -> str:
+        count = sum(self.documents.values())
+        if self.lineages is None:
+            return number(count, "document")
+        return held_out_words(count, self.lineages)
 
     def _filled(self) -> Iterator[str]:
         """Yield what fills val, and the line that leaves it out."""
@@ -113,12 +126,10 @@ def filling_of(built: Sequence[Artefact]) -> str:
 
 
 def held_out(rows: Iterable[RowSet], built: Built | None = None) -> HeldOut | None:
-    """The held-out documents of some built rows; None where some aren't built or nothing is measured.
-
-    Every family renders the same files, so the largest count stands for their documents.
-    """
+    """The held-out documents of some built rows; None where some aren't built or nothing is measured."""
     served: Counter[str] = Counter()
-    documents: dict[str, int] = {}
+    documents: defaultdict[str, set[str]] = defaultdict(set)
+    lineages: set[str] = set()
     held_rows: Counter[str] = Counter()
     is_measured = False
     for each in rows:
@@ -131,26 +142,22 @@ def held_out(rows: Iterable[RowSet], built: Built | None = None) -> HeldOut | No
         is_measured = True
         for name, size in each.train.reported(RowsReport).domains.items():
             served[name] += size.tokens
-        for name, count in _distinct_documents(each).items():
-            documents[name] = max(documents.get(name, 0), count)
+        for row in order_of(each.val).rows:
+            documents[row.domain].update(row.documents)
+            lineages.update(row.lineages)
         for name, size in each.val.reported(RowsReport).domains.items():
             held_rows[name] += size.rows
     if not is_measured:
         return None
     names = tuple(name for name, tokens in served.most_common() if tokens)
     files = () if built is None else _files_of(built)
-    return HeldOut(served=names, documents=documents, rows=held_rows, files=files)
-
-
-def _distinct_documents(rows: RowSet) -> dict[str, int]:
-    """Held-out documents by domain: one that is divided over rows counts once."""
-    assert rows.val is not None
-    files = rows.val.files(".parquet")
-    if not files:
-        return {}
-    lines = frames.scan(files, ["domain", "document_ids"]).explode("document_ids")
-    counted = lines.group_by("domain").agg(pl.col("document_ids").n_unique()).collect()
-    return dict(counted.iter_rows())
+    return HeldOut(
+        served=names,
+        documents={name: len(found) for name, found in documents.items()},
+        lineages=len(lineages),
+        rows=held_rows,
+        files=files,
+    )
 
 
 def _files_of(built: Built) -> tuple[FileSide, ...]:
@@ -168,13 +175,14 @@ def expected_held_out(found: Estimate, kinds: Iterable[Kind]) -> HeldOut:
     for each in (each for each in listed if not each.is_total):
         tokens[each.domain] += round(each.tokens)
         documents[each.kind, each.domain] += round(each.held_out)
-    held = {
-        name: max(count for (_, domain), count in documents.items() if domain == name)
-        for name in {domain for _, domain in documents}
-    }
+    held = Counter[str]()
+    for (_, domain), count in documents.items():
+        held[domain] += count
+    files = [each for each in found.files if each.is_val and each.domain in tokens]
     return HeldOut(
         served=tuple(name for name, count in tokens.most_common() if count),
         documents=held,
+        lineages=len(files) if found.files and found.is_whole else None,
         files=found.files,
         is_whole=found.is_whole,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from curriculum.inspection.formats import TOO_FEW, count, percent
+from curriculum.inspection.formats import TOO_FEW, count, held_out_words, percent
 from curriculum.inspection.paired import Place, changes, measured
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ANNEAL
@@ -129,13 +129,14 @@ def rise_words(run: Path, report: Report) -> str:
     if last.val_bpb <= since.val_bpb:
         return ""
     found = rise_between(run, last, since.step, report.steps)
-    is_sure = found is not None and found.verdict == "higher"
+    is_sure = last.is_sure and found is not None and found.verdict == "higher"
     if not is_sure and since.step:
         return ""
     moment = f"at step {since.step:,}" if since.step else "before its first step"
     rose = f"val_bpb rose from {since.val_bpb:.3f} {moment} to {last.val_bpb:.3f}"
     if not is_sure:
-        return f"{rose}, and val holds {TOO_FEW}: raise val_fraction, or add repositories"
+        counted = held_out_words(last.documents, last.lineages)
+        return f"{rose}, on {counted}, {TOO_FEW}: raise val_fraction, or add repositories"
     if report.phase == ANNEAL:
         return (
             f"{rose}, while the learning rate fell: likeliest its rows came too often. Lower "
@@ -158,7 +159,8 @@ def rise_between(run: Path, last: Figure, step: int, end: int) -> PairedChange |
 def change(report: Report, kind: Literal["phase", "anchor"]) -> str:
     """val_bpb before and after as `3.214 → 2.871`; empty where it wasn't measured.
 
-    A phase that serves only imported rows may have no figure of its own.
+    A figure of too few documents or lineages says so. A phase that serves only imported rows may have no
+    figure of its own.
     """
     # The decay continues under the name of the last phase.
     is_every_phase = kind == "anchor" or report.phase == ANNEAL
@@ -169,7 +171,14 @@ def change(report: Report, kind: Literal["phase", "anchor"]) -> str:
     before, after = (mean(figures, kind) for figures in measured)
     if after is None:
         return ""
-    return f"{before.val_bpb:.3f} → {after.val_bpb:.3f}" if before else f"{after.val_bpb:.3f}"
+    said = f"{before.val_bpb:.3f} → {after.val_bpb:.3f}" if before else f"{after.val_bpb:.3f}"
+    return said if after.is_sure else f"{said}, {TOO_FEW}"
+
+
+def measured_on(report: Report) -> str:
+    """The documents and lineages that val_bpb of a phase is of; empty where it wasn't measured."""
+    last = mean(report.after, "phase")
+    return held_out_words(last.documents, last.lineages) if last else ""
 
 
 def mean(figures: Iterable[Figure], kind: Literal["phase", "anchor"]) -> Figure | None:
@@ -245,20 +254,18 @@ class MeasuredPair:
     def verdict(self) -> str:
         """Compare the last with the first: `lower` or `higher` only where the interval is surely so.
 
-        That of the change on the same documents where it is known, else their own must not touch. The
-        interval of a single document has no width, and no meaning.
+        That of the change on the same documents where it is known, else their own must not touch. Figures
+        of too few documents or lineages say nothing.
         """
         first, last = self.figures[0], self.figures[-1]
         if first is None or last is None:
             return ""
+        if not (first.is_sure and last.is_sure):
+            return TOO_FEW
         if self.paired is not None:
-            if self.paired.documents == 1:
-                return TOO_FEW
             return self.paired.verdict or NOT_SURE
         if not self.same_rows:
             return OTHER_ROWS
-        if not (first.is_sure and last.is_sure):
-            return TOO_FEW
         if first.low <= last.high and last.low <= first.high:
             return TOUCH
         return "lower" if last.val_bpb < first.val_bpb else "higher"
@@ -399,13 +406,13 @@ def _grounds(job: Job) -> dict[Place, str]:
         found[each.set, each.phase, "*", "*"] = repr(_ground(each))
         for stratum in each.strata:
             place = (each.set, each.phase, stratum.family, stratum.domain)
-            found[place] = f"{stratum.rows.content} {each.max_positions}"
+            found[place] = f"{stratum.rows.content} {stratum.measured}"
     return found
 
 
 def _ground(evaluation: Evaluation) -> list[tuple[object, ...]]:
     return [
-        (each.family, each.domain, each.weight, each.rows.content, evaluation.max_positions)
+        (each.family, each.domain, each.weight, each.rows.content, each.measured)
         for each in evaluation.strata
     ]
 

@@ -14,7 +14,7 @@ from curriculum.inspection.formats import (
     paired,
     percent,
 )
-from curriculum.inspection.runs import change, ending
+from curriculum.inspection.runs import change, ending, measured_on
 from curriculum.mixing import mix
 from curriculum.mixing.tree import Branch
 from curriculum.stages import Built
@@ -157,6 +157,7 @@ def run_line(report: Report) -> Line:
         "phase": report.phase,
         "attempt": report.attempt,
         "val_bpb": change(report, "phase"),
+        "held out": measured_on(report),
         "anchor": change(report, "anchor"),
         "tokens": count(report.tokens.valid),
         "steps": report.steps,
@@ -235,7 +236,9 @@ def figure_lines(
             "domain": after.domain,
             "before": f"{before.val_bpb:.3f}" if before else "",
             "after": f"{after.val_bpb:.3f}",
-            "interval": interval(after.low, after.high),
+            "interval": interval(after.low, after.high, is_sure=after.is_sure),
+            "documents": after.documents,
+            "lineages": after.lineages,
             "change": paired(changes[place]) if (place := _place(after)) in changes else "",
         }
 

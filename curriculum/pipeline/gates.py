@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from curriculum.inspection.formats import number
+from curriculum.inspection.formats import TOO_FEW, held_out_words, number
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.run_config import command
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.train.gate import gate_bits
+from curriculum.train.gate import gate_figures
 from curriculum.train.run_directory import write_text
 from schemas.diet import AdvanceWhen
 from schemas.errors import JobError, StoreError
@@ -86,7 +86,11 @@ def _lacking(rule: AdvanceWhen | None, report: Report) -> str:
     """Return the rule of a gate that wasn't met, and by how much."""
     if rule is not None and rule.val_bpb is not None:
         over, by = rule.val_bpb.over_evaluations, rule.val_bpb.stops_improving_by
-        bits = gate_bits(report.history, report.phase, rule)
+        figures = gate_figures(report.history, report.phase, rule)
+        if figures and not figures[-1].is_sure:
+            counted = held_out_words(figures[-1].documents, figures[-1].lineages)
+            return f"{rule.val_bpb.what} is of {counted}, {TOO_FEW}"
+        bits = [figure.val_bpb for figure in figures]
         if len(bits) <= over:
             return f"{number(len(bits), 'evaluation')} of the {over + 1} that it looks back on"
         if (fell := bits[-1 - over] - bits[-1]) >= by:

@@ -11,12 +11,14 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import JsonValue
 
-from curriculum import encode, parquet
+from curriculum import encode
 from curriculum.objectives import objective_of
 from curriculum.packing import chop
 from curriculum.packing.check import check
+from curriculum.packing.held_out_order import ORDER_NAME, held_out_order
 from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
+from curriculum.stages.anchor_documents import ANCHOR_BYTES, anchored
 from curriculum.stages.row_plans import PACK_SEED, RowPlanner, WrittenRows
 from curriculum.stages.row_sources import RowSet, RowSources, RowsSpec, apply_objective
 from curriculum.stages.selection import Decisions, decisions, title, val_lineages
@@ -32,10 +34,7 @@ from schemas.objectives import OBJECTIVES
 from schemas.packed_row import RowFormat
 from schemas.reports import RowsReport
 
-REVISION = 2
-ANCHOR_BYTES = 1 << 19
-"""The anchor holds the validation documents with the smallest ids, so many bytes of them: the same
-texts for every phase, diet and tokenizer."""
+REVISION = 3
 COUNTED_AT_A_TIME = 1 << 16
 """Encodings."""
 Split = Literal["train", "val", "anchor"]
@@ -188,6 +187,8 @@ class _Spooled:
     domain: npt.NDArray[np.int32]
     domains: tuple[str, ...]
     counts: Mapping[Split, encode.Counts]
+    lineages: Mapping[str, str]
+    """Lineages of held-out documents, by document id."""
 
 
 SPLITS: tuple[Split, ...] = ("train", "val", "anchor")
@@ -203,10 +204,14 @@ class _Sorting:
     counts: dict[Split, encode.Counts] = field(
         default_factory=lambda: {split: encode.Counts() for split in SPLITS}
     )
+    lineages: dict[str, str] = field(default_factory=dict)
+    """Lineages of held-out documents, by document id."""
 
-    def add(self, fitted: encode.FitResult, split: Split, domain: str) -> None:
+    def add(self, fitted: encode.FitResult, split: Split, domain: str, lineage: str) -> None:
         """Note one document and all its encodings."""
         self.counts[split].add(fitted)
+        if split != "train" and fitted.encodings:
+            self.lineages[fitted.document_id] = lineage
         code = self.domains.setdefault(domain, len(self.domains))
         for _ in fitted.encodings:
             self.split.append(SPLITS.index(split))
@@ -229,7 +234,7 @@ def _spool(
     held_out, structured = val_lineages(selection), wanted.family == ENRICHED_FAMILY
     chosen = [decisions(selection, each.base) for each in sources.of(wanted)]
     anchor = "anchor" in lacking
-    asked = _anchored(sources, wanted, chosen) if anchor else _selected(chosen, lacking)
+    asked = anchored(sources.of(wanted), chosen) if anchor else _selected(chosen, lacking)
     with Spool(folder, structured=structured) as spool:
         for at, source in enumerate(sources.of(wanted)):
             picked = chosen[at]
@@ -246,13 +251,15 @@ def _spool(
                 for encoding in fitted.encodings:
                     spool.append(encoding)
                 domain = picked.domains[int(picked.domain[fitted.row])]
-                sorting.add(fitted, _split(picked, fitted.row, anchor), domain)
+                lineage = picked.lineages[int(picked.lineage[fitted.row])]
+                sorting.add(fitted, _split(picked, fitted.row, anchor), domain, lineage)
     return _Spooled(
         documents=SpooledDocuments(folder),
         split=np.array(sorting.split, dtype=np.int32),
         domain=np.array(sorting.domain, dtype=np.int32),
         domains=tuple(sorting.domains),
         counts=sorting.counts,
+        lineages=sorting.lineages,
     )
 
 
@@ -266,31 +273,6 @@ def _selected(chosen: Sequence[Decisions], lacking: set[Split]) -> list[npt.NDAr
     """Return the kept documents of some splits, by artefact."""
     train, val = "train" in lacking, "val" in lacking
     return [each.kept & np.where(each.val, val, train) for each in chosen]
-
-
-def _anchored(
-    sources: RowSources, wanted: RowsSpec, chosen: Sequence[Decisions]
-) -> list[npt.NDArray[np.bool_]]:
-    """Return the kept validation documents among those with the smallest ids, by artefact."""
-    listed: list[tuple[bytes, int, int, int]] = []
-    for at, source in enumerate(sources.of(wanted)):
-        sizes = _sizes(source.documents)
-        rows = np.flatnonzero(chosen[at].kept & chosen[at].val)
-        listed += [(chosen[at].document_ids[row], int(sizes[row]), at, int(row)) for row in rows]
-    masks = [np.zeros(len(each.kept), dtype=np.bool_) for each in chosen]
-    room = ANCHOR_BYTES
-    for _, size, at, row in sorted(listed):
-        if size <= room:
-            room -= size
-            masks[at][row] = True
-    return masks
-
-
-def _sizes(documents: Artefact) -> npt.NDArray[np.int32]:
-    sizes: npt.NDArray[np.int32] = parquet.read_table(documents.files(), columns=["num_bytes"])[
-        "num_bytes"
-    ].to_numpy()
-    return sizes
 
 
 def _write(
@@ -337,6 +319,10 @@ def _write(
             written.add(
                 each, writer.write(each.spooled, plan.order, plan.row_starts, domain=each.domain)
             )
+    if split != "train" and written.domains:
+        files = sorted(draft.path.glob("part-*.parquet"))
+        order = held_out_order(files, wanted.row_length, spooled.lineages)
+        (draft.path / ORDER_NAME).write_text(order.model_dump_json())
     mixed = planner.rows_needed(spooled.documents, _ours(spooled, split))
     report = written.report(planner, rows_if_mixed=mixed)
     draft.record(report)

@@ -163,6 +163,9 @@ class Decisions:
     domain: npt.NDArray[np.int64]
     """Index into `domains`."""
     domains: tuple[str, ...]
+    lineage: npt.NDArray[np.int64]
+    """Index into `lineages`."""
+    lineages: tuple[str, ...]
     document_ids: npt.NDArray[np.bytes_]
 
 
@@ -175,23 +178,31 @@ def decisions(selection: Artefact, documents: Artefact) -> Decisions:
     labels = documents.manifest.labels
     chosen = parquet.read_table(
         selection.path / SELECTION_NAME,
-        columns=["document_id", "keep", "split", "domain"],
+        columns=["document_id", "keep", "split", "domain", "lineage"],
         filters=[("family", "=", labels["family"]), ("repository", "=", labels["repository"])],
     )
     ids = _ids(parquet.read_table(documents.files(), columns=["document_id"]))
-    listed = [str(name) for name in chosen["domain"].to_pylist()]
-    names = sorted(set(listed))
-    codes = np.array([names.index(name) for name in listed], dtype=np.int64)
+    domain, domains = _coded(chosen["domain"])
+    lineage, lineages = _coded(chosen["lineage"])
     found = _places(_ids(chosen), ids, selection, documents)
     first = np.zeros(len(ids), dtype=np.bool_)
     first[np.unique(ids, return_index=True)[1]] = True
     return Decisions(
         kept=_column(chosen, "keep").astype(np.bool_)[found] & first,
         val=(_column(chosen, "split") == "val")[found],
-        domain=codes[found],
-        domains=tuple(names),
+        domain=domain[found],
+        domains=domains,
+        lineage=lineage[found],
+        lineages=lineages,
         document_ids=ids,
     )
+
+
+def _coded(names: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """The index of each of some names, and the names, sorted."""
+    listed = names.to_pylist()
+    known = {name: code for code, name in enumerate(sorted(set(listed)))}
+    return np.array([known[name] for name in listed], dtype=np.int64), tuple(known)
 
 
 def train_ids(kept: Artefact, documents: Artefact) -> set[str]:

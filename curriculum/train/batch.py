@@ -23,7 +23,6 @@ from curriculum.model.masks import Boundaries
 from curriculum.model.structure import RowStructure, Structure
 from curriculum.packing.read import GroupCache, RowReader
 from curriculum.packing.rows import RowBatch
-from curriculum.store.verify import read_pages
 from schemas.errors import SchemaError
 from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
 
@@ -96,10 +95,23 @@ class Shards:
         key = (RowGroup, self.files[shard], self._columns, group)
         return self._cache.get(key, lambda: RowGroup.of(self._reader.group(shard, group))).row(at)
 
-    def domains(self, shard: int) -> list[str]:
-        """The domain of every row of a shard, in order."""
-        values = read_pages(self.files[shard], ["domain"])["domain"]
-        return [str(value) for value in values.to_pylist()]
+    def place(self, number: int) -> tuple[int, int]:
+        """Shard and row of a row by its number over all shards.
+
+        Raises:
+            SchemaError: for a row that isn't there.
+        """
+        row = number
+        for shard in range(len(self.files)):
+            if row < (size := self._reader.num_rows(shard)):
+                return shard, row
+            row -= size
+        raise SchemaError(
+            str(self.folder),
+            f"row {number}",
+            cause="there is no such row",
+            cure="Build the rows again, and start a new run of the phase",
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

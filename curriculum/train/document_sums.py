@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from curriculum import parquet
 from curriculum.train.run_directory import EVALUATIONS, replace_whole
+from schemas.held_out import MIN_DOCUMENTS
 from schemas.job import EVALUATED_SCHEMA, Evaluation, EvaluationStratum
 
 Floats = npt.NDArray[np.float64]
@@ -98,8 +99,8 @@ class PairedChange:
 
     @property
     def verdict(self) -> str:
-        """`lower` or `higher` where the interval leaves out 0, else empty."""
-        if self.documents < 2 or self.low <= 0 <= self.high:
+        """`lower` or `higher` where the interval of documents enough leaves out 0, else empty."""
+        if self.documents < MIN_DOCUMENTS or self.low <= 0 <= self.high:
             return ""
         return "lower" if self.change < 0 else "higher"
 

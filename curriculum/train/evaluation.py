@@ -32,9 +32,8 @@ from schemas.job import Evaluation, EvaluationStratum, Figure, Job
 
 _Measured = tuple[str, float, int, int]
 """Document id, nats, bytes and scored tokens of a document of a batch."""
-_Asked = tuple[str, str, int]
-"""Path of rows, their domain, and the largest number of positions."""
-ANY_DOMAIN = "*"
+_Asked = tuple[str, tuple[int, ...]]
+"""Path of rows, and the numbers of those that are measured."""
 
 
 def is_evaluated(step: int, *, every: int, steps: int) -> bool:
@@ -158,7 +157,7 @@ class HeldOut:
                 figures += carried[evaluation.name]
                 documents.append(of_evaluation(known.documents, evaluation))
             else:
-                mine = [sums[_asked(evaluation, each)] for each in evaluation.strata]
+                mine = [sums[_asked(stratum)] for stratum in evaluation.strata]
                 figures += _figures(evaluation, mine, step)
                 documents.append(table_of(evaluation, mine))
         return Evaluated(
@@ -170,19 +169,16 @@ class HeldOut:
     def _sums(self, evaluations: Sequence[Evaluation]) -> Mapping[_Asked, DocumentSums]:
         """The sums of all strata, each computed once."""
         strata = {
-            _asked(evaluation, stratum): stratum
-            for evaluation in evaluations
-            for stratum in evaluation.strata
+            _asked(stratum): stratum for evaluation in evaluations for stratum in evaluation.strata
         }
         return {
-            asked: _added_up(stratum, self._measured(stratum, asked[-1]))
-            for asked, stratum in strata.items()
+            asked: _added_up(stratum, self._measured(stratum)) for asked, stratum in strata.items()
         }
 
-    def _measured(self, stratum: EvaluationStratum, max_positions: int) -> list[_Measured]:
+    def _measured(self, stratum: EvaluationStratum) -> list[_Measured]:
         """The results of `_documents` in the order of micro-batches, rank after rank."""
         ranks, measured = self.ranks, list[list[_Measured]]()
-        micro = self._micro_batches(stratum, max_positions)
+        micro = self._micro_batches(stratum)
         while turn := list(itertools.islice(micro, ranks.readers)):
             if self.stop():
                 raise Cancelled
@@ -196,16 +192,10 @@ class HeldOut:
             for document in batches
         ]
 
-    def _micro_batches(self, stratum: EvaluationStratum, max_positions: int) -> Iterator[list[Row]]:
-        length = stratum.rows.row_length
-        each = max(self.job.micro_positions // length, 1)
-        rows = rows_of(
-            stratum,
-            self.workspace,
-            limit=max(max_positions // length, 1),
-            structure=self.job.model.structure,
-        )
-        while micro := list(itertools.islice(rows, each)):
+    def _micro_batches(self, stratum: EvaluationStratum) -> Iterator[list[Row]]:
+        size = max(self.job.micro_positions // stratum.rows.row_length, 1)
+        rows = rows_of(stratum, self.workspace, structure=self.job.model.structure)
+        while micro := list(itertools.islice(rows, size)):
             yield micro
 
     def _documents(self, batch: Batch) -> list[_Measured]:
@@ -224,8 +214,8 @@ class HeldOut:
         return list(zip(*measured, strict=True))
 
 
-def _asked(evaluation: Evaluation, stratum: EvaluationStratum) -> _Asked:
-    return stratum.rows.path, stratum.domain, evaluation.max_positions
+def _asked(stratum: EvaluationStratum) -> _Asked:
+    return stratum.rows.path, stratum.measured
 
 
 def _added_up(stratum: EvaluationStratum, measured: Sequence[_Measured]) -> DocumentSums:
@@ -250,11 +240,11 @@ def _added_up(stratum: EvaluationStratum, measured: Sequence[_Measured]) -> Docu
 def _figures(evaluation: Evaluation, sums: Sequence[DocumentSums], step: int) -> list[Figure]:
     """The figure of each stratum, then that of their weighted mean."""
     strata = [
-        _figure(evaluation, stratum.family, stratum.domain, step, [each], [1.0])
+        _figure(evaluation, stratum, step, [each], [1.0])
         for stratum, each in zip(evaluation.strata, sums, strict=True)
     ]
     weights = [stratum.weight for stratum in evaluation.strata]
-    return [*strata, _figure(evaluation, "*", "*", step, sums, weights)]
+    return [*strata, _figure(evaluation, None, step, sums, weights)]
 
 
 def figures_of(evaluation: Evaluation, figures: Sequence[Figure]) -> list[Figure]:
@@ -300,22 +290,12 @@ def carried_over(
 
 
 def rows_of(
-    stratum: EvaluationStratum, workspace: Path, *, limit: int, structure: bool = False
+    stratum: EvaluationStratum, workspace: Path, *, structure: bool = False
 ) -> Iterator[Row]:
-    """The first `limit` rows of a stratum's domain, in the order in which they lie.
-
-    No shard is read behind the one that holds the last of them.
-    """
-    folder = workspace / stratum.rows.path
-    shards = Shards(folder, EVALUATION_COLUMNS, structure=structure)
-    wanted = (
-        (shard, index)
-        for shard in range(len(shards.files))
-        for index, domain in enumerate(shards.domains(shard))
-        if stratum.domain in (ANY_DOMAIN, domain)
-    )
-    for shard, index in itertools.islice(wanted, limit):
-        yield shards.row(shard, index)
+    """The rows of a stratum that are measured; no others are read."""
+    shards = Shards(workspace / stratum.rows.path, EVALUATION_COLUMNS, structure=structure)
+    for number in stratum.measured:
+        yield shards.row(*shards.place(number))
 
 
 def read_token_bytes(folder: Path) -> torch.Tensor:
@@ -329,26 +309,29 @@ def read_token_bytes(folder: Path) -> torch.Tensor:
 
 def _figure(
     evaluation: Evaluation,
-    family: str,
-    domain: str,
+    stratum: EvaluationStratum | None,
     step: int,
     strata: Sequence[DocumentSums],
     weights: Sequence[float],
 ) -> Figure:
+    """The figure of a stratum, or of the weighted mean of all strata of an evaluation."""
     low, high = interval(strata, weights)
+    counted = evaluation if stratum is None else stratum
     total = math.fsum(weights)
     pairs = zip(strata, weights, strict=True)
     return Figure(
         set=evaluation.set,
         phase=evaluation.phase,
-        family=family,
-        domain=domain,
+        family="*" if stratum is None else stratum.family,
+        domain="*" if stratum is None else stratum.domain,
         step=step,
         val_bpb=math.fsum(sums.bits_per_byte * weight for sums, weight in pairs) / total,
         low=low,
         high=high,
         scored_tokens=sum(int(sums.tokens.sum()) for sums in strata),
         scored_bytes=int(sum(sums.num_bytes.sum() for sums in strata)),
+        documents=counted.documents,
+        lineages=counted.lineages,
     )
 
 

@@ -1,23 +1,32 @@
-"""The held-out rows that a job is measured on: sets of strata, and how much of each is read.
+"""The held-out rows that a job is measured on: sets of strata, and the rows of each that are read.
 
-The limit of a stratum follows what is trained on, so that measuring costs a small part of training also where
-a small diet holds out much. It is decided here, and is in the job: runs are compared on the same rows only.
+Rows are taken in the order that packing/held_out_order.py says, so that few of them are of many documents.
+How many follows what is trained on, so that measuring costs a small part of training also where a small
+diet holds out much. It is decided here, and is in the job: runs are compared on the same rows only.
 """
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from curriculum.packing.held_out_order import (
+    MAX_POSITIONS,
+    ORDER_NAME,
+    held_out_order,
+    read_order,
+)
 from curriculum.store import Artefact
-from curriculum.store.verify import read_pages, verify_footers
+from curriculum.store.verify import verify_file
 from schemas.errors import JobError
+from schemas.held_out import HeldOutRow, HeldOutRows, tells
 from schemas.job import Evaluation, EvaluationStratum, RowsSource
 from schemas.objectives import ANCHOR_SET, PHASE_SET
+from schemas.reports import RowsReport
 
-MOST_POSITIONS, LEAST_POSITIONS = 1 << 17, 1 << 11
-"""Limits of a stratum's limit, in row positions; a row longer than that is read whole."""
+MIN_POSITIONS = 1 << 11
+"""Smallest limit of a stratum, in row positions; a row longer than that is read whole."""
 PHASE_SHARE = 1 / 16
 """Positions that all sets of a phase read at once, as a share of the tokens that the phase trains on …"""
 ANCHOR_SHARE = 1 / 64
@@ -34,13 +43,71 @@ class Validation:
     factors: Mapping[str, float] | None = None
 
 
-def evaluation(
-    name: str,
-    validations: Sequence[Validation],
-    *,
-    workspace: Path,
-) -> Evaluation:
-    """The evaluation of a phase, or of the `anchor`: strata by family and domain.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeldOutStratum:
+    """A stratum with all of its rows that may be measured, in the order in which they are."""
+
+    family: str
+    objective: str
+    domain: str
+    weight: float
+    rows: RowsSource
+    order: tuple[HeldOutRow, ...]
+
+    def within(self, limit: int) -> tuple[HeldOutRow, ...]:
+        """The first rows that have `limit` positions together; one at least."""
+        return self.order[: max(limit // self.rows.row_length, 1)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeldOutSet:
+    """A set of validation rows before it is decided how many of them are read."""
+
+    name: str
+    phase: str
+    strata: tuple[HeldOutStratum, ...]
+
+    def within(self, limit: int) -> Evaluation:
+        """The set with `limit` positions of each stratum."""
+        strata = []
+        for stratum in self.strata:
+            rows = stratum.within(limit)
+            documents, lineages = _named(rows)
+            strata.append(
+                EvaluationStratum(
+                    family=stratum.family,
+                    objective=stratum.objective,
+                    domain=stratum.domain,
+                    weight=stratum.weight,
+                    rows=stratum.rows,
+                    measured=tuple(sorted(row.row for row in rows)),
+                    documents=len(documents),
+                    lineages=len(lineages),
+                )
+            )
+        documents, lineages = _named(
+            row for stratum in self.strata for row in stratum.within(limit)
+        )
+        return Evaluation(
+            set=self.name,
+            phase=self.phase,
+            documents=len(documents),
+            lineages=len(lineages),
+            strata=tuple(strata),
+        )
+
+
+def _named(rows: Iterable[HeldOutRow]) -> tuple[set[str], set[str]]:
+    """The documents and lineages of some rows."""
+    listed = list(rows)
+    return (
+        {name for row in listed for name in row.documents},
+        {name for row in listed for name in row.lineages},
+    )
+
+
+def evaluation(name: str, validations: Sequence[Validation], *, workspace: Path) -> HeldOutSet:
+    """The set of a phase, or of the `anchor`: strata by family and domain.
 
     A family's share is spread over its domains as a serving's is: tokens of a domain ∝ what there is of
     it × its factor. Shares of one family add up.
@@ -49,7 +116,7 @@ def evaluation(
         JobError: where no validation row is left.
     """
     which = ANCHOR_SET if name == ANCHOR_SET else PHASE_SET
-    found = _evaluation(which, name, validations, workspace)
+    found = _set_of(which, name, validations, workspace)
     if found is None:
         raise JobError(
             f"evaluation of {name}",
@@ -60,67 +127,46 @@ def evaluation(
 
 
 def evaluations_apart(
-    whole: Evaluation, apart: Mapping[str, Sequence[Validation]], *, workspace: Path
-) -> list[Evaluation]:
+    whole: HeldOutSet, apart: Mapping[str, Sequence[Validation]], *, workspace: Path
+) -> list[HeldOutSet]:
     """The sets of a phase by objective: those that hold rows, and aren't all of `whole`, the phase's own.
 
     Shares count within a set: a set of one serving is of that alone.
     """
-    found = (
-        _evaluation(objective, whole.phase, some, workspace) for objective, some in apart.items()
-    )
+    found = (_set_of(objective, whole.phase, some, workspace) for objective, some in apart.items())
     return [each for each in found if each is not None and each.strata != whole.strata]
 
 
-def within(evaluations: Sequence[Evaluation], positions: float) -> list[Evaluation]:
-    """The same sets, which read so many row positions together at most, where the limits of strata allow it.
+def within(sets: Sequence[HeldOutSet], positions: float) -> list[Evaluation]:
+    """The same sets, which read so many row positions together at most, where their documents allow it.
 
-    All have one limit: the largest power of two for which that holds, so that budgets that are nearly the
-    same mostly have the same rows.
+    All have one limit for each stratum: the largest power of two for which that holds, so that budgets that
+    are nearly the same mostly have the same rows. It doesn't fall so low that a set has too few documents
+    to tell, where more would do.
     """
-    limit = MOST_POSITIONS
-    while limit > LEAST_POSITIONS and positions_read(_limited(evaluations, limit)) > positions:
+    limit = MAX_POSITIONS
+    found = [each.within(limit) for each in sets]
+    while limit > MIN_POSITIONS and positions_read(found) > positions:
         limit //= 2
-    return _limited(evaluations, limit)
+        fewer = [each.within(limit) for each in sets]
+        if any(_tells(more) > _tells(less) for more, less in zip(found, fewer, strict=True)):
+            break
+        found = fewer
+    return found
+
+
+def _tells(held_out: Evaluation) -> bool:
+    return tells(held_out.documents, held_out.lineages)
 
 
 def positions_read(evaluations: Iterable[Evaluation]) -> int:
     """Row positions that one evaluation of some sets computes: rows that several ask for count once."""
     asked = {
-        (stratum.rows.key, stratum.domain, evaluation.max_positions): stratum.positions
+        (stratum.rows.key, stratum.measured): stratum.positions
         for evaluation in evaluations
         for stratum in evaluation.strata
     }
     return sum(asked.values())
-
-
-def _limited(evaluations: Sequence[Evaluation], limit: int) -> list[Evaluation]:
-    """The sets under a lower limit."""
-    return [
-        each.model_copy(
-            update={
-                "max_positions": limit,
-                "strata": tuple(
-                    stratum.model_copy(
-                        update={
-                            "positions": _first(stratum.positions, stratum.rows.row_length, limit)
-                        }
-                    )
-                    for stratum in each.strata
-                ),
-            }
-        )
-        for each in evaluations
-    ]
-
-
-def _first(positions: int, row_length: int, limit: int) -> int:
-    """Positions of the whole rows within a limit, one at least.
-
-    >>> _first(4096, 512, 1100), _first(4096, 2048, 100)
-    (1024, 2048)
-    """
-    return min(positions, max(limit // row_length, 1) * row_length)
 
 
 def rows_source(rows: Artefact, workspace: Path) -> RowsSource:
@@ -138,12 +184,21 @@ def relative(path: Path, workspace: Path) -> str:
     return path.relative_to(workspace.absolute()).as_posix()
 
 
-def _evaluation(
-    name: str,
-    phase: str,
-    validations: Sequence[Validation],
-    workspace: Path,
-) -> Evaluation | None:
+def order_of(rows: Artefact) -> HeldOutRows:
+    """The rows of an artefact that may be measured; of imported ones each document is a lineage."""
+    record = next((each for each in rows.manifest.files if each.name == ORDER_NAME), None)
+    if record is None:
+        row_length = int(rows.manifest.labels["row_length"])
+        return (
+            held_out_order(rows.files(), row_length, {}) if rows.files() else HeldOutRows(rows=())
+        )
+    verify_file(rows.path, record)
+    return read_order(rows.path)
+
+
+def _set_of(
+    name: str, phase: str, validations: Sequence[Validation], workspace: Path
+) -> HeldOutSet | None:
     """A set of validation rows; None where there are none."""
     strata = _added_up(
         stratum for validation in validations for stratum in _strata(validation, workspace)
@@ -151,52 +206,42 @@ def _evaluation(
     total = math.fsum(stratum.weight for stratum in strata)
     if not total:
         return None
-    return Evaluation(
-        set=name,
-        phase=phase,
-        max_positions=MOST_POSITIONS,
-        strata=tuple(
-            stratum.model_copy(update={"weight": stratum.weight / total}) for stratum in strata
-        ),
-    )
+    shares = tuple(replace(stratum, weight=stratum.weight / total) for stratum in strata)
+    return HeldOutSet(name=name, phase=phase, strata=shares)
 
 
-def _strata(validation: Validation, workspace: Path) -> list[EvaluationStratum]:
-    tokens: dict[str, int] = {}
-    rows: Counter[str] = Counter()
-    verify_footers(validation.rows.path, validation.rows.manifest.files)
-    for file in validation.rows.files():
-        table = read_pages(file, ["domain", "valid_token_count"])
-        for row in table.to_pylist():
-            tokens[row["domain"]] = tokens.get(row["domain"], 0) + row["valid_token_count"]
-            rows[row["domain"]] += 1
+def _strata(validation: Validation, workspace: Path) -> list[HeldOutStratum]:
+    domains = validation.rows.reported(RowsReport).domains
     weights = {
-        domain: count * _factor(domain, validation.factors)
-        for domain, count in sorted(tokens.items())
+        domain: size.tokens * _factor(domain, validation.factors)
+        for domain, size in sorted(domains.items())
     }
     total = math.fsum(weights.values())
     source = rows_source(validation.rows, workspace)
+    order: defaultdict[str, list[HeldOutRow]] = defaultdict(list)
+    for row in order_of(validation.rows).rows:
+        order[row.domain].append(row)
     return [
-        EvaluationStratum(
+        HeldOutStratum(
             family=validation.family,
             objective=validation.rows.manifest.labels["objective"],
             domain=domain,
             weight=validation.share * weight / total,
             rows=source,
-            positions=_first(rows[domain] * source.row_length, source.row_length, MOST_POSITIONS),
+            order=tuple(order[domain]),
         )
         for domain, weight in weights.items()
         if weight
     ]
 
 
-def _added_up(strata: Iterable[EvaluationStratum]) -> list[EvaluationStratum]:
+def _added_up(strata: Iterable[HeldOutStratum]) -> list[HeldOutStratum]:
     """One stratum for each rows, family and domain, with the sum of its weights."""
-    merged: dict[tuple[str, str, str], EvaluationStratum] = {}
+    merged: dict[tuple[str, str, str], HeldOutStratum] = {}
     for stratum in strata:
         place = stratum.rows.key, stratum.family, stratum.domain
         before = merged[place].weight if place in merged else 0.0
-        merged[place] = stratum.model_copy(update={"weight": before + stratum.weight})
+        merged[place] = replace(stratum, weight=before + stratum.weight)
     return list(merged.values())
 
 

@@ -175,9 +175,9 @@ def _tokenizer_config(vocabulary: Vocabulary, job: Job) -> dict[str, JsonValue]:
 
 
 def _interval(figure: Figure) -> str:
-    """The 95 % interval in the words of all tables; that of a single document has no width."""
+    """The 95 % interval in the words of all tables."""
     if not figure.is_sure:
-        return "too few documents to tell"
+        return "too few to tell"
     return f"{figure.low:.3f} to {figure.high:.3f}"
 
 
@@ -190,10 +190,12 @@ def _card(
     means = [each for each in state.figures if each.family == "*"]
     last = {each.name: each for each in means}
     lines = [
-        f"| {name} | {each.val_bpb:.3f} | {_interval(each)} | {each.step} |"
+        f"| {name} | {each.val_bpb:.3f} | {_interval(each)} | {each.documents} | {each.lineages} "
+        f"| {each.step} |"
         for name, each in last.items()
     ]
-    table = "\n".join(["| evaluation | bits per byte | 95 % | step |", "|---|---|---|---|", *lines])
+    heads = "| evaluation | bits per byte | 95 % | documents | lineages | step |"
+    table = "\n".join([heads, "|---|---|---|---|---|---|", *lines])
     return f"""# {name}, step {state.step}
 
 {count:,} weights in blocks `{spec.blocks}`, {spec.width} wide, {spec.vocab_size:,} ids. Trained on rows of

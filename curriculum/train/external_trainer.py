@@ -147,7 +147,7 @@ class ForeignRun:
         Those of each document are written to evaluations/step=<step>/documents.parquet.
 
         `nll` gives the nats [N] of a batch's scored targets, where loss_mask is 1, row by row. It costs a
-        forward pass of `max_positions` of each stratum.
+        forward pass of the rows of each stratum.
         """
         held_out = HeldOut(
             nll=nll,

@@ -34,12 +34,22 @@ def gate_bits(
 ) -> list[float]:
     """val_bpb of the set that a rule names, evaluation by evaluation; by default of the phase's own.
 
+    Empty where the set has too few documents to tell: then a rule on val_bpb never ends the phase.
+    """
+    return [each.val_bpb for each in gate_figures(figures, phase, rule) if each.is_sure]
+
+
+def gate_figures(
+    figures: Sequence[Figure], phase: str, rule: AdvanceWhen | None = None
+) -> list[Figure]:
+    """Figures of the set that a rule names, evaluation by evaluation; by default of the phase's own.
+
     An objective that isn't apart is all that the phase serves.
     """
     asked = rule.val_bpb.set if rule is not None and rule.val_bpb is not None else PHASE_SET
     return _means(figures, asked, phase) or _means(figures, PHASE_SET, phase)
 
 
-def _means(figures: Sequence[Figure], name: str, phase: str) -> list[float]:
+def _means(figures: Sequence[Figure], name: str, phase: str) -> list[Figure]:
     place = (name, ANCHOR_SET if name == ANCHOR_SET else phase, "*")
-    return [each.val_bpb for each in figures if (each.set, each.phase, each.family) == place]
+    return [each for each in figures if (each.set, each.phase, each.family) == place]

@@ -13,7 +13,7 @@ from curriculum.store.inside import PlainFolders
 from curriculum.store.verify import verify_file, verify_footers
 from curriculum.train.checkpoint_files import read_spec
 from schemas.errors import JobError, SchemaError
-from schemas.job import Job, ModelSpec, RowsSource
+from schemas.job import EvaluationStratum, Job, ModelSpec, RowsSource
 from schemas.manifest import MANIFEST_NAME
 from schemas.mixture import PLAN_SCHEMA
 from schemas.structure import STRUCTURE_COLUMNS
@@ -36,6 +36,8 @@ def require_fitting(job: Job, workspace: Path) -> None:
     _require_tokenizer(job, workspace)
     for rows in {each.path: each for each in _rows_of(job)}.values():
         _require_rows(rows, job, workspace)
+    for stratum in (each for evaluation in job.evaluations for each in evaluation.strata):
+        _require_measured(stratum, workspace)
     started = _require_checkpoint(job, workspace)
     _require_structure(job, workspace, started)
     _require_plan(job, workspace)
@@ -171,6 +173,19 @@ def _require_rows(rows: RowsSource, job: Job, workspace: Path) -> None:
             str(folder),
             f"rows of {layout.vocab_size} ids",
             f"the job's tokenizer has {job.tokenizer.vocab_size}",
+        )
+
+
+def _require_measured(stratum: EvaluationStratum, workspace: Path) -> None:
+    """Pass where the rows that a stratum names are there."""
+    folder = workspace / stratum.rows.path
+    count = sum(_sizes(folder))
+    if not stratum.measured or stratum.measured[-1] >= count:
+        raise JobError(
+            f"evaluation of {stratum.family}, {stratum.domain}",
+            f"row {stratum.measured[-1]:,}" if stratum.measured else "no rows",
+            cause=f"{folder} has {count:,} rows",
+            cure=_MIX_AGAIN,
         )
 
 

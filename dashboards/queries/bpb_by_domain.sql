@@ -1,10 +1,11 @@
 -- How did val_bpb change by family and domain, from before each phase to after it?
--- Bits per byte of the phase's own validation rows; lower is better. low and high: 95 % interval of the figure after, null where there are too few documents to tell.
+-- Bits per byte of the phase's own validation rows; lower is better. low and high: 95 % interval of the figure after, null where documents or lineages are too few to tell.
 SELECT a.specialist, a.phase, a.family, a.domain,
        round(b.val_bpb, 4) AS before, round(a.val_bpb, 4) AS after,
        round(a.val_bpb - b.val_bpb, 4) AS change,
-       CASE WHEN a.low < a.high THEN round(a.low, 4) END AS low,
-       CASE WHEN a.low < a.high THEN round(a.high, 4) END AS high
+       CASE WHEN a.is_sure THEN round(a.low, 4) END AS low,
+       CASE WHEN a.is_sure THEN round(a.high, 4) END AS high,
+       a.documents, a.lineages
 FROM figures a
 JOIN figures b ON b.run = a.run AND b.moment = 'before'
     AND b.set = a.set AND b.phase = a.phase AND b.family = a.family AND b.domain = a.domain

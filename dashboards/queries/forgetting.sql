@@ -3,7 +3,7 @@
 SELECT later.specialist, later.phase AS of_phase, later.run_phase AS after_phase,
        round(own.val_bpb, 4) AS then, round(later.val_bpb, 4) AS now,
        round(later.val_bpb - own.val_bpb, 4) AS forgotten,
-       later.low < later.high AND later.low > own.val_bpb AS is_sure
+       later.is_sure AND later.low > own.val_bpb AS is_sure, later.documents, later.lineages
 FROM figures later
 JOIN figures own ON own.specialist = later.specialist
     AND own.run_phase = later.phase AND own.phase = later.phase

@@ -13,6 +13,7 @@ from curriculum.inspection.formats import (
     count,
     difference,
     duration,
+    held_out_words,
     interval,
     number,
     percent,
@@ -231,6 +232,7 @@ def _figures(
     is_paired = any(each.paired for each in listed)
     counted = ["documents"] if is_paired else []
     last = ["difference", *counted, "verdict"] if len(titles) == 2 else ["verdict"]
+    last.insert(0, "held out")
     where = () if brief else ("family", "domain")
     heads = [head for title in titles for head in (title, "interval")]
     drawn = plain_table("val_bpb", *where, *heads, *last, dropped_first=("interval", *last))
@@ -250,6 +252,7 @@ def _figures(
             Text(name, "bold" if family == "*" else ""),
             *map(Text, rest),
             *cells,
+            _held_out(each),
             *_verdict(each, two=len(titles) == 2, paired=is_paired),
         )
     yield ""
@@ -263,7 +266,15 @@ def _figure(figure: Figure | None, best: float, *, is_mean: bool) -> tuple[Text,
     if figure is None:
         return Text(ABSENT, MUTED), Text()
     style = "bold" if is_mean and figure.val_bpb == best else ""
-    return Text(bits(figure.val_bpb), style), Text(interval(figure.low, figure.high), MUTED)
+    return Text(bits(figure.val_bpb), style), Text(
+        interval(figure.low, figure.high, is_sure=figure.is_sure), MUTED
+    )
+
+
+def _held_out(each: MeasuredPair) -> Text:
+    """Documents and lineages of the last run that has the figure."""
+    last = next(figure for figure in reversed(each.figures) if figure)
+    return Text(held_out_words(last.documents, last.lineages), MUTED)
 
 
 def _verdict(each: MeasuredPair, *, two: bool, paired: bool) -> Iterator[Text]:
@@ -342,6 +353,9 @@ def _run_json(side: ComparedRun) -> dict[str, object]:
     }
 
 
+_OF_A_FIGURE = ("step", "val_bpb", "low", "high", "documents", "lineages", "is_sure")
+
+
 def _figure_json(each: MeasuredPair) -> dict[str, object]:
     name, phase, family, domain = each.place
     return {
@@ -353,9 +367,7 @@ def _figure_json(each: MeasuredPair) -> dict[str, object]:
         "paired": asdict(each.paired) if each.paired else None,
         "verdict": each.verdict,
         "values": [
-            figure.model_dump(mode="json", include={"step", "val_bpb", "low", "high"})
-            if figure
-            else None
+            {name: getattr(figure, name) for name in _OF_A_FIGURE} if figure else None
             for figure in each.figures
         ],
     }

@@ -71,9 +71,7 @@ def test_intervals_that_do_not_touch_are_a_verdict(home: Path) -> None:
     mean, stratum = measured_pairs(group.runs)
     assert mean.place == ("phase", "syntax", "*", "*")
     assert mean.verdict == "lower"
-    assert stratum.verdict == "too few documents to tell", (
-        "an interval of one document has no width"
-    )
+    assert stratum.verdict == "too few to tell", "it is of one document"
     (turned,) = _two(home, "abseil/syntax", "fmt/syntax")
     assert measured_pairs(turned.runs)[0].verdict == "higher"
     (near,) = _two(home, "fmt/syntax", "fmt/file_graph")
@@ -173,7 +171,9 @@ def test_the_terminal_tells_figures_intervals_cost_and_shares(
     compare.compare(home, ["fmt/syntax", "abseil/syntax"])
     lines = [line.split() for line in console.export_text().splitlines()]
     assert ["rope_base", "10000.0", "20000.0"] in lines
-    figures = "syntax 3.000 2.800 to 3.200 2.000 1.900 to 2.100 −1.000 lower"
+    figures = (
+        "syntax 3.000 2.800 to 3.200 2.000 1.900 to 2.100 12 documents of 5 lineages −1.000 lower"
+    )
     assert figures.split() in lines
     assert any({"abseil", "2.00", "1.50"} <= set(line) for line in lines), "GPU hours and cost"
     assert any("53.8%" in line for line in lines), "7 of 13 tokens"
@@ -188,7 +188,11 @@ def test_an_open_run_stands_beside_finished_ones(
     assert (closed["is_open"], open_["is_open"]) == (False, True)
     assert closed["tokens"]["valid"] == 22
     means = next(each for each in group["figures"] if each["family"] == "*")
-    assert means["values"] == [{"step": 2, "val_bpb": 3.0, "low": 2.8, "high": 3.2}, None]
+    figure = {"step": 2, "val_bpb": 3.0, "low": 2.8, "high": 3.2}
+    assert means["values"] == [
+        figure | {"documents": 12, "lineages": 5, "is_sure": True},
+        None,
+    ]
 
 
 def test_an_open_runs_line_says_how_it_stands(home: Path) -> None:

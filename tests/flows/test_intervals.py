@@ -1,4 +1,4 @@
-"""The interval of a single document has no width: everywhere it says that there are too few to tell."""
+"""A figure of too few documents reads so everywhere, and beside it stand its documents and lineages."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from schemas.job import Figure
 from tests.flows.stand_ins import report
 from tests.flows.tiny_workspace import Larder, figure, job, run
 
-TOO_FEW = "too few documents to tell"
+TOO_FEW = "too few to tell"
 
 
 def _one_document() -> Figure:
@@ -32,7 +32,8 @@ def home(tmp_path: Path) -> Path:
 
 def test_the_figures_of_a_run_say_that_a_single_document_is_too_few() -> None:
     left = report().model_copy(update={"after": (_one_document(), figure(2.0, 0.1))})
-    assert [each["interval"] for each in figure_lines(left)] == [TOO_FEW, "1.900 to 2.100"]
+    found = [(each["interval"], each["documents"], each["lineages"]) for each in figure_lines(left)]
+    assert found == [(TOO_FEW, 1, 1), ("1.900 to 2.100", 12, 5)]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,9 @@ def test_no_command_prints_an_interval_without_a_width(home: Path, words: tuple[
 def test_the_page_of_runs_compared_says_so_too() -> None:
     gain: dict[str, Any] = dict.fromkeys(run_panels.Gain.__dataclass_fields__)
     gain |= {"specialist": "fmt", "phase": "syntax", "before": 3.43, "after": 2.43, "tokens": 9}
-    gain |= {"low": 2.43, "high": 2.43}
+    gain |= {"low": 2.43, "high": 2.5, "documents": 7, "lineages": 4}
     page = run_panels.heatmap([run_panels.Gain(**gain)], "fmt")
-    assert "2.430 to 2.430" not in page
-    assert TOO_FEW in page
+    assert "2.430 to" not in page
+    assert f"{TOO_FEW}, 7 documents of 4 lineages" in page
+    page = run_panels.heatmap([run_panels.Gain(**gain | {"documents": 8})], "fmt")
+    assert "2.430 to 2.500, 8 documents of 4 lineages" in page

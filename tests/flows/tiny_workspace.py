@@ -219,7 +219,8 @@ NO_DOCUMENTS: Mapping[str, tuple[float, int]] = {}
 def figure(
     bits: float, width: float, family: str = "*", domain: str = "*", step: int = 2
 ) -> Figure:
-    """A figure of the phase's own evaluation, with an interval so wide to both sides."""
+    """A figure of the phase's own evaluation, with an interval so wide to both sides; of one document
+    where that has no width."""
     return factories.figure(
         bits,
         family=family,
@@ -229,6 +230,7 @@ def figure(
         high=bits + width,
         scored_tokens=10,
         scored_bytes=30,
+        **({} if width else {"documents": 1, "lineages": 1}),
     )
 
 
@@ -243,7 +245,9 @@ def job(
         domain="general",
         weight=1.0,
         rows=source,
-        positions=LENGTH,
+        measured=(0,),
+        documents=12,
+        lineages=5,
     )
     values: dict[str, Any] = {
         "specialist": specialist, "branch": None, "phase": plan.manifest.labels["phase"],
@@ -258,7 +262,7 @@ def job(
         "micro_positions": LENGTH, "tokens_per_step": 2 * LENGTH, "steps": 2,
         "optimizer": OptimizerSpec(learning_rate=1e-3, warmup_steps=1), "start_from": None,
         "evaluations": (
-            Evaluation(set="phase", phase="syntax", max_positions=64, strata=(stratum,)),
+            Evaluation(set="phase", phase="syntax", documents=12, lineages=5, strata=(stratum,)),
         ),
         "evaluate_every": 1, "checkpoint_every": 1, "advance_when": None, "require": (),
         "overrides": {},

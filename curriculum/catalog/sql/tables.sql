@@ -26,7 +26,7 @@ SELECT * FROM $open_metrics;
 CREATE TABLE figures AS
 SELECT f.* EXCLUDE (path), f.path AS run, a.current FROM $figures f JOIN artefacts a USING (path);
 COMMENT ON TABLE figures IS
-    'every val_bpb that a run measured, before, during and after, by phase, family, domain and step';
+    'every val_bpb that a run measured, before, during and after; not is_sure: of too few documents to tell';
 
 CREATE TABLE internal.mixtures AS
 SELECT * FROM $mixtures;

@@ -290,7 +290,9 @@ def _checkpoint_figures(saved: Saved, options: InspectOptions) -> Iterator[Line]
             "domain": each.domain,
             "at step": each.step,
             "val_bpb": f"{each.val_bpb:.3f}",
-            "interval": interval(each.low, each.high),
+            "interval": interval(each.low, each.high, is_sure=each.is_sure),
+            "documents": each.documents,
+            "lineages": each.lineages,
         }
         if _fits(said, options):
             yield said

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,17 +30,22 @@ def test_a_duration_is_never_ten_of_a_second_with_a_fraction() -> None:
     assert [duration(each) for each in (9.94, 9.96, 59.6)] == ["9.9 s", "10 s", "1 min"]
 
 
-@given(st.floats(min_value=0, max_value=9), st.floats(min_value=0, max_value=1))
-def test_an_interval_says_too_few_exactly_where_its_figure_is_not_sure(
-    low: float, width: float
+@pytest.mark.parametrize(
+    ("documents", "lineages", "is_sure"), [(8, 4, True), (7, 7, False), (300, 3, False)]
+)
+def test_a_figure_of_fewer_than_8_documents_of_4_lineages_is_too_few_to_tell(
+    documents: int, lineages: int, is_sure: bool
 ) -> None:
-    figure = factories.figure(low, low=low, high=low + width)
-    assert (interval(figure.low, figure.high) == TOO_FEW) is not figure.is_sure
+    figure = factories.figure(2.0, low=1.9, high=2.1, documents=documents, lineages=lineages)
+    assert figure.is_sure == is_sure
+    said = interval(figure.low, figure.high, is_sure=figure.is_sure)
+    assert (said == TOO_FEW) is not is_sure
 
 
 def test_an_exported_model_card_has_the_same_intervals() -> None:
     for figure in (
         factories.figure(2.0, low=1.9, high=2.1),
-        factories.figure(2.0, low=2.0, high=2.0),
+        factories.figure(2.0, low=1.9, high=2.1, documents=7),
     ):
-        assert export._interval(figure) == interval(figure.low, figure.high)
+        said = interval(figure.low, figure.high, is_sure=figure.is_sure)
+        assert export._interval(figure) == said

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from curriculum.inspection.held_out import FEW, FEW_FILES, HeldOut, alike, expected_held_out
+from curriculum.inspection.held_out import FEW_FILES, HeldOut, alike, expected_held_out
 from curriculum.inspection.runs import measured_domains, unmeasured_domains
 from curriculum.stages.file_sides import FileSide
 from curriculum.supply import ALL, Estimate, Kind, SupplyLine
@@ -33,11 +33,13 @@ def test_domains_that_are_served_and_not_held_out_are_named() -> None:
     held = HeldOut(
         served=("algorithms", "templates", "testing"),
         documents={"testing": 40},
+        lineages=9,
         rows={"testing": 12},
     )
     assert held.unmeasured == ("algorithms", "templates")
     assert held.warning() == (
-        "val holds 40 documents in 12 rows, all of testing: val_bpb says nothing of algorithms, templates. "
+        "val holds 40 documents of 9 lineages in 12 rows, all of testing: val_bpb says nothing of "
+        "algorithms, templates. "
         "Add repositories, or raise the corpus's val_fraction"
     )
 
@@ -53,7 +55,7 @@ def test_a_file_that_fills_val_is_named_with_its_share_and_the_line_that_leaves_
         _file("src/a.cc", 30),
         _file("src/b.cc", 10),
     )
-    held = HeldOut(served=("a",), documents={"a": 40}, files=files)
+    held = HeldOut(served=("a",), documents={"a": 40}, lineages=9, files=files)
     assert held.warning() == (
         "val is mostly own:test/catch.hpp (96.0%): a file is held out with all its versions, whatever "
         "val_fraction is. Where it isn't your code, give its repository in the corpus file the line  "
@@ -65,7 +67,7 @@ def test_a_file_that_fills_val_is_named_with_its_share_and_the_line_that_leaves_
 
 def test_two_files_that_fill_val_together_are_both_named() -> None:
     files = (_file("x.hpp", 400), _file("y.hpp", 300), *(_file(f"{at}.cc", 60) for at in range(5)))
-    held = HeldOut(served=("a",), documents={"a": 40}, files=files)
+    held = HeldOut(served=("a",), documents={"a": 40}, lineages=9, files=files)
     words = held.warning()
     assert words is not None
     assert "own:x.hpp (40.0%) and own:y.hpp (30.0%)" in words
@@ -87,6 +89,7 @@ def test_a_larger_val_fraction_is_advised_only_where_a_domain_has_files_enough(
     held = HeldOut(
         served=("testing", "templates"),
         documents={"testing": 40},
+        lineages=9,
         files=tuple(sides),
         is_whole=is_whole,
     )
@@ -97,21 +100,27 @@ def test_a_larger_val_fraction_is_advised_only_where_a_domain_has_files_enough(
 
 
 def test_phases_of_the_same_warning_share_a_line() -> None:
-    held = HeldOut(served=("a",), documents={"a": 1})
-    fine = HeldOut(served=("a",), documents={"a": FEW})
+    held = HeldOut(served=("a",), documents={"a": 1}, lineages=1)
+    fine = HeldOut(served=("a",), documents={"a": 8}, lineages=4)
     lines = alike([("one", held), ("two", fine), ("three", held)])
     assert [line.partition(": ")[0] for line in lines] == ["one, three"]
 
 
-@pytest.mark.parametrize(("documents", "warned"), [(0, True), (FEW - 1, True), (FEW, False)])
-def test_almost_no_documents_are_warned_of(documents: int, warned: bool) -> None:
-    found = HeldOut(served=("a",) if documents else (), documents={"a": documents}).warning()
+@pytest.mark.parametrize(
+    ("documents", "lineages", "warned"),
+    [(0, 0, True), (7, 7, True), (99, 3, True), (8, 4, False), (8, None, False)],
+)
+def test_too_few_documents_or_lineages_are_warned_of(
+    documents: int, lineages: int | None, warned: bool
+) -> None:
+    served = ("a",) if documents else ()
+    found = HeldOut(served=served, documents={"a": documents}, lineages=lineages).warning()
     assert (found is not None) == warned
     if found:
-        assert "too few for val_bpb to say much" in found
+        assert "val_bpb reads too few to tell below 8 documents of 4 lineages" in found
 
 
-def test_an_estimate_holds_out_the_documents_of_the_family_that_has_most() -> None:
+def test_an_estimate_holds_out_the_documents_of_all_families() -> None:
     two, three = KINDS
     lines = (
         line(two, ALL, 900.0, 30.0),
@@ -120,10 +129,12 @@ def test_an_estimate_holds_out_the_documents_of_the_family_that_has_most() -> No
         line(three, "a", 300.0, 27.0),
         line(three, "c", 0.0, 3.0),
     )
-    found = Estimate(kinds=frozenset(KINDS), lines=lines, samplings=(), notes=())
+    files = (_file("a.cc", 9), _file("b.cc", 9, domain="z"), _file("c.cc", 9, is_val=False))
+    found = Estimate(kinds=frozenset(KINDS), lines=lines, samplings=(), notes=(), files=files)
     held = expected_held_out(found, KINDS)
     assert (held.served, held.unmeasured) == (("a", "b"), ("b",))
-    assert held.documents == {"a": 27, "b": 0, "c": 3}
+    assert held.documents == {"a": 52, "b": 0, "c": 3}
+    assert held.lineages == 1, "of the domains that are served"
     assert expected_held_out(found, KINDS[:1]).documents == {"a": 25, "b": 0}
 
 

@@ -15,7 +15,7 @@ def figure(step: int, val_bpb: float) -> Figure:
     """The mean of the phase's own set at a step."""
     return Figure(
         set="phase", phase="syntax", family="*", domain="*", step=step, val_bpb=val_bpb,
-        low=val_bpb - 0.1, high=val_bpb + 0.1, scored_tokens=9, scored_bytes=30,
+        low=val_bpb - 0.1, high=val_bpb + 0.1, scored_tokens=9, scored_bytes=30, documents=12, lineages=5,
     )  # fmt: skip
 
 
@@ -57,11 +57,11 @@ def test_a_rise_of_too_few_documents_asks_for_more_of_them(
     for low, high, documents in ((-0.1, 0.5, 9), (0.2, 0.2, 1)):
         paired(monkeypatch, low, high, documents)
         rise = rise_words(tmp_path, report((0, 2.0), (40, 2.2)))
-        assert "val holds too few documents to tell: raise val_fraction" in rise
+        assert "on 12 documents of 5 lineages, too few to tell: raise val_fraction" in rise
         assert "learning rate" not in rise
         assert rise_words(tmp_path, report((0, 3.0), (20, 1.8), (40, 1.81))) == ""
 
 
 def test_without_documents_of_a_run_no_rise_is_sure(tmp_path: Path) -> None:
     rise = rise_words(tmp_path, report((0, 2.0), (40, 2.2)))
-    assert "too few documents to tell" in rise
+    assert "too few to tell" in rise

@@ -97,9 +97,14 @@ class World:
                 domain=domain,
                 weight=weight,
                 rows=val,
-                positions=1024,
+                measured=measured,
+                documents=16,
+                lineages=4,
             )
-            for domain, weight in (("one", 0.75), ("two", 0.25))
+            for domain, weight, measured in (
+                ("one", 0.75, tuple(range(8))),
+                ("two", 0.25, tuple(range(8, 16))),
+            )
         )
         values: dict[str, object] = {
             "specialist": "tester",
@@ -139,7 +144,8 @@ class World:
                 Evaluation(
                     set=name,
                     phase=phase,
-                    max_positions=1024,
+                    documents=32,
+                    lineages=8,
                     strata=strata,
                 )
                 for name, phase in (("phase", "syntax"), ("anchor", "anchor"))

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from curriculum.train.batch import Shards
 from curriculum.train.dataloader import Batch, collate
 from curriculum.train.document_sums import (
     RESAMPLES,
@@ -28,6 +27,7 @@ from curriculum.train.evaluation import (
     rows_of,
 )
 from curriculum.train.optimizer import new_train_state
+from schemas.errors import SchemaError
 from schemas.job import EVALUATED_SCHEMA
 
 
@@ -48,7 +48,7 @@ def plainly(subject: Evaluator, domain: str) -> float:
     evaluation = subject.job.evaluations[0]
     stratum = next(each for each in evaluation.strata if each.domain == domain)
     nats, num_bytes = 0.0, 0
-    for row in rows_of(stratum, subject.workspace, limit=evaluation.max_positions // 128):
+    for row in rows_of(stratum, subject.workspace):
         batch = collate([row])
         logits = subject.train_state.model(batch.input_ids, batch.boundaries)[0]
         scored = batch.loss_mask[0].bool()
@@ -84,7 +84,13 @@ def test_rows_that_two_evaluations_ask_for_are_computed_once(
     assert sum(computed) == together > 0
     assert [each for each in both if each.phase == "anchor"] == [*alone]
     computed.clear()
-    fewer = anchor.model_copy(update={"max_positions": anchor.max_positions // 4})
+    fewer = anchor.model_copy(
+        update={
+            "strata": tuple(
+                each.model_copy(update={"measured": each.measured[:2]}) for each in anchor.strata
+            )
+        }
+    )
     evaluator(world, evaluations=(syntax, fewer)).evaluated(0)
     assert sum(computed) > together, "other rows are asked for, and those must be read"
 
@@ -125,29 +131,21 @@ def test_an_evaluation_changes_neither_model_nor_base(world: Any) -> None:
     assert subject.evaluated(0).figures == first
 
 
-def test_no_more_rows_are_read_than_the_cap_allows(world: Any) -> None:
+def test_the_rows_that_a_job_names_are_read_and_no_others(world: Any) -> None:
     stratum = world.job().evaluations[0].strata[1]
-    assert len(list(rows_of(stratum, world.store.root, limit=3))) == 3
-    rows = list(rows_of(stratum, world.store.root, limit=99))
-    assert [row.pack_id[-2:] for row in rows] == [f"{at:02d}" for at in range(8, 16)]
+    some = stratum.model_copy(update={"measured": (9, 12, 14)})
+    rows = list(rows_of(some, world.store.root))
+    assert [row.pack_id[-2:] for row in rows] == ["09", "12", "14"]
+    gone = stratum.model_copy(update={"measured": (3, 16)})
+    with pytest.raises(SchemaError, match="row 16"):
+        list(rows_of(gone, world.store.root))
 
 
-def test_no_shard_is_read_behind_the_one_that_fills_the_cap(
-    world: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[int] = []
-    domains = Shards.domains
-
-    def noted(self: Shards, shard: int) -> list[str]:
-        read.append(shard)
-        return domains(self, shard)
-
-    monkeypatch.setattr(Shards, "domains", noted)
-    one, two = world.job().evaluations[0].strata
-    for stratum, limit, shards in ((one, 3, [0]), (one, 8, [0]), (two, 3, [0, 1])):
-        assert len(list(rows_of(stratum, world.store.root, limit=limit))) == limit
-        assert read == shards
-        read.clear()
+def test_a_figure_says_how_many_documents_and_lineages_it_is_of(world: Any) -> None:
+    found = {each.domain: each for each in evaluator(world).evaluated(0).figures}
+    counted = [(found[name].documents, found[name].lineages) for name in ("one", "two", "*")]
+    assert counted == [(16, 4), (16, 4), (32, 8)]
+    assert all(each.is_sure for each in found.values())
 
 
 def sums(nats: Any, num_bytes: Any) -> DocumentSums:

@@ -1,35 +1,46 @@
 from collections.abc import Mapping
 
+from curriculum.packing.held_out_order import MAX_POSITIONS
 from curriculum.train.evaluation_sets import (
-    LEAST_POSITIONS,
-    MOST_POSITIONS,
+    MIN_POSITIONS,
+    HeldOutSet,
+    HeldOutStratum,
     positions_read,
     within,
 )
-from schemas.job import Evaluation, EvaluationStratum, RowsSource
+from schemas.held_out import HeldOutRow
+from schemas.job import RowsSource
 
 
 def a_set(
     rows: Mapping[str, int],
     *,
     name: str = "phase",
-    objective: str = "causal",
     domain: str = "templates",
     row_length: int = 512,
-) -> Evaluation:
-    """A set with a stratum for each key of rows and its positions."""
+    documents: int = 12,
+) -> HeldOutSet:
+    """A set with a stratum for each key of rows and its positions; every row has these documents."""
     strata = tuple(
-        EvaluationStratum(
+        HeldOutStratum(
             family=f"family-{key[-1]}",
-            objective=objective,
+            objective=name,
             domain=domain,
             weight=1 / len(rows),
             rows=RowsSource(key=key, content="", path=key, row_length=row_length),
-            positions=positions,
+            order=tuple(
+                HeldOutRow(
+                    row=row,
+                    domain=domain,
+                    documents=tuple(f"{row} {at}" for at in range(documents)),
+                    lineages=tuple(f"{row} {at}" for at in range(documents)),
+                )
+                for row in range(positions // row_length)
+            ),
         )
         for key, positions in rows.items()
     )
-    return Evaluation(set=name, phase="syntax", max_positions=MOST_POSITIONS, strata=strata)
+    return HeldOutSet(name=name, phase="syntax", strata=strata)
 
 
 def test_the_sets_of_a_phase_read_no_more_than_its_part_of_the_budget() -> None:
@@ -42,9 +53,9 @@ def test_the_sets_of_a_phase_read_no_more_than_its_part_of_the_budget() -> None:
         (4096, 2048, 4096),
     ):
         limited = within(sets, most)
-        assert {each.max_positions for each in limited} == {limit}
         assert positions_read(limited) == read
-    assert within(sets, 10**9) == sets, "a large budget has the largest limit"
+        assert limited == [each.within(limit) for each in sets]
+    assert within(sets, 10**9) == within(sets, 131_072), "a large budget has the largest limit"
 
 
 def test_budgets_that_are_nearly_the_same_have_the_same_rows() -> None:
@@ -55,16 +66,24 @@ def test_budgets_that_are_nearly_the_same_have_the_same_rows() -> None:
 
 def test_a_limit_has_an_end_and_leaves_one_whole_row() -> None:
     (short,) = within([a_set({"a": 100_352})], 0)
-    assert (short.max_positions, short.strata[0].positions) == (LEAST_POSITIONS, LEAST_POSITIONS)
+    assert short.strata[0].positions == MIN_POSITIONS
     (long,) = within([a_set({"a": 131_072}, row_length=65_536)], 0)
     assert long.strata[0].positions == 65_536
 
 
+def test_a_limit_leaves_documents_enough_to_tell() -> None:
+    one_a_row = a_set({"a": 100_352}, documents=1, row_length=1024)
+    (found,) = within([one_a_row], 0)
+    assert (found.documents, found.lineages) == (8, 8)
+    few = a_set({"a": 6 * 1024}, documents=1, row_length=1024)
+    (found,) = within([few], 0)
+    assert found.documents == 2, "where no limit would do, the smallest is taken"
+    three = [one_a_row, few, a_set({"c": MAX_POSITIONS})]
+    assert [each.documents for each in within(three, 0)] == [8, 6, 16 * 12]
+
+
 def test_rows_that_several_sets_ask_for_are_read_once() -> None:
-    whole = a_set({"targets-4": 8192}, objective="target")
-    target = a_set({"targets-4": 8192}, name="target", objective="target")
-    assert positions_read([whole, target]) == positions_read([whole]) == 8192
-    elsewhere = a_set({"targets-4": 8192}, name="target", objective="target", domain="math")
-    assert positions_read([whole, elsewhere]) == 16_384
-    fim = a_set({"fim-4": 8192}, name="fim", objective="fim")
-    assert positions_read([whole, fim]) == 16_384
+    whole, target = a_set({"targets-4": 8192}), a_set({"targets-4": 8192}, name="target")
+    assert positions_read(within([whole, target], 10**9)) == 8192
+    fim = a_set({"fim-4": 8192}, name="fim")
+    assert positions_read(within([whole, fim], 10**9)) == 16_384

@@ -58,6 +58,22 @@ def test_the_gate_reads_the_phases_own_weighted_mean() -> None:
     assert gate_bits(figures, "syntax", waiting_for("causal")) == [1.0, 5.0], "all that it serves"
 
 
+@pytest.mark.parametrize(
+    ("documents", "lineages", "ends"), [(8, 4, True), (7, 4, False), (300, 3, False)]
+)
+def test_a_rule_on_val_bpb_of_too_few_documents_never_ends_a_phase(
+    documents: int, lineages: int, ends: bool
+) -> None:
+    rule = waiting_for("fim")
+    figures = [
+        factories.figure(value, set=name, documents=few[0], lineages=few[1])
+        for value in FLAT
+        for name, few in (("phase", (99, 99)), ("fim", (documents, lineages)))
+    ]
+    bits = gate_bits(figures, "syntax", rule)
+    assert (opens(rule, valid_tokens=9, bits=bits) is not None) == ends
+
+
 def waiting_for(name: str) -> AdvanceWhen:
     return AdvanceWhen(val_bpb=StopsImproving(stops_improving_by=0.002, set=name))
 

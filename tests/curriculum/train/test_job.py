@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from curriculum.store import Artefact, Recipe, StagingDirectory
-from curriculum.train.evaluation_sets import Validation, evaluation, evaluations_apart
+from curriculum.train.evaluation_sets import (
+    HeldOutSet,
+    Validation,
+    evaluation,
+    evaluations_apart,
+    within,
+)
 from curriculum.train.job import ANNEAL, JobInputs, make_job
 from curriculum.train.launch.gpu_slots import Machine
 from curriculum.train.run_directory import run_recipe
@@ -77,9 +83,18 @@ def ingredients(world: Any, previous: Artefact | None = None, **changes: int) ->
     )
 
 
-def validation(world: Any, name: str = "syntax") -> Evaluation:
+def held_out(world: Any, name: str = "syntax") -> HeldOutSet:
     rows = [Validation(family="v2_simple", share=1.0, rows=world.val)]
     return evaluation(name, rows, workspace=world.store.root)
+
+
+def validation(world: Any, name: str = "syntax") -> Evaluation:
+    return whole(held_out(world, name))
+
+
+def whole(held: HeldOutSet) -> Evaluation:
+    (found,) = within([held], math.inf)
+    return found
 
 
 def job_of(
@@ -206,7 +221,7 @@ def test_another_row_length_is_warmed_up_to(world: Any) -> None:
 
 def test_domains_weigh_what_there_is_of_them_times_their_factor(world: Any) -> None:
     rows = [Validation(family="v2_simple", share=1.0, rows=world.val, factors={"one": 3.0})]
-    skewed = evaluation("syntax", rows, workspace=world.store.root)
+    skewed = whole(evaluation("syntax", rows, workspace=world.store.root))
     plain = {each.domain: each.weight for each in validation(world).strata}
     assert sum(plain.values()) == pytest.approx(1)
     weights = {each.domain: each.weight for each in skewed.strata}
@@ -214,13 +229,13 @@ def test_domains_weigh_what_there_is_of_them_times_their_factor(world: Any) -> N
     without = [
         Validation(family="v2_simple", share=1.0, rows=world.val, factors={"one": 0, "*": 1})
     ]
-    left = evaluation("anchor", without, workspace=world.store.root)
+    left = whole(evaluation("anchor", without, workspace=world.store.root))
     assert (left.set, [each.domain for each in left.strata]) == ("anchor", ["two"])
 
 
 def test_servings_that_share_rows_are_one_stratum_and_one_source(world: Any) -> None:
     halves = [Validation(family="v2_simple", share=0.5, rows=world.val) for _ in range(2)]
-    twice = evaluation("syntax", halves, workspace=world.store.root)
+    twice = whole(evaluation("syntax", halves, workspace=world.store.root))
     assert twice.strata == validation(world).strata
     served = dataclasses.replace(ingredients(world), rows=world.rows * 2)
     job = make_job(diet(), "syntax", PHASE, served, evaluations=[twice], machine=CPU)
@@ -229,21 +244,23 @@ def test_servings_that_share_rows_are_one_stratum_and_one_source(world: Any) -> 
 
 def apart(world: Any, **sets: float) -> list[Evaluation]:
     """The phase's evaluation, and sets by objective that take domain one times a factor."""
-    whole = validation(world)
+    own = held_out(world)
     some = {
         name: [Validation(family="v2_simple", share=0.5, rows=world.val, factors={"one": factor})]
         for name, factor in sets.items()
     }
-    return [whole, *evaluations_apart(whole, some, workspace=world.store.root)]
+    return [
+        whole(each) for each in (own, *evaluations_apart(own, some, workspace=world.store.root))
+    ]
 
 
 def test_a_set_of_an_objective_is_apart_where_it_is_not_all_of_the_phase(world: Any) -> None:
-    whole, fim = apart(world, causal=1.0, fim=3.0)
-    assert (whole.set, fim.set, fim.phase) == ("phase", "fim", "syntax")
+    own, fim = apart(world, causal=1.0, fim=3.0)
+    assert (own.set, fim.set, fim.phase) == ("phase", "fim", "syntax")
     assert math.fsum(each.weight for each in fim.strata) == pytest.approx(1.0)
-    assert fim.strata[0].weight > whole.strata[0].weight
+    assert fim.strata[0].weight > own.strata[0].weight
     gone = {"fim": [Validation(family="v2_simple", share=1.0, rows=world.val, factors={"*": 0.0})]}
-    assert evaluations_apart(whole, gone, workspace=world.store.root) == []
+    assert evaluations_apart(held_out(world), gone, workspace=world.store.root) == []
     first = job_of(world, evaluations=[*apart(world, fim=3.0), validation(world, "anchor")])
     second = job_of(world, "graph", finished(world, first, world.store.root / "runs" / "attempt=1"))
     names = [each.name for each in second.evaluations]
