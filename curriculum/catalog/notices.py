@@ -8,7 +8,7 @@ from curriculum.catalog.snapshot import Snapshot, take
 from schemas.specialist import spelled
 
 _COMPARED = re.compile(
-    r"\bspecialist\b\"?\s*(?:(?:==?|<>|!=|IS\s+(?:NOT\s+)?DISTINCT\s+FROM)\s*(?P<one>'(?:[^']|'')*')"
+    r"\bspecialist\b\"?\s*(?:(?:==?|<>|!=|IS\s+(?:NOT\s+)?DISTINCT\s+FROM|(?:NOT\s+)?I?LIKE)\s*(?P<one>'(?:[^']|'')*')"
     r"|(?:NOT\s+)?IN\s*\((?P<some>[^()]*)\))",
     re.IGNORECASE,
 )
@@ -55,7 +55,8 @@ def _unknown_names(snapshot: Snapshot, sql: str) -> Iterator[str]:
         is_marked = any(
             mark.startswith((f"mixtures-{dashed}-", f"runs-{dashed}-")) for mark in snapshot.marks
         )
-        if name not in known and not is_marked:
+        pattern = re.compile(re.escape(name).replace("%", ".*").replace("_", "."), re.IGNORECASE)
+        if not (any(map(pattern.fullmatch, known)) or is_marked):
             listed = (
                 f"only of {', '.join(sorted(known))}" if known else "nor of any other specialist"
             )

@@ -389,8 +389,8 @@ def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> tuple[list[s
             same = [each for each in made if each["content"] == line["input_content"]]
             pending += [each["path"] for each in same or made]
             if not made:
-                words = f"its input {line['name']}, {line['stage']} {line['input_key'][:12]}"
-                lost.append({"path": path, "problem": f"{words}, isn't there"})
+                words = f"its input {line['name']} ({line['input_key'][:12]})"
+                lost.append({"path": path, "problem": f"{words} isn't in the workspace any more"})
     return sorted(live), sorted(lost, key=itemgetter("path", "problem"))
 
 

@@ -124,6 +124,8 @@ NAMES = {
     "SELECT * FROM runs WHERE specialist = 'templates/wide' AND phase = 'syntax'": [],
     "SELECT * FROM mixtures WHERE specialist = 'fmt'": [],
     "SELECT specialist FROM runs": [],
+    "SELECT * FROM runs WHERE specialist LIKE 'template%'": [],
+    "SELECT * FROM runs WHERE specialist NOT LIKE 'nobody/%'": ["nobody/%"],
 }
 
 
