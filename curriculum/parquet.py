@@ -15,6 +15,7 @@ A file, and files that are read together, may decode to MOST_BYTES, or to RATIO 
 that is more; where row groups are read one by one, each of them may. Only the columns that are read count.
 """
 
+import contextlib
 import functools
 import os
 from collections.abc import Iterator, Sequence
@@ -29,7 +30,7 @@ import pyarrow.parquet as pq
 
 from curriculum.page_headers import DICTIONARY, Page, pages_of
 from schemas.cures import cure_of
-from schemas.errors import StoreError
+from schemas.errors import DamagedFileError, StoreError
 
 MOST_BYTES = 1 << 30
 """Decoded, of files of any size; a row group of this project's writers takes some MB."""
@@ -248,11 +249,33 @@ def _read_whole(
     """Read files one after another, each as the columns of the first."""
     tables: list[pa.Table] = []
     for file in files:
-        with pq.ParquetFile(file, page_checksum_verification=verify_checksums) as opened:
+        with (
+            _naming(file),
+            pq.ParquetFile(file, page_checksum_verification=verify_checksums) as opened,
+        ):
             table = opened.read(columns)
         same = not tables or table.schema.equals(tables[0].schema)
         tables.append(table if same else table.cast(tables[0].schema))
     return pa.concat_tables(tables)
+
+
+@contextlib.contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Name the file in errors of its footer and its pages, which Arrow leaves out.
+
+    Arrow reports damage by an OSError without a number; whoever catches that catches the named error.
+    """
+    try:
+        yield
+    except OSError as failed:
+        if type(failed) is not OSError or failed.errno is not None:
+            raise
+        raise DamagedFileError(
+            str(file),
+            str(failed).splitlines()[0],
+            cause="the file is damaged",
+            cure=cure_of(file),
+        ) from failed
 
 
 def parse_table(content: bytes) -> pa.Table:
@@ -285,7 +308,8 @@ def read_metadata(file: Path, source: pa.NativeFile | None = None) -> pq.FileMet
             cause=f"of a file of {size:,} bytes it has at most {most:,}",
             cure=cure_of(file),
         )
-    metadata = pq.read_metadata(file if source is None else source)
+    with _naming(file):
+        metadata = pq.read_metadata(file if source is None else source)
     most = _most([file]) // _ROW_BYTES
     groups = [metadata.row_group(each).num_rows for each in range(metadata.num_row_groups)]
     if min(groups, default=0) < 0 or sum(groups) != metadata.num_rows or sum(groups) > most:

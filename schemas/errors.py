@@ -15,6 +15,7 @@
     │   ├── JobMemoryError   it needs more memory than there is
     │   └── NotFiniteError   its loss or gradient isn't a number
     ├── StoreError       an artefact that is not what its manifest says
+    │   └── DamagedFileError  a file that can't be decoded
     └── CatalogError     a question that the catalog can't answer
 
 Mistakes of programmers are asserts. Nothing is caught to be swallowed.
@@ -119,6 +120,10 @@ class NotFiniteError(JobError):
 
 class StoreError(CurriculumError):
     """An artefact is not what its manifest says."""
+
+
+class DamagedFileError(StoreError, OSError):
+    """A file can't be decoded; whoever expects Arrow's own error of it catches this one too."""
 
 
 class CatalogError(CurriculumError):

@@ -358,3 +358,20 @@ def test_a_file_within_its_bound_comes_as_it_is(tmp_path: Path) -> None:
                     opened.read_row_group(0, ["t"]).to_pylist() == table.select(["t"]).to_pylist()
                 )
     assert parquet.read_table([file, file], ["n"])["n"].to_pylist() == [3, 1, None] * 2
+
+
+@pytest.mark.parametrize("damaged", ["footer", "page"])
+def test_a_footer_or_page_that_cant_be_decoded_is_named_with_its_file(
+    tmp_path: Path, damaged: str
+) -> None:
+    pq.write_table(pa.table({"step": [*range(1000)]}), file := tmp_path / "plan.parquet")
+    content = bytearray(file.read_bytes())
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    begin = footer if damaged == "footer" else 4 + (footer - 4) // 2
+    for at in range(begin, begin + 20):
+        content[at] ^= 0xFF
+    file.write_bytes(content)
+    with pytest.raises(StoreError) as raised:
+        parquet.read_table(file)
+    assert str(file) in raised.value.name
+    assert str(tmp_path) in raised.value.cure
