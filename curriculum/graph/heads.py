@@ -226,8 +226,9 @@ def _is_first(bare: bytes, place: int) -> bool:
 
 
 _AFTER_POINTER = re.compile(
-    rb"\n(?=\w)[^\n;=(){}*&]*+[*&][\s*&]*+(?:((?:(?=" + _WORD + rb"(?:\s++\w|\s*+\())" + _FREE + rb"(?:\s*+"
-    + _ARGUMENTS + rb"\s*+|\s++)){1,4}?)(?=" + _NAME + rb"\s*+\()|(__attribute__\s*+" + _ARGUMENTS + rb"))"
+    rb"\n(?=\w)[^\n;=(){}*&]*+[*&][\s*&]*+(?:((?:(?=\w++\s++\w)" + _FREE + rb"\s++"
+    rb"|(?:__attribute__|__declspec|[A-Z][A-Z0-9_]{2,}+)\s*+" + _ARGUMENTS + rb"\s*+){1,4}?)"
+    rb"(?=(?!__attribute__)" + _NAME + rb"\s*+\()|(__attribute__\s*+" + _ARGUMENTS + rb"))"
 )  # fmt: skip
 
 
@@ -240,6 +241,7 @@ def _after_pointers(bare: bytes) -> Iterator[Range]:
 _PASSED = rb"(?:const|volatile|noexcept|override|final|mutable|throw|try)\b"
 _TRAILING = re.compile(rb"(?:" + _PASSED + rb"|(" + _FREE + rb"))(\s*+" + _ARGUMENTS + rb")?\s*+")
 _SPECIFIERS = frozenset(b"static extern inline virtual friend constexpr".split())
+_KEYS = frozenset(b"class struct union enum namespace".split())
 _PARAMETERS = re.compile(
     _LINE + _TYPE + rb"((?!__attribute__|__declspec|_?[Aa]lignas)" + _NAME + rb"\s*+" + _ARGUMENTS
     + rb")\s*+((?:"
@@ -251,7 +253,8 @@ _PARAMETERS = re.compile(
 def _after_parameters(bare: bytes) -> Iterator[Range]:
     """Yield what follows a parameter list; a macro between a type and a name may look like a function."""
     for head in _PARAMETERS.finditer(bare):
-        if _SPECIFIERS.issuperset(bare[head.start() : head.start(1)].split()):
+        before = bare[head.start() : head.start(1)].split()
+        if _SPECIFIERS.issuperset(before) or before[-1] in _KEYS:
             continue
         names = [item for item in _TRAILING.finditer(bare, *head.span(2)) if item[1]]
         has_body = head[3] == b"{"

@@ -106,6 +106,10 @@ CPP = {
     "lower case": "class my_api Y {\n public:\n  int m() { return to_Y__m(); }\n};",
     "lower case with arguments": "class attribute(1) Y : public Base {\n  int m() { return to_Y__m(); }\n"
     "};",
+    "macro with arguments": 'class CAPABILITY("mutex") Y {\n public:\n  int m() { return to_Y__m(); }\n};',
+    "struct and macro with arguments": "struct attr(1) Y {\n  int m() { return to_Y__m(); }\n};",
+    "template and macro with arguments": "template <class T>\nclass ATTR(1) Y {\n  T m() { to_Y__m(); }\n};",
+    "namespace and macro with arguments": "namespace ATTR(1) lib {\nint a() { return to_lib__a(); }\n}",
     "macro for final": "class Y MY_FINAL : public Base {\n  int m() { return to_Y__m(); }\n};",
     "template": "template <class T>\nclass my_api Z<T*> : public B<T> {\n"
     "  int m() { return to_Z__m(); }\n};",
@@ -166,6 +170,9 @@ def test_outline_and_structure_know_a_function_of_any_form(language: Language, t
         ("cpp", "template <class T, size_t N>\nchar (&Helper(T (&array)[N]))[N];", ["Helper"]),
         ("c", "typedef int (handler)(int);\nint (*one)(int);\nvoid (*many[])(int) = {f};\nint (x);", []),
         ("cpp", "struct stat found{};\nstruct stat all[] = {{}};\nenum color kept{red};", []),
+        ("c", 'void *malloc(size_t n) __attribute__((deprecated("x")));', ["malloc"]),
+        ("c", "void *__libc_malloc(size_t n) PREALIAS(malloc);", ["__libc_malloc"]),
+        ("cpp", 'void *malloc(size_t n) ATTR_MALLOC(1) __attribute__((x));', ["malloc"]),
         ("c", "struct foo make(int a);\nunsigned x = (unsigned) (y), z = a * b (c);", ["make"]),
     ],
 )  # fmt: skip
