@@ -54,6 +54,20 @@ class CoverageReport(StageReport):
     """Not covered: their edges are the syntax tree's."""
 
 
+class ChangedLinesReport(StageReport):
+    """Lines of C and C++ code that commits added or changed, by what the syntax trees know around them."""
+
+    lines: int = 0
+    """Lines with a word outside of comments, literals, directives, using declarations, static
+    assertions and heads of namespaces."""
+    outside_functions: int = 0
+    """Lines in no function with a body."""
+    outside_symbols: int = 0
+    """Lines in no function, type, variable and macro that is known."""
+    examples: tuple[str, ...] = ()
+    """Starts of the longest runs of lines in no symbol, one a file, as commit:path:line and its text."""
+
+
 class DocumentsReport(StageReport):
     """Documents of one family and repository."""
 
@@ -74,6 +88,8 @@ class DocumentsReport(StageReport):
     """The history that was read."""
     lines: SkipsReport = SkipsReport()
     """The lines of conversations that were read."""
+    changed_lines: ChangedLinesReport = ChangedLinesReport()
+    """The changes of C and C++ files; of graphs."""
     without_syntax_tree: tuple[str, ...] = ()
     """Paths of files that had no whole syntax tree at some commit."""
     crowded_names: dict[str, int] = {}

@@ -309,6 +309,22 @@ def graph_lines(built: Built) -> Iterator[Line]:
         }
 
 
+def changed_lines(built: Built) -> Iterator[str]:
+    """Yield a line a repository: the share of its changed lines that stands in no function."""
+    found = {
+        each.manifest.labels["repository"]: report.changed_lines
+        for each in built.documents
+        if (report := each.reported(DocumentsReport)).changed_lines.lines
+    }
+    for repository, changed in found.items():
+        outside = percent(changed.outside_functions / changed.lines)
+        unknown = percent(changed.outside_symbols / changed.lines)
+        yield (
+            f"{repository}: changed lines outside any function: {outside}, in no known symbol: {unknown}; "
+            f"curriculum inspect shows examples"
+        )
+
+
 def graph_warnings(built: Built) -> Iterator[str]:
     """Yield warnings: missing indexes, units that aren't indexed, files without a syntax tree."""
     for each in built.indexes:

@@ -9,6 +9,7 @@ from curriculum.corpus import git, history, trees
 from curriculum.corpus.blobs import Skips
 from curriculum.families.render import RenderResult
 from curriculum.graph.call_graph import CallGraph
+from curriculum.graph.changed_lines import ChangedLines
 from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.names import num_crowded
 from curriculum.graph.syntax_tree import grammar_versions
@@ -17,7 +18,7 @@ from curriculum.stages.indexes import Index, snapshot_of
 from curriculum.stages.stage import Stage
 from curriculum.store import Recipe, StagingDirectory
 from schemas.change import CommitChange, TreeDelta
-from schemas.corpus import CONTEXT_BYTES, CorpusSpec
+from schemas.corpus import CODE, CONTEXT_BYTES, CorpusSpec
 from schemas.families import FAMILIES, need_index
 from schemas.reports import CoverageReport, DocumentsReport
 
@@ -79,6 +80,7 @@ class Graphs(Stage[GraphInputs, GraphTask]):
         with FamilyWriters(drafts, sample=self.sample) as writers:
             for commit in trees.read_commits(source, spec, corpus, skips):
                 graphs.apply(commit.tree)
+                graphs.count(commit)
                 for rendered in graphs.documents(commit):
                     writers.add(rendered)
                 if writers.are_full:
@@ -86,6 +88,7 @@ class Graphs(Stage[GraphInputs, GraphTask]):
         repository.refuse_losses(skips)
         more = DocumentsReport(
             changes=skips.report(),
+            changed_lines=graphs.changed.report(),
             without_syntax_tree=tuple(sorted(graphs.incomplete)),
             crowded_names=dict(sorted(graphs.crowded.items())),
         )
@@ -132,6 +135,7 @@ class RepositoryGraphs:
     """Files that had no whole syntax tree at some commit."""
     crowded: dict[str, int] = field(default_factory=dict)
     """Paths, each with the most names at a commit of which the graph doesn't look up everything."""
+    changed: ChangedLines = field(default_factory=ChangedLines)
 
     @classmethod
     def of(
@@ -151,6 +155,12 @@ class RepositoryGraphs:
             crowded = num_crowded(self.syntactic.source(file.path).facts)
             if crowded:
                 self.crowded[file.path] = max(crowded, self.crowded.get(file.path, 0))
+
+    def count(self, commit: CommitChange) -> None:
+        """Count the changed lines of a commit, whose tree was applied."""
+        for change in commit.changes:
+            if change.language in CODE and change.after is not None:
+                self.changed.add(commit.commit, change, self.syntactic.source(change.path).facts)
 
     def documents(self, commit: CommitChange) -> Iterator[RenderResult]:
         """The documents of one commit, whose tree was applied."""

@@ -23,6 +23,7 @@ from curriculum.inspection.runs import (
 from curriculum.inspection.stage_tables import (
     YIELD_NOTE,
     branch_lines,
+    changed_lines,
     chop_lines,
     comment_lines,
     context_lines,
@@ -143,6 +144,9 @@ def _print_built(phase: str, built: Built) -> None:
             out.print(table(lines))
         if listed is yield_lines:
             out.print(Text(YIELD_NOTE, MUTED))
+        if listed is graph_lines:
+            for note in changed_lines(built):
+                out.print(Text(note, MUTED))
     for warnings in (
         graph_warnings,
         context_warnings,

@@ -4,12 +4,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from pydantic_core import to_jsonable_python
+from rich.text import Text
 
 from curriculum.graph.clang.snapshot import CallCount, DatabaseCount, IndexReport, UnitProblem
-from curriculum.inspection.stage_tables import graph_warnings, index_lines
+from curriculum.inspection.stage_tables import changed_lines, graph_warnings, index_lines
 from curriculum.stages import Built
 from curriculum.store import Artefact
+from flows.cli.inspect.documents import examples_of
 from schemas.manifest import Manifest
+from schemas.reports import ChangedLinesReport, DocumentsReport
 
 CLEAN = IndexReport(
     database=DatabaseCount(
@@ -44,6 +47,17 @@ DAMAGED = replace(
         UnitProblem(path="db/b.cc", outcome="timed out", reason="60 seconds"),
     ),
 )
+
+
+def documents(report: DocumentsReport) -> Artefact:
+    manifest = built(CLEAN).selection.manifest.model_copy(
+        update={
+            "stage": "documents",
+            "labels": {"repository": "leveldb", "family": "v4_context_graph"},
+            "report": report.dump(),
+        }
+    )
+    return Artefact(path=Path("documents"), manifest=manifest)
 
 
 def built(report: IndexReport) -> Built:
@@ -90,3 +104,25 @@ def test_units_that_are_not_indexed_are_a_warning() -> None:
     assert [*graph_warnings(built(DAMAGED))] == [
         "2 of 39 units of leveldb are not indexed, or in part: db/a.cc first, no such header"
     ]
+
+
+def test_a_build_says_which_share_of_changed_lines_no_function_has() -> None:
+    report = DocumentsReport(
+        documents=3,
+        changed_lines=ChangedLinesReport(lines=200, outside_functions=50, outside_symbols=1),
+    )
+    (line,) = changed_lines(replace(built(CLEAN), documents=(documents(report), documents(report))))
+    assert line.startswith("leveldb: changed lines outside any function: 25")
+    assert [*changed_lines(built(CLEAN))] == []
+
+
+def test_inspect_lists_changed_lines_that_no_symbol_has() -> None:
+    report = DocumentsReport(
+        changed_lines=ChangedLinesReport(
+            lines=200, outside_functions=50, outside_symbols=1, examples=("01:a.c:7: lost(1);",)
+        )
+    )
+    (shown,) = examples_of(documents(report))
+    assert isinstance(shown, Text)
+    assert "01:a.c:7: lost(1);" in shown.plain
+    assert [*examples_of(documents(DocumentsReport()))] == []

@@ -41,7 +41,7 @@ from curriculum.train.run_directory import JOB, read_job
 from dashboards.document_page import page, page_content
 from dashboards.rows.write import chosen_rows
 from flows.cli.console import ACCENT, MUTED, out, plain_table, print_json
-from flows.cli.inspect.documents import document_panels, row_panels
+from flows.cli.inspect.documents import document_panels, examples_of, row_panels
 from flows.cli.inspect.mixtures import plan, selection
 from flows.cli.inspect.runs import checkpoint, figures_of, open_run, run, saved_at, spec_at
 from flows.cli.inspect.text import counts
@@ -235,6 +235,7 @@ def _of_stage(
             yield from row_panels(store, artefact, options)
         case "documents":
             yield from document_panels(store, artefact, options)
+            yield from examples_of(artefact)
         case "mixtures":
             yield from plan(store, artefact, options)
         case "runs":

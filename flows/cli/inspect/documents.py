@@ -31,6 +31,7 @@ from flows.cli.console import ACCENT, MUTED, colour, out, plain_table
 from flows.cli.inspect.text import legend, painted, plain
 from schemas.document import Document
 from schemas.families import CHAT_FAMILY
+from schemas.reports import DocumentsReport
 from schemas.visible import one_line, visible
 
 TEXT_LINES = 24
@@ -43,6 +44,15 @@ FLEXIBLE = {"chunk": 5, "what": 2, "path": 3, "first line": 1}
 FIRST_LINE = 80
 Cells = dict[str, Text | str]
 """A line of a table by column; columns that nothing is known for aren't there."""
+
+
+def examples_of(artefact: Artefact) -> Iterator[RenderableType]:
+    """Yield the longest runs of changed lines that stand in no symbol of a syntax tree."""
+    changed = artefact.reported(DocumentsReport).changed_lines
+    if changed.examples:
+        listed = "\n".join(f"  {one_line(example)}" for example in changed.examples)
+        share = percent(changed.outside_symbols / changed.lines)
+        yield Text(f"Changed lines in no known symbol: {share}. The longest runs:\n{listed}", MUTED)
 
 
 def document_panels(

@@ -473,3 +473,21 @@ def test_what_is_left_out_as_a_repetition_is_counted(make_change: MakeChange) ->
     found = rendered(make_change, BEFORE, after)
     counts: dict[str, int] = {each.reason: each.number for each in found.counts}
     assert counts == {"repeated_definitions": 2, "repeated_bytes": 2 * len(CALLER.encode())}
+
+
+HANDLERS = """int table_lookup(int n) { return n; }
+int deep(int n) { return n; }
+void (*pick_handler(int code))(int) {
+  return table_lookup(deep(code));
+}
+"""
+
+
+def test_a_function_that_returns_a_pointer_to_a_function_is_a_target_among_its_callees(
+    make_change: MakeChange,
+) -> None:
+    before = {"a.cc": HANDLERS}
+    after = {"a.cc": HANDLERS.replace("deep(code)", "deep(code + 1)")}
+    (document,) = rendered(make_change, before, after).documents
+    names = {chunk.name: chunk.hop for chunk in document.chunks}
+    assert names == {"pick_handler": 0, "table_lookup": 1, "deep": 1}

@@ -26,6 +26,7 @@ from schemas.corpus import CorpusSpec, HistorySpec
 from schemas.document import DOCUMENT_SCHEMA, Document
 from schemas.errors import CorpusError, PackError
 from schemas.packed_row import TEXT_PIECE
+from schemas.reports import DocumentsReport
 from schemas.structure import STRUCTURE_COLUMNS
 from tests.curriculum.families.check_structure import check_structure
 
@@ -259,6 +260,8 @@ def test_a_manifest_says_what_graphs_hold(built: Built) -> None:
         assert isinstance(report["hops"], dict)
         assert {"0", "1"} <= set(report["hops"])
         assert report["without_syntax_tree"] == []
+        changed = DocumentsReport.model_validate(report).changed_lines
+        assert 0 <= changed.outside_symbols <= changed.outside_functions < changed.lines
     context: Any = built.rows_of(WANTED[1]).train.manifest.report["context"]
     assert context["mean"] > 100
     assert context["past_16k"] == 0

@@ -1,0 +1,104 @@
+"""Changed lines of code, by what the facts of their file know around them.
+
+Lines in no known symbol are what graphs can't show: statements of a function that wasn't found stand among
+them, beside macros without meaning to us and code of platforms that isn't compiled here.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from curriculum.graph.blank import blank, directives, opaque
+from curriculum.graph.facts import FileFacts, Range
+from curriculum.graph.line_ranges import Flags, Offsets, line_starts
+from schemas.change import FileChange
+from schemas.reports import ChangedLinesReport
+
+EXAMPLES = 5
+_FRAMES = re.compile(
+    rb"(?m:^)[ \t]*+(?:(?:inline\s+)?namespace|using|extern(?=\s*\{)|static_assert|_Static_assert"
+    rb"|(?:public|private|protected)(?=\s*:))\b[^;{:]*+(?:::[^;{:]*+)*+"
+)
+"""Lines that name what is around or elsewhere: they define nothing, and no symbol has them."""
+_EXAMPLE_BYTES = 80
+_IN_WORD = np.zeros(256, dtype=bool)
+_IN_WORD[[byte for byte in range(256) if chr(byte).isalnum() or byte in b"_" or byte > 127]] = True
+
+
+class _LineRun(NamedTuple):
+    """Consecutive lines outside of all symbols."""
+
+    lines: int
+    example: str
+
+
+@dataclass(kw_only=True, slots=True)
+class ChangedLines:
+    """Counts over the changes of a repository."""
+
+    lines: int = 0
+    outside_functions: int = 0
+    outside_symbols: int = 0
+    _longest: dict[str, _LineRun] = field(default_factory=dict)
+    """The longest run of lines outside of all symbols, by path."""
+
+    def add(self, commit: str, change: FileChange, facts: FileFacts) -> None:
+        """Count the lines of code that a change added or changed; costs a look at the whole file."""
+        if change.after is None or not change.hunks:
+            return
+        data = change.after.text.encode()
+        starts = line_starts(data)
+        changed = _changed(change, len(starts) - 1) & _has_code(data, starts)
+        in_function, in_symbol = _known(facts, starts)
+        self.lines += int(np.count_nonzero(changed))
+        self.outside_functions += int(np.count_nonzero(changed & ~in_function))
+        outside = np.flatnonzero(changed & ~in_symbol)
+        self.outside_symbols += len(outside)
+        for run in np.split(outside, np.flatnonzero(np.diff(outside) > 1) + 1):
+            if len(run) > self._longest.get(change.path, _LineRun(0, "")).lines:
+                line = data[starts[run[0]] : starts[run[0] + 1]].strip()[:_EXAMPLE_BYTES]
+                place = f"{commit[:12]}:{change.path}:{run[0] + 1}"
+                self._longest[change.path] = _LineRun(
+                    len(run), f"{place}: {line.decode(errors='replace')}"
+                )
+
+    def report(self) -> ChangedLinesReport:
+        """Return the counts, with the longest runs of lines in no symbol, one a file."""
+        longest = sorted(self._longest.values(), key=lambda run: (-run.lines, run.example))
+        return ChangedLinesReport(
+            lines=self.lines,
+            outside_functions=self.outside_functions,
+            outside_symbols=self.outside_symbols,
+            examples=tuple(run.example for run in longest[:EXAMPLES]),
+        )
+
+
+def _changed(change: FileChange, count: int) -> Flags:
+    changed = np.zeros(count, dtype=bool)
+    for hunk in change.hunks:
+        changed[hunk.after_start : hunk.after_start + hunk.after_lines] = True
+    return changed
+
+
+def _has_code(data: bytes, starts: Offsets) -> Flags:
+    """[lines] whether each has a word outside of comments, literals, directives and frames."""
+    hidden = opaque(data)
+    bare = blank(blank(data, hidden), directives(data, hidden))
+    bare = blank(bare, (Range(*frame.span()) for frame in _FRAMES.finditer(bare)))
+    words = np.cumsum(_IN_WORD[np.frombuffer(bare, dtype=np.uint8)])
+    counted = np.concatenate(([0], words))[starts]
+    found: Flags = counted[1:] > counted[:-1]
+    return found
+
+
+def _known(facts: FileFacts, starts: Offsets) -> tuple[Flags, Flags]:
+    """[lines] whether each stands in a function that is defined, and in any symbol."""
+    in_function, in_symbol = np.zeros((2, len(starts) - 1), dtype=bool)
+    for symbol in facts.symbols:
+        first, last = np.searchsorted(starts, (symbol.start, symbol.end))
+        in_symbol[first:last] = True
+        if symbol.kind == "function" and symbol.body is not None:
+            in_function[first:last] = True
+    return in_function, in_symbol
