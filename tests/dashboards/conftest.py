@@ -41,6 +41,7 @@ COURSES: dict[tuple[str, str | None], tuple[tuple[str, float], ...]] = {
     ("systems_c", "wide"): (("syntax", 2.8), ("file_graph", float("nan"))),
 }
 """val_bpb after each phase; nan where it is mixed and not trained."""
+NOT_FINITE = "the loss isn't finite at step 10"
 CLOSED: dict[tuple[str, str], tuple[Literal["holds", "waits"], str, str]] = {
     ("templates", "structure"): (
         "holds",
@@ -200,7 +201,7 @@ def _run(
         specialist=way[0],
         phase=phase,
         stopped="failed" if failed else "budget",
-        reason="the loss isn't finite at step 10" if failed else f"{steps} steps",
+        reason=NOT_FINITE if failed else f"{steps} steps",
         steps=steps,
         tokens=TokenCounts(positions=steps * STEP, valid=30_000, scored=29_000, bytes=90_000),
         before=figures(0, before),
@@ -296,7 +297,7 @@ def _standings() -> Iterator[PhaseStatus]:
             if kind:
                 state = "holds" if kind == "holds" else "waiting"
             if (way[0], name) == ("testing", "structure"):
-                state = "failed"
+                state, why = "failed", NOT_FINITE
             yield PhaseStatus(ref=SpecialistRef(*way), phase=name, state=state, why=why)
 
 
