@@ -53,7 +53,7 @@ def test_each_cell_says_what_a_phase_won_and_is_coloured_within_its_phase(page: 
     )
     assert page.locator("#heatmap td.rose").inner_text().startswith("+0.200")
     interval = lines.nth(1).locator("td").first.get_attribute("title")
-    assert interval == "95 % interval: 2.850 to 3.050"
+    assert interval == "95 % interval: 2.850 to 3.050, 12 documents of 5 lineages"
 
 
 def test_curves_end_at_their_names_and_figures(page: Page) -> None:

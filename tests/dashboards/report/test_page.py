@@ -115,10 +115,13 @@ def test_held_out_rows_stand_by_objective_with_what_the_same_documents_changed_b
     assert drawn.count("Held-out rows by objective") == 3, "once a phase with a run"
     table = drawn.partition("Held-out rows by objective")[2].partition("</table>")[0]
     cells = re.findall(r"<t[dh]\b[^>]*>([^<]*)<", table)
-    assert cells[:5] == ["set", "before", "after", "interval", "change"]
-    assert [cells[5], cells[10]] == ["phase", "fim"]
-    assert cells[9] == cells[14] == "−0.250 (−0.300 to −0.200)"
-    assert cells[12] == "0.900"
+    heads = ["set", "before", "after", "interval", "documents", "lineages", "change"]
+    assert cells[:7] == heads
+    lines = [dict(zip(heads, cells[at : at + 7], strict=True)) for at in (7, 14)]
+    assert [line["set"] for line in lines] == ["phase", "fim"]
+    assert {line["change"] for line in lines} == {"−0.250 (−0.300 to −0.200)"}
+    assert {(line["documents"], line["lineages"]) for line in lines} == {("12", "5")}
+    assert lines[1]["after"] == "0.900"
 
 
 def test_a_phase_that_was_spoilt_later_is_seen_to_forget(facts: Facts) -> None:
