@@ -185,7 +185,9 @@ def carrying_on(world: Any, before: Job, checkpoint: Path, **changes: Any) -> Jo
         run_content="1",
         path=checkpoint.relative_to(world.store.root).as_posix(),
     )
-    own = before.evaluations[0].model_copy(update={"phase": "graph", "max_positions": 512})
+    whole = before.evaluations[0]
+    strata = [each.model_copy(update={"measured": each.measured[:4]}) for each in whole.strata]
+    own = whole.model_copy(update={"phase": "graph", "strata": tuple(strata)})
     evaluations = (*before.evaluations, own)
     job: Job = world.job(phase="graph", start_from=start, evaluations=evaluations, **changes)
     return job
