@@ -313,7 +313,7 @@ def another_model(place: Place) -> None:
 
 def another_corpus_rule(place: Place) -> None:
     file = place.home / "corpora" / "sample.yaml"
-    _write(file, file.read_text().replace("val_fraction: 0.05", "val_fraction: 0.2"))
+    _write(file, file.read_text().replace("val_fraction: 0.25", "val_fraction: 0.2"))
 
 
 def the_diet_is_broken(place: Place) -> None:
@@ -509,9 +509,9 @@ TABLE = (
         arrange=another_corpus_rule,
         states="stale stale stale stale stale",
         phase="syntax",
-        why="val_fraction: 0.05 → 0.2",
+        why="val_fraction: 0.25 → 0.2",
         trains="syntax file_graph repository_graph structure anneal",
-        explained="val_fraction: 0.05 → 0.2",
+        explained="val_fraction: 0.25 → 0.2",
     ),
     Situation(
         arrange=the_diet_is_broken,
