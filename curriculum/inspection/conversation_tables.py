@@ -43,7 +43,7 @@ def conversation_warnings(built: Built) -> Iterator[str]:
             f"{number(contradicting, 'text')} of conversations left out: lines of the same text differ in "
             "roles or weights. SELECT * FROM rejected WHERE reason = 'contradiction' lists them"
         )
-    for rows in built.rows:
+    for rows in (rows for rows in built.rows if rows.wanted.family == CHAT_FAMILY):
         where = f"{rows.wanted.family} at {rows.wanted.row_length}"
         for side in (rows.train, rows.val) if rows.val is not None else ():
             encoded = side.reported(RowsReport).encode

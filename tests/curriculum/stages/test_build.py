@@ -16,12 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.corpus import select
+from curriculum.inspection.conversation_tables import conversation_warnings
 from curriculum.packing import best_fit
 from curriculum.packing.check import check
 from curriculum.stages import Built, Workers
 from curriculum.store import Artefact, Store, explain
 from schemas.errors import SchemaError
 from schemas.packed_row import TEXT_PIECE
+from schemas.reports import RowsReport
 
 Make = Callable[..., Built]
 
@@ -254,3 +256,9 @@ def test_hugging_face_datasets_reads_the_rows(tmp_path: Path, built: Built) -> N
     )
     assert len(loaded[0]["input_ids"]) == 512
     assert loaded[0]["family"] == "v2_simple"
+
+
+def test_elided_commits_are_not_counted_as_conversations(built: Built) -> None:
+    reports = [rows.train.reported(RowsReport) for rows in built.rows]
+    assert any(report.encode.documents.get("elided") for report in reports)
+    assert [*conversation_warnings(built)] == []
