@@ -22,7 +22,7 @@ LineReason = Literal[
 empty      a turn of user or assistant says nothing      json       it is no JSON object
 encoding   it isn't UTF-8, or half a character           order      the roles are out of order
 role       a role is none of ROLES                       shape      no list of turns with role and text
-too_large  it is longer than quality.max_bytes           key        it has a key of REFUSED_KEYS
+too_large  it is longer than quality.max_bytes           key        it has a key of REFUSED_KEYS, or one twice
 weight     weight isn't 0 or 1, train isn't true or false, the two disagree, or a turn that isn't the
            assistant's asks to be learnt
 """
@@ -73,7 +73,9 @@ def parse_conversation(text: str) -> ConversationLine:
         LineError: for any other line.
     """
     try:
-        content = json.loads(text)
+        content = json.loads(text, object_pairs_hook=_distinct)
+    except LineError:
+        raise
     except (ValueError, RecursionError):
         raise LineError("json") from None
     if not isinstance(content, dict):
@@ -94,6 +96,15 @@ def parse_conversation(text: str) -> ConversationLine:
         turns=_ordered(spoken),
         ignored_keys=tuple(sorted(ignored)),
     )
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON that says each key once: readers differ in which of two values they take."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise LineError("key", f"{next(key for key in keys if keys.count(key) > 1)} twice")
+    return content
 
 
 def _ordered(spoken: list[Turn]) -> tuple[Turn, ...]:

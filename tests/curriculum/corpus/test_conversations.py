@@ -186,6 +186,7 @@ def test_weight_and_train_say_which_answers_are_context(
         (marked(tool_calls=[{"id": "1"}]), "key", "tool_calls"),
         (marked(content=None, function_call={"name": "f"}), "key", "function_call"),
         (marked(loss=False), "key", "loss"),
+        (marked(train=False).replace("false", 'false, "train": true'), "key", "train twice"),
         (marked(reasoning_content="hm"), "key", "reasoning_content"),
         (marked(images=["a.png"]), "key", "images"),
         (GOOD.replace("{", '{"system": "s", ', 1), "key", "system"),
