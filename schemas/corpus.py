@@ -81,7 +81,8 @@ class ConversationsSpec(Documented):
     """The SPDX name of their licence; it is kept with every document."""
     overlong: Overlong = "skip"
     """Conversations that are longer than a row: skip leaves them out, drop_oldest leaves out their oldest
-    exchanges, each a question with its answer, until the rest fits; system turn and last exchange stay."""
+    exchanges, each a question with its answer, until the rest fits; system turn and last scored exchange
+    stay."""
 
 
 class HistorySpec(Documented):

@@ -94,7 +94,7 @@ class TurnFitter:
         roles = [cast(Role, PART_KINDS[kind]) for kind in document.part_kinds]
         try:
             whole = self._framed(roles, self._said(document), range(len(roles)))
-            kept = self._fitting(roles, whole)
+            kept = self._fitting(roles, whole, _last_learnt(document, roles))
             if kept is not None:
                 self._require_contents(document, roles, kept)
         except TurnError as refused:
@@ -136,8 +136,11 @@ class TurnFitter:
             frame=self.format.frame([roles[number] for number in numbers]),
         )
 
-    def _fitting(self, roles: Sequence[Role], whole: _Turns) -> _Turns | None:
-        """The turns that a row has room for: all, those that stay without the oldest, or None."""
+    def _fitting(self, roles: Sequence[Role], whole: _Turns, last_learnt: int) -> _Turns | None:
+        """The turns that a row has room for: all, those that stay without the oldest, or None.
+
+        The question of the last answer that is learnt stays, since without it nothing would be.
+        """
         room = self.row_length - len(self.bos) - len(self.eos)
         if whole.num_tokens <= room:
             return whole
@@ -150,7 +153,9 @@ class TurnFitter:
         fixed = len(whole.frame.opening) + int(sizes[system].sum())
         # Fewer turns may have other marks, so the exchange before the first that fits is tried as well.
         fits = int(np.count_nonzero(fixed + from_each > room))
-        for first in questions[max(1, fits - 1) :]:
+        for first in (
+            question for question in questions[max(1, fits - 1) :] if question < last_learnt
+        ):
             left = self._framed(roles, whole.said, [*system, *range(first, len(roles))])
             if left.num_tokens <= room:
                 return left
@@ -192,6 +197,18 @@ class TurnFitter:
             loss_mask=mask,
             pieces=np.array(pieces, dtype=np.int32),
         )
+
+
+def _last_learnt(document: TokenizedDocument, roles: Sequence[Role]) -> int:
+    """The last turn of the assistant that isn't context; -1 where there is none."""
+    context = set(document.spans.of("unscored")[:, 0].tolist())
+    starts = document.part_bytes.tolist()
+    learnt = (
+        turn
+        for turn, role in enumerate(roles)
+        if role == "assistant" and starts[turn] not in context
+    )
+    return max(learnt, default=-1)
 
 
 def _without_encoding(

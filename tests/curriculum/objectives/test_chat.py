@@ -167,6 +167,27 @@ def test_an_answer_that_is_context_is_read_with_its_end_and_never_scored(
         assert (counts["assistant_bytes"], counts["context_bytes"]) == (6, 6)
 
 
+@pytest.mark.parametrize(
+    ("context", "outcome", "learnt"),
+    [("wrong", "elided", b"right\n"), ("right", "too_long", b"")],
+)
+def test_an_overlong_conversation_never_loses_all_that_is_learnt(
+    context: str, outcome: str, learnt: bytes, byte_level: Tokenizer, kit: Any
+) -> None:
+    talk: tuple[tuple[Role, str], ...] = (
+        ("user", "ask"),
+        ("assistant", "wrong"),
+        ("user", "again"),
+        ("assistant", "right"),
+    )
+    turns = tuple(Turn(role=role, text=text, is_context=text == context) for role, text in talk)
+    marked = chat.document(conversation_of(turns))
+    done = objective_counts(marked, byte_level, kit, 20, "drop_oldest")
+    assert done.outcome == outcome
+    found = [token for encoding in done.encodings for token in scored_ids(encoding)]
+    assert byte_level.decode_bytes(found) == learnt
+
+
 def test_text_that_spells_a_role_is_no_role(byte_level: Tokenizer, kit: Any) -> None:
     (encoding,) = objective_counts(document(*TALK), byte_level, kit, 4096).encodings
     said = {
