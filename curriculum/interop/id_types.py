@@ -4,7 +4,8 @@
 
 A file that says nothing of its type can be read with several. A type fits where the file is whole ids of
 it, each id is in the vocabulary, and documents are framed by BOS and EOS as --document-tokens says. One
-that fits alone is taken; with none or several the type must be given.
+that fits alone is taken; with none or several the type must be given. One that is given is refused where
+each second id is 0 with it.
 """
 
 from collections.abc import Callable
@@ -23,6 +24,8 @@ IdType = Literal["uint16", "int32", "uint32", "int64"]
 TYPE_OPTION = "--dtype"
 WIDTHS: tuple[IdType, ...] = ("uint16", "uint32", "int64")
 """One type of each width; ids below 2^31 are the same with a sign and without."""
+MIN_HALVES = 8
+"""Ids below which zeros say nothing of their type."""
 Values = npt.NDArray[Any]
 Int64s = npt.NDArray[np.int64]
 
@@ -102,6 +105,22 @@ def require_ids(name: str, ids: Values, tokenizer: Tokenizer) -> None:
                 cause=f"the tokenizer has ids 0 to {tokenizer.vocab_size - 1:,}",
                 cure="Give the tokenizer that the ids were made with",
             )
+
+
+def require_no_halves(file: Path, ids: Values) -> None:
+    """Raise if the ids are halves of wider ones: each second id of a file's first millions is 0.
+
+    Raises:
+        SchemaError: naming the type that they were read with.
+    """
+    if len(ids) >= MIN_HALVES and not ids[1:IDS_AT_ONCE:2].any():
+        wider = [dtype for dtype in WIDTHS if np.dtype(dtype).itemsize > ids.dtype.itemsize]
+        raise SchemaError(
+            str(file),
+            f"each second id of {ids.dtype.name} is 0",
+            cause="they are halves of ids of a wider type",
+            cure=f"Say {TYPE_OPTION} {' or '.join(wider)}" if wider else "Write it anew",
+        )
 
 
 def _holds(dtype: IdType, vocab_size: int) -> bool:

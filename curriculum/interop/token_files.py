@@ -21,6 +21,7 @@ from curriculum.interop.id_types import (
     id_type_of_size,
     infer_id_type,
     require_ids,
+    require_no_halves,
 )
 from curriculum.interop.tokens_out import INDEX_NAME, OFFSETS_NAME, TOKENS_NAME
 from curriculum.tokens.codec import Tokenizer
@@ -265,6 +266,7 @@ def _without_offsets(
         return infer_id_type(ids_file, tokenizer, edges)
     ids = _mapped(ids_file, dtype, None)
     require_ids(ids_file.name, ids, tokenizer)
+    require_no_halves(ids_file, ids)
     return ids, edges(ids)
 
 

@@ -1,5 +1,6 @@
 """The type of ids in a bare .bin file is inferred only where one type fits; else it must be given."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,21 @@ def test_a_type_that_is_said_and_wrong_is_refused_by_what_it_reads(tmp_path: Pat
     narrow = bare(tmp_path / "wide", ids, "uint32", ("<s>", "</s>"))
     refused = take(tmp_path / "home", narrow, "--dtype", "uint16")
     assert refused.returncode == 2
-    assert "EOS 257 ends 0 of 1 documents" in refused.stderr
+    assert "halves of ids of a wider type" in refused.stderr
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "int64"])
+def test_a_type_that_is_said_and_reads_halves_of_ids_is_refused(tmp_path: Path, dtype: str) -> None:
+    """BOS is 0 and EOS 1, so that halves of ids are framed as documents are."""
+    content = json.loads(tokenizer_json(("<s>", "</s>")))
+    for token in content["added_tokens"]:
+        token["id"] -= 256
+    content["model"]["vocab"] = {text: at + 2 for text, at in content["model"]["vocab"].items()}
+    file = bare(tmp_path / "data", [0, *TEXT, 1, 0, *TEXT[:9], 1], dtype, ())
+    file.with_name("tokenizer.json").write_text(json.dumps(content))
+    done = take(tmp_path / "home", file, "--dtype", "uint16")
+    assert done.returncode == 2
+    assert "halves of ids of a wider type" in done.stderr
 
 
 def test_offsets_make_each_width_certain_and_a_wrong_type_is_refused(tmp_path: Path) -> None:
