@@ -57,6 +57,11 @@ COMPILED: Mapping[tuple[str, ...], str] = {
 }
 """Patterns that fastokens 0.3.5 has compiled, in the order in which they are applied, by model."""
 
+WAYS = (("Isolated", False), ("Removed", True))
+"""Pairs of behavior and invert under which the matches of a pattern are the words."""
+TAKEN_FOR_SPACE = "\u180e"
+"""MONGOLIAN VOWEL SEPARATOR: patterns that aren't compiled take it for a space, as Unicode did before 6.3."""
+
 
 def is_compiled(pre_tokenizer: Mapping[str, Any] | None) -> bool:
     """Return whether fastokens has compiled the patterns of a tokenizer.json's `pre_tokenizer`."""
@@ -71,4 +76,9 @@ def _pattern(step: Mapping[str, Any]) -> str | None:
     if step.get("type") == BYTE_LEVEL:
         return BYTE_LEVEL if step.get("use_regex", True) else None
     pattern = step.get("pattern")
-    return str(pattern.get("Regex")) if isinstance(pattern, dict) else str(step.get("type"))
+    if (
+        not isinstance(pattern, dict)
+        or (step.get("behavior"), step.get("invert", False)) not in WAYS
+    ):
+        return str(step.get("type"))
+    return str(pattern.get("Regex"))

@@ -6,6 +6,7 @@ from typing import Any
 
 import fastokens
 import pytest
+import tokenizers
 
 from curriculum.tokens.admit import PatternError, require_bounded
 from curriculum.tokens.codec import NOT_COMPILED, Tokenizer
@@ -79,6 +80,9 @@ BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "
         ([split(LLAMA_3.removeprefix("(?i:'s|'t|'re|'ve|'m|'ll|'d)|")), BYTES], False),
         ([split(r"\p{N}{1,3}"), split(LLAMA_3), BYTES], False),
         ([split(DEEPSEEK_3[-1]), BYTES], False),
+        ([{**split(LLAMA_3), "behavior": "Removed", "invert": True}, BYTES], True),
+        ([{**split(LLAMA_3), "behavior": "MergedWithNext"}, BYTES], False),
+        ([{**split(LLAMA_3), "invert": True}, BYTES], False),
         ([split(IN_USE["gpt2"]), BYTES], False),
         ([{"type": "Digits", "individual_digits": True}, {**BYTES, "use_regex": True}], False),
         ([BYTES], False),
@@ -91,6 +95,22 @@ def test_a_tokenizer_whose_pattern_is_not_compiled_says_that_it_is_slow(
     tokenizer = Tokenizer.parse(foreign(pre_tokenizer=chain))
     assert tokenizer.engine == "fastokens"
     assert tokenizer.engine_reason == ("" if is_compiled else NOT_COMPILED)
+
+
+@pytest.mark.parametrize("pattern", [IN_USE["gpt2"], LLAMA_3])
+def test_a_character_that_was_a_space_in_old_unicode_is_encoded_as_tokenizers_does(
+    pattern: str, foreign: Any
+) -> None:
+    chain = {"type": "Sequence", "pretokenizers": [split(pattern), BYTES]}
+    content = json.loads(foreign(pre_tokenizer=chain))
+    content["added_tokens"] = []
+    content["model"]["vocab"] |= {"_t": 256, "ĠĠ": 257}
+    content["model"]["merges"] = [["_", "t"], ["Ġ", "Ġ"]]
+    text = json.dumps(content)
+    tokenizer, reference = Tokenizer.parse(text), tokenizers.Tokenizer.from_str(text)
+    assert tokenizer.engine == "fastokens"
+    for said in ("\u180e_the", "a  \u180e", "\u180e the"):
+        assert tokenizer.encode(said).tolist() == reference.encode(said).ids
 
 
 def test_our_tokenizers_have_a_compiled_pattern(trained: Tokenizer) -> None:
