@@ -4,7 +4,8 @@
 
 Control tokens never come out of text, so one BOS that leads a document, or one EOS that ends one, says how
 the data was framed. Where documents have a BOS, each begins with it and it is nowhere else. Where they have
-an EOS, some may go without: those that were cut.
+an EOS, some may go without: those that were cut. An EOS that leads most documents ends the ones before, and
+padding belongs to none: the boundaries are wrong then, whatever is claimed.
 """
 
 from dataclasses import dataclass
@@ -32,6 +33,10 @@ class FrameCounts:
     bos_id: int | None
     """BOS of the tokenizer, whether it is claimed or not; the same of EOS."""
     eos_id: int | None
+    ender: int | None
+    """EOS where it ends documents and never leads them: it isn't the BOS that is claimed."""
+    filler: int | None
+    """Padding where it is a token of its own."""
     documents: int = 0
     led: int = 0
     """Documents that begin with BOS."""
@@ -41,6 +46,10 @@ class FrameCounts:
     """Documents that end with EOS."""
     bos: int = 0
     """Every BOS."""
+    misled: int = 0
+    """Documents that begin with EOS and have more."""
+    padded: int = 0
+    """Documents that end with padding."""
 
     @staticmethod
     def of(tokenizer: Tokenizer) -> "FrameCounts":
@@ -49,8 +58,14 @@ class FrameCounts:
         bos, eos = controls.get("bos"), controls.get("eos")
         # Padding and an EOS that also leads documents don't say where a document begins.
         ambiguous = bos in (tokenizer.pad_id, eos)
+        claimed, pad = tokenizer.document_tokens, tokenizer.pad_id
+        own_pad = tokenizer.special[pad] and pad not in (bos, eos)
         return FrameCounts(
-            claimed=tokenizer.document_tokens, bos_id=None if ambiguous else bos, eos_id=eos
+            claimed=claimed,
+            bos_id=None if ambiguous else bos,
+            eos_id=eos,
+            ender=None if "bos" in claimed and bos == eos else eos,
+            filler=pad if own_pad else None,
         )
 
     def add(self, ids: Values, starts: Int64s, ends: Int64s) -> None:
@@ -63,6 +78,10 @@ class FrameCounts:
             self.doubled += int((led & second & (ends - starts > 1)).sum())
         if self.eos_id is not None:
             self.ended += int((ids[ends - 1] == self.eos_id).sum())
+        if self.ender is not None:
+            self.misled += int(((ids[starts] == self.ender) & (ends - starts > 1)).sum())
+        if self.filler is not None:
+            self.padded += int((ids[ends - 1] == self.filler).sum())
 
     def add_bos(self, ids: Values) -> None:
         """Count each BOS among the ids."""
@@ -88,12 +107,31 @@ class FrameCounts:
         Raises:
             SchemaError: naming the file, with counts.
         """
+        self._require_edges(name)
         for found, cause in (self._of_bos(), self._of_eos()):
             if found:
                 claim = f"{FRAMES_OPTION} {self.claimed}"
                 raise SchemaError(
                     name, found, cause=f"{claim} says that {cause}", cure=self._advice
                 )
+
+    def _require_edges(self, name: str) -> None:
+        """Refuse documents whose boundaries lie before an EOS, or behind padding."""
+        of = f"of {self.documents:,} documents"
+        if 2 * self.misled > self.documents:
+            raise SchemaError(
+                name,
+                f"EOS {self.ender} begins {self.misled:,} {of}",
+                cause="EOS ends documents and begins none",
+                cure="Move each boundary behind the EOS, or give a tokenizer whose BOS it is",
+            )
+        if self.padded:
+            raise SchemaError(
+                name,
+                f"padding {self.filler} ends {self.padded:,} {of}",
+                cause="padding belongs to no document, and would be learnt",
+                cure="Remove the padding, and write the boundaries anew",
+            )
 
     def _of_bos(self) -> tuple[str, str]:
         """Return what is wrong with BOS, and what should be; two empty texts where nothing is."""

@@ -91,6 +91,29 @@ def test_documents_that_begin_with_two_bos_are_refused_whatever_is_claimed(
     assert not list(Store(tmp_path / "home").artefacts("rows"))
 
 
+@pytest.mark.parametrize("claim", FRAMES)
+def test_an_eos_that_begins_documents_is_refused_whatever_is_claimed(
+    tmp_path: Path, claim: str
+) -> None:
+    texts = [[EOS, *text] for text in documents("none")]
+    path = write_tokens(tmp_path / "data", texts, "flat")
+    done = take(tmp_path / "home", path, "flat", claim)
+    assert done.returncode == 2
+    assert f"EOS {EOS} begins 4 of 4 documents" in done.stderr
+
+
+@pytest.mark.parametrize("claim", FRAMES)
+def test_padding_at_the_ends_of_documents_is_refused_whatever_is_claimed(
+    tmp_path: Path, claim: str
+) -> None:
+    texts = [[*text, PAD, PAD] for text in documents("bos_eos")]
+    path = write_tokens(tmp_path / "data", texts, "megatron")
+    done = take(tmp_path / "home", path, "megatron", claim)
+    assert done.returncode == 2
+    assert f"padding {PAD} ends 4 of 4 documents" in done.stderr
+    assert not list(Store(tmp_path / "home").artefacts("rows"))
+
+
 def test_documents_that_were_cut_may_lack_an_eos_and_are_counted(tmp_path: Path) -> None:
     texts = documents("eos")
     texts[1] = texts[1][:-1]
