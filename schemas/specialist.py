@@ -27,3 +27,14 @@ def spelled(ref: tuple[str, str | None], *more: str) -> str:
     ('templates/demo/syntax', 'testing')
     """
     return "/".join([*filter(None, ref), *more])
+
+
+def file_stem(ref: tuple[str, str | None]) -> str:
+    """Return the name that a specialist has in names of files.
+
+    Names of specialists and branches don't hold @, so that no two share a file.
+
+    >>> file_stem(SpecialistRef("templates", "demo")), file_stem(SpecialistRef("templates-demo"))
+    ('templates@demo', 'templates-demo')
+    """
+    return "@".join(filter(None, ref))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from curriculum.catalog.snapshot import Snapshot, take
-from schemas.specialist import spelled
+from schemas.specialist import SpecialistRef, file_stem, spelled
 
 _COMPARED = re.compile(
     r"\bspecialist\b\"?\s*(?:(?:==?|<>|!=|IS\s+(?:NOT\s+)?DISTINCT\s+FROM|(?:NOT\s+)?I?LIKE)\s*(?P<one>'(?:[^']|'')*')"
@@ -51,9 +51,9 @@ def _unknown_names(snapshot: Snapshot, sql: str) -> Iterator[str]:
         return
     known = _specialists(snapshot)
     for name in dict.fromkeys(asked):
-        dashed = name.replace("/", "-")
+        marked = file_stem(SpecialistRef.parse(name))
         is_marked = any(
-            mark.startswith((f"mixtures-{dashed}-", f"runs-{dashed}-")) for mark in snapshot.marks
+            mark.startswith((f"mixtures+{marked}+", f"runs+{marked}+")) for mark in snapshot.marks
         )
         pattern = re.compile(re.escape(name).replace("%", ".*").replace("_", "."), re.IGNORECASE)
         if not (any(map(pattern.fullmatch, known)) or is_marked):

@@ -279,7 +279,7 @@ class _Builder:
     def _marked(self, phase: str, stage: str) -> Iterator[Artefact]:
         """Yield the artefacts of a stage that the builds of a phase left last."""
         root = self.plan.store.root
-        for file in sorted((root / "current").glob(f"{self.plan.mark_of('build', phase)}*.txt")):
+        for file in sorted((root / "current").glob(f"{self.plan.mark_of('build', phase)}+*.txt")):
             for line in read_mark(file):
                 if line.startswith(f"{stage}/") and (root / line / "manifest.json").is_file():
                     yield self.plan.store.load(root / line)

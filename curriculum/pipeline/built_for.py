@@ -65,7 +65,7 @@ def _newest(artefacts: Sequence[Artefact]) -> str:
 def _built(store: Store) -> dict[str, set[Path]]:
     """Paths of all that was built last of each corpus, by its name: corpora are those of its selections."""
     found: dict[str, set[Path]] = {}
-    for mark in sorted((store.root / "current").glob("build-*.txt")):
+    for mark in sorted((store.root / "current").glob("build+*.txt")):
         lines = read_mark(mark)
         for match in filter(None, map(_SELECTION.match, lines)):
             found.setdefault(match[1], set()).update(store.root / line for line in lines)

@@ -47,7 +47,7 @@ from schemas.errors import DietError, TokenizerError
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY
 from schemas.mistakes import nearest
 from schemas.packed_row import ROW_MULTIPLE
-from schemas.specialist import SpecialistRef
+from schemas.specialist import SpecialistRef, file_stem
 from schemas.study import study_mark
 
 
@@ -99,9 +99,11 @@ class RunPlan:
         return [*self.phases[: self.phases.index(phase)]]
 
     def mark_of(self, stage: str, phase: str) -> str:
-        """The name under which a stage's artefact is current: runs-templates-demo-syntax."""
-        branch = [self.diet.branch] if self.diet.branch else []
-        return "-".join([stage, self.diet.specialist, *branch, phase])
+        """Return the name under which a stage's artefact is current: runs+templates@demo+syntax.
+
+        Names of specialists and phases don't hold +, so that no two marks share a file.
+        """
+        return "+".join([stage, file_stem((self.diet.specialist, self.diet.branch)), phase])
 
     def current(self, stage: str, phase: ResolvedPhase) -> Artefact | None:
         """The artefact that a stage of a phase left last."""

@@ -56,8 +56,8 @@ def build_phase(plan: RunPlan, phase: str, context: Context) -> Built:
         resolved = plan.phase(phase)
         served = [variants[0] for variants in wanted_of(resolved)]
         require_documents(built, served, all_of_them=resolved.on_shortage == "stop")
-        length = f"-{plan.config.build.row_length}" if plan.config.build.row_length else ""
-        name = f"{plan.mark_of('build', phase)}{length}-of-{plan.corpus.name}"
+        length = f"+{plan.config.build.row_length}" if plan.config.build.row_length else ""
+        name = f"{plan.mark_of('build', phase)}{length}+{plan.corpus.name}"
         is_new = mark_current(plan.store, name, built.artefacts())
         if is_new or not (plan.store.root / CARD_NAME).is_file():
             write_card(plan.store)

@@ -1,4 +1,4 @@
-"""The report of a specialist: reports/<specialist>[-branch].html, written anew after each phase.
+"""The report of a specialist: reports/<specialist>[@branch].html, written anew after each phase.
 
 facts.py   the workspace's facts about the specialist, from manifests and reports
 phases.py  a phase's state, tokens, mixture and packed rows

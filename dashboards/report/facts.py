@@ -30,6 +30,7 @@ from schemas.job import Figure, Heartbeat, Report
 from schemas.mixture import MixtureReport
 from schemas.phase_status import Approval
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport, SkipsReport
+from schemas.specialist import file_stem
 
 TOKENIZERS = "tokenizers"
 
@@ -297,7 +298,7 @@ def _packed(rows: Artefact, example: Example | None) -> Packed:
 def _marked(plan: RunPlan, phase: ResolvedPhase) -> Iterator[Artefact]:
     """Yield the artefacts that the builds of a phase left last, of whatever corpus and row length."""
     folder = plan.store.root / "current"
-    for file in sorted(folder.glob(f"{plan.mark_of('build', phase.name)}*.txt")):
+    for file in sorted(folder.glob(f"{plan.mark_of('build', phase.name)}+*.txt")):
         for line in read_mark(file):
             yield plan.store.load(plan.store.root / line)
 
@@ -379,4 +380,4 @@ def report_path(root: Path, specialist: str, branch: str | None) -> Path:
 
 def report_name(specialist: str, branch: str | None) -> str:
     """Return the file name of a specialist's report."""
-    return f"{'-'.join(filter(None, (specialist, branch)))}.html"
+    return f"{file_stem((specialist, branch))}.html"

@@ -17,7 +17,7 @@ from schemas import regular_files
 
 FOLDER = "rows"
 """Below the reports: the pages that they lead to."""
-_NAME = re.compile(rf"((?:{FOLDER}/)?[A-Za-z0-9][A-Za-z0-9._-]*\.html)", re.ASCII)
+_NAME = re.compile(rf"((?:{FOLDER}/)?[A-Za-z0-9][A-Za-z0-9._@-]*\.html)", re.ASCII)
 _SCRIPTS = ("report.js", "rows.js")
 _INSTRUCTION = re.compile(r"http-equiv", re.IGNORECASE)
 _OURS = re.compile(

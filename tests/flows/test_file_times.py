@@ -106,7 +106,7 @@ def test_the_report_of_a_copy_with_shuffled_file_times_is_the_same_page(
     for home in twins:
         code, said = answer(home, ("report", "templates.demo"))
         assert code == 0, said
-        text = (home / "reports" / "templates-demo.html").read_text()
+        text = (home / "reports" / "templates@demo.html").read_text()
         # Only the line that says when the page was written may differ.
         pages.append(re.sub(r"<time [^>]*>[^<]*</time>|Written[^<]*", "", text))
     assert pages[0] == pages[1]

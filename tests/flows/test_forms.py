@@ -232,7 +232,7 @@ def test_a_config_refuses_what_its_field_does_not_allow_by_its_option() -> None:
 
 def test_a_branch_that_is_given_stands_in_place_of_the_diets(home: Path) -> None:
     plan = resolve_plan(RunConfig.of(specialist="ours", workspace=home, branch="other"), dry=True)
-    assert plan.mark_of("runs", "syntax") == "runs-templates-other-syntax"
+    assert plan.mark_of("runs", "syntax") == "runs+templates@other+syntax"
     with pytest.raises(DietError, match="--branch"):
         resolve_plan(RunConfig.of(specialist="ours", workspace=home, branch="a/b"), dry=True)
 

@@ -172,7 +172,7 @@ def test_a_write_through_a_link_would_be_seen(home: Path, ready: Path, tmp_path:
 
 
 BELOW = (
-    "current/mixtures-fmt-syntax.txt",
+    "current/mixtures+fmt+syntax.txt",
     "current/more.txt",
     "approvals/0.json",
     "leases/0.json",
@@ -274,9 +274,9 @@ def test_a_pipe_in_an_artefact_or_an_open_run_is_not_waited_for(home: Path) -> N
 def test_gc_removes_nothing_through_a_link_that_came_after_the_workspace_was_opened(
     home: Path, sentinel: Sentinel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (home / "current" / "mixtures-fmt-syntax.txt").unlink()
-    (home / "current" / "mixtures-fmt-file_graph.txt").unlink()
-    (home / "current" / "runs-fmt-syntax.txt").unlink()
+    (home / "current" / "mixtures+fmt+syntax.txt").unlink()
+    (home / "current" / "mixtures+fmt+file_graph.txt").unlink()
+    (home / "current" / "runs+fmt+syntax.txt").unlink()
     store = Store(home)
     dead = garbage(store)
     assert len(dead) > 4

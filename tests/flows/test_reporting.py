@@ -35,7 +35,7 @@ def test_a_report_is_written_anew_with_a_page_for_each_data_set(
         return True
 
     monkeypatch.setattr(webbrowser, "open", remember)
-    file = home / "reports" / "templates-demo.html"
+    file = home / "reports" / "templates@demo.html"
     assert _asked("templates.demo", "--open", "--home", str(home)) == (0, f"{file}\n")
     assert opened == [file.as_uri()]
     text = file.read_text()
@@ -52,12 +52,12 @@ def test_a_report_is_written_anew_with_a_page_for_each_data_set(
 
 
 def test_without_a_name_all_that_have_begun_are_reported(home: Path) -> None:
-    file = home / "reports" / "templates-demo.html"
+    file = home / "reports" / "templates@demo.html"
     assert _asked("--home", str(home)) == (0, f"{file}\n")
 
 
 def test_a_run_s_name_means_its_specialist_and_a_near_one_gets_the_likely_name(home: Path) -> None:
-    file = home / "reports" / "templates-demo.html"
+    file = home / "reports" / "templates@demo.html"
     assert _asked("templates/anneal", "--home", str(home)) == (0, f"{file}\n")
     code, said = _asked("templates/anneall", "--home", str(home))
     assert code == 2
@@ -79,10 +79,10 @@ def test_where_nobody_has_begun_it_says_how_to(tmp_path: Path) -> None:
 
 def test_what_is_only_built_shows_its_rows(home: Path) -> None:
     for stage in ("mixtures", "runs"):
-        for mark in (home / "current").glob(f"{stage}-*.txt"):
+        for mark in (home / "current").glob(f"{stage}+*.txt"):
             mark.unlink()
     assert _asked("templates/demo", "--home", str(home))[0] == 0
-    text = (home / "reports" / "templates-demo.html").read_text()
+    text = (home / "reports" / "templates@demo.html").read_text()
     assert "Nothing is mixed yet." in text
     assert "Nothing is built yet." not in text
     assert text.count('class="example"') >= 8

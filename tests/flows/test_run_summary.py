@@ -60,10 +60,10 @@ def test_the_end_names_the_report_the_weights_and_the_workspace_of_the_command(
     (run,) = _runs(plan, "anneal")
     reports = plan.store.root / "reports"
     reports.mkdir()
-    (reports / "templates-demo.html").touch()
+    (reports / "templates@demo.html").touch()
     run_summary.print_summary(plan, WHOLE, [run], _verdict("open", "anneal"))
     lines = console.export_text().splitlines()
-    assert any(line.split() == ["report", str(reports / "templates-demo.html")] for line in lines)
+    assert any(line.split() == ["report", str(reports / "templates@demo.html")] for line in lines)
     assert any(
         line.split() == ["weights", str(plan.store.root / "runs" / "weights")] for line in lines
     )

@@ -97,7 +97,7 @@ def test_a_run_that_has_something_to_do_is_found_out(demo_home: Path, tmp_path: 
     assert not is_all_there(max_commits=3)
     again = Scope(phase="syntax", retrain=True)
     assert not phases._is_all_there(resolve_plan(config, dry=True), again)
-    mark = next((home / "current").glob("runs-templates-demo-anneal.txt"))
+    mark = next((home / "current").glob("runs+templates@demo+anneal.txt"))
     (run, *_) = read_mark(mark)
     shutil.rmtree(home / run)
     assert not is_all_there()

@@ -119,7 +119,7 @@ def of_reports(home: Path) -> object:
 
 def of_report(home: Path) -> object:
     curriculum("report", DIET, "--home", str(home))
-    return STATE.findall((home / "reports" / "templates-demo.html").read_text())
+    return STATE.findall((home / "reports" / "templates@demo.html").read_text())
 
 
 def of_forecast(home: Path) -> object:

@@ -37,6 +37,7 @@ from schemas.job import (
 from schemas.manifest import FileRecord
 from schemas.mixture import PLAN_SCHEMA, MixtureReport, StratumReport
 from schemas.packed_row import PACKED_ROW_SCHEMA
+from schemas.specialist import SpecialistRef, file_stem
 from tests import factories
 from tests.factories import write_documents
 from tests.sealing import sealed
@@ -190,7 +191,7 @@ def mixture(
             "servings": servings,
         },
     )
-    store.mark("-".join(["mixtures", specialist, *of_branch.values(), phase]), [made])
+    store.mark("+".join(["mixtures", file_stem((specialist, branch)), phase]), [made])
     return made
 
 
@@ -320,7 +321,8 @@ def run(
     (folder / "report.json").write_text(report.model_dump_json())
     store = Store(home)
     made = store.publish_run(folder, recipe, {}, content="checkpoints/step=1")
-    store.mark("-".join(["runs", *(value for _, value in labels)]), [made])
+    ref = SpecialistRef(ordered.specialist, ordered.branch)
+    store.mark("+".join(["runs", file_stem(ref), ordered.phase]), [made])
     return folder
 
 

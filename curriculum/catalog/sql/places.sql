@@ -1,16 +1,7 @@
--- Who uses what: a specialist may continue from a run that lies with another, whose phase is the same.
+-- Who uses what: a specialist may continue from a run that lies with another. A mark is runs+templates@demo+syntax.
 CREATE TABLE internal.places AS
-SELECT m.stage, m.place, coalesce(w.specialist, m.mark) AS specialist, m.phase, m.path
-FROM (
-    SELECT split_part(b.mark, '-', 1) AS stage, a.phase, a.path, a.specialist,
-           substr(b.mark, length(split_part(b.mark, '-', 1)) + 2) AS place,
-           left(place, length(place) - length(a.phase) - 1) AS mark
-    FROM marks b JOIN artefacts a ON a.path = b.path
-    WHERE split_part(b.mark, '-', 1) IN ('mixtures', 'runs')
-) m
-LEFT JOIN (
-    SELECT specialist FROM artefacts WHERE specialist IS NOT NULL
-    UNION SELECT specialist FROM status
-) w ON replace(w.specialist, '/', '-') = m.mark
-QUALIFY row_number() OVER (
-    PARTITION BY m.stage, m.place ORDER BY w.specialist = m.specialist DESC NULLS LAST) = 1;
+SELECT m.names[1] AS stage, array_to_string(m.names[2:], '+') AS place, replace(m.names[2], '@', '/') AS specialist,
+       m.names[3] AS phase, m.path
+FROM (SELECT string_split(mark, '+') AS names, path FROM marks) m
+JOIN artefacts a ON a.path = m.path
+WHERE m.names[1] IN ('mixtures', 'runs');

@@ -27,7 +27,7 @@ def _run(home: Path, revision: int = 1) -> Artefact:
             (draft.path / "weights").write_text(f"{revision}")
 
     (made,) = store.produce([recipe], make)
-    store.mark("runs-templates-demo-syntax", [made])
+    store.mark("runs+templates@demo+syntax", [made])
     return made
 
 

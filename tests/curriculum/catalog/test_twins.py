@@ -60,7 +60,7 @@ def home(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         parts = [each for each in other.rglob("manifest.json") if "checkpoints" not in each.parts]
         for manifest in parts:
             _edit(manifest, {"labels": {"specialist": "twin"}})
-        (home / "current" / f"{stage}-twin-demo-syntax.txt").write_text(
+        (home / "current" / f"{stage}+twin@demo+syntax.txt").write_text(
             marks_text([str(parts[0].parent.relative_to(home))])
         )
     twin = home / "runs" / TWIN / run.name / "attempt=1"
@@ -68,7 +68,7 @@ def home(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     again = run / "attempt=2"
     shutil.copytree(run / "attempt=1", again, copy_function=_link)
     _of_another(again, {"attempt": 2})
-    (mark,) = (home / "current").glob("runs-templates*syntax.txt")
+    (mark,) = (home / "current").glob("runs+templates*syntax.txt")
     paths = [each.replace("attempt=1", "attempt=2") for each in read_mark(mark)]
     mark.unlink()
     mark.write_text(marks_text(paths))
@@ -100,7 +100,7 @@ def test_a_phase_that_lies_with_another_specialist_is_of_whom_the_marks_say(
     workspace = tmp_path / "workspace"
     shutil.copytree(home, workspace, copy_function=_link)
     for stage in ("mixtures", "runs"):
-        (mark,) = (workspace / "current").glob(f"{stage}-twin-*.txt")
+        (mark,) = (workspace / "current").glob(f"{stage}+twin@*.txt")
         lines = [line.replace(TWIN, PHASE) for line in read_mark(mark)]
         mark.unlink()
         mark.write_text(marks_text(lines))
@@ -112,10 +112,10 @@ def test_a_phase_that_lies_with_another_specialist_is_of_whom_the_marks_say(
         [f"runs/{PHASE}"],
     ).fetchall()
     ours = "SELECT steps FROM phases WHERE specialist = 'templates/demo' AND phase = 'syntax'"
-    assert found == [("twin-demo", "syntax", _one(catalog, ours), True)]
-    assert _one(catalog, "SELECT count(*) FROM consumed('twin-demo/syntax', 3)") > 0
+    assert found == [("twin/demo", "syntax", _one(catalog, ours), True)]
+    assert _one(catalog, "SELECT count(*) FROM consumed('twin/demo/syntax', 3)") > 0
     assert _one(
-        catalog, "SELECT sum(realised_share) FROM planned_vs_realised('twin-demo', 'syntax')"
+        catalog, "SELECT sum(realised_share) FROM planned_vs_realised('twin/demo', 'syntax')"
     ) == pytest.approx(1)
 
 

@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> Store:
         _made(
             store, "mixtures", rows[1].as_input("rows"), specialist=f"{corpus}-model", phase="one"
         )
-        store.mark(f"build-{corpus}-one-of-{corpus}", [selection, *rows])
+        store.mark(f"build+{corpus}+one+{corpus}", [selection, *rows])
     return store
 
 
@@ -65,7 +65,7 @@ def test_rows_of_the_corpus_that_was_built_last_come_first(store: Store) -> None
     more = _made(
         store, "rows", find(store, "selections").artefacts[1].as_input("selection"), family="v4"
     )
-    store.mark("build-sample-one-of-sample", [*find(store, "selections").artefacts[1:], more])
+    store.mark("build+sample+one+sample", [*find(store, "selections").artefacts[1:], more])
     ordered = last_built_first(store, find(store, "rows").artefacts)
     assert _corpora(store, ordered)[0] == "sample", "whatever the times of files are"
 

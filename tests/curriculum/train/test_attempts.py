@@ -20,7 +20,7 @@ def test_a_rerun_after_gc_is_an_attempt_of_its_own_that_trains(world: Any) -> No
     train(world.store, job)
     second = train(world.store, job, again=True)
     assert second.artefact is not None
-    world.store.mark("runs-tester-syntax", [second.artefact])
+    world.store.mark("runs+tester+syntax", [second.artefact])
     log = (second.directory / "train.log").read_text()
     dead = [each for each in garbage(world.store) if each.manifest.stage == "runs"]
     collect_garbage(world.store, dead)
@@ -99,7 +99,7 @@ def test_a_run_whose_attempts_are_all_gone_does_not_hide_the_same_one_elsewhere(
     theirs = mine.model_copy(update={"specialist": "other"})
     first = closed(world.store, mine)
     shutil.copytree(first.parent, second := world.store.root / run_recipe(theirs).directory)
-    world.store.mark("runs-tester-syntax", [world.store.load(first)])
+    world.store.mark("runs+tester+syntax", [world.store.load(first)])
     collect_garbage(world.store, garbage(world.store))
     assert not second.exists()
     assert world.store.path_of(run_recipe(theirs)) == first.parent

@@ -61,14 +61,14 @@ def test_a_specialist_without_a_report_has_the_command_that_writes_it(
 def test_a_report_belongs_to_its_specialist_and_branch(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (home / "reports" / "fmt.html").rename(home / "reports" / "fmt-ux.html")
+    (home / "reports" / "fmt.html").rename(home / "reports" / "fmt@ux.html")
     _write(home, monkeypatch, ("syntax", "done"))
     found = _entries(home)
     assert sorted(found) == ["fmt/ux", "odd"]
-    assert found["fmt/ux"].file == "fmt-ux.html"
+    assert found["fmt/ux"].file == "fmt@ux.html"
     assert found["fmt/ux"].state == "done"
     links = re.findall(r'<th scope="row"><a href="([^"]*)"', index.page(home, Resources()))
-    assert links == ["fmt-ux.html", "odd.html"]
+    assert links == ["fmt@ux.html", "odd.html"]
 
 
 def test_a_link_is_no_report(home: Path, tmp_path: Path) -> None:

@@ -258,7 +258,7 @@ def test_families_have_fixed_colours_on_light_and_dark_pages(facts: Facts) -> No
 
 def test_a_report_is_named_after_specialist_and_branch(tmp_path: Path) -> None:
     assert report_path(tmp_path, "templates", None) == tmp_path / "reports" / "templates.html"
-    assert report_path(tmp_path, "templates", "wide").name == "templates-wide.html"
+    assert report_path(tmp_path, "templates", "wide").name == "templates@wide.html"
 
 
 @given(st.floats(0, 1e9), st.floats(-9, 9))
