@@ -62,7 +62,7 @@ _CLASS_ITEM = re.compile(
     _ATTRIBUTE + rb"|(" + _WORD + rb")(?:::~?\w++)*+(\s*+" + _ARGUMENTS + rb")?" + _TEMPLATE
 )
 _CLASS_HEAD = re.compile(
-    rb"\n[ \t]*+(?:(?:typedef|static|const|friend|template" + _TEMPLATE + rb")\s*+)*+"
+    rb"\n[ \t]*+(?:(?:typedef|static|const|friend|export|template" + _TEMPLATE + rb")\s*+)*+"
     rb"(class|struct|union|enum(?:\s++(?:class|struct)\b)?)\b\s*+"
     rb"(?=\[\[|" + _WORD + rb"\s*+(?:\w|\(|\[\[))"
     rb"((?:(?:" + _CLASS_ITEM.pattern.replace(b"(" + _WORD, b"(?:" + _WORD).replace(b"(\\s", b"(?:\\s")
@@ -261,7 +261,8 @@ def _after_parameters(bare: bytes) -> Iterator[Range]:
         if not has_body and not all(_is_attribute(item) for item in names):
             continue
         is_alone = has_body and len(names) == 1 and names[0][2]
-        if is_alone and names[0].start() == head.start(2) and _is_name(bare, names[0]):
+        is_first = is_alone and names[0].start() == head.start(2)
+        if is_first and _is_name(bare, head[1], names[0]):
             yield Range(*head.span(1))
         else:
             yield from (Range(*item.span()) for item in names)
@@ -271,9 +272,11 @@ def _is_attribute(item: re.Match[bytes]) -> bool:
     return bool(item[2] or _CAPS.match(item[1]) or item[1].startswith(b"_"))
 
 
-def _is_name(bare: bytes, item: re.Match[bytes]) -> bool:
-    """Return True if a line begins with what is likely a function's name."""
-    return bare[item.start() - 1 : item.start()] == b"\n" and not item[1].startswith(b"__")
+def _is_name(bare: bytes, before: bytes, item: re.Match[bytes]) -> bool:
+    """Return True for a function's name after `before`, a macro with arguments."""
+    if item[1].startswith(b"__") or _CAPS.match(item[1]):
+        return False
+    return before.startswith(b"__") or bare[item.start() - 1 : item.start()] == b"\n"
 
 
 _BEFORE_QUALIFIED = re.compile(

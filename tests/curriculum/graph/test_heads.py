@@ -41,6 +41,7 @@ BOTH = {
     "macro above the name": "static gboolean G_GNUC_UNUSED\na (void)\n{\n  return to_a (1);\n}",
     "macro with parentheses above": "static void noreturn_attribute()\na(const char *x)\n{\n\tto_a(x);\n"
     "}",
+    "macro with numbers after a type": "static int __printf(1, 2) a(char *f, ...)\n{\n\tto_a(f);\n}",
     "macro around a type": "CJSON_PUBLIC(const char *) a(void)\n{\n    return to_a(1);\n}",
     "static macro around a type": "static JPEG_DEF(void) a (j_common_ptr cinfo)\n{\n  to_a(cinfo);\n"
     "}",
@@ -110,6 +111,7 @@ CPP = {
     "struct and macro with arguments": "struct attr(1) Y {\n  int m() { return to_Y__m(); }\n};",
     "template and macro with arguments": "template <class T>\nclass ATTR(1) Y {\n  T m() { to_Y__m(); }\n};",
     "namespace and macro with arguments": "namespace ATTR(1) lib {\nint a() { return to_lib__a(); }\n}",
+    "exported class": "export template <class T> class my_api Z { int m() { return to_Z__m(1); } };",
     "macro for final": "class Y MY_FINAL : public Base {\n  int m() { return to_Y__m(); }\n};",
     "template": "template <class T>\nclass my_api Z<T*> : public B<T> {\n"
     "  int m() { return to_Z__m(); }\n};",
