@@ -5,14 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from curriculum.catalog.snapshot import Snapshot, take
-from schemas.specialist import SpecialistRef, file_stem, spelled
+from schemas.specialist import spelled
 
+_QUOTED = r"'(?:[^']|'')*'"
+_EQUALS = r"\s*(?:==?|<>|!=|IS\s+(?:NOT\s+)?DISTINCT\s+FROM)\s*"
 _COMPARED = re.compile(
-    r"\bspecialist\b\"?\s*(?:(?:==?|<>|!=|IS\s+(?:NOT\s+)?DISTINCT\s+FROM|(?:NOT\s+)?I?LIKE)\s*(?P<one>'(?:[^']|'')*')"
-    r"|(?:NOT\s+)?IN\s*\((?P<some>[^()]*)\))",
+    rf"(?P<before>{_QUOTED}){_EQUALS}(?:\w+\.)?\"?specialist\b"
+    rf"|\bspecialist\b\"?(?:{_EQUALS}(?P<after>{_QUOTED})|\s*(?:NOT\s+)?IN\s*\((?P<some>[^()]*)\)"
+    rf"|\s*(?:NOT\s+)?I?LIKE\s*(?P<like>{_QUOTED}))",
     re.IGNORECASE,
 )
-_TEXT = re.compile(r"'((?:[^']|'')*)'")
 _FOLDERS = re.compile(r"/specialist=([^/]+)(?:/branch=([^/]+))?/")
 
 
@@ -42,28 +44,28 @@ def _lacking(snapshot: Snapshot) -> Iterator[str]:
 
 def _unknown_names(snapshot: Snapshot, sql: str) -> Iterator[str]:
     """Yield a line for each text that the column specialist is compared with and that names none."""
-    asked = [
-        name.replace("''", "'")
+    asked = {
+        text[1:-1].replace("''", "'"): _pattern(text[1:-1]) if found["like"] else None
         for found in _COMPARED.finditer(sql)
-        for name in _TEXT.findall(found["one"] or found["some"])
-    ]
+        for text in re.findall(_QUOTED, found[found.lastgroup or 0])
+    }
     if not asked:
         return
     known = _specialists(snapshot)
-    for name in dict.fromkeys(asked):
-        marked = file_stem(SpecialistRef.parse(name))
-        is_marked = any(
-            mark.startswith((f"mixtures+{marked}+", f"runs+{marked}+")) for mark in snapshot.marks
-        )
-        pattern = re.compile(re.escape(name).replace("%", ".*").replace("_", "."), re.IGNORECASE)
-        if not (any(map(pattern.fullmatch, known)) or is_marked):
+    for name, pattern in asked.items():
+        if not (any(map(pattern.fullmatch, known)) if pattern else name in known):
             listed = (
                 f"only of {', '.join(sorted(known))}" if known else "nor of any other specialist"
             )
             yield f"Nothing of specialist '{name}' is mixed or trained here, {listed}."
 
 
+def _pattern(like: str) -> re.Pattern[str]:
+    """Return the pattern of names that are LIKE a text."""
+    return re.compile(re.escape(like).replace("%", ".*").replace("_", "."), re.IGNORECASE)
+
+
 def _specialists(snapshot: Snapshot) -> set[str]:
-    """Return the specialists with a mixture or a run, from the folders of those."""
-    found = map(_FOLDERS.search, snapshot.paths)
+    """Return the specialists with a mixture or a run, there or lost, from the folders of those."""
+    found = map(_FOLDERS.search, (*snapshot.paths, *snapshot.marks))
     return {spelled((each[1], each[2])) for each in found if each}

@@ -93,7 +93,7 @@ class Snapshot:
     paths: Sequence[str]
     """Published artefacts and open runs, readable or not."""
     marks: Collection[str]
-    """Names that stand for artefacts in use: those of the files in current/."""
+    """Artefacts in use, there or lost: those that the lists in current/ name."""
 
 
 def take(home: Path, status: pa.Table | None = None, *, verified: bool = True) -> Snapshot:
@@ -157,7 +157,7 @@ def take(home: Path, status: pa.Table | None = None, *, verified: bool = True) -
         tables=tables,
         files=files,
         paths=(*manifests, *listing.open_runs),
-        marks=[name.removesuffix(".txt") for name in marked],
+        marks=[path for paths in marked.values() for path in paths],
     )
 
 

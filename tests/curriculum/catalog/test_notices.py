@@ -11,9 +11,11 @@ from typer.testing import CliRunner, Result
 
 from curriculum.catalog import notices, query, sandbox_process
 from curriculum.catalog.sandbox import Reply, ask
+from curriculum.store import Store
 from dashboards import sql_panels
 from flows.cli import app
 from tests.curriculum.catalog.branched import write_branched
+from tests.flows.tiny_workspace import Larder, mixture
 
 SYNTAX = "specialist=templates/branch=wide/phase=syntax"
 
@@ -123,6 +125,7 @@ NAMES = {
     "SELECT * FROM steps WHERE specialist='a' OR specialist != 'it''s'": ["a", "it's"],
     "SELECT * FROM runs WHERE specialist = 'templates/wide' AND phase = 'syntax'": [],
     "SELECT * FROM mixtures WHERE specialist = 'fmt'": [],
+    "FROM runs r WHERE 'wide' = r.specialist OR 'it''s' <> specialist": ["wide", "it's"],
     "SELECT specialist FROM runs": [],
     "SELECT * FROM runs WHERE specialist LIKE 'template%'": [],
     "SELECT * FROM runs WHERE specialist NOT LIKE 'nobody/%'": ["nobody/%"],
@@ -141,6 +144,20 @@ def test_a_name_of_which_there_is_nothing_is_said_with_those_that_there_are(
     done = _asked(written, sql, "--json")
     assert tuple(done.stderr.splitlines()) == said
     assert (_asked(written, sql, "--strict").exit_code == 2) == bool(said)
+
+
+@pytest.mark.parametrize("asked", ["templates", "templates_wide"])
+def test_the_name_that_a_branch_begins_with_is_none_of_its_own(tmp_path: Path, asked: str) -> None:
+    larder = Larder(tmp_path)
+    plan = mixture(
+        tmp_path, "syntax", [(larder.one, 0, 0, 7)], specialist="templates", branch="wide"
+    )
+    Store(tmp_path).mark("mixtures+templates@wide+syntax", [plan])
+    sql = f"SELECT count(*) FROM mixtures WHERE specialist = '{asked}'"
+    (said,) = notices(tmp_path, sql)
+    assert f"'{asked}'" in said
+    assert "templates/wide" in said
+    assert notices(tmp_path, sql.replace(asked, "templates/wide")) == ()
 
 
 @pytest.mark.skipif(not sandbox_process.landlock(), reason="needs Landlock")
