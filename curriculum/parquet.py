@@ -65,7 +65,7 @@ class File(pq.ParquetFile):
 
     Raises:
         StoreError: naming the file, when it is opened for its footer, and when a row group is read that
-            decodes to more than a file may.
+            decodes to more than a file may, or whose pages are damaged.
     """
 
     def __init__(
@@ -94,7 +94,8 @@ class File(pq.ParquetFile):
     ) -> pa.Table:
         """Read a row group within its bound."""
         self._require(columns, [i])
-        return super().read_row_group(i, columns, use_threads, use_pandas_metadata)
+        with _naming(self._path):
+            return super().read_row_group(i, columns, use_threads, use_pandas_metadata)
 
     def iter_batches(
         self,
@@ -107,7 +108,18 @@ class File(pq.ParquetFile):
         """Read batches of row groups, each group within its bound."""
         groups = list(range(self.num_row_groups)) if row_groups is None else row_groups
         self._require(columns, groups)
-        return super().iter_batches(batch_size, groups, columns, use_threads, use_pandas_metadata)
+        return self._named(
+            super().iter_batches(batch_size, groups, columns, use_threads, use_pandas_metadata)
+        )
+
+    def _named(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Name the file in errors of the pages that each batch is read from."""
+        while True:
+            with _naming(self._path):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
 
     def read_row_groups(self, *_: Any, **__: Any) -> pa.Table:
         """Refuse: together groups have no bound."""
@@ -233,14 +245,15 @@ def read_table(
         # pyarrow.dataset imports pandas where that is installed: most of the time of a short command.
         return _read_whole(listed, names, verify_checksums=page_checksum_verification)
     all_of: Any = None if filters is None else list(filters)
-    return pq.read_table(
-        files if isinstance(files, Path) else listed,
-        columns=names,
-        partitioning=None,
-        filters=all_of,
-        schema=schema,
-        page_checksum_verification=page_checksum_verification,
-    )
+    with _naming(listed[0]) if len(listed) == 1 else contextlib.nullcontext():
+        return pq.read_table(
+            files if isinstance(files, Path) else listed,
+            columns=names,
+            partitioning=None,
+            filters=all_of,
+            schema=schema,
+            page_checksum_verification=page_checksum_verification,
+        )
 
 
 def _read_whole(

@@ -111,14 +111,14 @@ class _DataSet:
             try:
                 with parquet.File(path, page_checksum_verification=True) as file:
                     self._check_file(file, shard)
+            except StoreError as refused:
+                self._file_fault(shard, str(refused.value), refused.cause)
             except (pa.ArrowException, OSError) as unreadable:
                 self._file_fault(
                     shard,
                     str(unreadable).splitlines()[0],
                     "the file is damaged, or is not Parquet at all",
                 )
-            except StoreError as refused:
-                self._file_fault(shard, str(refused.value), refused.cause)
         self._coverage.finish(self._faults)
 
     def _check_file(self, file: pq.ParquetFile, shard: str) -> None:

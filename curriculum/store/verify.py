@@ -78,6 +78,8 @@ def reading_pages(file: Path) -> Iterator[None]:
     """
     try:
         yield
+    except StoreError:
+        raise
     except (pa.ArrowException, OSError) as failed:
         # Arrow's own errors have no number; those of the operating system aren't damage.
         if getattr(failed, "errno", None) is not None:
