@@ -12,18 +12,24 @@ HEAD_CHARACTERS = 8_192
 """Characters of a file in which its licence is looked for."""
 MAX_EXPRESSION = 100
 """Characters of an SPDX expression; a longer one is no licence."""
-_TAG = re.compile(r"SPDX-License-Identifier:[ \t]*([A-Za-z0-9][\w.+\-() :]*)")
+_IDENTIFIER = r"(?:\([ \t]*)*[A-Za-z0-9][\w.+\-:]*(?:[ \t]*\))*"
+_TAG = re.compile(
+    rf"SPDX-License-Identifier:[ \t]*({_IDENTIFIER}(?:[ \t]+(?i:AND|OR|WITH)[ \t]+{_IDENTIFIER})*)"
+)
+_ENCLOSED = re.compile(r"\(([^()]*)\)")
 _MARKS = re.compile(r"[\s*/#;!\"'`]+")
 _GNU = re.compile(
     r"gnu (?P<kind>affero |lesser |library )?general public licen[cs]e"
-    r"(?:.{0,200}?version (?P<version>[0-9](?:\.[0-9])?)(?P<later>.{0,40}?\bany later version)?)?"
+    r"(?:.{0,200}?version (?P<version>[0-9](?:\.[0-9])?)"
+    r"(?P<later>.{0,40}?\b(?:any later version|or later))?)?"
 )
 _KINDS = {"affero ": "AGPL", "lesser ": "LGPL", "library ": "LGPL"}
 _STATED = (
     ("Apache-2.0 WITH LLVM-exception", r"apache license v2\.0 with llvm exceptions"),
     ("Apache-2.0", r"apache license,? (?:version |v)2\.0(?! with llvm)"),
     ("BSL-1.0", r"boost software license,?(?: -)? version 1\.0"),
-    ("MPL-2.0", r"mozilla public license,? v(?:ersion|\.) ?2\.0"),
+    ("MPL-1.1", r"mozilla public license,? v(?:ersion|\.)? ?1\.1|\bmpl 1\.1\b"),
+    ("MPL-2.0", r"mozilla public license,? v(?:ersion|\.)? ?2\.0"),
     (
         "MIT",
         r"permission is hereby granted, free of charge, to any person obtaining"
@@ -59,6 +65,11 @@ _ELSEWHERE = re.compile(
     r"\b(?:see|found in|governed by|accompanying|provided in) .{0,60}?\b(?:licen[cs]e|copying|copyright)"
 )
 """Words that leave the licence to another file, which is the repository's."""
+_CHOICE = re.compile(
+    r"\bchoice of\b|\balternatively\b|\bdual(?:ly)?[ -]licen[cs]ed\b|\beither of\b"
+    r"|\bat your option\b(?!\W{0,3}any later)"
+)
+"""Words that leave the choice between licences to the reader."""
 UNRECOGNISED = "LicenseRef-unrecognised"
 """The file states a licence in words that aren't known."""
 _PATTERNS = tuple((name, re.compile(words)) for name, words in _STATED)
@@ -82,7 +93,7 @@ def stated_licence(head: str) -> str | None:
     leading = LEADING_COMMENT.match(head)
     assert leading is not None
     comment = leading[0]
-    tags = (tag.strip(" -:.(") for tag in _TAG.findall(comment))
+    tags = (_expression(tag) for tag in _TAG.findall(comment))
     found = [tag for tag in tags if tag and len(tag) <= MAX_EXPRESSION]
     if found:
         return joined(found)
@@ -91,7 +102,19 @@ def stated_licence(head: str) -> str | None:
     found += [_gnu(stated) for stated in _GNU.finditer(words)]
     if not found and _OTHER.search(words) and not _ELSEWHERE.search(words):
         return UNRECOGNISED
-    return " OR ".join(sorted(set(found))) if found and "choice of" in words else joined(found)
+    return " OR ".join(sorted(set(found))) if found and _CHOICE.search(words) else joined(found)
+
+
+def _expression(tag: str) -> str:
+    """Return an SPDX expression in its usual form: operators in capitals, no parentheses around all of it."""
+    words = (
+        word.upper() if word.lower() in ("and", "or", "with") else word for word in tag.split()
+    )
+    expression = " ".join(words).rstrip("-:.")
+    if expression.count("(") != expression.count(")"):
+        return expression.strip("()")
+    enclosed = _ENCLOSED.fullmatch(expression)
+    return enclosed[1].strip() if enclosed else expression
 
 
 def _gnu(stated: re.Match[str]) -> str:

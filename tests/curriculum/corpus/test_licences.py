@@ -26,6 +26,13 @@ PERMISSION = (
             "GPL-2.0 WITH Linux-syscall-note",
         ),
         ("# SPDX-License-Identifier: MIT OR Apache-2.0\ncmake()\n", "MIT OR Apache-2.0"),
+        ("// SPDX-License-Identifier: (GPL-2.0-only OR MIT)\n", "GPL-2.0-only OR MIT"),
+        (
+            "// SPDX-License-Identifier: (MIT or ISC) and (Zlib OR 0BSD)\n",
+            "(MIT OR ISC) AND (Zlib OR 0BSD)",
+        ),
+        ("// (SPDX-License-Identifier: MIT)\n", "MIT"),
+        ("// SPDX-License-Identifier: Apache-2.0. Copyright 2020 A. Author\n", "Apache-2.0"),
         (
             "/**\n * SPDX-License-Identifier: MIT\n * SPDX-License-Identifier: ISC\n */\n",
             "ISC AND MIT",
@@ -54,6 +61,20 @@ PERMISSION = (
         (
             "// under your choice of the MIT License or the Mozilla Public License, v. 2.0\n",
             "MIT OR MPL-2.0",
+        ),
+        (
+            "// Licensed under the MPL 1.1/GPL 2.0: Mozilla Public License Version 1.1.\n"
+            "// Alternatively, under the terms of the GNU General Public License Version 2 or later\n",
+            "GPL-2.0-or-later OR MPL-1.1",
+        ),
+        (
+            BSD + "// Alternatively, this software may be distributed under the terms of the GNU\n"
+            "// General Public License version 2\n",
+            "BSD-2-Clause OR GPL-2.0-only",
+        ),
+        (
+            "// Licensed under the Apache License, Version 2.0 or the MIT license, at your option.\n",
+            "Apache-2.0 OR MIT",
         ),
         ("// Licensed under the Frobnication Public Licence\n", UNRECOGNISED),
     ],
