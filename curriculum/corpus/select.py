@@ -132,7 +132,7 @@ def _root(parent: dict[str, str], name: str) -> str:
     return name
 
 
-REVISION = 4
+REVISION = 5
 """Raised when the same documents are kept or split otherwise."""
 KEPT_NAME, SELECTION_NAME, SIDES_NAME = "kept.parquet", "selection.parquet", "sides.parquet"
 GRAPHS = "graphs"

@@ -20,6 +20,14 @@ def test_white_space_includes_and_the_first_comment_count_for_nothing():
     assert np.array_equal(windows(bare), windows(dressed.replace("\n", "\r\n")))
 
 
+def test_braces_on_lines_of_their_own_count_for_nothing():
+    attached = (
+        functions("f", 0, 4) + "if (a) {\n  b();\n} else {\n  c();\n}\nstruct A {\n  int d;\n};\n"
+    )
+    broken = attached.replace("} else", "}\nelse").replace(" {\n", "\n{\n")
+    assert np.array_equal(windows(attached), windows(broken))
+
+
 def test_a_file_of_macros_has_windows():
     assert len(windows("".join(f"#define A{at} {at}\n" for at in range(5)))) == 5 - WINDOW + 1
     assert len(windows("# A licence\n#\n# of CMake\nif(A)\nset(B)\n")) == 0
