@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import yaml
 from pydantic import JsonValue
 
@@ -163,14 +165,14 @@ def configs(root: Path, artefacts: Iterable[Artefact]) -> list[Config]:
     return found
 
 
-def licences(artefacts: Iterable[Artefact]) -> list[Licence]:
-    """Count the documents of each repository by licence."""
+def licences(artefacts: Iterable[Artefact], only: Any = None) -> list[Licence]:
+    """Count the documents of each repository by licence; `only` those with these ids, if ids are given."""
     counts: Counter[tuple[str, str]] = Counter()
     for each in artefacts:
         if each.manifest.stage == "documents":
             repository = each.manifest.labels.get("repository", UNKNOWN)
             for file in each.files():
-                for licence, documents in _licences_of(file):
+                for licence, documents in _licences_of(file, only):
                     counts[licence, repository] += documents
     return [
         Licence(repository=repository, licence=licence, documents=documents)
@@ -178,12 +180,16 @@ def licences(artefacts: Iterable[Artefact]) -> list[Licence]:
     ]
 
 
-def _licences_of(file: Path) -> Iterator[tuple[str, int]]:
+def _licences_of(file: Path, only: Any) -> Iterator[tuple[str, int]]:
     """Yield licences by row group; where statistics say that all are one, the column isn't read."""
     content = parquet.File(file)
     column = content.schema_arrow.get_field_index("licence")
     if column < 0:
         yield UNKNOWN, content.metadata.num_rows
+        return
+    if only is not None:
+        read: Any = parquet.read_table(file, columns=["document_id", "licence"])
+        yield from _counted(read.filter(pc.is_in(read["document_id"], only))["licence"])
         return
     at = next(
         i for i in range(content.metadata.num_columns)
@@ -200,9 +206,12 @@ def _licences_of(file: Path) -> Iterator[tuple[str, int]]:
         ):
             yield str(known.min), about.num_rows
             continue
-        counted: Any = content.read_row_group(group, columns=["licence"])["licence"].value_counts()
-        for line in counted.to_pylist():
-            yield line["values"] or UNKNOWN, line["counts"]
+        yield from _counted(content.read_row_group(group, columns=["licence"])["licence"])
+
+
+def _counted(column: Any) -> Iterator[tuple[str, int]]:
+    for line in column.value_counts().to_pylist():
+        yield line["values"] or UNKNOWN, line["counts"]
 
 
 def _live(store: Store) -> tuple[list[Artefact], list[str]]:
@@ -298,7 +307,7 @@ IDS = ("input_ids", "target_ids")
 def export_parquet(
     ordered: Ordered, tokenizer: Tokenizer, folder: Path, documents: Iterable[Artefact]
 ) -> None:
-    """Write rows or a mixture as a data set; `documents` are those whose licences the card lists."""
+    """Write rows or a mixture as a data set; of `documents` the card lists licences of those in its rows."""
     data = folder / DATA
     data.mkdir()
     if ordered.plan is None:
@@ -323,9 +332,17 @@ def export_parquet(
                 rows={split: rows},
             )
         ],
-        licences=licences(documents),
+        licences=licences(documents, _document_ids(files)),
     )
     (folder / CARD_NAME).write_text(text, encoding="utf-8")
+
+
+def _document_ids(files: Sequence[Path]) -> Any:
+    """[n] ids of the documents that stand in rows, each once."""
+    found: Any = [
+        parquet.read_table(file, columns=["document_ids"])["document_ids"] for file in files
+    ]
+    return pc.unique(pc.list_flatten(pa.chunked_array(found).combine_chunks()))
 
 
 def _write_plan(ordered: Ordered, data: Path) -> None:

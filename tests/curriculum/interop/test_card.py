@@ -1,5 +1,6 @@
 """Hugging Face's `datasets` loads a workspace as it lies, and what was exported for it, offline."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,15 @@ def table(artefact: Artefact) -> pa.Table:
     return pq.read_table(artefact.files(), partitioning=None)
 
 
-def documents_of(store: Store, licence: list[str | None], repository: str) -> Artefact:
-    """An artefact of documents of which only the licence counts."""
+def documents_of(
+    store: Store, licence: list[str | None], repository: str, ids: Sequence[str] = ()
+) -> Artefact:
+    """An artefact of documents of which only the licence counts, and the ids where they are given."""
     recipe = Recipe(
         stage="documents",
         labels=(("family", "v3_simple"), ("repository", repository)),
         revision=1,
-        config={"licence": [*licence]},
+        config={"licence": [*licence], "ids": [*ids]},
     )
 
     def fill(drafts: Any) -> None:
@@ -53,6 +56,7 @@ def documents_of(store: Store, licence: list[str | None], repository: str) -> Ar
         }
         values |= {name: ["x"] * len(licence) for name in ("language", "lineage")}
         values |= {name: [1] * len(licence) for name in ("timestamp", "num_bytes")}
+        values["document_id"] = [*ids] or values["document_id"]
         values |= {"licence": licence, "base_document_id": [None] * len(licence)}
         columns = [pa.array(values[each.name], type=each.type) for each in DOCUMENT_SCHEMA]
         rows = pa.table(columns, schema=DOCUMENT_SCHEMA)
@@ -107,6 +111,34 @@ def test_rows_of_one_artefact_are_exported_as_their_very_files(world: Any, tmp_p
         export_parquet(Ordered.of(world.store, world.flat), world.codec, folder, ())
     for file in world.flat.files():
         assert (tmp_path / "out" / "data" / file.name).read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize("is_mixed", [True, False])
+def test_the_card_of_an_export_counts_the_documents_of_its_rows_alone(
+    world: Any, tmp_path: Path, *, is_mixed: bool
+) -> None:
+    sources = {each.key: each for each in (world.flat, world.structured)}
+    listed: list[Any] = table(world.flat)["document_ids"].to_pylist()
+    ids = {name for row in listed for name in row}
+    if is_mixed:
+        plan = pq.read_table(world.mixture.path / PLAN_NAME).to_pylist()
+        listed = [
+            pq.read_table(sources[row["rows_key"]].files()[row["shard"]])["document_ids"][
+                row["row"]
+            ].as_py()
+            for row in plan
+        ]
+    inside = {name for row in listed for name in row}
+    made_of = [
+        documents_of(world.store, ["MIT"] * (len(ids) + 1), "one", [*sorted(ids), "of no row"]),
+        documents_of(world.store, ["Zlib"], "elsewhere", ["of no row either"]),
+    ]
+    artefact = world.mixture if is_mixed else world.flat
+    with whole_folder(tmp_path / "out") as folder:
+        export_parquet(Ordered.of(world.store, artefact), world.codec, folder, made_of)
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert f"| MIT | one | {len(inside)} |" in text
+    assert "Zlib" not in text
 
 
 def test_licences_are_counted_by_repository_and_what_none_says_is_said(world: Any) -> None:
