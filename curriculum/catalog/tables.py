@@ -20,6 +20,7 @@ from curriculum import parquet
 from curriculum.catalog import parquet_files
 from curriculum.catalog.parquet_files import MOST_BYTES
 from curriculum.mixing.resolve import ANNEAL
+from curriculum.page_checksums import pages_fault
 from curriculum.store import Artefact
 from curriculum.store.inside import PlainFolders
 from curriculum.store.owners import is_owner_alive, train_lock
@@ -414,6 +415,7 @@ def written_status(home: Path) -> OpenTable:
     empty = table_of([], STATUS_SCHEMA)
     try:
         PlainFolders(home).status(STATUS_FILE)
+        _require_pages(home / STATUS_FILE)
         table = parquet.read_table(home / STATUS_FILE, columns=STATUS_SCHEMA.names)
         table = table.select(STATUS_SCHEMA.names)
         # A cast imports all of pyarrow's functions, even where there is nothing to do.
@@ -423,6 +425,13 @@ def written_status(home: Path) -> OpenTable:
         return OpenTable(table=empty, problems=[])
     except (OSError, StoreError, KeyError, ValueError, pa.ArrowException) as refused:
         return OpenTable(table=empty, problems=[(STATUS_FILE, str(refused).partition("\n")[0])])
+
+
+def _require_pages(file: Path) -> None:
+    """Raise OSError unless the pages of a file that no manifest lists have their checksums, or have none."""
+    with contextlib.suppress(LookupError):
+        if fault := pages_fault(file, ()):
+            raise OSError(fault)
 
 
 STATE_NAME, METRICS_NAME = "state.json", "metrics"
@@ -458,8 +467,11 @@ def open_tables(home: Path, paths: Sequence[str]) -> Running:
                 metrics.append(_metrics(home / file, path, room))
             except CatalogError as refused:
                 problems.append((file, f"{refused.cause}: its lines are left out"))
-            except (OSError, pa.ArrowException):
-                continue  # Its run is open: the trainer may be at it, or start again before it.
+            except (OSError, StoreError, pa.ArrowException) as broken:
+                if (home / file).exists():  # The trainer of an open run may start again before it.
+                    said = str(broken).partition("\n")[0]
+                    problems.append((file, f"{said}: its lines are left out"))
+                continue
             room -= metrics[-1].nbytes
     runs = table_of(lines, OPEN_TABLES["open_runs"])
     tables = {"open_runs": runs, "open_metrics": pa.concat_tables(metrics)}
@@ -478,6 +490,7 @@ def _metrics_files(home: Path, path: str) -> Iterator[str]:
 
 def _metrics(file: Path, path: str, most: int) -> pa.Table:
     """Read a file of metrics; a column that it lacks is null."""
+    _require_pages(file)
     found = parquet_files.read(file, most=most)
     columns = [
         found[field.name].cast(field.type)

@@ -453,7 +453,8 @@ def write_status(inputs: StatusInputs, statuses: Iterable[PhaseStatus]) -> None:
         return
     table = _table(inputs.store, statuses, inputs.digest())
     (root / FOLDER).mkdir(exist_ok=True)
-    replace_whole(root / FOLDER / STATUS_NAME, functools.partial(pq.write_table, table))
+    write = functools.partial(pq.write_table, table, write_page_checksum=True)
+    replace_whole(root / FOLDER / STATUS_NAME, write)
     script = root / "catalog.sql"
     if regular_files.status(script) is None or STATUS_NAME.encode() not in script.read_bytes():
         # Most calls ask nothing of DuckDB.

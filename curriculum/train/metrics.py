@@ -341,7 +341,10 @@ class Metrics:
         if self._rows:
             table = pa.Table.from_pylist([asdict(row) for row in self._rows], METRICS_SCHEMA)
             name = f"{self._rows[0].step:010d}.parquet"
-            replace_whole(self.folder / name, lambda path: pq.write_table(table, path))
+            replace_whole(
+                self.folder / name,
+                lambda path: pq.write_table(table, path, write_page_checksum=True),
+            )
             self._rows = []
         for writer in self.writers:
             writer.flush()

@@ -129,6 +129,8 @@ def test_metrics_of_an_open_run_that_unpack_to_gigabytes_are_a_problem(tmp_path:
     texts = pa.table({"step": ["no number"]})
     pq.write_table(texts, run / "metrics" / "0000000003.parquet")
     assert query(home, "SELECT count(*) FROM metrics").rows == [(1,)]
-    ((path, problem),) = query(home, "SELECT path, problem FROM problems").rows
+    found = query(home, "SELECT path, problem FROM problems ORDER BY path").rows
+    (path, problem), (other, _) = found
     assert path.endswith("metrics/0000000002.parquet")
     assert "unpacked" in problem
+    assert other.endswith("metrics/0000000003.parquet")

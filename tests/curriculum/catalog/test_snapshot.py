@@ -345,7 +345,7 @@ def _begin(home: Path) -> Path:
     )
     (run / "heartbeat.json").write_text(beat.model_dump_json())
     pq.write_table(_lines(METRICS_SCHEMA, 4), run / "metrics" / "0000000001.parquet")
-    (run / "metrics" / "0000000005.parquet").write_bytes(b"half")
+    (run / "metrics" / ".0000000005.parquet.00.draft").write_bytes(b"half")
     return run
 
 
@@ -388,6 +388,21 @@ def test_metrics_of_an_open_run_stay_readable_when_its_trainer_begins_anew(home:
     opened = open_catalog(home)
     shutil.rmtree(run / "metrics")
     assert opened.execute("SELECT count(*) FROM metrics").fetchone() == (4,)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_damaged_metrics_of_an_open_run_are_named(home: Path, damage: str) -> None:
+    run = _begin(home)
+    file = run / "metrics" / "0000000005.parquet"
+    pq.write_table(_lines(METRICS_SCHEMA, 4), file, write_page_checksum=True)
+    assert query(home, "SELECT count(*) FROM metrics").rows == [(8,)]
+    content = bytearray(file.read_bytes())
+    chunk = pq.read_metadata(file).row_group(0).column(0)
+    content[chunk.data_page_offset + chunk.total_compressed_size - 1] ^= 1
+    file.write_bytes(content if damage == "flipped" else content[:-9])
+    assert query(home, "SELECT count(*) FROM metrics").rows == [(4,)]
+    named = [path for (path,) in query(home, "SELECT path FROM problems").rows]
+    assert file.relative_to(home).as_posix() in named
 
 
 def test_metrics_of_an_open_run_that_lack_columns_are_null_there(home: Path) -> None:

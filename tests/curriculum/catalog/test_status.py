@@ -8,8 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.catalog import open_catalog, query
+from curriculum.pipeline.context import Resources
+from curriculum.pipeline.status import PhaseStatus, StatusInputs, write_status
 from curriculum.store import Store
 from schemas.phase_status import STATUS_NAME, STATUS_SCHEMA
+from schemas.specialist import SpecialistRef
 
 LINES = [
     ("templates/demo", "syntax", "stale", "another share", "ab", 1, "runs/a"),
@@ -68,6 +71,19 @@ def test_a_table_of_another_form_is_named_and_no_status(home: Path, found: pa.Ta
         file.write_bytes(b"PAR1 it is not")
     else:
         pq.write_table(found, file)
+    assert query(home, "FROM status").rows == []
+    ((path, _),) = query(home, "FROM problems").rows
+    assert path == f"current/{STATUS_NAME}"
+
+
+def test_a_status_with_another_letter_is_named_and_no_status(home: Path) -> None:
+    inputs = StatusInputs.read(Store(home, dry=True), Resources())
+    ref = SpecialistRef("fmt", "ux")
+    write_status(inputs, [PhaseStatus(ref=ref, phase="syntax", state="done", why="10 steps")])
+    assert query(home, "SELECT why FROM status").rows == [("10 steps",)]
+    file = home / "current" / STATUS_NAME
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"10 steps", b"90 steps", 1))
     assert query(home, "FROM status").rows == []
     ((path, _),) = query(home, "FROM problems").rows
     assert path == f"current/{STATUS_NAME}"

@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from curriculum.page_checksums import pages_fault
 from curriculum.train.metrics import Metrics, StepMetrics, read_metrics, summary
 from schemas.job import METRICS_SCHEMA
 
@@ -30,6 +31,7 @@ def test_a_part_is_named_by_its_first_step_and_fits_the_schema(tmp_path: Path) -
         "0000000004.parquet",
     ]
     assert pq.read_schema(tmp_path / "0000000001.parquet").equals(METRICS_SCHEMA)
+    assert pages_fault(tmp_path / "0000000001.parquet", ()) is None, "its pages have checksums"
     assert read_metrics(tmp_path)["step"].to_pylist() == [1, 2, 3, 4]
 
 
