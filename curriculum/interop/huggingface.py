@@ -32,7 +32,7 @@ from schemas.errors import CurriculumError, StoreError
 
 CARD_NAME = "README.md"
 MADE_HERE = "# Written by curriculum; remove this line, and it is left alone."
-LIVE = ("build-*.txt", "import-*.txt")
+LIVE = ("build+*.txt", "import-*.txt")
 SPLIT_OF_DOCUMENTS = "corpus"
 """Documents lie as they were read: what is kept, and on which side of the split, is said elsewhere."""
 SPLITS = {"train": 0, "val": 1}

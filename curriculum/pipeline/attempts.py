@@ -27,7 +27,7 @@ from curriculum.train.run_directory import (
 )
 from schemas.job import CheckpointRef, Heartbeat, Job, Report, RunState, SlotState
 from schemas.manifest import MANIFEST_NAME
-from schemas.specialist import SpecialistRef, spelled
+from schemas.specialist import SpecialistRef, file_stem, spelled
 from schemas.study import study_mark
 
 
@@ -48,7 +48,7 @@ def mark_current(store: Store, name: str, artefacts: Sequence[Artefact]) -> bool
 
 def current_artefacts(store: Store, stage: str) -> list[Artefact]:
     """Return the artefacts of a stage that are marked as current, by path."""
-    files = (store.root / "current").glob(f"{stage}-*.txt")
+    files = (store.root / "current").glob(f"{stage}+*.txt")
     marked = {store.root / line for file in files for line in read_mark(file)}
     published = [path for path in marked if (path / MANIFEST_NAME).is_file()]
     return [store.load(path) for path in sorted(published)]
@@ -151,11 +151,11 @@ def current_runs(store: Store, ref: SpecialistRef) -> dict[str, Artefact]:
 
     A run may lie with another specialist, whose phase is the same.
     """
-    prefix = "-".join(["runs", *filter(None, ref)])
+    prefix = f"runs+{file_stem(ref)}+"
     found: dict[str, Artefact] = {}
-    for file in (store.root / "current").glob(f"{prefix}-*.txt"):
+    for file in (store.root / "current").glob(f"{prefix}*.txt"):
         for path in (store.root / line for line in read_mark(file)):
-            phase = file.stem.removeprefix(f"{prefix}-")
+            phase = file.stem.removeprefix(prefix)
             if is_finished(path) and (run := store.load(path)).manifest.labels["phase"] == phase:
                 found[phase] = run
     begun = {phase: Attempt.at(run.path).order for phase, run in found.items()}

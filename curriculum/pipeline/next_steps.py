@@ -11,6 +11,7 @@ from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from schemas.diet import Diet
 from schemas.errors import CurriculumError
+from schemas.specialist import file_stem
 
 SAMPLE = "templates.demo"
 """The diet whose corpus comes with the package."""
@@ -88,7 +89,7 @@ def _is_whole(home: Path, name: str) -> bool:
 
 def _is_built(home: Path, diet: Diet) -> bool:
     """Return True where a build of one of its phases is marked as current."""
-    name = "-".join(filter(None, (diet.specialist, diet.branch)))
+    name = file_stem((diet.specialist, diet.branch))
     return any(
-        any((home / "current").glob(f"build-{name}-{each.phase}-*.txt")) for each in diet.phases
+        any((home / "current").glob(f"build+{name}+{each.phase}+*.txt")) for each in diet.phases
     )

@@ -378,7 +378,7 @@ def _mixtures_named(store: Store, what: str) -> list[Artefact]:
     """The mixtures of a name, in the order of phases: of each phase the current one, else the newest."""
     marked = {
         store.root / line
-        for file in (store.root / "current").glob(f"{MIXTURES}-*.txt")
+        for file in (store.root / "current").glob(f"{MIXTURES}+*.txt")
         for line in read_mark(file)
     }
     by_phase = {

@@ -25,7 +25,7 @@ from dashboards import workspace
 from flows import settings
 from schemas.job import METRICS_SCHEMA, Figure, TokenCounts
 from schemas.phase_status import ClosedGate
-from schemas.specialist import SpecialistRef
+from schemas.specialist import SpecialistRef, file_stem
 from tests import factories
 from tests.dashboards.looking import PATIENCE_MS
 
@@ -276,11 +276,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             plan = mix(
                 store, diet, phase, [[rows[family]] for family in lengths], tokens_per_step=STEP
             )
-            mark = "-".join((*(part for part in way if part), name))
-            store.mark(f"mixtures-{mark}", [plan])
+            mark = f"{file_stem(way)}+{name}"
+            store.mark(f"mixtures+{mark}", [plan])
             if after == after:
                 run = _run(store, way, plan, before, after)
-                store.mark(f"runs-{mark}", [run])
+                store.mark(f"runs+{mark}", [run])
                 before = after
                 if (way[0], name) in CLOSED:
                     _close(home, run, *CLOSED[way[0], name])

@@ -201,8 +201,7 @@ def begins_to_train(place: Place) -> None:
 
 def an_edited_diet_trains(place: Place) -> None:
     a_late_share_was_changed(place)
-    run = place.begin_due("structure")
-    (run / STATE).write_text(this_process().model_dump_json())
+    place.stack.enter_context(training(place.begin_due("structure")))
 
 
 def an_edited_diet_was_edited_back(place: Place) -> None:
@@ -419,7 +418,7 @@ TABLE = (
         arrange=another_machine_fell_silent,
         states=DONE,
         phase="structure",
-        why="5 steps; attempt 2 was interrupted: stopped before a checkpoint",
+        why=" steps; attempt 2 was interrupted: stopped before a checkpoint",
     ),
     Situation(
         arrange=stopped_with_a_checkpoint,

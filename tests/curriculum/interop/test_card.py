@@ -68,7 +68,7 @@ def documents_of(
 def test_datasets_loads_the_rows_of_a_workspace_by_their_name(
     datasets: Any, world: Any, tmp_path: Path
 ) -> None:
-    world.store.mark("build-x", [world.flat, world.structured])
+    world.store.mark("build+x", [world.flat, world.structured])
     file = write_card(world.store)
     assert file == world.store.root / "README.md"
     names = datasets.get_dataset_config_names(str(world.store.root))
@@ -153,7 +153,7 @@ def test_licences_are_counted_by_repository_and_what_none_says_is_said(world: An
         ("not said", "one"): 1,
         ("MIT", "two"): 1,
     }
-    world.store.mark("build-x", [*documents])
+    world.store.mark("build+x", [*documents])
     text = write_card(world.store).read_text()  # type: ignore[union-attr]
     assert "| MIT | one | 3 |" in text
     front = yaml.safe_load(text.split("---\n")[1])
@@ -183,7 +183,7 @@ def test_a_readme_of_ones_own_is_left_alone(world: Any) -> None:
 
 
 def test_a_damaged_data_set_is_told_and_the_rest_listed(world: Any) -> None:
-    world.store.mark("build-x", [world.flat, world.structured])
+    world.store.mark("build+x", [world.flat, world.structured])
     (world.flat.path / "part-00000.parquet").unlink()
     text = write_card(world.store).read_text()  # type: ignore[union-attr]
     assert f"it can't be read: `{world.flat.path.relative_to(world.store.root)}`" in text
