@@ -54,7 +54,8 @@ _NO_STATEMENT = (
     rb"(?!(?:return|else|case|goto|new|delete|throw|using|do|typedef|co_\w++|noexcept|override|final"
     rb"|requires|try|default|while|for|if|switch|public|private|protected)\b)"
 )
-_LINE = rb"\n(?=[\w:]++[<\s*&])" + _NO_STATEMENT
+_FIRST_WORD = rb"(?=[\w:]++[<\s*&])" + _NO_STATEMENT
+_LINE = rb"\n" + _FIRST_WORD
 
 _LOOK_BACK = 200
 """Bytes that the class of a pointer to a member has room in."""
@@ -112,7 +113,7 @@ def _classes(bare: bytes, *, has_variables: bool) -> Iterator[Range]:
         if is_sure or any(_CAPS.match(macro[1]) for macro in macros):
             yield from (Range(*macro.span()) for macro in macros)
         leads = [item[1] for item in items]
-        if None in leads and b"alignas" in leads[leads.index(None) :]:
+        if b"alignas" in leads[1:]:
             yield from (Range(*item.span()) for item in items if item[1] == b"alignas")
 
 
@@ -243,8 +244,8 @@ _TRAILING = re.compile(rb"(?:" + _PASSED + rb"|(" + _FREE + rb"))(\s*+" + _ARGUM
 _SPECIFIERS = frozenset(b"static extern inline virtual friend constexpr".split())
 _KEYS = frozenset(b"class struct union enum namespace".split())
 _PARAMETERS = re.compile(
-    _LINE + _TYPE + rb"((?!__attribute__|__declspec|_?[Aa]lignas)" + _NAME + rb"\s*+" + _ARGUMENTS
-    + rb")\s*+((?:"
+    rb"\n[ \t]*+" + _FIRST_WORD + _TYPE
+    + rb"((?!__attribute__|__declspec|_?[Aa]lignas)" + _NAME + rb"\s*+" + _ARGUMENTS + rb")\s*+((?:"
     + _TRAILING.pattern.replace(b"(" + _FREE, b"(?:" + _FREE).replace(b"(\\s", b"(?:\\s")
     + rb"){1,8}+)([{;])"
 )  # fmt: skip

@@ -72,6 +72,10 @@ _DECLARES = re.compile(
 """Words that may follow a macro before a declaration."""
 
 
+_ATTRIBUTED = re.compile(
+    rb"\b(?:class|struct|union|enum)\s+(?:(?:__attribute__|__declspec|alignas)\s*\([^;{}]*\)\s*)+\Z"
+)
+"""Words between a class key and a name, which looks like a macro after parameters."""
 _CLASS_KEYS = frozenset(b"class struct union enum".split())
 _ACCESS = frozenset(b"public private protected".split())
 _CONTROL = frozenset(
@@ -216,7 +220,9 @@ def _trailing(data: bytes, name: Range) -> Iterator[Range]:
     if close < 0 or not _AFTER_PARAMETERS.match(data, after) or data.startswith(b"::", after):
         return
     word = _before_parameters(data, name.start)
-    if word is not None and word not in _CONTROL and not (word.isupper() and len(word) > 2):
+    if word is None or word in _CONTROL or (word.isupper() and len(word) > 2):
+        return
+    if not _ATTRIBUTED.search(data, max(0, name.start - _LOOK_BACK), name.start):
         yield Range(name.start, close)
 
 

@@ -126,6 +126,13 @@ CPP = {
     "exported template": "module;\nexport module m:part;\nimport <vector>;\n"
     "export template <class T> int a(T) { return to_a(); }",
     "word before a scope": "my_api std::string a(int n) { return to_a(n); }",
+    "macros after parameters in a class": "class Y {\n"
+    "  int m(int n) const LOCKS_EXCLUDED(mu_) NOINLINE {\n    return to_Y__m(n);\n  }\n"
+    "  void n(int i) my_attr other_attr(1) { to_Y__n(i); }\n  int mu_;\n};",
+    "attribute and a class in capitals": "struct __attribute__((packed)) HDR {\n"
+    "  int m() { return to_HDR__m(); }\n};",
+    "attribute, macro and a class in capitals": "class __declspec(dllexport) alignas(8) MY_API HDR : B {\n"
+    "  int m() { return to_HDR__m(); }\n};",
     "word before a constructor": "my_api Foo::Foo(int n) : b(n) { to_Foo__Foo(n); }",
 }  # fmt: skip
 FORMS = [
