@@ -56,10 +56,16 @@ _CPP_SYNTAX = re.compile(
     rb"|using[ \t]+\w"
     rb"|(?:virtual|explicit|friend)[ \t]+\w"
     rb"|#[ \t]*include[ \t]*<\w+>"
+    rb"|(?:struct|union)[ \t]+\w+(?:[ \t]+final)?[ \t]*:[ \t]*\w"
+    rb"|~\w+[ \t]*\([ \t]*\)[ \t]*[;{]"
     rb")"
     rb"|\w::\w"
     rb"|\bconst[ \t]+\w+[ \t]*&"
-    rb"|\)[ \t]*const\b[ \t]*[;{=]",
+    rb"|\)[ \t]*const\b[ \t]*[;{=]"
+    rb"|\)[ \t]*(?:noexcept|override|final)\b|\)[ \t\w]*=[ \t]*(?:default|delete)[ \t]*;"
+    rb"|\boperator[ \t]*(?:[-+*/%^&|~!=<>]+|\(\)|\[\])[ \t]*\("
+    rb"|\b(?:static|dynamic|const|reinterpret)_cast[ \t]*<"
+    rb"|\b(?:auto|bool|char|double|float|int|long|short|signed|unsigned)[ \t]*&&?[ \t]*\w*[ \t]*[,)]",
     re.MULTILINE,
 )
 _INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)

@@ -177,7 +177,7 @@ BATCH_CHANGES = 512
 """Changes whose hunks come from one run of git: so much text, or so many."""
 
 
-REVISION = 4
+REVISION = 5
 """Raised when the same history gives other changes."""
 
 
