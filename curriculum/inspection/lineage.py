@@ -397,13 +397,13 @@ Indices = npt.NDArray[np.int64]
 def inputs(store: Store, artefact: Artefact, stage: str) -> list[Artefact]:
     """The artefacts of a stage that this one was made from, at any depth."""
     by_key = {each.key: each for each in store.artefacts()}
-    keys = [artefact.key]
+    waiting = [artefact]
     seen: dict[str, Artefact] = {}
-    while keys:
-        for record in by_key[keys.pop()].manifest.inputs:
+    while waiting:
+        for record in waiting.pop().manifest.inputs:
             if record.key in by_key and record.key not in seen:
                 seen[record.key] = by_key[record.key]
-                keys.append(record.key)
+                waiting.append(by_key[record.key])
     return [each for each in seen.values() if each.manifest.stage == stage]
 
 

@@ -59,6 +59,7 @@ def read_by(home: Path, what: str, step: int) -> StepRead:
             cause=f"it has taken {steps:,} steps" if steps else "it has taken no step yet",
             cure=f"Give one from 1 to {steps}" if steps else "Wait for its first",
         )
+    _require_plan(store, begun)
     _require_whole(store, begun, f"step {step:,}", catalog.missing_at(begun.path, step))
     rows = catalog.consumed(begun.path, step)
     if not rows:
@@ -105,6 +106,19 @@ def readers_or_read(home: Path, what: str) -> Readers | ReadUntil:
     return catalog.readers("file", what, "FROM consumers_of_file(?)")
 
 
+def _require_plan(store: Store, begun: Attempt) -> None:
+    """Raise where the mixture of a run is gone: it alone says which rows a step read."""
+    plan = store.root / begun.job.plan
+    if plan.is_file():
+        return
+    raise LineageError(
+        begun.name,
+        str(plan),
+        cause="the plan of its steps isn't there any more",
+        cure=f"Mix it again: {command('mix', newest_plan(store, begun.ref, attempts_in(store)).config)}",
+    )
+
+
 def _require_whole(store: Store, begun: Attempt, what: str, missing: Sequence[MissingRows]) -> None:
     """Raise where rows that were read are gone: the others would look like all that was read."""
     if not missing:
@@ -124,6 +138,7 @@ def _build_of(store: Store, begun: Attempt) -> str:
 
 
 def _read_until(catalog: LineageCatalog, begun: Attempt, step: int) -> ReadUntil:
+    _require_plan(catalog.store, begun)
     missing = catalog.missing_until(begun.path, step)
     _require_whole(catalog.store, begun, f"all until step {step:,}", missing)
     mark = study_mark(begun.job.study)

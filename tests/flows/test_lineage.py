@@ -25,8 +25,21 @@ from flows.cli import app
 from flows.cli.lineage import read_by, readers_or_read, spans
 from schemas.job import Heartbeat, Job
 from schemas.json_text import now
+from tests.flows.tiny_workspace import Larder, figure, job, run
 
 SYNTAX = "templates/demo/syntax"
+DIET = """\
+specialist: fmt
+corpus: sample
+model: tiny
+token_budget: 400K
+phases_file: phases.demo
+phases:
+  - phase: syntax
+    portion: 0.9
+    servings: [{family: v3_doxygen, share: 1}]
+anneal: {portion: 0.1}
+"""
 
 
 def curriculum(home: Path, *words: str) -> Result:
@@ -251,6 +264,22 @@ def test_an_open_run_that_went_back_without_rows_is_followed_through_its_own_pla
     assert {key for key, _ in seen} == {before.job.run_key, job.run_key}
     assert max(each for key, each in seen if key == before.job.run_key) == step
     assert max(each for key, each in seen if key == job.run_key) == 1
+
+
+@pytest.mark.parametrize("words", [("--step", "1"), ()], ids=["step", "all"])
+def test_a_mixture_that_was_deleted_is_named(tmp_path: Path, words: tuple[str, ...]) -> None:
+    larder = Larder(tmp_path)
+    (tmp_path / "diets").mkdir()
+    (tmp_path / "diets" / "fmt.yaml").write_text(DIET)
+    run(tmp_path, job(larder.syntax, tmp_path, run_key="1" * 64), [figure(1.0, 0.1)])
+    assert curriculum(tmp_path, "fmt/syntax", *words).exit_code == 0
+    shutil.rmtree(larder.syntax.path)
+    done = curriculum(tmp_path, "fmt/syntax", *words)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    said = " ".join(done.stderr.split())
+    assert str(larder.syntax.path / "plan.parquet") in said
+    assert "curriculum mix" in said
 
 
 def test_six_digits_mean_a_commit_and_five_do_not(demo_home: Path) -> None:
