@@ -2,11 +2,13 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from curriculum.inspection.runs import (
     NOT_SURE,
@@ -16,7 +18,7 @@ from curriculum.inspection.runs import (
     setting_differences,
     shared_strata,
 )
-from flows.cli import compare
+from flows.cli import app, compare
 from flows.cli.compare import runs_by_phase
 from schemas.errors import JobError
 from tests.flows.tiny_workspace import Larder, figure, job, mixture, run, starting
@@ -228,3 +230,19 @@ def test_the_demos_phases_compare_by_their_reports(demo_home: Path) -> None:
     assert {each.place: each.figures[1].val_bpb for each in found if each.figures[1]} == ends
     assert any(each.figures[0] is None for each in found), "syntax knows no file_graph"
     assert all(each.same_rows for each in found)
+
+
+def test_documents_that_were_changed_since_they_were_published_are_refused_or_marked_as_lost(
+    paired_home: Path, tmp_path: Path
+) -> None:
+    home = Path(shutil.copytree(paired_home, tmp_path / "home"))
+    file = next((home / "runs" / "specialist=fmt").rglob("documents.parquet"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 3] ^= 4
+    file.write_bytes(content)
+    words = ["compare", "fmt/syntax", "abseil/syntax", "--home", str(home)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert file.name in done.stderr
+    file.rename(file.with_name(f"{file.name}.lost"))
+    assert CliRunner().invoke(app, words).exit_code == 0
