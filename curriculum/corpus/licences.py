@@ -16,7 +16,8 @@ _IDENTIFIER = r"(?:\([ \t]*)*[A-Za-z0-9][\w.+\-:]*(?:[ \t]*\))*"
 _TAG = re.compile(
     rf"SPDX-License-Identifier:[ \t]*({_IDENTIFIER}(?:[ \t]+(?i:AND|OR|WITH)[ \t]+{_IDENTIFIER})*)"
 )
-_ENCLOSED = re.compile(r"\(([^()]*)\)")
+_ENCLOSED = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)")
+"""All of an expression in parentheses, two deep."""
 _MARKS = re.compile(r"[\s*/#;!\"'`]+")
 _GNU = re.compile(
     r"gnu (?P<kind>affero |lesser |library )?general public licen[cs]e"
@@ -26,7 +27,7 @@ _GNU = re.compile(
 _KINDS = {"affero ": "AGPL", "lesser ": "LGPL", "library ": "LGPL"}
 _STATED = (
     ("Apache-2.0 WITH LLVM-exception", r"apache license v2\.0 with llvm exceptions"),
-    ("Apache-2.0", r"apache license,? (?:version |v)2\.0(?! with llvm)"),
+    ("Apache-2.0", r"apache license,? (?:version |v)?2\.0(?! with llvm)"),
     ("BSL-1.0", r"boost software license,?(?: -)? version 1\.0"),
     ("MPL-1.1", r"mozilla public license,? v(?:ersion|\.)? ?1\.1|\bmpl 1\.1\b"),
     ("MPL-2.0", r"mozilla public license,? v(?:ersion|\.)? ?2\.0"),
@@ -66,7 +67,7 @@ _ELSEWHERE = re.compile(
 )
 """Words that leave the licence to another file, which is the repository's."""
 _CHOICE = re.compile(
-    r"\bchoice of\b|\balternatively\b|\bdual(?:ly)?[ -]licen[cs]ed\b|\beither of\b"
+    r"\bchoice of\b|\balternatively\b|\bdual(?:ly)?[ -]licen[cs]ed\b|\beither of\b|\bof either\b"
     r"|\bat your option\b(?!\W{0,3}any later)"
 )
 """Words that leave the choice between licences to the reader."""
@@ -99,7 +100,7 @@ def stated_licence(head: str) -> str | None:
         return joined(found)
     words = _MARKS.sub(" ", comment).lower()
     found = [name for name, pattern in _PATTERNS if pattern.search(words)]
-    found += [_gnu(stated) for stated in _GNU.finditer(words)]
+    found += _gnu_licences(words)
     if not found and _OTHER.search(words) and not _ELSEWHERE.search(words):
         return UNRECOGNISED
     return " OR ".join(sorted(set(found))) if found and _CHOICE.search(words) else joined(found)
@@ -115,6 +116,14 @@ def _expression(tag: str) -> str:
         return expression.strip("()")
     enclosed = _ENCLOSED.fullmatch(expression)
     return enclosed[1].strip() if enclosed else expression
+
+
+def _gnu_licences(words: str) -> list[str]:
+    """Return the GNU licences of a text; one that is named again with less said of it is the same."""
+    named = {_gnu(stated) for stated in _GNU.finditer(words)}
+    kinds = {name.partition("-")[0] for name in named if "-" in name}
+    later = {name.removesuffix("-or-later") for name in named if name.endswith("-or-later")}
+    return [name for name in named if name not in kinds and name.removesuffix("-only") not in later]
 
 
 def _gnu(stated: re.Match[str]) -> str:

@@ -32,6 +32,21 @@ PERMISSION = (
             "(MIT OR ISC) AND (Zlib OR 0BSD)",
         ),
         ("// (SPDX-License-Identifier: MIT)\n", "MIT"),
+        (
+            "/* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR MIT) */\n",
+            "(GPL-2.0 WITH Linux-syscall-note) OR MIT",
+        ),
+        ('// Licensed under the Apache License 2.0 (the "License").\n', "Apache-2.0"),
+        (
+            GPL.format(kind="Lesser ", minor=".1")
+            + "/* You should have received a copy of the GNU Lesser General Public License. */\n",
+            "LGPL-2.1-or-later",
+        ),
+        (
+            GPL.format(kind="", minor="")
+            + "/* Under section 2 of the GNU General Public License version 2 you may link. */\n",
+            "GPL-2.0-or-later",
+        ),
         ("// SPDX-License-Identifier: Apache-2.0. Copyright 2020 A. Author\n", "Apache-2.0"),
         (
             "/**\n * SPDX-License-Identifier: MIT\n * SPDX-License-Identifier: ISC\n */\n",
@@ -75,6 +90,11 @@ PERMISSION = (
         (
             "// Licensed under the Apache License, Version 2.0 or the MIT license, at your option.\n",
             "Apache-2.0 OR MIT",
+        ),
+        (
+            "// under the terms of either: the GNU Lesser General Public License, version 3 or any later\n"
+            "// version, or the GNU General Public License, version 2 or any later version, or both\n",
+            "GPL-2.0-or-later OR LGPL-3.0-or-later",
         ),
         ("// Licensed under the Frobnication Public Licence\n", UNRECOGNISED),
     ],
