@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.catalog import SCRIPT_NAME
+from curriculum.pipeline.references import checkpoint_of
 from curriculum.store.artefact import KEY_DIGITS
 from schemas.manifest import read_manifest
 from tests.curriculum.pipeline.tiny_diet import write_tiny_diet
@@ -147,8 +148,7 @@ def test_the_cure_of_a_runs_file_keeps_its_weights_and_all_commands_work(
 def test_the_cure_of_a_damaged_checkpoint_moves_the_run_and_trains_it_anew(
     home: Path, tmp_path: Path
 ) -> None:
-    run = run_in(home)
-    flip(max(run.glob("checkpoints/*/model.safetensors")))
+    flip(checkpoint_of(home, "tiny/syntax") / "model.safetensors")
     found = curriculum("check", str(home / "runs"), home=home)
     assert found.returncode == 2
     moved = apply_cure(found.stderr, tmp_path / "aside")
