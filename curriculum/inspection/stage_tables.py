@@ -331,9 +331,9 @@ def graph_warnings(built: Built) -> Iterator[str]:
         index = each.reported(IndexReport)
         if index.replaced:
             yield (
-                f"{number(len(index.replaced), 'file')} of {each.manifest.labels['repository']} have several "
-                f"entries in compile_commands.json, and the first one has more errors: a further entry "
-                f"counts; {index.replaced[0]} first"
+                f"compile_commands.json has several entries for "
+                f"{number(len(index.replaced), 'file')} of {each.manifest.labels['repository']} of which "
+                f"the first has more errors than another, which counts: {index.replaced[0]} first"
             )
         if index.problems:
             first, name = index.problems[0], each.manifest.labels["repository"]
