@@ -282,7 +282,7 @@ class _SpecialistRuns:
             if name not in self.current:
                 yield self._open(attempt)
         for name, run in self.current.items():
-            yield self._closed(name, run, "done", unsure)
+            yield self._of_finished(name, run, "done", unsure)
         if not self.unfinished and not self.current:
             yield PhaseStatus(ref=self.ref, phase="", state="missing", why=unsure)
 
@@ -307,14 +307,14 @@ class _SpecialistRuns:
         if stale is not None:
             if unfinished is not None and unfinished.job.run_key == stale.key:
                 return self._open(unfinished)
-            return self._closed(phase.name, run, "stale", stale.why)
+            return self._of_finished(phase.name, run, "stale", stale.why)
         gate = verdict(plan, phase.name, run)
         if gate.is_open:
-            return self._closed(phase.name, run, "done", report_of(run).reason)
+            return self._of_finished(phase.name, run, "done", report_of(run).reason)
         state = "holds" if gate.kind == "holds" else "waiting"
-        return self._closed(phase.name, run, state, gate.why)
+        return self._of_finished(phase.name, run, state, gate.why)
 
-    def _closed(self, phase: str, run: Artefact, state: State, why: str) -> PhaseStatus:
+    def _of_finished(self, phase: str, run: Artefact, state: State, why: str) -> PhaseStatus:
         """Return the status of a finished run; the reason also names an attempt that was begun since."""
         status = replace(_finished(run, state, why), ref=self.ref)
         attempt = self.unfinished.get(phase)

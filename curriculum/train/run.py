@@ -53,11 +53,11 @@ def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ON
     folder = store.path_of(run_recipe(job))
     before = finished(store, job)
     if before is not None and not again:
-        return _closed(before)
+        return _finished_run(before)
     with launching(store, job, wait_sayer(job, launch)):
         there = finished(store, job)
         if there is not None and (before is None or there.path != before.path):
-            return _closed(there)
+            return _finished_run(there)
         directory = resumable(folder) or folder / f"attempt={last_number(store, folder) + 1}"
         store.require_inside(directory)
         _require_same(directory, job)
@@ -72,7 +72,7 @@ def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ON
     return Run(directory=directory, report=report, artefact=artefact)
 
 
-def _closed(run: Artefact) -> Run:
+def _finished_run(run: Artefact) -> Run:
     return Run(directory=run.path, report=read_report(run.path), artefact=run)
 
 
