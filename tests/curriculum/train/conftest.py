@@ -33,6 +33,7 @@ from schemas.job import (
 )
 from schemas.mixture import PLAN_SCHEMA
 from schemas.packed_row import PACKED_ROW_SCHEMA, RowFormat
+from schemas.reports import DomainRows, RowsReport
 from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
 
 VOCAB = 64
@@ -230,10 +231,23 @@ def structure_values(values: dict[str, Any]) -> dict[str, object]:
     return {**columns, "chunk_boundaries": chunks, "call_edges": calls, "type_edges": []}
 
 
+def domain_rows(values: Sequence[dict[str, Any]]) -> DomainRows:
+    """What a report says of the rows of one domain."""
+    return DomainRows(
+        rows=len(values),
+        documents=sum(row["num_docs"] for row in values),
+        tokens=sum(row["valid_token_count"] for row in values),
+        scored_tokens=sum(row["loss_token_count"] for row in values),
+    )
+
+
 def make_rows(
     store: Store, *, length: int, count: int, split: str = "train", enriched: bool = False
 ) -> Artefact:
-    """Rows of two domains in two shards of small row groups, without stored targets."""
+    """Rows of two domains in two shards of small row groups, without stored targets.
+
+    Their report says the domains, as the weights of a set of validation rows are read from there.
+    """
     family = "v6_enriched" if enriched else "v2_simple"
 
     def make(drafts: Sequence[StagingDirectory]) -> None:
@@ -244,14 +258,17 @@ def make_rows(
             schema = schema.append(field)
         half = (count + 1) // 2
         for draft in drafts:
+            domains: dict[str, DomainRows] = {}
             for shard, domain in enumerate(("one", "two")):
                 numbers = range(count)[shard * half : (shard + 1) * half]
                 values = [row_values(draft.recipe.key, each, length, domain) for each in numbers]
+                domains[domain] = domain_rows(values)
                 for each in values:
                     del each["target_ids"]
                     each.update(structure_values(each) if enriched else {})
                 table = pa.Table.from_pylist(values, schema)
                 pq.write_table(table, draft.path / f"part-{shard:05d}.parquet", row_group_size=3)
+            draft.record(RowsReport(domains=domains))
 
     recipe = Recipe(
         stage="rows",
