@@ -16,6 +16,7 @@ from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.document_sums import PairedChange
 from curriculum.train.run_directory import JOB, WHICH_RUN, read_job, read_report
+from schemas.held_out import MIN_DOCUMENTS
 from schemas.job import Evaluation, Figure, Heartbeat, Job, Report
 from schemas.manifest import MANIFEST_NAME
 from schemas.mixture import MixtureReport, StratumReport
@@ -136,7 +137,9 @@ def rise_words(run: Path, report: Report) -> str:
     rose = f"val_bpb rose from {since.val_bpb:.3f} {moment} to {last.val_bpb:.3f}"
     if not is_sure:
         counted = held_out_words(last.documents, last.lineages)
-        return f"{rose}, on {counted}, {TOO_FEW}: raise val_fraction, or add repositories"
+        is_noise = last.is_sure and found is not None and found.documents >= MIN_DOCUMENTS
+        doubt = NOT_SURE if is_noise else TOO_FEW
+        return f"{rose}, on {counted}, {doubt}: raise val_fraction, or add repositories"
     if report.phase == ANNEAL:
         return (
             f"{rose}, while the learning rate fell: likeliest its rows came too often. Lower "

@@ -174,7 +174,7 @@ def test_everything_that_is_looked_at_shows_them(trained: tuple[Path, Path]) -> 
     assert "my-rows" in page
     assert f"rows/{imported(home).key[:12]}.html" in page
     for words, told in (
-        (("inspect", str(imported(home).path)), "documents"),
+        (("inspect", str(imported(home).path)), "document"),
         (("inspect", "eater/file_graph"), "v2_simple"),
         (("lineage", "eater/file_graph", "--step", "1"), ""),
         (("status",), "eater"),

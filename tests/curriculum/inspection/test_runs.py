@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from curriculum.inspection import runs
-from curriculum.inspection.runs import rise_words
+from curriculum.inspection.formats import TOO_FEW
+from curriculum.inspection.runs import NOT_SURE, rise_words
 from curriculum.train.document_sums import PairedChange
 from schemas.job import Figure, Report
 from tests import factories
@@ -54,10 +55,10 @@ def test_a_phase_that_did_not_get_worse_is_not_remarked(
 def test_a_rise_of_too_few_documents_asks_for_more_of_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for low, high, documents in ((-0.1, 0.5, 9), (0.2, 0.2, 1)):
+    for low, high, documents, doubt in ((-0.1, 0.5, 9, NOT_SURE), (0.2, 0.2, 1, TOO_FEW)):
         paired(monkeypatch, low, high, documents)
         rise = rise_words(tmp_path, report((0, 2.0), (40, 2.2)))
-        assert "on 12 documents of 5 lineages, too few to tell: raise val_fraction" in rise
+        assert f"on 12 documents of 5 lineages, {doubt}: raise val_fraction" in rise
         assert "learning rate" not in rise
         assert rise_words(tmp_path, report((0, 3.0), (20, 1.8), (40, 1.81))) == ""
 
