@@ -18,6 +18,8 @@ from curriculum.store import inside, leases
 from curriculum.store.artefact import KEY_DIGITS, Artefact, is_in_place
 from curriculum.store.store import WORKSPACE_NAME, Store
 from curriculum.store.verify import read_mark
+from schemas.cures import LOST
+from schemas.errors import StoreError
 
 FOLDER = inside.TRASH
 ENTRY = re.compile(r"[0-9a-f]{32}")
@@ -60,7 +62,16 @@ def garbage(store: Store) -> list[Artefact]:
     Several may have one key: attempts, and runs alike of two specialists. An input is the one that has the
     content that was read; where none has it any more, all of that key are kept. What doesn't lie as the
     store lays it is left alone: somebody else put it there.
+
+    Raises:
+        StoreError: where a list of current/ is lost, so that what it kept isn't known.
     """
+    for file in sorted((store.root / "current").glob(f"*{LOST}")):
+        raise StoreError(
+            str(file),
+            cause="this list of artefacts in use is lost, so that gc can't tell what to keep",
+            cure="Give the command again that made its artefacts, then delete the file",
+        )
     artefacts = list(store.artefacts())
     by_path = {each.path.relative_to(store.root).as_posix(): each for each in artefacts}
     by_key: dict[str, list[Artefact]] = {}

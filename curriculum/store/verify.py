@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from curriculum import parquet
-from schemas.cures import cure_of, is_lost
+from schemas.cures import LOST, cure_of, is_lost
 from schemas.errors import StoreError
 from schemas.manifest import FileRecord
 from schemas.regular_files import is_plain
@@ -122,21 +122,24 @@ def read_mark(file: Path) -> list[str]:
         StoreError: naming the file, where its digest is missing or differs, and for a path that leads
             elsewhere.
     """
+    cure = (
+        f"Rename it to {file}{LOST}, and give the command again that made its artefacts; gc removes nothing "
+        "while a list is lost"
+    )
     lines = file.read_text(errors="replace").splitlines()
     paths = [line for line in lines if not line.startswith("#")]
     if marks_text(paths).splitlines() != lines:
         raise StoreError(
             str(file),
             cause="its last line isn't the digest of the paths before: it was changed since it was written",
-            cure="Delete it, and give the command again that made these artefacts; gc keeps nothing for it "
-            "meanwhile",
+            cure=cure,
         )
     if (astray := next((path for path in paths if not is_plain(path)), None)) is not None:
         raise StoreError(
             str(file),
             astray,
             cause="it leads out of the workspace",
-            cure="Delete the file, and give the command again that made these artefacts",
+            cure=cure,
         )
     return paths
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store, collect_garbage, garbage
+from schemas.cures import LOST
+from schemas.errors import StoreError
 
 PARTS = 5
 PATIENCE_S = 20.0
@@ -143,3 +145,23 @@ def test_what_vanishes_while_artefacts_are_listed_is_left_out(tmp_path: Path) ->
     assert next(listed).path == first.path
     second.path.rename(tmp_path / ".gone")
     assert [*listed] == []
+
+
+def test_the_cure_of_a_damaged_list_loses_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    kept = store.produce([recipe(1)], write)[0]
+    file = store.mark("runs+templates+syntax", [kept])
+    file.write_bytes(file.read_bytes().replace(b"family", b"femily", 1))
+    with pytest.raises(StoreError) as found:
+        garbage(store)
+    lost = Path(f"{file}{LOST}")
+    assert f"Rename it to {lost}" in str(found.value)
+    file.rename(lost)
+    for _ in range(2):
+        with pytest.raises(StoreError) as refused:
+            garbage(store)
+        assert refused.value.name == str(lost)
+        store.mark("runs+templates+syntax", [kept])
+    lost.unlink()
+    assert garbage(store) == []
+    assert kept.path.is_dir()
