@@ -34,7 +34,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def planned(name: str, home: Path, folder: Path, **more: Any) -> RunPlan:
     """The plan of a diet on a few commits of each repository."""
     given: dict[str, Any] = {
-        "token_budget": "60K", "max_commits": 12, "versions_per_path": 1, "workers": 1,
+        "token_budget": "70K", "max_commits": 12, "versions_per_path": 1, "workers": 1,
     }  # fmt: skip
     specialist = in_short_rows(name, folder)
     return resolve_plan(RunConfig.of(specialist=specialist, workspace=home, **(given | more)))
@@ -63,7 +63,7 @@ def test_a_diet_mixes_through_every_phase_that_it_lists(
     for phase in plan.phases:
         report = report_of(mixed(plan, phase.name))
         assert report.steps >= 1
-        assert report.tokens >= phase.tokens
+        assert phase.tokens - report.tokens_per_step < report.tokens <= phase.tokens
         largest = 3 * phase.slot_length / report.tokens
         for serving in phase.servings:
             strata = [each for each in report.strata if each.serving == serving.index]
