@@ -151,7 +151,7 @@ def test_a_branch_has_a_report(home: Path, name: str | None) -> None:
     done = curriculum(home, "report", *([name] if name else []))
     assert done.exit_code == 0, done.output
     assert "has no report" not in done.output
-    assert str(home / "reports" / "templates-ux.html") in done.stdout
+    assert str(home / "reports" / "templates@ux.html") in done.stdout
 
 
 def test_a_branch_whose_diet_is_gone_is_held_against_the_one_that_its_flow_run_froze(
@@ -174,7 +174,7 @@ def test_a_branch_whose_diet_is_gone_is_held_against_the_one_that_its_flow_run_f
     mix_phase(plan, "syntax", build_phase(plan, "syntax", Context()), Context())
     own.unlink()
     done = curriculum(home, "status", "--json")
-    found = [each for each in json.loads(done.stdout)["phases"] if each["specialist"] == "mine"]
+    found = [each for each in json.loads(done.stdout)["phases"] if each["specialist"] == "mine/ux"]
     assert len(found) == 5
     assert not any("can't be compared" in each["why"] for each in found)
 

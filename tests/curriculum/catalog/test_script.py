@@ -176,7 +176,7 @@ def test_what_a_name_rests_on_is_made_with_it_at_once(home: Path) -> None:
 def test_a_question_makes_little_and_one_about_the_catalog_all() -> None:
     assert {each.name for each in needed("SELECT count(*) FROM Artefacts")} == {"artefacts"}
     runs = {each.name for each in needed("FROM runs")}
-    assert runs == {"runs", "artefacts"}
+    assert runs == {"runs", "artefacts", "places", "marks"}
     assert {each.name for each in needed("FROM documents")} == {"documents", "artefacts", "data"}
     assert len(needed("SHOW TABLES")) == len(statements())
     assert len(needed("SELECT view_name FROM duckdb_views()")) == len(statements())
