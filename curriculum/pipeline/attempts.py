@@ -22,6 +22,7 @@ from curriculum.train.run_directory import (
     REPORT,
     STATE,
     is_finished,
+    number_of,
     read_job,
     resumable,
 )
@@ -112,7 +113,7 @@ class Attempt:
     @property
     def order(self) -> tuple[int, int]:
         """Its place among all attempts of the workspace, in the order in which they began."""
-        return self.job.ordinal, self.job.attempt
+        return self.job.ordinal, number_of(self.path)
 
     @property
     def title(self) -> str:
