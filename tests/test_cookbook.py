@@ -315,11 +315,15 @@ def why_rejected(world: Demo) -> Lines:
                 ("documents", labels["family"], labels["repository"], why, count, None)
                 for why, count in left_out.items()
             ]
-    kept = [
-        pl.read_parquet(file) for _, file in world.files("selections") if "sides" not in file.name
-    ]
-    assert all(each["keep"].all() for each in kept), "the demo rejects nothing"
-    return lines
+    rejected: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for _, file in world.files("selections"):
+        if file.name == "selection.parquet":
+            for row in pl.read_parquet(file).filter(~pl.col("keep")).iter_rows(named=True):
+                why = f"{row['reason']}: {row['rule']}"
+                example = f"{row['lineage']}  {row['evidence'] or ''}"
+                rejected["selection", row["family"], row["repository"], why].append(example)
+    assert rejected, "the demo rejects twins of the same source text"
+    return lines + [(*key, len(found), min(found)) for key, found in rejected.items()]
 
 
 def _figures(figures: tuple[Figure, ...], phase: str) -> dict[tuple[str, str], Figure]:
@@ -374,7 +378,8 @@ def bpb_by_domain(world: Demo) -> Lines:
             (
                 *("templates/demo", phase, a.family, a.domain),
                 *(half_up(b.val_bpb, 4), half_up(a.val_bpb, 4), half_up(a.val_bpb - b.val_bpb, 4)),
-                *((half_up(a.low, 4), half_up(a.high, 4)) if a.low < a.high else (None, None)),
+                *((half_up(a.low, 4), half_up(a.high, 4)) if a.is_sure else (None, None)),
+                *(a.documents, a.lineages),
             )
             for a, b in pairs
         ]
@@ -390,8 +395,9 @@ def forgetting(world: Demo) -> Lines:
             now = _figures(world.runs[after].report.after, phase)["*", "*"]
             bits = own.val_bpb, now.val_bpb, now.val_bpb - own.val_bpb
             rounded = (half_up(each, 4) for each in bits)
-            is_sure = now.low > own.val_bpb
-            lines.append(("templates/demo", phase, after, *rounded, is_sure))
+            is_sure = now.is_sure and now.low > own.val_bpb
+            of = now.documents, now.lineages
+            lines.append(("templates/demo", phase, after, *rounded, is_sure, *of))
     return lines
 
 
