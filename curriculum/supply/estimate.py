@@ -41,7 +41,7 @@ from schemas.objectives import OBJECTIVES
 from schemas.progress import ProgressCallback, ignore_progress
 from schemas.reports import EstimateReport
 
-REVISION = 3
+REVISION = 4
 """Revision of how a sample is drawn and scaled."""
 LINES_NAME, SAMPLINGS_NAME, FILES_NAME = "lines.parquet", "samplings.parquet", "files.parquet"
 

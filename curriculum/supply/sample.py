@@ -5,7 +5,7 @@ some are walked with their whole trees.
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,9 +41,11 @@ from schemas.reports import SurveyReport
 FEWEST = 192
 """Commits of a repository whose files are read at least."""
 SURVEY_NAME, TOUCHED_NAME = "survey.parquet", "touched.parquet"
-TOUCHED_SCHEMA = pl.Schema({"unit": pl.String, "lineage": pl.String, "bytes": pl.Int64})
-"""Columns: for each sampled commit a row without lineage and bytes, and a row for each changed file: bytes of
-the functions that it touched there."""
+TOUCHED_SCHEMA = pl.Schema(
+    {"unit": pl.String, "lineage": pl.String, "is_build": pl.Boolean, "bytes": pl.Int64}
+)
+"""Columns: for each sampled commit a row without lineage and bytes, and a row for each changed file: whether
+its documents are those of build targets, and bytes of the functions that the commit touched there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,13 +91,14 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
 
     def run(self, task: Repository, drafts: Sequence[StagingDirectory]) -> None:
         """Survey all commits, and render the changes of the sampled ones."""
-        touched: list[tuple[str, str, int]] = []
+        touched: list[tuple[str, str, bool, int]] = []
         with FamilyWriters(drafts[1:]) as writers, _reading(task) as reader:
             found = reader.survey()
             chosen = in_sample(found.commits, self.share, fewest=FEWEST)
             for change in reader.changes(found, chosen):
                 writers.add(render(change, writers.families))
-                touched.append((change.commit, change.lineage, _touched_bytes(change)))
+                is_build = change.language == BUILD_LANGUAGE
+                touched.append((change.commit, change.lineage, is_build, _touched_bytes(change)))
         write_frame(found.changes, drafts[0].path / SURVEY_NAME)
         drafts[0].record(
             SurveyReport(
@@ -105,7 +108,7 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
                 skipped=dict(found.skipped),
             )
         )
-        write_touched([*((each, "", 0) for each in chosen), *touched], drafts[0].path)
+        write_touched([*_untouched(chosen), *touched], drafts[0].path)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,7 +162,12 @@ def read_touched(artefact: Artefact) -> pl.DataFrame:
     return frames.read(artefact.path / TOUCHED_NAME)
 
 
-def write_touched(rows: Sequence[tuple[str, str, int]], folder: Path) -> None:
+def _untouched(units: Iterable[str]) -> list[tuple[str, str, bool, int]]:
+    """The rows of TOUCHED_SCHEMA that only list the units."""
+    return [(unit, "", False, 0) for unit in units]
+
+
+def write_touched(rows: Sequence[tuple[str, str, bool, int]], folder: Path) -> None:
     """Write rows of TOUCHED_SCHEMA."""
     frame = pl.DataFrame(rows, schema=TOUCHED_SCHEMA, orient="row")
     write_frame(frame, folder / TOUCHED_NAME)
@@ -281,7 +289,7 @@ class SampledConversations(Stage[Sequence[ConversationsSpec], ConversationFiles]
         frame = frame.unique("commit", keep="first", maintain_order=True)
         write_frame(frame, drafts[0].path / SURVEY_NAME)
         listed = in_sample(frame["commit"], self.share, fewest=FEWEST_CONVERSATIONS)
-        write_touched([(each, "", 0) for each in listed], drafts[0].path)
+        write_touched(_untouched(listed), drafts[0].path)
         chosen = frozenset(listed)
         with FamilyWriters(drafts[1:]) as writers:
             for each in read_conversations(task, self.corpus, SkippedLines()):

@@ -1,6 +1,7 @@
 """Sample of a whole corpus, selected and tokenized as a build does it, and what its commits touched.
 
-A commit of whose functions some lie on the other side of the split gives none to train on. The domain of a
+A commit gives documents of functions and documents of build targets. Where some of the functions, or of the
+targets, are held out, it gives none of that kind to train on. The domain of a
 document is taken to be that of the files it touched, since more commits are read than walked.
 """
 
@@ -49,12 +50,14 @@ def sizes_of(touched: pl.DataFrame, sides: pl.DataFrame, domains: pl.DataFrame) 
     """A table of SIZES_SCHEMA, sorted.
 
     `touched` is as TOUCHED_SCHEMA, `sides` has lineage and split, `domains` unit, lineage and domain. A
-    document has room for BUDGET bytes of functions; a commit that touched few gives one all the same.
+    document has room for BUDGET bytes of functions; a commit that touched few gives one all the same. Build
+    targets give documents of their own.
     """
+    kind = ["unit", "is_build"]
     meant = touched.filter(pl.col("bytes") > 0).join(sides, on="lineage", how="left")
-    whole = pl.col("bytes").sum().over("unit")
+    whole = pl.col("bytes").sum().over(kind)
     return (
-        meant.filter((pl.col("split") == "train").all().over("unit"))
+        meant.filter((pl.col("split") == "train").all().over(kind))
         .join(domains, on=["unit", "lineage"], how="inner")
         .with_columns(size=pl.col("bytes") / whole * pl.max_horizontal(1.0, whole / BUDGET))
         .group_by("unit", "domain")

@@ -6,14 +6,21 @@ from curriculum.supply.sampled_corpus import FEWEST_GRAPHS, commits_to_walk, siz
 
 
 def touched(*rows: tuple[str, str, int]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=TOUCHED_SCHEMA, orient="row")
+    told = [(unit, lineage, lineage.endswith(".cmake"), size) for unit, lineage, size in rows]
+    return pl.DataFrame(told, schema=TOUCHED_SCHEMA, orient="row")
 
 
 SIDES = pl.DataFrame(
-    {"lineage": ["r:a", "r:b", "r:val"], "split": ["train", "train", "val"]},
+    {
+        "lineage": ["r:a", "r:b", "r:val", "r:b.cmake", "r:val.cmake"],
+        "split": ["train", "train", "val", "train", "val"],
+    },
 )
 DOMAINS = pl.DataFrame(
-    [("one", "r:a", "testing"), ("one", "r:b", "general"), ("two", "r:b", "general")],
+    [
+        *[("one", "r:a", "testing"), ("one", "r:b", "general"), ("two", "r:b", "general")],
+        *[("two", "r:b.cmake", "build_toolchain"), ("one", "r:b.cmake", "build_toolchain")],
+    ],
     schema=["unit", "lineage", "domain"],
     orient="row",
 )
@@ -34,6 +41,20 @@ def test_many_bytes_of_functions_give_several_documents() -> None:
 
 def test_a_commit_that_touched_a_held_out_file_gives_nothing_to_train_on() -> None:
     assert sizes(("one", "r:a", 30), ("one", "r:val", 1)) == []
+
+
+def test_a_held_out_build_file_leaves_the_functions_of_its_commit_to_train_on() -> None:
+    assert sizes(("two", "r:b", 5), ("two", "r:val.cmake", 1)) == [("two", "general", 1.0)]
+
+
+def test_held_out_functions_leave_the_build_targets_of_their_commit_to_train_on() -> None:
+    found = sizes(("one", "r:val", 30), ("one", "r:b.cmake", 1))
+    assert found == [("one", "build_toolchain", 1.0)]
+
+
+def test_build_targets_give_documents_beside_those_of_functions() -> None:
+    found = sizes(("two", "r:b", 30), ("two", "r:b.cmake", 1))
+    assert found == [("two", "build_toolchain", 1.0), ("two", "general", 1.0)]
 
 
 def test_a_commit_that_touched_nothing_has_no_size() -> None:
