@@ -262,7 +262,6 @@ def seen_most_often(world: Demo) -> Lines:
             len(phases[name]),
         )
         for name, seen in times.items()
-        if len(seen) > 2
     ]
     return sorted(lines, key=lambda line: (-line[3], line[0]))[:50]
 
