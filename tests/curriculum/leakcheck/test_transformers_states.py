@@ -1,4 +1,4 @@
-"""State spaces and gated delta rules of transformers leak over packed documents; attention alone doesn't."""
+"""State spaces, gated delta rules and GPT-OSS of transformers leak over packed documents; Llama doesn't."""
 
 import importlib.util
 import sys
@@ -57,6 +57,15 @@ def qwen3_next(layers=("linear_attention", "full_attention")):
 
 def qwen3_next_of_attention():
     return qwen3_next(("full_attention", "full_attention"))
+
+def gpt_oss():
+    config = t.GptOssConfig(
+        **SIZES, num_hidden_layers=2, head_dim=8, num_local_experts=4, num_experts_per_tok=2,
+        layer_types=["sliding_attention", "full_attention"], sliding_window=32,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+    )
+    config._attn_implementation = "eager"
+    return t.GptOssForCausalLM(config)
 """
 NEEDED = {
     "llama": "LlamaForCausalLM",
@@ -65,6 +74,7 @@ NEEDED = {
     "bamba": "BambaForCausalLM",
     "qwen3_next": "Qwen3NextForCausalLM",
     "qwen3_next_of_attention": "Qwen3NextForCausalLM",
+    "gpt_oss": "GptOssForCausalLM",
 }
 KERNELS = ("mamba_ssm", "causal_conv1d", "fla")
 LENGTH = 96
@@ -92,6 +102,12 @@ def test_a_state_goes_on_over_documents_that_only_positions_keep_apart(
     needed(name)
     report = prove_external_model(external(f"{models}:{name}"), row_lengths=(LENGTH,))
     assert {each.claim for each in report.failures} == claims.PERTURBED | {claims.ALONE}
+
+
+def test_gpt_oss_makes_its_mask_without_the_positions_that_restart(models: str) -> None:
+    needed("gpt_oss")
+    report = prove_external_model(external(f"{models}:gpt_oss"), row_lengths=(LENGTH,))
+    assert {failure.claim for failure in report.failures} == claims.PERTURBED | {claims.ALONE}
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3_next_of_attention"])
