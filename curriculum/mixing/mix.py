@@ -3,7 +3,7 @@
 demand says what each stratum owes, schedule puts its slots and rows in order, plan writes them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -51,7 +51,7 @@ def mix(  # noqa: PLR0913 - each is an input of the plan
     rows: Sequence[Sequence[Artefact]],
     *,
     tokens_per_step: int,
-    previous: Sequence[Artefact] = (),
+    seen: Sequence[RowsTaken] = (),
     continued: Continued | None = None,
     documents: Callable[[], pl.LazyFrame] | None = None,
     begins: Callable[[], None] = lambda: None,
@@ -59,8 +59,8 @@ def mix(  # noqa: PLR0913 - each is an input of the plan
     """The mixture of a phase: plan.parquet, and `report_of` it in the manifest.
 
     `rows` are the training rows of each serving, in the servings' order: one artefact of each variant.
-    `previous` are the mixtures of the phases before, whose rows count as seen; a plan that is
-    `continued` has the rest of its phase's budget, and what was seen says that value alone. The plan
+    `seen` are the rows that the phases before read; a plan that is `continued` has the rest of its
+    phase's budget, and what was seen says that value alone. The plan
     has the rows that a run to the budget's end trains on: those of all whole steps of `tokens_per_step`
     row positions within the budget. Rows that the phase goes without have no place in it;
     the others come in the order in which they would have come. `documents`, which scans (document_id,
@@ -72,8 +72,7 @@ def mix(  # noqa: PLR0913 - each is an input of the plan
     """
     check_step(phase, tokens_per_step)
     phase = _the_rest(phase, continued)
-    before = [mixture for mixture in previous if not mixture.planned and continued is None]
-    seen = (*seen_of(before), *(continued.seen if continued else ()))
+    seen = continued.seen if continued else seen
     made_of = recipe(
         diet,
         phase,
@@ -153,16 +152,23 @@ def report_of(mixture: Artefact) -> MixtureReport:
     return mixture.reported(MixtureReport)
 
 
-def seen_of(mixtures: Sequence[Artefact]) -> tuple[RowsTaken, ...]:
-    """The rows that mixtures of the phases so far took, in their order.
+def seen_of(phases: Iterable[tuple[Artefact, int | None]]) -> tuple[RowsTaken, ...]:
+    """Return the rows that the phases so far read, in their order.
 
-    A plan that continues a run has what was seen before; mixtures that stand before it say nothing.
+    Of each phase its mixture, and the steps of the run that read it: a run that a gate ended read the
+    plan's first steps only. Without a finished run (None) all rows of the plan count. A plan that
+    continues a run has what was seen before; mixtures that stand before it say nothing.
     """
     seen: list[RowsTaken] = []
-    for report in map(report_of, mixtures):
+    for mixture, steps in phases:
+        report = report_of(mixture)
         if report.continued is not None:
             seen = [*report.continued.seen]
-        seen += [each for stratum in report.strata for each in stratum.rows_taken]
+        if steps is None or steps >= report.steps:
+            seen += [rows for stratum in report.strata for rows in stratum.rows_taken]
+        else:
+            slots = steps * report.tokens_per_step // report.slot_length
+            seen += seen_until(mixture, slots=slots)[0]
     return tuple(seen)
 
 

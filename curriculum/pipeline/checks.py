@@ -12,7 +12,7 @@ from curriculum.mixing.check import (
     PhaseSupply,
     supposed_supply,
 )
-from curriculum.mixing.mix import rows_taken, seen_of
+from curriculum.mixing.mix import rows_taken
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing, phase_tokens
 from curriculum.mixing.supply import Supply, read_supply
 from curriculum.pipeline.context import Context
@@ -247,11 +247,7 @@ def _supply(
         return [max(0, tokens[at] - gone) for at, gone in zip(places, spent, strict=True)]
 
     rows = [each.train for name in sets for variants in sets[name] for each in variants]
-    before = plan.phases[: places[0]] if places else ()
-    mixed = [plan.current("mixtures", each) for each in before]
-    seen = (
-        resumed.seen if resumed else seen_of([each for each in mixed if each and not each.planned])
-    )
+    seen = resumed.seen if resumed else plan.seen_before(listed[0]) if listed else ()
     return DietSupply(
         listed=tuple(
             PhaseSupply(

@@ -21,6 +21,7 @@ from curriculum.mixing.load import (
     placed,
     require_no_fault,
 )
+from curriculum.mixing.mix import report_of, seen_of
 from curriculum.mixing.resolve import ResolvedPhase, resolve, with_repositories
 from curriculum.mixing.supply import check_gates, domain_faults
 from curriculum.model.backend_choice import AttentionNeeds, Capabilities, choose
@@ -41,11 +42,13 @@ from curriculum.stages.conversations import require_conversations
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.metric_writers import parse_writers
+from curriculum.train.run_directory import read_report
 from schemas.corpus import CHAT_DOMAIN, CorpusSpec
 from schemas.diet import TRAINED_TOKENIZER, Diet
 from schemas.errors import DietError, TokenizerError
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY
 from schemas.mistakes import nearest
+from schemas.mixture import RowsTaken
 from schemas.packed_row import ROW_MULTIPLE
 from schemas.specialist import SpecialistRef, file_stem
 from schemas.study import study_mark
@@ -97,6 +100,19 @@ class RunPlan:
     def before(self, phase: ResolvedPhase) -> list[ResolvedPhase]:
         """Return the phases that come before one."""
         return [*self.phases[: self.phases.index(phase)]]
+
+    def seen_before(self, phase: ResolvedPhase) -> tuple[RowsTaken, ...]:
+        """Return the rows that the phases before one read: the steps of finished runs, else whole plans."""
+        mixed: list[tuple[Artefact, int | None]] = []
+        for before in self.before(phase):
+            mixture = self.current("mixtures", before)
+            if mixture is None or mixture.planned:
+                continue
+            steps = _steps_of(self.current("runs", before), mixture)
+            if steps is not None and steps < report_of(mixture).steps:
+                self.store.verify_once([mixture.path])
+            mixed.append((mixture, steps))
+        return seen_of(mixed)
 
     def mark_of(self, stage: str, phase: str) -> str:
         """Return the name under which a stage's artefact is current: runs+templates@demo+syntax.
@@ -237,6 +253,14 @@ def _resume_point(plan: RunPlan) -> ResumePoint | None:
         )
     _require_continuable(point, diet)
     return point
+
+
+def _steps_of(run: Artefact | None, mixture: Artefact) -> int | None:
+    """Return the steps of a finished run of a mixture; None where there is none."""
+    if run is None or run.planned:
+        return None
+    is_of_it = any(("plan", mixture.key) == (made.name, made.key) for made in run.manifest.inputs)
+    return read_report(run.path).steps if is_of_it else None
 
 
 def _phase_cure(name: str, phases: Sequence[str]) -> str:

@@ -113,7 +113,6 @@ def sample_phase(plan: RunPlan, phase: str, number: int, context: Context) -> tu
 def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Artefact:
     """The plan of a phase: which rows its specialist sees, in which order."""
     resolved = plan.phase(phase)
-    previous = [plan.current("mixtures", each) for each in plan.before(resolved)]
     resumed = plan.resume_point_of(resolved)
     progress = Progress(stage="mix", item=phase, done=0, total=1, unit="tasks")
     mixture = mix(
@@ -122,7 +121,7 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
         replace(resolved, without=excluded_rows(plan, resolved, built)),
         [[built.rows_of(each).train for each in variants] for variants in wanted_of(resolved)],
         tokens_per_step=tokens_per_step(plan),
-        previous=[each for each in previous if each],
+        seen=() if resumed else plan.seen_before(resolved),
         continued=continued(plan.store, resumed) if resumed else None,
         documents=None if plan.store.dry else lambda: _lineages(plan.store, built),
         begins=lambda: context.watch(progress),

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from curriculum.mixing.check import DietSupply, PhaseSupply, supposed_supply
 from curriculum.mixing.load import load_diet
-from curriculum.mixing.mix import mix, report_of
+from curriculum.mixing.mix import mix, report_of, seen_of
 from curriculum.mixing.resolve import ResolvedPhase, phase_tokens
 from curriculum.mixing.supply import read_supply
 from curriculum.pipeline.checks import shortages
 from curriculum.store import Artefact, Store
 from schemas.diet import Diet
 from schemas.errors import MixtureError
+from schemas.mixture import RowsTaken
 
 Make = Callable[..., Any]
 STEP = 1024
@@ -71,18 +72,18 @@ class Judged:
 
     def mixed(self, budget: int) -> list[tuple[int, int]] | None:
         """Steps and tokens of each phase as they are mixed; None where one is refused."""
-        made, found = list[Artefact](), []
+        seen, found = list[RowsTaken](), []
         for each, rows, tokens in zip(
             self.listed, self.rows, phase_tokens(self.diet, budget), strict=True
         ):
             asked = replace(each, tokens=tokens)
             try:
                 mixture = mix(
-                    self.store, self.diet, asked, rows, tokens_per_step=STEP, previous=made
+                    self.store, self.diet, asked, rows, tokens_per_step=STEP, seen=tuple(seen)
                 )
             except MixtureError:
                 return None
-            made.append(mixture)
+            seen += seen_of([(mixture, None)])
             report = report_of(mixture)
             found.append((report.steps, report.tokens))
         return found

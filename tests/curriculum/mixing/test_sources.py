@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from curriculum.mixing.load import load_diet
-from curriculum.mixing.mix import mix, report_of
+from curriculum.mixing.mix import mix, report_of, seen_of
 from curriculum.mixing.supply import ArtefactUse, source_repetition, warning
 from curriculum.store import Artefact, Store
 
@@ -70,7 +70,7 @@ def test_a_mixture_reports_its_sources_with_those_of_the_phases_before(
         later,
         [[second_rows]],
         tokens_per_step=1024,
-        previous=[first],
+        seen=seen_of([(first, None)]),
         documents=lambda: table,
     )
     alone, both = report_of(first).sources, report_of(second).sources
