@@ -5,7 +5,7 @@
 Control tokens never come out of text, so one BOS that leads a document, or one EOS that ends one, says how
 the data was framed. Where documents have a BOS, each begins with it and it is nowhere else. Where they have
 an EOS, some may go without: those that were cut. An EOS that leads most documents ends the ones before, and
-padding belongs to none: the boundaries are wrong then, whatever is claimed.
+padding belongs to none, nor does a second EOS: the boundaries are wrong then, whatever is claimed.
 """
 
 from dataclasses import dataclass
@@ -44,6 +44,8 @@ class FrameCounts:
     """Documents that begin with two."""
     ended: int = 0
     """Documents that end with EOS."""
+    ended_twice: int = 0
+    """Documents that end with two."""
     bos: int = 0
     """Every BOS."""
     misled: int = 0
@@ -80,6 +82,9 @@ class FrameCounts:
             self.ended += int((ids[ends - 1] == self.eos_id).sum())
         if self.ender is not None:
             self.misled += int(((ids[starts] == self.ender) & (ends - starts > 1)).sum())
+            last, before = ids[ends - 1], ids[np.maximum(ends - 2, starts)]
+            twice = (last == self.ender) & (before == self.ender) & (ends - starts > 1)
+            self.ended_twice += int(twice.sum())
         if self.filler is not None:
             self.padded += int((ids[ends - 1] == self.filler).sum())
 
@@ -116,7 +121,7 @@ class FrameCounts:
                 )
 
     def _require_edges(self, name: str) -> None:
-        """Refuse documents whose boundaries lie before an EOS, or behind padding."""
+        """Refuse documents whose boundaries lie before an EOS, or behind padding or a second EOS."""
         of = f"of {self.documents:,} documents"
         if 2 * self.misled > self.documents:
             raise SchemaError(
@@ -124,6 +129,13 @@ class FrameCounts:
                 f"EOS {self.ender} begins {self.misled:,} {of}",
                 cause="EOS ends documents and begins none",
                 cure="Move each boundary behind the EOS, or give a tokenizer whose BOS it is",
+            )
+        if self.ended_twice:
+            raise SchemaError(
+                name,
+                f"two EOS {self.ender} end {self.ended_twice:,} {of}",
+                cause="one EOS ends a document, and the second would be learnt",
+                cure="Remove all but the first of them, and write the boundaries anew",
             )
         if self.padded:
             raise SchemaError(

@@ -114,6 +114,25 @@ def test_padding_at_the_ends_of_documents_is_refused_whatever_is_claimed(
     assert not list(Store(tmp_path / "home").artefacts("rows"))
 
 
+@pytest.mark.parametrize("form", ["flat", "megatron", "parquet"])
+@pytest.mark.parametrize("claim", FRAMES)
+def test_two_eos_at_the_ends_of_documents_are_refused_whatever_is_claimed(
+    tmp_path: Path, form: str, claim: str
+) -> None:
+    texts = documents("bos_eos")
+    texts[2] = [*texts[2], EOS]
+    done = take(tmp_path / "home", write_tokens(tmp_path / "data", texts, form), form, claim)
+    assert done.returncode == 2
+    assert f"two EOS {EOS} end 1 of 4 documents" in done.stderr
+    assert not list(Store(tmp_path / "home").artefacts("rows"))
+
+
+def test_a_document_of_nothing_but_its_eos_has_no_second_one(tmp_path: Path) -> None:
+    texts = [*documents("eos"), [EOS]]
+    path = write_tokens(tmp_path / "data", texts, "flat")
+    assert take(tmp_path / "home", path, "flat", "eos").returncode == 0
+
+
 def test_documents_that_were_cut_may_lack_an_eos_and_are_counted(tmp_path: Path) -> None:
     texts = documents("eos")
     texts[1] = texts[1][:-1]
