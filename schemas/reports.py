@@ -372,11 +372,11 @@ class ImportReport(StageReport):
     """Rows that were made elsewhere: packed here from tokens, or taken as they are."""
 
     divided: int = 0
-    """Documents that were cut at the row length; of tokens, as the next four."""
+    """Documents that lie in several pieces: those longer than a row, or whose id several pieces share."""
     further_pieces: int = 0
     """Pieces beyond the first of each, which rows count as documents."""
     added_bos: int = 0
-    """Pieces that a BOS was added to."""
+    """Pieces that a BOS was added to; of tokens, as the next two."""
     empty: int = 0
     """Documents without a token."""
     unscored: int = 0

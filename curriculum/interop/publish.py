@@ -25,6 +25,7 @@ from curriculum.interop.eos_boundaries import (
     require_eos,
     with_starts,
 )
+from curriculum.interop.import_counts import ImportCounts
 from curriculum.packing import rules
 from curriculum.packing.boundaries import Layout
 from curriculum.packing.check import check
@@ -38,7 +39,7 @@ from curriculum.store.verify import sha256_of
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
 from schemas.packed_row import GENERATED_PIECE, PACKED_ROW_SCHEMA, PIECE_TYPE, RowFormat
-from schemas.reports import ImportedDomain, ImportReport
+from schemas.reports import ImportReport
 from schemas.structure import STRUCTURE_COLUMNS
 
 LABELS = ("family", "objective", "variant", "domain", "split")
@@ -342,7 +343,7 @@ def publish(store: Store, imported: Imported, tokenizer: Artefact) -> Artefact:
         draft.record(imported.notes)
         if imported.completion.boundaries is not None:
             draft.record(from_eos.report())
-        draft.record(ImportReport(fallbacks=imported.fallbacks, domains=counts))
+        draft.record(counts.model_copy(update={"fallbacks": imported.fallbacks}))
         names = {
             f"part-{number:05d}.parquet": shard.name for number, shard in enumerate(imported.shards)
         }
@@ -387,8 +388,11 @@ def _write(
     imported: Imported,
     from_eos: EosCounts,
     frames: FrameCounts | None,
-) -> dict[str, ImportedDomain]:
-    completion, counts = imported.completion, _Counts(imported.completion.row_format.row_length)
+) -> ImportReport:
+    completion = imported.completion
+    counts = ImportCounts(
+        completion.row_format.row_length, ids_are_stored="document_ids" in completion.stored
+    )
     row = 0
     with row_shards(
         draft.path, completion.schema, row_length=completion.row_format.row_length
@@ -419,37 +423,3 @@ def _add_frames(frames: FrameCounts, rows: pa.Table, row_format: RowFormat) -> N
     ids = batch.input_ids.reshape(-1)
     frames.add(ids, layout.flat_start, layout.flat_start + layout.lengths)
     frames.add_bos(ids)
-
-
-class _Counts:
-    """Counts by domain."""
-
-    def __init__(self, row_length: int) -> None:
-        self._row_length = row_length
-        self._sums: dict[str, dict[str, int]] = {}
-
-    def add(self, table: pa.Table) -> None:
-        """Count some rows."""
-        names = ("num_docs", "valid_token_count", "loss_token_count")
-        grouped = table.select(["domain", *names]).group_by("domain")
-        summed: Any = grouped.aggregate([("domain", "count"), *((name, "sum") for name in names)])
-        for line in summed.to_pylist():
-            sums = self._sums.setdefault(line["domain"], {})
-            for ours, theirs in (
-                ("rows", "domain_count"),
-                ("documents", "num_docs_sum"),
-                ("tokens", "valid_token_count_sum"),
-                ("scored_tokens", "loss_token_count_sum"),
-            ):
-                sums[ours] = sums.get(ours, 0) + line[theirs]
-
-    def report(self) -> dict[str, ImportedDomain]:
-        """Return the counts by domain, with the yield."""
-        return {
-            domain: ImportedDomain(
-                **sums,
-                row_length=self._row_length,
-                pack_yield=sums["tokens"] / (sums["rows"] * self._row_length),
-            )
-            for domain, sums in sorted(self._sums.items())
-        }

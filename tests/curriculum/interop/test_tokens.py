@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -197,6 +198,34 @@ def test_the_import_prints_documents_and_their_further_pieces(world: Any, tmp_pa
     done = curriculum("import", str(tmp_path / "x.bin"), *words, home=tmp_path / "new")
     assert "3 rows  1 documents  274 tokens" in done.stdout
     assert "further pieces: 2" in done.stdout
+
+
+@pytest.mark.parametrize("form", ["parquet", "flat"])
+def test_rows_that_come_back_count_documents_and_their_further_pieces(
+    world: Any, said: Any, tmp_path: Path, form: str
+) -> None:
+    """They come as Parquet, with ids of documents, or as our export of tokens."""
+    text = [world.codec.bos_id, *range(10, 280), world.codec.eos_id]
+    edges = np.cumsum([0, len(text), 40, len(text) - 100])
+    short = [world.codec.bos_id, *[20] * 38, world.codec.eos_id]
+    other = [*text[:-101], world.codec.eos_id]
+    np.array([*text, *short, *other], dtype=np.uint16).tofile(tmp_path / "x.bin")
+    edges.astype("<i8").tofile(tmp_path / "x.offsets.bin")
+    rows = world.take(tmp_path / "x.bin", "flat", said(family="mine"), 128)
+    if form == "flat":
+        path = world.export(rows, tmp_path / "out", "flat")
+    else:
+        path = tmp_path / "out"
+        path.mkdir()
+        for file in rows.files():
+            shutil.copy(file, path)
+    tokenizer = str(world.tokenizer.path / "tokenizer.json")
+    words = ("--format", form, "--tokenizer", tokenizer)
+    done = curriculum("import", str(path), *words, home=tmp_path / "new")
+    assert done.returncode == 0, done.stderr
+    assert "  3 documents  " in done.stdout
+    assert "divided: 2" in done.stdout
+    assert "further pieces: 3" in done.stdout
 
 
 def test_structure_goes_a_value_a_token(world: Any, tmp_path: Path) -> None:

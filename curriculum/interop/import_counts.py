@@ -1,0 +1,62 @@
+"""Counts of imported rows: by domain, and the pieces of documents that are divided over rows."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from schemas.reports import ImportedDomain, ImportReport
+
+SUMS = (
+    ("rows", "domain_count"),
+    ("documents", "num_docs_sum"),
+    ("tokens", "valid_token_count_sum"),
+    ("scored_tokens", "loss_token_count_sum"),
+)
+
+
+class ImportCounts:
+    """Running counts of rows; 8 bytes a document where `document_ids` are stored."""
+
+    def __init__(self, row_length: int, *, ids_are_stored: bool) -> None:
+        self._row_length = row_length
+        self._ids_are_stored = ids_are_stored
+        self._sums: dict[str, dict[str, int]] = {}
+        self._hashes: list[npt.NDArray[np.uint64]] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Count some rows."""
+        names = ("num_docs", "valid_token_count", "loss_token_count")
+        grouped = rows.select(["domain", *names]).group_by("domain")
+        summed: Any = grouped.aggregate([("domain", "count"), *((name, "sum") for name in names)])
+        for line in summed.to_pylist():
+            sums = self._sums.setdefault(line["domain"], {})
+            for ours, theirs in SUMS:
+                sums[ours] = sums.get(ours, 0) + line[theirs]
+        if self._ids_are_stored:
+            ids = pl.Series(rows["document_ids"]).explode()
+            self._hashes.append(ids.hash().to_numpy())
+
+    def report(self) -> ImportReport:
+        """Return the counts by domain, with the yield, and those of divided documents.
+
+        Pieces of one document share its id. Ids that aren't stored are those of whole documents.
+        """
+        domains = {
+            domain: ImportedDomain(
+                **sums,
+                row_length=self._row_length,
+                pack_yield=sums["tokens"] / (sums["rows"] * self._row_length),
+            )
+            for domain, sums in sorted(self._sums.items())
+        }
+        if not self._ids_are_stored:
+            return ImportReport(domains=domains)
+        pieces = np.unique(np.concatenate(self._hashes), return_counts=True)[1]
+        return ImportReport(
+            domains=domains,
+            divided=int((pieces > 1).sum()),
+            further_pieces=int(pieces.sum()) - len(pieces),
+        )
