@@ -7,6 +7,8 @@ import contextlib
 import functools
 import importlib.metadata
 import inspect
+import re
+import resource
 import signal
 import sys
 import threading
@@ -69,9 +71,38 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt:
             _end(f"\ninterrupted. {_how_to_resume(ctx)}".rstrip(), INTERRUPTED)
         except Exception as failed:
+            if _is_memory_short(failed):
+                _end(f"error: {_short_memory()}", WRONG)
             if type(failed).__module__.partition(".")[0] not in _READERS:
                 raise
             _end(f"error: {_unreadable(failed)}", WRONG)
+
+
+_UNMAPPED = re.compile("failed to map segment|annot allocate memory")
+"""Words of an import whose library doesn't fit into what memory is left."""
+
+
+def _is_memory_short(failed: Exception) -> bool:
+    """Return True for an error that a process without more memory raises."""
+    is_unmapped = isinstance(failed, ImportError) and _UNMAPPED.search(str(failed)) is not None
+    return is_unmapped or isinstance(failed, MemoryError) or "OutOfMemory" in type(failed).__name__
+
+
+def _short_memory() -> CurriculumError:
+    """Return the error of a process that gets no more memory, with the limit that it runs under."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return CurriculumError(
+            "memory",
+            cause="this process got no more of it",
+            cure="Lower --workers, or end other programs",
+        )
+    return CurriculumError(
+        "memory",
+        f"ulimit -v {limit >> 10}",
+        cause=f"this process may use {limit / 1e9:.1f} GB of address space, which is too little",
+        cure="Raise the limit: ulimit -v unlimited",
+    )
 
 
 _READERS = ("pyarrow", "pydantic_core", "_duckdb", "duckdb")
