@@ -10,6 +10,7 @@ brace or semicolon after a parameter list, or from the beginning of a line.
     CJSON_PUBLIC(char *) parse(int);           only the parentheses around a type, with the name before them
     char * __attribute__((used)) name(void);   words between a pointer and a function's name
     void wait(int) __acquires(lock) {          words after a parameter list
+    int f OF((int a)) {                        a macro around a parameter list
     my_api std::string name();                 a word before a qualified type, or before a constructor
     int Box::*member();                        the class of a pointer to a member
     void (lua_close)(lua_State *L);            the parentheses around a declared name
@@ -24,6 +25,7 @@ the first one reads like a type.
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from curriculum.graph.blank import blank
 from curriculum.graph.facts import Range
 from curriculum.graph.line_ranges import BLANK, joined
 from schemas.corpus import Language
@@ -87,7 +89,10 @@ def heads(bare: bytes, calls: Sequence[re.Match[bytes]], language: Language) -> 
         language: c or cpp.
     """
     rules = _C_RULES if language == "c" else _CPP_RULES
-    return joined((*_macro_calls(bare, calls), *(found for rule in rules for found in rule(bare))))
+    around = joined(_around_parameters(bare))
+    bare = blank(bare, around) if around else bare
+    rest = (found for rule in rules for found in rule(bare))
+    return joined((*around, *_macro_calls(bare, calls), *rest))
 
 
 def _c_classes(bare: bytes) -> Iterator[Range]:
@@ -229,7 +234,7 @@ def _is_first(bare: bytes, place: int) -> bool:
 _AFTER_POINTER = re.compile(
     rb"\n(?=\w)[^\n;=(){}*&]*+[*&][\s*&]*+(?:((?:(?=\w++\s++\w)" + _FREE + rb"\s++"
     rb"|(?:__attribute__|__declspec|[A-Z][A-Z0-9_]{2,}+)\s*+" + _ARGUMENTS + rb"\s*+){1,4}?)"
-    rb"(?=(?!__attribute__)" + _NAME + rb"\s*+\()|(__attribute__\s*+" + _ARGUMENTS + rb"))"
+    rb"(?=(?!__attribute__)" + _NAME + rb"\s*+\((?!\s*+\())|(__attribute__\s*+" + _ARGUMENTS + rb"))"
 )  # fmt: skip
 
 
@@ -300,6 +305,12 @@ _PARENTHESES = re.compile(
     _LINE + _TYPE + rb"(?<=[\s*&])(\()\s*+" + _NAME + rb"\s*+(\))\s*+"
     rb"(?=\(\s*+(?:void\s*+)?\)|\([^()]*\w[\s*&]++\w|\([^()]*\()" + _ARGUMENTS + rb"\s*+;"
 )  # fmt: skip
+_PROTOTYPE = re.compile(
+    rb"\n[ \t]*+" + _FIRST_WORD + rb"(" + _TYPE + rb")" + _NAME
+    + rb"\s++((?!__attribute__|__declspec|_?[Aa]lignas)" + _FREE + rb"\s*+\()\s*+"
+    + rb"(?:(?=\(\s*+(?:void\s*+)?\)|\([^()]*\w[\s*&]++\w)|(?=[^;{]++\{))" + _ARGUMENTS
+    + rb"\s*+(\))\s*+(?:(?:const|noexcept|override|final)\b\s*+)*+[{;]"
+)  # fmt: skip
 _BEFORE_LINE = re.compile(
     rb"\n(?:(?:static|inline|extern)\s++)*+(?=\w++[\s*&]++[A-Z_])" + _FREE
     + rb"[\s*&]++([A-Z_][A-Z0-9_]{2,})[ \t]*+\n(?="
@@ -311,6 +322,13 @@ def _before_lines(bare: bytes) -> Iterator[Range]:
     """Yield a macro between a type and the name on the next line."""
     for found in _BEFORE_LINE.finditer(bare):
         yield Range(*found.span(1))
+
+
+def _around_parameters(bare: bytes) -> Iterator[Range]:
+    """Yield a macro and the parentheses that it has around a parameter list, as in zlib's OF((int a))."""
+    for found in _PROTOTYPE.finditer(bare):
+        if found[1].split()[-1] not in _KEYS:
+            yield from (Range(*found.span(2)), Range(*found.span(3)))
 
 
 def _member_pointers(bare: bytes) -> Iterator[Range]:
@@ -333,6 +351,7 @@ def _parentheses(bare: bytes) -> Iterator[Range]:
 _ALONE = rb"[A-Z][A-Z0-9_]{2,}(?!\w)(?:[ \t]*+" + _ARGUMENTS + rb")?"
 _BARE = re.compile(
     rb"\n[ \t]*+(" + _ALONE + rb"(?:[ \t]++" + _ALONE + rb")++)[ \t]*+\n(?!\w++\s*+\()"
+    rb"|\n[ \t]++(?=\w++[ \t]*+\()((?:" + _FREE + rb"[ \t]*+" + _ARGUMENTS + rb"[ \t]*+){2,16}+)\n(?!\s*+\{)"
     rb"|\n((?:[ \t]++(?=\w++[ \t]*+\n)" + _FREE + rb"[ \t]*+\n(?:[ \t]*+\n)*+){2,16}+)(?=\s*+[\w}])"
     rb"(\s*+\w++\s*+\()?"
 )  # fmt: skip
@@ -341,10 +360,10 @@ _BARE = re.compile(
 def _bare_words(bare: bytes) -> Iterator[Range]:
     """Yield macros without a semicolon; the last one before a name with parameters may be its type."""
     for found in _BARE.finditer(bare):
-        start, end = found.span(1 if found[1] else 2)
+        start, end = found.span(1 if found[1] else 2 if found[2] else 3)
         words = bare[start:end].rstrip()
         if _is_first(bare, start):
-            yield Range(start, start + (words.rfind(b"\n") if found[3] else len(words)))
+            yield Range(start, start + (words.rfind(b"\n") if found[4] else len(words)))
 
 
 _TYPES_AS_ARGUMENTS = re.compile(
@@ -362,9 +381,9 @@ def _types_as_arguments(bare: bytes) -> Iterator[Range]:
 _Rule = Callable[[bytes], Iterator[Range]]
 _SHARED_RULES: tuple[_Rule, ...] = (
     _after_pointers, _after_parameters, _before_lines, _parentheses, _types_as_arguments,
+    _bare_words,
 )  # fmt: skip
 _C_RULES = (*_SHARED_RULES, _c_classes, _old_pointers)
 _CPP_RULES = (
     *_SHARED_RULES, _cpp_classes, _namespaces, _modules, _before_qualified, _member_pointers,
-    _bare_words,
 )  # fmt: skip
