@@ -218,7 +218,10 @@ class Work:
     """A file of the tree, and where its places lie on this machine."""
 
     units: tuple[Unit, ...]
-    """Units of the file, in the order of their entries: the one with the fewest errors counts."""
+    """Units of the file, in the order of their entries: the one with the fewest errors counts.
+
+    Where a worker that tries them is lost, each is tried by itself.
+    """
     root: Path
     places: Mapping[str, str]
 

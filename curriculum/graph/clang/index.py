@@ -15,6 +15,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -25,7 +27,7 @@ from curriculum.workers import Failure, WorkerPool
 from schemas.errors import CorpusError
 from schemas.progress import Progress, ProgressCallback, ignore_progress
 
-REVISION = 2
+REVISION = 3
 """Raised whenever the same tree and database would give another snapshot."""
 UNIT_SECONDS = 300.0
 """Seconds for one unit; the largest of real repositories take a tenth of it on a slow core."""
@@ -117,17 +119,43 @@ def index_tree(
         Work(units=entries, root=root.absolute(), places=units.places) for entries in units.files()
     ]
     union, outcomes = Union(), Counter[str]()
-    answers = _pool(workers, limit_seconds).map(_index_unit, tasks, on_failure="report")
-    with contextlib.closing(answers):
-        for number, answer in answers:
-            result = _result(answer)
-            path = tasks[number].units[0].path
-            union.add(path, result)
-            outcomes[result.outcome] += 1
-            watch(_progress(path, outcomes, len(tasks)))
+    for path, result in _results(_pool(workers, limit_seconds), tasks):
+        union.add(path, result)
+        outcomes[result.outcome] += 1
+        watch(_progress(path, outcomes, len(tasks)))
     snapshot = union.snapshot(units.count)
     write(folder, snapshot)
     return snapshot.report
+
+
+def _results(pool: WorkerPool, tasks: Sequence[Work]) -> Iterator[tuple[str, UnitResult]]:
+    """Yield the result of each file; where a worker was lost with several entries, each is tried alone."""
+    lost: list[Work] = []
+    for work, answer in _answers(pool, tasks):
+        if isinstance(answer, Failure) and len(work.units) > 1:
+            lost.append(work)
+        else:
+            yield work.units[0].path, _result(answer)
+    alone = [replace(work, units=(unit,)) for work in lost for unit in work.units]
+    found = {work.units[0]: _result(answer) for work, answer in _answers(pool, alone)}
+    for work in lost:
+        chosen = min(work.units, key=lambda unit: _rank(found[unit]))
+        is_replaced = chosen != work.units[0]
+        yield chosen.path, replace(found[chosen], is_replaced=is_replaced)
+
+
+def _answers(
+    pool: WorkerPool, tasks: Sequence[Work]
+) -> Iterator[tuple[Work, UnitResult | Failure]]:
+    answers = pool.map(_index_unit, tasks, on_failure="report")
+    with contextlib.closing(answers):
+        for number, answer in answers:
+            yield tasks[number], answer
+
+
+def _rank(result: UnitResult) -> tuple[bool, int]:
+    """Order of the results of one file: those that show something first, by their errors."""
+    return result.outcome not in ("indexed", "partial"), result.errors
 
 
 def _index_unit(work: Work) -> UnitResult:

@@ -166,7 +166,7 @@ class IndexReport:
 
     database: DatabaseCount
     replaced: tuple[str, ...]
-    """Files that count by a further entry, since the first one has more errors; sorted."""
+    """Files that count by a further entry, since the first one has more errors or can't be parsed; sorted."""
     indexed: int
     """Units with no error; units = indexed + partial + failed + timed out + crashed."""
     partial: int

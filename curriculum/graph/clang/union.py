@@ -68,6 +68,7 @@ class UnitResult:
     reason: str = ""
     seen: tuple[Definition, ...] = ()
     includes: frozenset[IndexedInclude] = frozenset()
+    errors: int = 0
     is_replaced: bool = False
     """True if a further entry has fewer errors than the first one, and is what counts."""
 

@@ -362,6 +362,7 @@ def index_unit(work: Work) -> UnitResult:
         is_replaced=chosen != work.units[0],
         outcome="partial" if errors else "indexed",
         reason=_reason(errors, tree) if errors else "",
+        errors=len(errors),
         seen=walk(unit, tree),
         includes=frozenset(_includes(unit, tree)),
     )

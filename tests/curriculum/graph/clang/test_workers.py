@@ -1,5 +1,6 @@
 """A unit that hangs or kills its worker costs itself alone, and no interrupt leaves a process behind."""
 
+import json
 import os
 import signal
 import subprocess
@@ -116,6 +117,34 @@ def test_a_crash_of_the_frontend_costs_its_unit_alone(tmp_path: Path, way: str) 
     (problem,) = crashed.problems
     assert (problem.path, problem.outcome) == ("b2.cpp", "crashed")
     assert "worker" in problem.reason
+
+
+@pytest.mark.parametrize("order", ["first", "last", "all"])
+def test_an_entry_that_crashes_leaves_the_other_entries_of_its_file(
+    tmp_path: Path, order: str
+) -> None:
+    """Of a file with three entries, where one says -DCRASH and another one misses a name."""
+    text = "#ifdef CRASH\n#pragma clang __debug crash\n#endif\nint lost() { return LIMIT; }\n"
+    root, out = tmp_path / "tree", tmp_path / "index"
+    database = write_tree(root, {**SOUND, "b2.cpp": text})
+    (entry,) = (each for each in json.loads(database.read_text()) if each["file"] == "b2.cpp")
+    flags = {"first": ("-DCRASH", "", "-DLIMIT=3"), "last": ("", "-DLIMIT=3", "-DCRASH")}
+    several = [
+        {**entry, "command": f"c++ -Iinclude {flag} -c b2.cpp"}
+        for flag in flags.get(order, ("-DCRASH", "-DCRASH=2", "-DCRASH=3"))
+    ]
+    others = [each for each in json.loads(database.read_text()) if each["file"] != "b2.cpp"]
+    database.write_text(json.dumps([*others, *several]))
+    out.mkdir()
+    report = index_tree(root, database, out, original=None, workers=2)
+    names = {function.name for function in Snapshot.open(out).functions}
+    assert report.database.duplicates == 2
+    if order == "all":
+        assert [problem.outcome for problem in report.problems] == ["crashed"]
+        assert "lost" not in names
+    else:
+        assert (report.indexed, report.crashed, report.replaced) == (4, 0, ("b2.cpp",))
+        assert "lost" in names
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
