@@ -42,7 +42,7 @@ def main() -> None:
     )
     os.environ["CURRICULUM_HOME"] = str(home)
     _make(home)
-    with api_for(home):
+    with api_for(home, print):
         # Prefect reads its settings when it is imported.
         from flows.run import run_in_process
 

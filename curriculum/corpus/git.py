@@ -46,6 +46,7 @@ ENVIRONMENT = {
     "TZ": "UTC",
 }
 TRANSPORTS = "file:git:http:https:ssh"
+PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 HEAD = re.compile(rf"ref: refs/[^\x00-\x20]+|{COMMIT_ID.pattern}")
 DAMAGED = 128
@@ -184,6 +185,8 @@ def started(
 def transfer(*arguments: str) -> None:
     """Run `git clone` and the like, which reach out: proxies and agents of the user stay in force.
 
+    An empty variable such as all_proxy, by which Python knows of no proxy, hides ALL_PROXY from nobody.
+
     Raises:
         CorpusError: with git's own words, for any other exit code than 0.
     """
@@ -194,6 +197,7 @@ def transfer(*arguments: str) -> None:
         "GIT_INDEX_FILE",
         "GIT_OBJECT_DIRECTORY",
         "GIT_TEMPLATE_DIR",
+        *(name for name in PROXIES if os.environ.get(name) == ""),
     )
     done = subprocess.run(
         [

@@ -11,11 +11,15 @@ gc.set_threshold(50_000, 20, 50)
 from flows import settings  # noqa: E402 - after the threshold
 from flows.cli.app import app  # noqa: E402
 from flows.cli.commands import keep, look, make  # noqa: E402
+from flows.settings.proxies import direct_to_loopback  # noqa: E402
 
 __all__ = ["app", "ask", "diets", "keep", "look", "main", "make", "models"]
 
 
 def main() -> None:
-    """Run the command line; no process that it starts imports what lies in the current directory."""
-    settings.apply({settings.SAFE_PATH: "1"})
+    """Run the command line; no process that it starts imports what lies in the current directory.
+
+    Requests of all of them to servers on this machine go through no proxy.
+    """
+    settings.apply({settings.SAFE_PATH: "1", **direct_to_loopback()})
     app()

@@ -361,7 +361,7 @@ def flow(
         return runs
     _warn_of_folders(plan)
     require_steps(plan, Scope(phase=phase, later_phases=later_phases), context_of(warn=warn))
-    with api_for(config.workspace):
+    with api_for(config.workspace, warn):
         # Prefect reads its settings when it is imported.
         with prefect_variables.unset(config.workspace):
             from flows.run import run_in_process

@@ -10,12 +10,13 @@ import time
 import urllib.error
 import urllib.request
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
+from curriculum.pipeline.context import ignore
 from curriculum.train.processes import dying_with_parent
 from flows import settings
 from schemas.errors import CurriculumError
@@ -163,8 +164,10 @@ def end_all(children: Sequence[ChildProcess]) -> None:
 
 PATIENCE_S = 300.0
 """Seconds for a server to start."""
-TEAM_PATIENCE_S = 15.0
-"""Seconds for a server of others to answer."""
+FOREIGN_PATIENCE_S = 15.0
+"""Seconds for a server that runs already to answer."""
+SLOW_S = 20.0
+"""Seconds after which who waits for a server is told so."""
 BACKLOG = 1024
 """Connections that wait for a server that is busy, or is started again."""
 
@@ -190,25 +193,52 @@ def listening(port: int) -> Iterator[socket.socket]:
         yield ear
 
 
-def await_health(url: str, server: ChildProcess | None) -> None:
-    """Wait until a server answers; a team's, which isn't our child, for a little while only."""
-    patience = PATIENCE_S if server else TEAM_PATIENCE_S
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
+def await_health(
+    url: str, server: ChildProcess | None, warn: Callable[[str], None] = ignore
+) -> None:
+    """Wait until a server answers; one that isn't our child gets a little while only.
+
+    Raises:
+        ServeError: where it ends or doesn't answer in time, with what it answered last.
+    """
+    patience = PATIENCE_S if server else FOREIGN_PATIENCE_S
+    began, last, warned = time.monotonic(), "", False
+    while time.monotonic() < began + patience:
         if server is not None:
             server.require_alive()
         try:
             asked = urllib.request.Request(url, headers=settings.credentials())
             with urllib.request.urlopen(asked, timeout=5):
                 return
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            time.sleep(0.2)
-    found = f"no answer within {patience:.0f} s"
+        except (urllib.error.URLError, ConnectionError, TimeoutError) as failed:
+            last = str(failed)
+        if server is not None and not warned and time.monotonic() > began + SLOW_S:
+            warned = True
+            warn(
+                f"{server.name} hasn't answered for {SLOW_S:.0f} s; it gets {patience:.0f} s. "
+                f"Its log is {server.log}."
+            )
+        time.sleep(0.2)
+    found = f"no answer within {patience:.0f} s ({last})"
     if server is not None:
         raise server.fault(found)
     raise ServeError(
-        "PREFECT_API_URL",
+        "the server of PREFECT_API_URL or of curriculum serve",
         url.removesuffix("/health"),
         cause=found,
-        cure="Start that server, or unset the variable to have one of your own",
+        cure="Start that server again; or unset the variable or end curriculum serve, to have your own",
     )
+
+
+def await_file(place: Path, child: ChildProcess) -> None:
+    """Wait until a child has written where it serves.
+
+    Raises:
+        ServeError: where it ends or doesn't write that in time.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while not (place.is_file() and place.read_text()):
+        child.require_alive()
+        if time.monotonic() > deadline:
+            raise child.fault(f"no address within {PATIENCE_S:.0f} s")
+        time.sleep(0.05)

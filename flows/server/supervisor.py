@@ -24,7 +24,14 @@ from curriculum.train.processes import dying_with_parent
 from dashboards.guard import login
 from flows import settings
 from flows.server import dashboard
-from flows.server.children import ChildProcess, ServeError, await_health, end_all, listening
+from flows.server.children import (
+    ChildProcess,
+    ServeError,
+    await_file,
+    await_health,
+    end_all,
+    listening,
+)
 from flows.settings import prefect_variables
 
 PARENTS = 10
@@ -170,7 +177,7 @@ class Supervisor:
         """Start our own Prefect server, and wait until it answers."""
         assert self.server is not None
         self.server.start()
-        await_health(f"{self.address}/api/health", self.server)
+        await_health(f"{self.address}/api/health", self.server, self.print_line)
 
     def start_workers(self, limits: dict[str, int]) -> None:
         """Make the deployments, and start a worker for each kind of pool."""
@@ -229,9 +236,7 @@ class Supervisor:
         place = settings.reports_file(self.workspace)
         place.unlink(missing_ok=True)
         reports = self.page("reports", "flows.server.report_pages", self.port % 65535 + 1)
-        while not (place.is_file() and place.read_text()):
-            reports.require_alive()
-            time.sleep(0.05)
+        await_file(place, reports)
 
     def start_dashboards(self) -> None:
         """Dashboards are beside the reports, where what they are made with is installed."""
@@ -240,9 +245,7 @@ class Supervisor:
         if not dashboard.is_installed():
             return
         pages = self.page("dashboards", "flows.server.dashboard", (self.port + 1) % 65535 + 1)
-        while not place.is_file():
-            pages.require_alive()
-            time.sleep(0.05)
+        await_file(place, pages)
 
     def start_crash_detection(self) -> None:
         """Start the detection of crashes, where a target for notifications is set."""
@@ -356,17 +359,18 @@ def deploy(workspace: Path, *, shared: bool, idle: Sequence[str] = ()) -> str:
 
 
 @contextlib.contextmanager
-def api_for(workspace: Path) -> Iterator[None]:
+def api_for(workspace: Path, warn: Callable[[str], None]) -> Iterator[None]:
     """A Prefect API while the block lasts: one that is there already, else a short-lived own.
 
     The own one is out of reach of the terminal's Ctrl-C, so that an interrupted flow can still say so.
 
     Raises:
-        ServeError: where it doesn't start.
+        ServeError: where it doesn't start, or doesn't answer.
     """
     Store(workspace).open()
     if api := settings.known_api(workspace):
         settings.apply(prefect_variables.attached(workspace, api))
+        await_health(f"{api.rstrip('/')}/health", None)
         yield
         return
     with listening(0) as ear:
@@ -380,7 +384,7 @@ def api_for(workspace: Path) -> Iterator[None]:
         )
         try:
             server.start()
-            await_health(f"http://{settings.HOST}:{port}/api/health", server)
+            await_health(f"http://{settings.HOST}:{port}/api/health", server, warn)
             yield
         finally:
             server.end()

@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from flows.settings.proxies import without_blanks
 from schemas.errors import CurriculumError
 
 if TYPE_CHECKING:
@@ -276,7 +277,8 @@ def environment(variables: dict[str, str]) -> dict[str, str]:
 
 def outside() -> dict[str, str]:
     """The environment of a command that others wrote: without what lets a program into the server."""
-    return {name: value for name, value in os.environ.items() if name not in _OURS}
+    given = {name: value for name, value in os.environ.items() if name not in _OURS}
+    return without_blanks(given)
 
 
 def wait_passively() -> None:

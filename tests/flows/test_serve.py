@@ -314,7 +314,7 @@ def test_a_teams_server_goes_before_ones_own(
 def test_a_teams_server_that_isnt_there_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children, "TEAM_PATIENCE_S", 0.5)
+    monkeypatch.setattr(children, "FOREIGN_PATIENCE_S", 0.5)
     monkeypatch.setattr(settings, "apply", lambda _: None)
     monkeypatch.setenv("PREFECT_API_URL", f"http://{settings.HOST}:{free_port()}/api")
     with pytest.raises(ServeError, match=r"PREFECT_API_URL.*no answer"):
