@@ -68,6 +68,7 @@ class RepositorySpec(Documented):
 
 
 Overlong = Literal["skip", "drop_oldest"]
+OnError = Literal["stop", "skip"]
 
 
 class ConversationsSpec(Documented):
@@ -137,8 +138,12 @@ class CorpusSpec(Documented):
     val_fraction: Annotated[Number, Field(gt=0, lt=1)] = 0.02
     """The share of files that is held out to measure on; with 20 repositories or more, of repositories."""
     max_skipped: Annotated[Number, Field(ge=0, le=1)] = 0.01
-    """A build that lost more than this share of its input to unreadable data, or of its conversations to a
-    chat template, fails."""
+    """The share of a repository's changes, or of a source's lines of conversations, that may be unreadable:
+    not UTF-8, damaged or missing. A chat template may refuse the same share of all conversations."""
+    on_error: OnError = "stop"
+    """The fate of a repository or a source of conversations that can't be read, or of which more than
+    max_skipped is lost. stop ends the build with one message once all others are done; skip builds without
+    it, says why, and reads it again only where its commit changes or its folders in documents are deleted."""
     store_targets: bool = True
     """false halves the rows on disk; readers derive target_ids."""
 
@@ -155,6 +160,12 @@ class CorpusSpec(Documented):
                 )
             seen[name.casefold()] = name
         return self
+
+    def tolerance(self) -> dict[str, str | float]:
+        """Return what decides whether a source is skipped, for keys; nothing where none is."""
+        if self.on_error == "stop":
+            return {}
+        return {"on_error": self.on_error, "max_skipped": self.max_skipped}
 
     def overlong_of(self, source: str) -> Overlong:
         """Return the fate of a source's overlong conversations; skip for a repository, which has none."""

@@ -95,7 +95,7 @@ class DocumentsReport(StageReport):
     crowded_names: dict[str, int] = {}
     """Names by path, of files with more names than the graph looks up."""
     lacks: str = ""
-    """Cause for which there is no index, and so no document; empty where there is one."""
+    """Cause for which there is no document: the repository has no index, or is skipped; empty otherwise."""
     coverage: CoverageReport = CoverageReport()
 
 

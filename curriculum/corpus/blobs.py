@@ -62,10 +62,10 @@ class Skips:
     changes that made them."""
 
     def add(self, reason: Reason, *, path: str, commit: str) -> None:
-        """Count one, and keep it as an example while there are few."""
+        """Count one, and keep it as an example while there are few, each of another path."""
         self.counts[reason] += 1
         kept = self.examples.setdefault(reason, [])
-        if len(kept) < EXAMPLES:
+        if len(kept) < EXAMPLES and all(each.path != path for each in kept):
             kept.append(Example(path=path, commit=commit))
 
     @property
@@ -73,6 +73,15 @@ class Skips:
         """The share of the wanted input that could not be read, to compare with `max_skipped`."""
         unreadable = sum(self.counts[reason] for reason in get_args(Unreadable))
         return unreadable / max(1, self.read + unreadable)
+
+    def unreadable_words(self) -> str:
+        r"""Count by reason what could not be read, with some paths: encoding 2: a.c, b.c; path 1: f\xfc.c."""
+        reasons = sorted(set(self.counts) & {*get_args(Unreadable)})
+        return "; ".join(
+            f"{reason} {self.counts[reason]:,}: "
+            + ", ".join(each.path for each in self.examples[reason])
+            for reason in reasons
+        )
 
     def report(self) -> SkipsReport:
         """The counts and examples as a manifest carries them, sorted by reason."""

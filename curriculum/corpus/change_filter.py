@@ -188,7 +188,8 @@ def _eligible(
             if isinstance(judged, WantedPath):
                 yield _candidate(commit, entry, judged, lineage=origins.lineage(entry.path))
             elif judged is not None:
-                skips.add(judged, path=entry.path.decode(errors="replace"), commit=commit.commit)
+                path = entry.path.decode(errors="backslashreplace")
+                skips.add(judged, path=path, commit=commit.commit)
 
 
 def _judge(

@@ -203,7 +203,7 @@ def refuse_losses(found: ConversationFiles, corpus: CorpusSpec, skips: SkippedLi
             found.title,
             f"{skips.lost_share:.1%} of its lines give no conversation ({listed})",
             cause=f"max_skipped allows {corpus.max_skipped:.1%}",
-            cure="Mend the lines, or raise max_skipped in the corpus file",
+            cure="Mend the lines, or raise max_skipped in the corpus file; or skip the source by on_error",
         )
     if not skips.read:
         raise CorpusError(

@@ -63,7 +63,7 @@ def read_directory(
     seen = sources.DirectoryDigest()
     before = skips.read
     for file in sources.directory_files(source.path):
-        path = file.raw.decode(errors="replace")
+        path = file.raw.decode(errors="backslashreplace")
         if file.is_link:
             skips.add("symlink", path=path, commit=source.commit)
             continue

@@ -111,12 +111,12 @@ class PathRules:
         language = language_of(path, headers=self.headers.language_of(path))
         if language is None or language not in self.corpus.files:
             return None
-        if not is_plain(raw):
-            return "path"
         if self.include.patterns and not self.include.match_file(path):
             return "excluded"
         if self.exclude.match_file(path):
             return "excluded"
+        if not is_plain(raw):
+            return "path"
         if not self.corpus.quality.vendored and is_vendored(path):
             return "vendored"
         return WantedPath(path=path, language=language)

@@ -107,7 +107,8 @@ def _splits(
     units[CHAT_FAMILY] = [oldest[name].name for name in sorted(set(listed["lineage"]))]
     val, joined = held_out(units, val_fraction=corpus.val_fraction)
     sides = [(each.name, "val" if oldest[each.name].name in val else "train") for each in lineages]
-    return pl.DataFrame(sides, schema=["lineage", "split"], orient="row"), joined
+    schema = {"lineage": pl.String, "split": pl.String}
+    return pl.DataFrame(sides, schema=schema, orient="row"), joined
 
 
 def _sharing(rows: pl.DataFrame) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ from curriculum.inspection.formats import Line, number
 from curriculum.stages import Built, RowsSpec
 from curriculum.store import Artefact
 from schemas.errors import CorpusError
+from schemas.families import ENRICHED_FAMILY
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport, SkipsReport
 
 HELD_OUT = "held_out"
@@ -40,6 +41,17 @@ def loss_lines(built: Built) -> Iterator[Line]:
         yield from _lines("changes without a document", family, left_out)
     for where, selection in _selections(built):
         yield from _lines("documents not kept", where, selection.rejected)
+
+
+def lack_warnings(built: Built) -> Iterator[str]:
+    """Yield a warning for each repository that is skipped or has no index: families without it, and why."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for each in built.documents:
+        lacks, labels = each.reported(DocumentsReport).lacks, each.manifest.labels
+        if lacks and labels["family"] != ENRICHED_FAMILY:
+            found.setdefault((labels["repository"], lacks), []).append(labels["family"])
+    for (repository, lacks), families in found.items():
+        yield f"no documents of {repository} ({', '.join(families)}): {lacks}"
 
 
 def loss_words(built: Built) -> str:

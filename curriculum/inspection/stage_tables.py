@@ -326,7 +326,7 @@ def changed_lines(built: Built) -> Iterator[str]:
 
 
 def graph_warnings(built: Built) -> Iterator[str]:
-    """Yield warnings: missing indexes, units that aren't indexed, files without a syntax tree."""
+    """Yield warnings: units that aren't indexed, files without a syntax tree."""
     for each in built.indexes:
         index = each.reported(IndexReport)
         if index.replaced:
@@ -344,8 +344,6 @@ def graph_warnings(built: Built) -> Iterator[str]:
         name = each.manifest.labels["repository"]
         if each.manifest.labels["family"] == ENRICHED_FAMILY:
             continue
-        if report.lacks:
-            yield f"{each.manifest.labels['family']} has nothing of {name}: {report.lacks}"
         if report.without_syntax_tree:
             files, first_file = len(report.without_syntax_tree), report.without_syntax_tree[0]
             yield f"{number(files, 'file')} of {name} without a syntax tree, {first_file} first"

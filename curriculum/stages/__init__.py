@@ -1,6 +1,8 @@
 """Build: repositories in, packed rows out, stage by stage.
 
     stage.py           Stage: tasks, their recipes, the code of one; Coordinator: runs missing tasks
+    source_errors.py   errors of several sources as one
+    same_versions.py   check that workers have the versions of the coordinator
 
     documents.py       documents of files: one pass over a repository's history feeds all families
     indexes.py         facts of a compiler frontend about each repository at its pinned commit
@@ -30,7 +32,7 @@ from curriculum.stages.conversations import (
 )
 from curriculum.stages.documents import Documents, Repository, repositories, require_sources
 from curriculum.stages.graphs import GraphInputs, Graphs
-from curriculum.stages.indexes import make_indexes
+from curriculum.stages.indexes import Index, make_indexes
 from curriculum.stages.row_sources import (
     RowSet,
     RowSources,
@@ -40,13 +42,16 @@ from curriculum.stages.row_sources import (
 )
 from curriculum.stages.rows import make_anchor, make_rows
 from curriculum.stages.selection import Kept, KeptDocuments, Selection
+from curriculum.stages.source_errors import as_one
 from curriculum.stages.stage import ALONE, Coordinator, Shard, Workers
 from curriculum.stages.structure import Structure
 from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens
 from curriculum.store import Artefact, Store, in_lease
 from schemas.corpus import CorpusSpec
+from schemas.errors import CorpusError
 from schemas.families import CHAT_FAMILY, VERSIONS_FAMILY, families_of, need_index
 from schemas.progress import ProgressCallback, ignore_progress
+from schemas.reports import DocumentsReport
 
 __all__ = ["Built", "RowSet", "RowsSpec", "Shard", "Tokenizing", "Workers", "build", "sample"]
 
@@ -116,8 +121,9 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     imported are taken as they are. Pins are resolved anew unless `sources` are given.
 
     Raises:
-        CorpusError: for a pin that resolves to nothing, before anything but clones is written, and where
-            more than `max_skipped` of a repository or of conversations can't be read.
+        CorpusError: for a pin that resolves to nothing, before anything but clones is written; and, after
+            all others are built, for sources of which more than `max_skipped` can't be read, unless the
+            corpus skips them.
         DietError: for imported rows of another tokenizer.
         TokenizerError, PackError, SchemaError: where a promise of the contracts can't be kept.
         WorkerError: where a worker is killed again and again, or a cluster isn't there.
@@ -144,7 +150,7 @@ def _build(
     make, store = coordinator.make, coordinator.store
     own = [each for each in wanted if each.imported is None]
     families = {each.flat_family for each in own} | {VERSIONS_FAMILY}
-    files = make(Documents(), listed)
+    files, listed = _files(coordinator, listed, families, configure)
     (kept,) = make(Kept(corpus=corpus), files)
     kept_files = KeptDocuments(documents=files, kept=kept)
     selecting = Selection(corpus=corpus, rules=load_domains(corpus.domains))
@@ -152,12 +158,8 @@ def _build(
     (tokenizer,) = make(Tokenizers(tokenizing=tokenizing), kept_files)
     imported = {each: imported_of(store, tokenizer, each) for each in wanted if each.imported}
 
-    indexed = listed if need_index(families) else ()
-    indexes = make_indexes(coordinator, indexed, configure=configure)
-    graph_families = tuple(each for each in families_of("commits") if each in families)
-    graphs = make(
-        Graphs(families=graph_families), GraphInputs(repositories=listed, indexes=indexes)
-    )
+    indexes, graphs = _graphs(coordinator, listed, families, configure)
+    graph_families = _graph_families(families)
     kept_graphs = [
         KeptDocuments(documents=some, kept=make(Kept(corpus=corpus, files=kept), some)[0])
         for some in (_of(graphs, {family}) for family in graph_families)
@@ -191,6 +193,62 @@ def _build(
         rows=tuple(rows[each] for each in wanted),
         anchor=make_anchor(coordinator, made, anchor_length),
     )
+
+
+def _files(
+    coordinator: Coordinator,
+    listed: Sequence[Repository],
+    families: Collection[str],
+    configure: bool,
+) -> tuple[tuple[Artefact, ...], list[Repository]]:
+    """Make documents of files; also return the repositories that the corpus doesn't skip.
+
+    Raises:
+        CorpusError: where some fail, after graphs are made of the others too; and where all are skipped.
+    """
+    try:
+        made = coordinator.by_task(Documents(), listed)
+    except CorpusError as failed:
+        dry = replace(coordinator, store=Store(coordinator.store.root, dry=True))
+        planned = dry.by_task(Documents(), listed)
+        pairs = zip(listed, planned, strict=True)
+        sound = [each for each, some in pairs if not any(one.planned for one in some)]
+        try:
+            _graphs(coordinator, sound, families, configure)
+        except CorpusError as more:
+            raise as_one([failed, more]) from None
+        raise
+    sound = [each for each, some in zip(listed, made, strict=True) if not _lacks(some)]
+    if not sound:
+        raise CorpusError(
+            f"corpus {listed[0].corpus.name}",
+            cause=". ".join(map(_lacks, made)),
+            cure="A corpus needs one repository that isn't skipped",
+        )
+    return tuple(each for some in made for each in some), sound
+
+
+def _lacks(documents: Sequence[Artefact]) -> str:
+    """Say why a repository is skipped; empty where it isn't, or isn't read yet."""
+    lacks = (each.reported(DocumentsReport).lacks for each in documents if not each.planned)
+    return next(filter(None, lacks), "")
+
+
+def _graphs(
+    coordinator: Coordinator,
+    listed: Sequence[Repository],
+    families: Collection[str],
+    configure: bool,
+) -> tuple[tuple[Index, ...], tuple[Artefact, ...]]:
+    """Make the indexes that the families need, and documents of graphs."""
+    indexed = listed if need_index(families) else ()
+    indexes = make_indexes(coordinator, indexed, configure=configure)
+    inputs = GraphInputs(repositories=listed, indexes=indexes)
+    return indexes, coordinator.make(Graphs(families=_graph_families(families)), inputs)
+
+
+def _graph_families(families: Collection[str]) -> tuple[str, ...]:
+    return tuple(each for each in families_of("commits") if each in families)
 
 
 @in_lease

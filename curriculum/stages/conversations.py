@@ -3,6 +3,7 @@
 They depend on nothing else in the corpus, and nothing else depends on them.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from curriculum.corpus.select_conversations import (
 )
 from curriculum.families import chat
 from curriculum.families.render import RenderResult
-from curriculum.stages.documents import FamilyWriters
+from curriculum.stages.documents import FamilyWriters, write_or_skip
 from curriculum.stages.selection import folders, title
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory
@@ -37,6 +38,7 @@ class Conversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
     """Documents of the conversations of each source."""
 
     name = "conversations"
+    raises_last = True
     corpus: CorpusSpec
     sample: int | None = None
     """Documents of each source after which reading ends; None to read everything."""
@@ -64,6 +66,7 @@ class Conversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
                 "family": CHAT_FAMILY,
                 "reader": conversations.REVISION,
                 **ingredients(task, self.corpus),
+                **self.corpus.tolerance(),
                 **sampled,
             },
         )
@@ -73,8 +76,12 @@ class Conversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
         """Write each conversation as a document.
 
         Raises:
-            CorpusError: for files that changed, and where more than `max_skipped` of the lines can't be read.
+            CorpusError: for files that changed, and where more than `max_skipped` of the lines can't be read,
+                unless the corpus skips such a source.
         """
+        write_or_skip(self.corpus, drafts, functools.partial(self._write, task, drafts))
+
+    def _write(self, task: ConversationFiles, drafts: Sequence[StagingDirectory]) -> None:
         skips = SkippedLines()
         with FamilyWriters(drafts, sample=self.sample) as writers:
             for each in read_conversations(task, self.corpus, skips):

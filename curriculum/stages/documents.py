@@ -1,8 +1,9 @@
 """Documents of files: one pass over the history of a source feeds the writers of all families."""
 
 import contextlib
+import functools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType, TracebackType
 
@@ -48,14 +49,12 @@ class Repository:
             CorpusError: with the counts, if more than `max_skipped` can't be read.
         """
         if skips.lost_share > self.corpus.max_skipped:
-            listed = ", ".join(
-                f"{reason} {count}" for reason, count in sorted(skips.counts.items())
-            )
             raise CorpusError(
                 f"repository {self.name}",
-                f"{skips.lost_share:.1%} of its changes can't be read ({listed})",
+                f"{skips.lost_share:.1%} of its changes can't be read ({skips.unreadable_words()})",
                 cause=f"max_skipped allows {self.corpus.max_skipped:.1%}",
-                cure="Mend the repository, or raise max_skipped in the corpus file",
+                cure="Mend or exclude these files, or raise max_skipped in the corpus file; or skip the "
+                "repository by on_error",
             )
 
 
@@ -159,6 +158,28 @@ class FamilyWriters:
         self._files.__exit__(kind, error, at)
 
 
+def write_or_skip(
+    corpus: CorpusSpec, drafts: Sequence[StagingDirectory], write: Callable[[], None]
+) -> None:
+    """Fill drafts from a source; one that fails leaves them without a document where the corpus skips it.
+
+    Their manifests say why.
+
+    Raises:
+        CorpusError: as `write` does, where the corpus doesn't skip.
+    """
+    try:
+        write()
+    except CorpusError as failed:
+        if corpus.on_error == "stop":
+            raise
+        for draft in drafts:
+            for file in draft.path.iterdir():
+                file.unlink()
+        with FamilyWriters(drafts) as writers:
+            writers.report(DocumentsReport(lacks=f"it is skipped: {failed}"))
+
+
 @dataclass(kw_only=True, slots=True)
 class _GraphCounts:
     """Counts of chunks and edges in the documents of a family."""
@@ -195,6 +216,7 @@ class Documents(Stage[Sequence[Repository], Repository]):
     """Documents of all families that are made of files, repository by repository."""
 
     name = "documents"
+    raises_last = True
     sample: int | None = None
     """Documents of each family of a repository after which reading ends; None to read everything."""
 
@@ -214,8 +236,12 @@ class Documents(Stage[Sequence[Repository], Repository]):
         """Render each change of the history for all families that are missing.
 
         Raises:
-            CorpusError: where the repository can't be read, or more than `max_skipped` of its changes.
+            CorpusError: where the repository can't be read, or more than `max_skipped` of its changes,
+                unless the corpus skips such a repository.
         """
+        write_or_skip(task.corpus, drafts, functools.partial(self._write, task, drafts))
+
+    def _write(self, task: Repository, drafts: Sequence[StagingDirectory]) -> None:
         skips = Skips()
         with FamilyWriters(drafts, sample=self.sample) as writers:
             for change in history.read_changes(task.source, task.spec, task.corpus, skips):
@@ -230,6 +256,7 @@ class Documents(Stage[Sequence[Repository], Repository]):
             "family": family,
             "reader": history.REVISION,
             **task.ingredients(),
+            **task.corpus.tolerance(),
             **({} if self.sample is None else {"sample": self.sample}),
         }
         return Recipe(

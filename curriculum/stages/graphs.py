@@ -1,5 +1,6 @@
 """Documents of graphs: one pass over a repository's commits, with its whole tree at hand at each."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -13,7 +14,7 @@ from curriculum.graph.changed_lines import ChangedLines
 from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.names import num_crowded
 from curriculum.graph.syntax_tree import grammar_versions
-from curriculum.stages.documents import FamilyWriters, Repository
+from curriculum.stages.documents import FamilyWriters, Repository, write_or_skip
 from curriculum.stages.indexes import Index, snapshot_of
 from curriculum.stages.stage import Stage
 from curriculum.store import Recipe, StagingDirectory
@@ -47,6 +48,7 @@ class Graphs(Stage[GraphInputs, GraphTask]):
     """
 
     name = "graphs"
+    raises_last = True
     families: tuple[str, ...]
     sample: int | None = None
     """Documents of each family of a repository after which reading ends; None to read everything."""
@@ -71,8 +73,13 @@ class Graphs(Stage[GraphInputs, GraphTask]):
         """Apply each commit to the graphs, and render what it changed for all families that are missing.
 
         Raises:
-            CorpusError: where the repository can't be read, or more than `max_skipped` of its changes.
+            CorpusError: where the repository can't be read, or more than `max_skipped` of its changes,
+                unless the corpus skips such a repository.
         """
+        corpus = task.repository.corpus
+        write_or_skip(corpus, drafts, functools.partial(self._write, task, drafts))
+
+    def _write(self, task: GraphTask, drafts: Sequence[StagingDirectory]) -> None:
         repository, skips = task.repository, Skips()
         families = [dict(draft.recipe.labels)["family"] for draft in drafts]
         source, spec, corpus = repository.source, repository.spec, repository.corpus
@@ -100,6 +107,7 @@ class Graphs(Stage[GraphInputs, GraphTask]):
             "reader": history.REVISION,
             "trees": trees.REVISION,
             **task.repository.ingredients(),
+            **task.repository.corpus.tolerance(),
             **({} if self.sample is None else {"sample": self.sample}),
             **context_size(task.repository.corpus),
         }

@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Generic, Literal, TypeVar
 
+from curriculum.stages.same_versions import require_same
+from curriculum.stages.source_errors import raise_as_one
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.store.store import WORKSPACE_NAME
 from curriculum.workers import RayPool, WorkerPool
 from curriculum.workers.pool import Pool
-from schemas.errors import DietError, WorkerError
+from schemas.errors import CorpusError, DietError, WorkerError
 from schemas.progress import Progress, ProgressCallback, ignore_progress
 
 Inputs = TypeVar("Inputs")
@@ -42,6 +44,8 @@ class Stage(ABC, Generic[Inputs, Task]):
     name: ClassVar[str]
     """The stage in lines of progress."""
     placement: ClassVar[Placement] = "workers"
+    raises_last: ClassVar[bool] = False
+    """CorpusErrors of tasks are raised, as one, when all other tasks are done."""
 
     @abstractmethod
     def tasks(self, inputs: Inputs) -> Sequence[Task]:
@@ -198,11 +202,16 @@ class Coordinator:
                 if made.planned
             ]
             results = self._results(stage, [assignments[at] for at in ours], lacking)
+            failed: dict[int, CorpusError] = {}
             with closing(results):
                 for done, (number, made) in enumerate(results, start=1):
                     at = ours[number]
-                    found[at] = made
+                    if isinstance(made, CorpusError):
+                        failed[at] = made
+                    else:
+                        found[at] = made
                     self._report(stage.name, stage.title(assignments[at].task), done, len(ours))
+            raise_as_one(failed)
         theirs = sorted({*missing} - {*ours})
         # Others may have made them meanwhile: then this shard goes on further.
         now = self._look_up([assignments[at] for at in theirs])
@@ -223,11 +232,11 @@ class Coordinator:
         stage: Stage[Inputs, Task],
         assignments: Sequence[Assignment[Task]],
         recipes: Sequence[Recipe],
-    ) -> Generator[tuple[int, tuple[Artefact, ...]], None, None]:
-        """Yield the number of each task with its artefacts, in order of completion."""
+    ) -> Generator[tuple[int, tuple[Artefact, ...] | CorpusError], None, None]:
+        """Yield the number of each task with its artefacts or error, in order of completion."""
         pool = self._pool(len(assignments))
         if pool is None:
-            return ((at, _run(stage, self.store, each)) for at, each in enumerate(assignments))
+            return ((at, _tried(stage, self.store, each)) for at, each in enumerate(assignments))
         # Inputs are verified once here, and not by each of the workers that read them.
         self.store.verify_inputs(recipes, threads=self.workers.processes)
         # The workspace is this command's, not that of whichever worker writes first.
@@ -266,13 +275,25 @@ def _run(
     return tuple(store.produce(assignment.recipes, run))
 
 
+def _tried(
+    stage: Stage[Inputs, Task], store: Store, assignment: Assignment[Task]
+) -> tuple[Artefact, ...] | CorpusError:
+    """Run a task; the error of a stage that raises last is returned."""
+    try:
+        return _run(stage, store, assignment)
+    except CorpusError as failed:
+        if not stage.raises_last:
+            raise
+        return failed
+
+
 def _can_be_made(planned: Sequence[Artefact]) -> bool:
     return any(each.planned and not each.waits for each in planned)
 
 
 def run_in_worker(
     stage: Stage[Inputs, Task], root: Path, uuid: str, assignment: Assignment[Task]
-) -> tuple[Artefact, ...]:
+) -> tuple[Artefact, ...] | CorpusError:
     """Run a task in a worker process, in the workspace that has this uuid.
 
     Raises:
@@ -287,28 +308,4 @@ def run_in_worker(
             cure="Keep the workspace on storage that all nodes share, under the same path",
         )
     require_same(assignment.recipes, stage.recipes(assignment.task))
-    return _run(stage, store, assignment)
-
-
-def require_same(planned: Sequence[Recipe], own: Sequence[Recipe]) -> None:
-    """Check that a worker's recipes are the coordinator's: revisions, settings and tools are the same.
-
-    Raises:
-        WorkerError: naming what differs.
-    """
-    for ours, theirs in zip(planned, own, strict=True):
-        if ours.key != theirs.key:
-            raise WorkerError(
-                str(theirs.directory),
-                _difference(ours, theirs),
-                cause="a worker would make something else than the coordinator planned",
-                cure="Install the same version of curriculum, git and parsers on all nodes",
-            )
-
-
-def _difference(ours: Recipe, theirs: Recipe) -> str:
-    compared = ("revision", "config", "tools", "inputs")
-    fields = [name for name in compared if getattr(ours, name) != getattr(theirs, name)]
-    here = {name: getattr(ours, name) for name in fields}
-    there = {name: getattr(theirs, name) for name in fields}
-    return f"{', '.join(fields)} here {here}, there {there}"
+    return _tried(stage, store, assignment)

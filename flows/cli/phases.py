@@ -12,7 +12,7 @@ from curriculum.corpus.sources import Sources, looked_up, plain_folders
 from curriculum.inspection.conversation_tables import conversation_lines, conversation_warnings
 from curriculum.inspection.formats import number
 from curriculum.inspection.held_out import HeldOut, alike, held_out
-from curriculum.inspection.losses import require_some
+from curriculum.inspection.losses import lack_warnings, require_some
 from curriculum.inspection.runs import (
     mixture_of_run,
     report_of,
@@ -148,6 +148,7 @@ def _print_built(phase: str, built: Built) -> None:
             for note in changed_lines(built):
                 out.print(Text(note, MUTED))
     for warnings in (
+        lack_warnings,
         graph_warnings,
         context_warnings,
         held_out_warnings,

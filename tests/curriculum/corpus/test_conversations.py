@@ -266,7 +266,7 @@ def test_more_losses_than_allowed_fail_with_counts_and_a_place_of_each(tmp_path:
     assert str(refused.value) == (
         "conversations talks: 2.0% of its lines give no conversation (json 1, such as "
         "talks.jsonl:99, order 1, such as talks.jsonl:100); max_skipped allows 1.0%. Mend the lines, "
-        "or raise max_skipped in the corpus file"
+        "or raise max_skipped in the corpus file; or skip the source by on_error"
     )
 
 

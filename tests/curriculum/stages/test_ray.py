@@ -19,12 +19,13 @@ import psutil
 import pytest
 
 from curriculum.stages import Built, Shard, Workers
-from curriculum.stages.stage import Assignment, Stage, require_same, run_in_worker
+from curriculum.stages.same_versions import require_same
+from curriculum.stages.stage import Assignment, Stage, run_in_worker
 from curriculum.store import Recipe, StagingDirectory, Store
 from curriculum.workers import TRIES, Failure, RayPool
 from flows import settings
 from flows.settings.contexts import resources
-from schemas.errors import DietError, WorkerError
+from schemas.errors import CorpusError, DietError, WorkerError
 
 # Where cores are shared a cluster takes a minute to start.
 pytestmark = pytest.mark.timeout(600)
@@ -236,7 +237,9 @@ def test_a_node_that_sees_another_folder_is_named(tmp_path: Path) -> None:
     _opened(there)
     with pytest.raises(WorkerError, match="storage that all nodes share"):
         run_in_worker(stage, there.root, uuid, assignment)
-    assert run_in_worker(stage, here.root, uuid, assignment)[0].made
+    made = run_in_worker(stage, here.root, uuid, assignment)
+    assert not isinstance(made, CorpusError)
+    assert made[0].made
 
 
 def test_a_node_with_another_revision_makes_nothing(tmp_path: Path) -> None:
