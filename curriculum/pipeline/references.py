@@ -1,6 +1,7 @@
 """Resolve references: the artefact, run or checkpoint that a path, a name or the first digits of a key means.
 
-A path goes before a name, a name before a key, a key before the id of a document.
+A path goes before a name, a name before a key, a key before the id of a document. A folder of the current
+directory that is called as a specialist isn't meant, unless it lies among artefacts or is spelled ./NAME.
 """
 
 import re
@@ -85,13 +86,9 @@ def store_of(home: Path, what: str) -> Store:
         StoreError: for a path outside any workspace.
     """
     path = Path(what)
-    if what and path.exists():
-        try:
-            return Store(Store.containing(path.absolute() / MANIFEST_NAME).root, dry=True)
-        except StoreError:
-            # A run may be called as some folder here is.
-            if path.is_absolute() or what.startswith("."):
-                raise
+    # A run may be called as some folder here is.
+    if what and path.exists() and (_is_spelled(what) or _is_among_artefacts(path)):
+        return Store(Store.containing(path.absolute() / MANIFEST_NAME).root, dry=True)
     return Store(home, dry=True)
 
 
@@ -111,6 +108,8 @@ def find(store: Store, what: str, *, document: str | None = None) -> Reference:
         found = Reference(artefacts=tuple(rows[:1]), pack_id=what) if rows else None
     else:
         found = _of_name(store, what) or _of_key(store, what)
+        if found is None and (path := _existing(store, what)) is not None:
+            found = _at_path(store, path)
     if found is None:
         return _of_document(store, store.artefacts(DOCUMENTS), what)
     if document is None or not found.artefacts:
@@ -155,7 +154,10 @@ def folders_of(store: Store, what: str) -> tuple[Path, ...]:
     Raises:
         StoreError: where there is none, or several keys start with these digits.
     """
-    path = Path(what) if what and Path(what).exists() else _path(store, what)
+    here = Path(what) if what and Path(what).exists() else None
+    path = _path(store, what)
+    if here is not None and (_is_spelled(what) or _is_among_artefacts(here)):
+        return (here,)
     if path is not None:
         return (path,)
     published = [*_mixtures_named(store, what)]
@@ -166,6 +168,8 @@ def folders_of(store: Store, what: str) -> tuple[Path, ...]:
     folders = [each.path for each in published]
     if meant is not None and not folders:
         folders = [run_of(store, what, name="the run").path]
+    if not folders and here is not None:
+        return (here,)
     if not folders:
         found = find(store, what)
         folders = [each.path for each in found.artefacts]
@@ -226,7 +230,7 @@ def checkpoint_of(home: Path, what: str) -> Path:
         if (path.parents[1] / MANIFEST_NAME).is_file():
             store.load(path.parents[1])
         return path
-    store = Store.containing(path) if path.exists() else Store(home, dry=True)
+    store = store_of(home, what)
     run = run_of(store, what, name="the model")
     if (run.path / MANIFEST_NAME).is_file():
         store.load(run.path)
@@ -258,6 +262,8 @@ def run_of(store: Store, what: str, *, name: str) -> Attempt:
     if not path.exists() and (store.root / what).exists():
         path = store.root / what
     found = [each for each in attempts if path == each.path or path in each.path.parents]
+    if path == store.root and not _is_spelled(what) and _run_named(store, attempts, what):
+        found = []  # A run may be called as its workspace is.
     if not found and (run := _run_named(store, attempts, what)) is not None:
         return run
     found = found or [each for each in attempts if each.job.run_key.startswith(what.lower())]
@@ -297,11 +303,29 @@ def ids_beginning(artefact: Artefact, prefix: str) -> list[str]:
 
 
 def _path(store: Store, what: str) -> Path | None:
-    """The path that is meant, from here or from the workspace; None for what is no path."""
+    """The path among the artefacts that is meant, from here or from the workspace, or one that is spelled."""
+    path = _existing(store, what)
+    if path is None or not (_is_spelled(what) or _is_among_artefacts(path)):
+        return None
+    return path
+
+
+def _existing(store: Store, what: str) -> Path | None:
+    """Whatever lies at a path, from here or from the workspace."""
     path = Path(what).absolute()
     if not (path.exists() and path.is_relative_to(store.root)):
         path = store.root / what
     return path if what and path.exists() else None
+
+
+def _is_among_artefacts(path: Path) -> bool:
+    root = Store.root_of(path)
+    return root is not None and path.absolute().relative_to(root).parts[0] in STAGES
+
+
+def _is_spelled(what: str) -> bool:
+    """Return True for a path that begins as one, which no name does."""
+    return Path(what).is_absolute() or what.startswith(".")
 
 
 def _at_path(store: Store, path: Path) -> Reference:
