@@ -1,4 +1,4 @@
-"""Cures of damaged files in a workspace: none deletes what can't be made again.
+"""Cures of a missing tokenizer, and of damaged files: none of these deletes what can't be made again.
 
 Documents, rows and mixtures are made again by a build. Trained weights aren't: a run whose log or metrics are
 damaged keeps its weights, and is used without the damaged file.
@@ -7,6 +7,7 @@ damaged keeps its weights, and is used without the damaged file.
 import re
 from pathlib import Path
 
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 LOST = ".lost"
 """Suffix of a file beside a run's file: the run's file is lost, and the run is used without it."""
 _ATTEMPT = re.compile(r"attempt=\d+")
@@ -42,6 +43,24 @@ def set_aside(run: Path) -> str:
     return (
         f"Restore it from a copy, or move {run} out of the workspace, where its checkpoints stay "
         "readable, and train the phase again"
+    )
+
+
+def tokenizer_file(name: str) -> str:
+    """Return the cure for a tokenizer that isn't a file; for what may be a name of a hub, how to get one.
+
+    >>> tokenizer_file("gpt2").split(": ")[1]
+    'hf download gpt2 tokenizer.json tokenizer_config.json --local-dir gpt2; then name gpt2/tokenizer.json'
+    >>> tokenizer_file("my tokenizer")
+    'Give the path of a tokenizer.json'
+    """
+    if _HUB_NAME.fullmatch(name) is None or name.endswith(".json"):
+        return "Give the path of a tokenizer.json"
+    folder = name.rpartition("/")[2]
+    return (
+        "Give the path of a tokenizer.json. Of a model of the Hugging Face hub you get it so: "
+        f"hf download {name} tokenizer.json tokenizer_config.json --local-dir {folder}; "
+        f"then name {folder}/tokenizer.json"
     )
 
 

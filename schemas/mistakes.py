@@ -2,7 +2,7 @@
 
 not_yaml     what a reader of YAML refuses
 faults       what a model refuses, an error a field
-nearest      the cure for a name that isn't known
+nearest      the cure for a name that isn't known, and its variants
 """
 
 import difflib
@@ -33,10 +33,27 @@ def nearest(name: str, known: Iterable[str]) -> str:
     "Did you mean 'v2_simple' or 'v2_doxygen'?"
     """
     listed = list(known)
-    likely = _likely(name, listed)
-    if likely:
-        return f"Did you mean {' or '.join(map(repr, likely))}?"
-    return f"There are: {', '.join(listed) or 'none'}"
+    return nearest_or(name, listed, f"There are: {', '.join(listed) or 'none'}")
+
+
+def nearest_or(name: str, known: Iterable[str], otherwise: str) -> str:
+    """The cure for a name that isn't known: the likely ones; another cure where none is near.
+
+    >>> nearest_or("row", ["rows", "runs"], "List them"), nearest_or("x", ["rows"], "List them")
+    ("Did you mean 'rows'?", 'List them')
+    """
+    likely = _likely(name, list(known))
+    return f"Did you mean {' or '.join(map(repr, likely))}?" if likely else otherwise
+
+
+def nearest_of_all(name: str, known: Iterable[str]) -> str:
+    """The cure for a name that isn't known: the likely ones, then all; for short lists.
+
+    >>> nearest_of_all("tny", ["tiny", "60m"]), nearest_of_all("x", ["tiny", "60m"])
+    ("Did you mean 'tiny'? There are: tiny, 60m", 'There are: tiny, 60m')
+    """
+    listed = list(known)
+    return f"{nearest_or(name, listed, '')} There are: {', '.join(listed)}".lstrip()
 
 
 def _likely(name: str, known: Sequence[str]) -> list[str]:
@@ -346,7 +363,22 @@ class _Refusal(NamedTuple):
             return cause, cured(self)
         message = str(self.detail["msg"]).removeprefix("Value error, ")
         cause, _, cure = message.partition(". ")
+        if (share := self._hundredth()) is not None:
+            return cause, f"Write {share}"
         return cause, cure or _CURES.get(kind, "Mend the value")
+
+    def _hundredth(self) -> str | None:
+        """A share that was likely written in percent: 0.6 for 60; None for any other fault.
+
+        >>> detail = {"type": "less_than_equal", "input": 60, "ctx": {"le": 1.0}}
+        >>> _Refusal(detail, None, None, ())._hundredth()
+        '0.6'
+        """
+        given, limits = self.detail["input"], self.detail.get("ctx", {})
+        is_share = 1 in (limits.get("le"), limits.get("lt"))
+        if not is_share or isinstance(given, bool) or not isinstance(given, int | float):
+            return None
+        return f"{(Decimal(str(given)) / 100).normalize():f}" if 10 <= given <= 100 else None
 
     def _comma(self) -> "_Comma | None":
         return _decimal_comma(self.node, self.location)

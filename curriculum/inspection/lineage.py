@@ -15,6 +15,7 @@ from curriculum import parquet
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from schemas.errors import CurriculumError
+from schemas.mistakes import nearest_or
 
 NO_LICENCE = "none found"
 Kind = Literal["commit", "document", "row", "file"]
@@ -306,12 +307,19 @@ class LineageCatalog:
         }
         if self.ask(questions[kind], name):
             return
+        usual = "Name a run with --step, a commit, a document's id, a pack_id, or a path in a repository"
+        runs = self.ask("SELECT DISTINCT specialist, phase FROM runs ORDER BY ALL")
+        names = {
+            name: None
+            for run in runs
+            for name in (run["specialist"], f"{run['specialist']}/{run['phase']}")
+        }
         raise LineageError(
             name,
             cause=f"there is no such {kind}"
             if kind != "file"
             else "no run, checkpoint, commit, document, row or file is called so",
-            cure="Name a run with --step, a commit, a document's id, a pack_id, or a path in a repository",
+            cure=nearest_or(name, names, usual),
         )
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from schemas.errors import JobError
 from schemas.job import EngramSpec, MambaSpec, ModelSpec
-from schemas.mistakes import nearest
+from schemas.mistakes import nearest_of_all
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,7 +107,9 @@ def preset(name: str) -> Preset:
     """
     if name in PRESETS:
         return PRESETS[name]
-    raise JobError("model", name, cause="there is no such preset", cure=nearest(name, PRESETS))
+    raise JobError(
+        "model", name, cause="there is no such preset", cure=nearest_of_all(name, PRESETS)
+    )
 
 
 def model_spec(name: str, vocab_size: int, *, softcap: float | None = None) -> ModelSpec:

@@ -44,10 +44,11 @@ from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.metric_writers import parse_writers
 from curriculum.train.run_directory import read_report
 from schemas.corpus import CHAT_DOMAIN, CorpusSpec
+from schemas.cures import tokenizer_file
 from schemas.diet import TRAINED_TOKENIZER, Diet
 from schemas.errors import DietError, TokenizerError
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY
-from schemas.mistakes import nearest
+from schemas.mistakes import nearest, nearest_or
 from schemas.mixture import RowsTaken
 from schemas.packed_row import ROW_MULTIPLE
 from schemas.specialist import SpecialistRef, file_stem
@@ -294,15 +295,16 @@ def _require_tokenizer(config: RunConfig, diet: Diet) -> None:
         return
     option = config.build.tokenizer is not None
     in_file = located(config.specialist, "tokenizer", diet.tokenizer, config.workspace)
-    near = nearest(diet.tokenizer, [TRAINED_TOKENIZER])
     with contextlib.nullcontext() if option else in_file:
         raise TokenizerError(
             "--tokenizer" if option else "tokenizer",
             diet.tokenizer,
             cause="there is no such file",
-            cure=near
-            if near.startswith("Did")
-            else f"Give the path of a tokenizer.json, or {TRAINED_TOKENIZER} to train one",
+            cure=nearest_or(
+                diet.tokenizer,
+                [TRAINED_TOKENIZER],
+                f"{tokenizer_file(diet.tokenizer)}; or say {TRAINED_TOKENIZER} to train one",
+            ),
         )
 
 

@@ -30,6 +30,7 @@ from curriculum.store.artefact import published_in
 from curriculum.train.run_directory import CHECKPOINTS, JOB, number_of, read_report
 from schemas.errors import JobError, StoreError
 from schemas.manifest import MANIFEST_NAME
+from schemas.mistakes import nearest_or
 from schemas.specialist import SpecialistRef, spelled
 from schemas.stages import STAGES
 
@@ -271,11 +272,12 @@ def run_of(store: Store, what: str, *, name: str) -> Attempt:
     if len(runs) != 1:
         listed = sorted(each.relative_to(store.root).as_posix() for each in runs)
         listed = listed or _names(attempts)
+        usual = f"Name one: {', '.join(listed[:LISTED]) or 'none has begun'}"
         raise JobError(
             name,
             what,
             cause="several runs match" if runs else "there is no such run",
-            cure=f"Name one: {', '.join(listed[:LISTED]) or 'none has begun'}",
+            cure=usual if runs else nearest_or(what, listed, usual),
         )
     run = current_attempt(found)
     assert run is not None, "there is a folder of attempts"
@@ -433,7 +435,11 @@ def _of_document(store: Store, artefacts: Iterable[Artefact], prefix: str) -> Re
         raise StoreError(
             prefix,
             cause="it is neither a path, nor a run's name, nor the first digits of a key or a document's id",
-            cure="`curriculum status` lists what there is",
+            cure=nearest_or(
+                prefix,
+                [*STAGES, *_names(attempts_in(store))],
+                "`curriculum status` lists what there is",
+            ),
         )
     if len(known) > 1:
         raise StoreError(

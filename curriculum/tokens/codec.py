@@ -24,6 +24,7 @@ from curriculum.tokens.adversarial import adversarial_texts
 from curriculum.tokens.chat_template import CONFIG_NAME, ChatTemplate
 from curriculum.tokens.word_patterns import TAKEN_FOR_SPACE, is_compiled
 from schemas import regular_files
+from schemas.cures import tokenizer_file
 from schemas.errors import TokenizerError
 
 DocumentTokens = Literal["bos_eos", "bos", "eos", "none"]
@@ -169,7 +170,9 @@ class Tokenizer:
             text = regular_files.read(path, follow_links=True).decode()
         except (OSError, ValueError) as unreadable:
             raise TokenizerError(
-                str(path), cause=f"it can't be read ({unreadable})", cure="Give a tokenizer.json"
+                str(path),
+                cause=f"it can't be read ({unreadable})",
+                cure=tokenizer_file(str(path)),
             ) from None
         return Tokenizer.parse(text, roles, path.name, ChatTemplate.beside(path))
 

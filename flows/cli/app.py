@@ -4,6 +4,7 @@ Options of a RunConfig are made from the fields and help texts of its groups.
 """
 
 import contextlib
+import difflib
 import functools
 import importlib.metadata
 import inspect
@@ -41,7 +42,17 @@ LEAKS, WRONG, CLOSED, INTERRUPTED = 1, 2, 3, 128 + signal.SIGINT
 WORK, LOOK, KEEP = "Make", "Look", "Keep"
 
 
-class _Commands(TyperGroup):
+class _Suggesting(TyperGroup):
+    """Commands of which a misspelt `help` means --help."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is named."""
+        if args[0] not in self.commands and difflib.get_close_matches(args[0], ["help"]):
+            ctx.fail(f"No such command {args[0]!r}. Did you mean '--help'?")
+        return super().resolve_command(ctx, args)
+
+
+class _Commands(_Suggesting):
     """All commands end in the same ways: a mistake in a line and 2, a signal in 128 and its number."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -210,9 +221,11 @@ def _options(
     """Take the options that need no command."""
 
 
-tokenizer_app = typer.Typer(no_args_is_help=True, help="Train a tokenizer.")
+tokenizer_app = typer.Typer(cls=_Suggesting, no_args_is_help=True, help="Train a tokenizer.")
 app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=WORK)
-diet_app = typer.Typer(no_args_is_help=True, help="Check a diet before anything is built.")
+diet_app = typer.Typer(
+    cls=_Suggesting, no_args_is_help=True, help="Check a diet before anything is built."
+)
 app.add_typer(diet_app, name="diet", rich_help_panel=LOOK)
 
 
@@ -222,6 +235,28 @@ Home = Annotated[
         help="Workspace folder; default: $CURRICULUM_HOME, else ./workspace.", show_default=False
     ),
 ]
+
+
+def existing_home(given: Path | None) -> Path:
+    """The workspace of a command that makes none: one that --home names is there.
+
+    Raises:
+        StoreError: otherwise.
+    """
+    home = settings.home(given)
+    if given is not None and not home.is_dir():
+        # Help must be there at once, and the store is slow to import.
+        from schemas.errors import StoreError
+
+        raise StoreError(
+            "--home",
+            given,
+            cause="there is no workspace",
+            cure="Name another, or begin one: curriculum demo",
+        )
+    return home
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

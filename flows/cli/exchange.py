@@ -32,6 +32,7 @@ from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import DocumentTokens, Tokenizer
 from flows.cli.console import MUTED, err, out, warn
 from flows.settings import trust
+from schemas.cures import tokenizer_file
 from schemas.errors import CurriculumError, JobError, SchemaError, StoreError
 from schemas.manifest import TokenFormat
 from schemas.mistakes import nearest
@@ -321,7 +322,7 @@ def _tokenizer_for(store: Store, options: ImportOptions) -> Artefact:
                 "--tokenizer",
                 given,
                 cause="it is neither a path nor the first digits of one tokenizer's key",
-                cure="Give the path of a tokenizer.json, or more digits of a key",
+                cure=f"{tokenizer_file(given)}; or give more digits of a key",
             )
         if options.document_tokens is None:
             return store.load(found[0].path)

@@ -23,9 +23,10 @@ from curriculum.inspection.lineage import (
     Visit,
     missing_words,
 )
-from curriculum.pipeline.attempts import STEP, Attempt, attempts_in
+from curriculum.mixing.load import diet_names
+from curriculum.pipeline.attempts import STEP, Attempt, attempts_in, specialist_of
 from curriculum.pipeline.recorded_config import newest_plan
-from curriculum.pipeline.references import is_run, run_of, store_of
+from curriculum.pipeline.references import is_run, named, run_of, store_of
 from curriculum.pipeline.run_config import command
 from curriculum.store import Store
 from curriculum.store.artefact import KEY_DIGITS
@@ -103,7 +104,21 @@ def readers_or_read(home: Path, what: str) -> Readers | ReadUntil:
         return _read_until(catalog, begun, catalog.steps_of(begun.path))
     if _HEX.fullmatch(what) and (document := catalog.document(what)):
         return catalog.readers("document", document, "FROM consumers_of_document(?)")
+    if _is_untrained(store, what):
+        raise LineageError(
+            what,
+            cause="nothing of this specialist is trained yet",
+            cure=f"Train it first: curriculum run {what.split('/')[0]}",
+        )
     return catalog.readers("file", what, "FROM consumers_of_file(?)")
+
+
+def _is_untrained(store: Store, what: str) -> bool:
+    """Return True for the name of a diet, or of a specialist that is mixed at most."""
+    mixtures = [*store.artefacts("mixtures")]
+    meant = named(store.root, what, {specialist_of(each) for each in mixtures})
+    is_mixed = meant is not None and any(map(meant.has, mixtures))
+    return is_mixed or what in diet_names(store.root)
 
 
 def _require_plan(store: Store, begun: Attempt) -> None:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from curriculum.inspection.formats import Line, count
 from curriculum.inspection.runs import change, report_of
+from curriculum.mixing.load import diet_names
 from curriculum.pipeline import gates
 from curriculum.pipeline.attempts import Attempt, attempts_in, names_of, specialist_of
 from curriculum.pipeline.forecast import money
@@ -32,10 +33,16 @@ from schemas.mistakes import nearest
 from schemas.specialist import SpecialistRef, spelled
 
 
-def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
+def status(
+    home: Path, specialist: str | None = None, *, as_json: bool, everything: bool = False
+) -> None:
     """Print artefacts by stage, then each phase's state and reason; of `everything` also earlier runs.
 
-    current/status.parquet is written too, if possible.
+    Of a `specialist`, or one phase of it, only the phases. current/status.parquet is written too, if
+    possible.
+
+    Raises:
+        StoreError: for a specialist of which nothing is mixed or trained.
     """
     store = Store(home, dry=True)
     artefacts = list(store.artefacts())
@@ -45,7 +52,9 @@ def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
         write_status(inputs, tuple(phases))
     if everything:
         phases = [*replaced_runs(store), *phases]
-    stages = [*_stages(artefacts, len(garbage(store)))]
+    if specialist is not None:
+        phases = _phases_of(store, specialist, phases)
+    stages = [*_stages(artefacts, len(garbage(store)))] if specialist is None else []
     if as_json:
         listed = [_phase_json(store, each) for each in phases]
         content = {"home": str(home), "stages": stages, "phases": listed}
@@ -67,6 +76,26 @@ def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
     if phases:
         out.print()
         out.print(table(_phase_lines(phases), dropped_first=("anchor", "attempt", "cost")))
+
+
+def _phases_of(store: Store, name: str, phases: Sequence[PhaseStatus]) -> list[PhaseStatus]:
+    """The phases of a specialist, or the one that is named."""
+    refs = {each.ref for each in phases}
+    meant = named(store.root, name, refs)
+    found = [
+        each
+        for each in phases
+        if meant is not None and each.ref == meant.ref and meant.phase in (None, each.phase)
+    ]
+    if not found:
+        known = [*map(spelled, refs), *(spelled(each.ref, each.phase) for each in phases)]
+        begin = f"Start with: curriculum run {name}" if name in diet_names(store.root) else ""
+        raise StoreError(
+            name,
+            cause="no specialist with a mixture or a run is called so",
+            cure=begin or nearest(name, dict.fromkeys(sorted(known))),
+        )
+    return found
 
 
 UNUSED_NOTE = (

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from flows import settings
-from flows.cli.app import KEEP, Home, app
+from flows.cli.app import KEEP, Home, app, existing_home
 
 
 @app.command(rich_help_panel=KEEP)
@@ -34,9 +34,9 @@ def export(
     from flows.cli import exchange
 
     if form in exchange.FORMATS:
-        exchange.export_data(settings.home(home), what, to, form)
+        exchange.export_data(existing_home(home), what, to, form)
         return
-    exchange.export_model(settings.home(home), what, to, form)
+    exchange.export_model(existing_home(home), what, to, form)
 
 
 @app.command("import", rich_help_panel=KEEP)
@@ -209,4 +209,4 @@ def gc(
     """Remove artefacts that nothing refers to any more; asks first."""
     from flows.cli import workspace
 
-    workspace.gc(settings.home(home), sure=yes)
+    workspace.gc(existing_home(home), sure=yes)

@@ -21,6 +21,7 @@ from flows.cli.app import (
     app,
     configured,
     diet_app,
+    existing_home,
 )
 
 
@@ -63,7 +64,7 @@ def query(
     from flows.cli import query as asking
 
     how = asking.form_of(form, out, as_json=as_json)
-    asking.query(settings.home(home), asking.text_of(sql, file), form=how, file=out, strict=strict)
+    asking.query(existing_home(home), asking.text_of(sql, file), form=how, file=out, strict=strict)
 
 
 @app.command("ls", rich_help_panel=LOOK)
@@ -78,7 +79,7 @@ def list_names(
     settings.apply(settings.NO_MATRICES)
     from flows.cli import names
 
-    names.list_names(settings.home(home), kind, as_json=as_json)
+    names.list_names(existing_home(home), kind, as_json=as_json)
 
 
 @app.command(
@@ -89,7 +90,7 @@ def shell(context: typer.Context, home: Home = None) -> None:
     """Open DuckDB's shell on the workspace's tables. Options after -- go to DuckDB: -- -c "FROM runs"."""
     from flows.cli import query as duckdb
 
-    duckdb.shell(settings.home(home), context.args)
+    duckdb.shell(existing_home(home), context.args)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -112,7 +113,7 @@ def dashboard(
     from flows.cli.console import print_line
     from flows.server import dashboard as pages
 
-    pages.dashboard(settings.home(home), port, print_line, open_it=open_it)
+    pages.dashboard(existing_home(home), port, print_line, open_it=open_it)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -134,7 +135,7 @@ def lineage(
     """Trace a training step to its rows, commits and licences, or a commit to the steps that read it."""
     from flows.cli import lineage
 
-    lineage.lineage(settings.home(home), what, step=step, as_json=as_json)
+    lineage.lineage(existing_home(home), what, step=step, as_json=as_json)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -192,6 +193,12 @@ def diet_check(config: RunConfig, share: Share = 0.01, as_json: Json = False) ->
 
 @app.command(rich_help_panel=LOOK)
 def status(
+    specialist: Annotated[
+        str | None,
+        typer.Argument(
+            help="Show only this specialist or SPECIALIST/PHASE; default: all.", show_default=False
+        ),
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="List replaced runs too.")] = False,
     home: Home = None,
     as_json: Json = False,
@@ -200,7 +207,7 @@ def status(
     settings.apply(settings.NO_MATRICES)
     from flows.cli import status as state
 
-    state.status(settings.home(home), as_json=as_json, everything=everything)
+    state.status(existing_home(home), specialist, as_json=as_json, everything=everything)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -271,7 +278,7 @@ def inspect(  # noqa: PLR0913 - each is an option
     )
     request = InspectOptions(rows=rows, pack_id=pack_id, document=document, full=full, only=only)
     command.show(
-        settings.home(home), what, request, owner=owner, listed=listed, as_json=as_json, html=html
+        existing_home(home), what, request, owner=owner, listed=listed, as_json=as_json, html=html
     )
 
 
@@ -287,7 +294,7 @@ def report(
     """Write a specialist's report, a self-contained web page, and print its path."""
     from flows.cli import status
 
-    status.report(settings.home(home), specialist, show=show)
+    status.report(existing_home(home), specialist, show=show)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -305,7 +312,7 @@ def check(
     """Verify artefacts: files against their manifests, documents and packed rows against their contracts."""
     from flows.cli import workspace
 
-    workspace.check(settings.home(home), paths)
+    workspace.check(existing_home(home), paths)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -335,7 +342,7 @@ def diff(
     from flows.cli import diff as difference
 
     difference.diff(
-        settings.home(home), before, after, phases_file=phases_file, full=full, as_json=as_json
+        existing_home(home), before, after, phases_file=phases_file, full=full, as_json=as_json
     )
 
 
@@ -357,7 +364,7 @@ def compare(
     """Compare runs side by side: differing settings, val_bpb with intervals, tokens, time, cost, shares."""
     from flows.cli import compare as comparison
 
-    comparison.compare(settings.home(home), runs, full=full, as_json=as_json)
+    comparison.compare(existing_home(home), runs, full=full, as_json=as_json)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -413,7 +420,7 @@ def sample(  # noqa: PLR0913 - each is an option
         temperature=0.0 if greedy else temperature, top_k=top_k, top_p=top_p, seed=seed
     )
     begun = writing.read_prompt(prompt, file, fim_suffix)
-    writing.sample(settings.home(home), what, begun, chance, tokens=tokens)
+    writing.sample(existing_home(home), what, begun, chance, tokens=tokens)
 
 
 @app.command(rich_help_panel=LOOK)

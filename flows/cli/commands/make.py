@@ -20,6 +20,7 @@ from flows.cli.app import (
     Specialist,
     app,
     configured,
+    existing_home,
     tokenizer_app,
 )
 from schemas.errors import DietError
@@ -146,7 +147,7 @@ def approve(
     """
     from flows.cli import status
 
-    status.approve(settings.home(home), specialist, phase, comment)
+    status.approve(existing_home(home), specialist, phase, comment)
 
 
 @app.command(rich_help_panel=WORK)
