@@ -1,13 +1,19 @@
-"""Cures of a missing tokenizer, and of damaged files: none of these deletes what can't be made again.
+"""Cures of missing packages and tokenizers, and of damaged files: none deletes what can't be made again.
 
 Documents, rows and mixtures are made again by a build. Trained weights aren't: a run whose log or metrics are
 damaged keeps its weights, and is used without the damaged file.
 """
 
+import importlib.util
 import re
+import shlex
+import sys
 from pathlib import Path
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+CHECKOUT = Path(__file__).parents[1]
+"""The folder of the packages: a checkout, unless they were installed from elsewhere."""
+LOCK = "requirements.lock"
 LOST = ".lost"
 """Suffix of a file beside a run's file: the run's file is lost, and the run is used without it."""
 _ATTEMPT = re.compile(r"attempt=\d+")
@@ -44,6 +50,34 @@ def set_aside(run: Path) -> str:
         f"Restore it from a copy, or move {run} out of the workspace, where its checkpoints stay "
         "readable, and train the phase again"
     )
+
+
+def is_checkout(folder: Path) -> bool:
+    """Return True for a checkout of this project, whose lock pins the versions of its extras."""
+    return (folder / LOCK).is_file() and (folder / "pyproject.toml").is_file()
+
+
+def install_command(requirement: str) -> str:
+    """Return the command that installs a package for this Python: by pip where it has one, else by uv.
+
+    An extra such as `curriculum[ray]` is installed from the checkout in use, within the versions of its lock.
+    """
+    python = shlex.quote(_short(Path(sys.executable)))
+    has_pip = importlib.util.find_spec("pip") is not None
+    pip = f"{python} -m pip install" if has_pip else f"uv pip install --python {python}"
+    name, _, extra = requirement.partition("[")
+    if name != "curriculum" or not is_checkout(CHECKOUT):
+        return f"{pip} {shlex.quote(requirement)}"
+    there = _short(CHECKOUT)
+    lock, source = (there, there) if there != "." else ("", ".")
+    locked = shlex.quote(str(Path(lock) / LOCK))
+    return f"{pip} -c {locked} -e {shlex.quote(f'{source}[{extra}')}"
+
+
+def _short(path: Path) -> str:
+    """A path, relative to the current directory where it lies in it."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def tokenizer_file(name: str) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.model.n_gram_tables import BLANK, Table, tables
+from schemas.cures import install_command
 from schemas.errors import JobError, SchemaError
 from schemas.job import ModelSpec
 
@@ -29,7 +30,7 @@ def _required(cause: str, version: str = "") -> JobError:
         f"jax {version}" if version else "jax",
         cause=f"{cause}; it needs jax {'.'.join(map(str, LEAST_JAX))} or later with the Splash kernel, "
         "which is experimental and may move: 0.10.2 was tested",
-        cure="Install curriculum[jax], or jax[tpu]==0.10.2 on a TPU",
+        cure=f"{install_command('curriculum[jax]')}; on a TPU {install_command('jax[tpu]==0.10.2')}",
     )
 
 

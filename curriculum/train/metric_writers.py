@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
+from schemas.cures import install_command
 from schemas.errors import JobError
 from schemas.job import Figure, Job, WriterName
 
@@ -63,7 +64,7 @@ def require_installed(names: Iterable[WriterName]) -> None:
                 "--log",
                 name,
                 cause="its package isn't installed",
-                cure=f"pip install 'curriculum[{name}]', or train without it",
+                cure=f"{install_command(f'curriculum[{name}]')}; or train without it",
             )
 
 

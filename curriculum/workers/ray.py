@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from curriculum.workers.pool import TRIES, Backlog, Failure, Outcomes, Pool, attempt
+from schemas.cures import install_command
 from schemas.errors import WorkerError
 
 if TYPE_CHECKING:
@@ -86,7 +87,10 @@ def _connected(address: str) -> "Iterator[ModuleType]":
         import ray
     except ImportError as lacking:
         raise WorkerError(
-            "Ray", address, cause="it isn't installed here", cure="pip install 'curriculum[ray]'"
+            "Ray",
+            address,
+            cause="it isn't installed here",
+            cure=install_command("curriculum[ray]"),
         ) from lacking
     if ray.is_initialized():
         yield ray

@@ -21,7 +21,9 @@ from curriculum.train.run_directory import JOB, read_job
 from flows import settings
 from flows.cli import phases
 from flows.cli.console import ACCENT, MUTED, out, table
+from flows.server import dashboard
 from flows.settings.trust import make_trusted
+from schemas.cures import CHECKOUT, is_checkout
 from schemas.errors import CurriculumError
 
 
@@ -168,7 +170,18 @@ def _next_steps(home: Path, rows: str) -> None:
     _print(('  open_catalog().sql("FROM runs").show()\n', ACCENT))
     _print("Next: look at a packed row, or start runs from a form and watch them:")
     _print((f"  curriculum inspect {rows}", ACCENT))
-    _print(("  curriculum serve", ACCENT))
+    for line in _serving():
+        _print((f"  {line}", ACCENT))
+
+
+def _serving() -> Iterator[str]:
+    """Yield the command that serves with dashboards: of the Makefile, which installs them where they lack."""
+    if not dashboard.is_installed():
+        if Path.cwd() == CHECKOUT and is_checkout(CHECKOUT):
+            yield "make serve"
+            return
+        yield dashboard.how_to_install()
+    yield "curriculum serve"
 
 
 def _exports(home: Path) -> Iterator[str]:

@@ -27,6 +27,7 @@ from curriculum.store.artefact import KEY_DIGITS
 from curriculum.store.inside import missing_workspace
 from flows.cli.app import Form
 from flows.cli.console import MUTED, err, out, plain_table, warn
+from schemas.cures import install_command
 from schemas.errors import CatalogError, CurriculumError
 from schemas.visible import in_json, one_line, visible
 
@@ -306,6 +307,8 @@ def _binary() -> Path:
     found = beside if beside.is_file() else shutil.which("duckdb")
     if found is None:
         raise CurriculumError(
-            "duckdb", cause="its command line isn't installed", cure="pip install duckdb-cli"
+            "duckdb",
+            cause="its command line isn't installed",
+            cure=install_command("duckdb-cli"),
         )
     return Path(found)

@@ -25,12 +25,11 @@ from dashboards.guard import login
 from flows import settings
 from flows.server.owner_http import serve_owner
 from flows.settings.contexts import resources
+from schemas.cures import install_command
 from schemas.errors import CurriculumError
 
 CONFIG = '[display]\ntheme = "system"\n[completion]\ncopilot = false\n'
 """Configuration of marimo, in place of a person's own for notebooks."""
-CURE = "pip install 'curriculum[dashboards]'"
-"""Cure where marimo isn't installed."""
 LINGER_S = 2
 """Seconds for open pages to close at the end."""
 CANT_READ = (
@@ -43,6 +42,11 @@ PrintLine = Callable[[str], None]
 
 class DashboardError(CurriculumError):
     """The pages can't be shown."""
+
+
+def how_to_install() -> str:
+    """Return the command that installs what the pages are made with."""
+    return install_command("curriculum[dashboards]")
 
 
 def is_installed() -> bool:
@@ -75,7 +79,7 @@ def _require_marimo() -> None:
         raise DashboardError(
             "dashboard",
             cause="marimo isn't installed",
-            cure=CURE,
+            cure=how_to_install(),
         )
 
 

@@ -274,7 +274,9 @@ class Supervisor:
             f"start one   {self.address}/v2/deployments  (choose run, then Run, then Custom run)"
         )
         self.print_line(f"reports     {reports}")
-        self.print_line(f"dashboards  {settings.dashboard_at(self.workspace) or dashboard.CURE}")
+        self.print_line(
+            f"dashboards  {settings.dashboard_at(self.workspace) or dashboard.how_to_install()}"
+        )
         self.print_line(f"logs        {settings.prefect_folder(self.workspace)}/*.log")
         self.print_line(
             "The address that holds a token logs the browser in to the others; open it first."

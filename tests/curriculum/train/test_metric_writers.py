@@ -173,7 +173,7 @@ def test_a_writer_that_lacks_its_package_says_how_to_install_it(
         lambda: parse_writers(name),
         lambda: open_writers(world.job(writers=(name,)), tmp_path),
     ):
-        with pytest.raises(JobError, match=rf"pip install 'curriculum\[{name}\]'"):
+        with pytest.raises(JobError, match=rf"pip install .*\[{name}\]'"):
             ask()
     assert list(tmp_path.glob("tensorboard")) == list(tmp_path.glob("wandb")) == []
 
