@@ -99,7 +99,7 @@ def carry_out(
     The report is written before a closed gate is returned, since nobody may look at the run afterwards.
     """
     context = tasks.flow_context(ignore_progress)
-    if scope.until == "train":
+    if scope.until != "build":
         require_steps(plan, _of_phase(scope, phase), context)
     for event in execute(plan, perform, _of_phase(scope, phase), context):
         if isinstance(event, PhaseTrained):

@@ -101,8 +101,8 @@ class PhaseCheck:
 
     @property
     def is_certain(self) -> bool:
-        """Return True if a run would find the same."""
-        return not self.is_estimate
+        """Return True if a run would find the same; an estimate is sure of a phase far below a step."""
+        return not self.is_estimate or self.is_below_a_step
 
 
 def supposed_supply(
@@ -129,6 +129,25 @@ def supposed_supply(
         attention_pairs=np.zeros(count, dtype=np.int64),
         pack_index=np.arange(count, dtype=np.int64),
         shard_starts=np.array([0, count], dtype=np.int64),
+    )
+
+
+def below_any_step(
+    phase: ResolvedPhase, tokens_of: Callable[[int], Sequence[int]], tokens_per_step: int
+) -> MixtureError | None:
+    """Return the error of a phase that has fewer tokens than a step of half full rows; None for another.
+
+    Nothing needs to be known of its rows. `tokens_of` gives the tokens of all phases at some token budget.
+    """
+    if phase.tokens * HALF_FULL >= tokens_per_step:
+        return None
+    smallest = _border(lambda budget: min(tokens_of(budget)) >= tokens_per_step, 0)
+    return MixtureError(
+        f"phase {phase.name}",
+        f"{phase.tokens:,} tokens",
+        cause=f"one step has {tokens_per_step:,} row positions, and rows are half full at least",
+        cure=f"Raise token_budget to {smallest:,}, with which every phase has a step, or lower "
+        "tokens_per_step",
     )
 
 

@@ -100,6 +100,7 @@ class Pipeline:
         )
 
     def _events(self, diet: str, until: Verb, phase: str | None, groups: Groups) -> Iterator[Event]:
+        from curriculum.pipeline.checks import require_steps
         from curriculum.pipeline.context import Context
         from curriculum.pipeline.execute import Scope, execute, here
         from curriculum.pipeline.plan import resolve_plan
@@ -107,5 +108,7 @@ class Pipeline:
 
         context = self._context or Context()
         config = RunConfig(specialist=diet, workspace=self.workspace, **groups)
-        scope = Scope(until=until, phase=phase)
-        return execute(resolve_plan(config), here(context), scope, context)
+        plan, scope = resolve_plan(config), Scope(until=until, phase=phase)
+        if until != "build":
+            require_steps(plan, scope, context)
+        return execute(plan, here(context), scope, context)

@@ -1,5 +1,6 @@
 """Check of a plan against its rows: those that are built, else an estimate of them."""
 
+import functools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from curriculum.mixing.check import (
     DietSupply,
     PhaseCheck,
     PhaseSupply,
+    below_any_step,
     supposed_supply,
 )
 from curriculum.mixing.mix import rows_taken
@@ -51,6 +53,8 @@ class CheckedPlan:
     """The estimate of rows that aren't built; None where all are, or none is known."""
     unknown: Mapping[str, tuple[ResolvedServing, ...]]
     """Phases that aren't held against anything, with the servings of which nothing is known."""
+    below_a_step: tuple[MixtureError, ...]
+    """Errors of those among them that have no step whatever their rows will be."""
 
     def is_built(self, phase: str, serving: int) -> bool:
         """Return True if the rows of a serving are built."""
@@ -59,7 +63,8 @@ class CheckedPlan:
     @property
     def refusal(self) -> MixtureError | None:
         """The error that a run is bound to end with; None where none is certain."""
-        return next((each.fault for each in self.phases if each.fault and each.is_certain), None)
+        certain = [each.fault for each in self.phases if each.fault and each.is_certain]
+        return next(iter([*certain, *self.below_a_step]), None)
 
 
 def check_plan(plan: RunPlan, built: Mapping[str, Built], estimated: Estimated) -> CheckedPlan:
@@ -86,8 +91,21 @@ def check_plan(plan: RunPlan, built: Mapping[str, Built], estimated: Estimated) 
     listed = [each for each in phases if each.name not in unknown]
     supply = _supply(plan, listed, sets, found, is_whole=not unknown)
     return CheckedPlan(
-        supply=supply, phases=supply.check(), sets=sets, estimate=found, unknown=unknown
+        supply=supply,
+        phases=supply.check(),
+        sets=sets,
+        estimate=found,
+        unknown=unknown,
+        below_a_step=tuple(_below_a_step(plan, unknown)),
     )
+
+
+def _below_a_step(plan: RunPlan, names: Collection[str]) -> Iterator[MixtureError]:
+    """Yield the errors of phases without a step; one that a run resumes may have less left."""
+    for phase in (each for each in map(plan.phase, names) if not plan.resume_point_of(each)):
+        tokens_of = functools.partial(phase_tokens, plan.diet)
+        if fault := below_any_step(phase, tokens_of, tokens_per_step(plan)):
+            yield fault
 
 
 def known_supply(plan: RunPlan, built: Mapping[str, Built], sources: Sources | None) -> CheckedPlan:
@@ -111,9 +129,9 @@ def dry_build(plan: RunPlan, names: Sequence[str], context: Context) -> dict[str
 
 
 def require_steps(plan: RunPlan, scope: Scope, context: Context) -> None:
-    """Refuse a plan of which some phase surely ends before its first step, before anything is trained.
+    """Refuse a plan of which some phase surely ends before its first step, before anything is built.
 
-    Rows that aren't built are passed over: how full they will be isn't known.
+    Rows that aren't built are taken to be half full, as packing leaves them at worst.
 
     Raises:
         MixtureError: naming the phase, and the smallest token budget that fits.

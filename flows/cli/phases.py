@@ -196,6 +196,8 @@ def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
         _require_sources(plan)
         write_command_snapshot(plan)
     with _context_for(plan) as context:
+        if not dry:
+            require_steps(plan, scope, context)
         made = [
             each
             for event in execute(plan, here(context), scope, context)

@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from curriculum.pipeline import Pipeline
+from curriculum.pipeline.run_config import MixConfig
 from flows.settings.trust import is_trusted
+from schemas.errors import MixtureError
 from tests.curriculum.pipeline.tiny_diet import NAME, edit, write_tiny_diet
 from tests.flows.cli_runner import curriculum
 
@@ -188,6 +191,46 @@ def test_a_budget_below_a_step_is_refused_alike_by_check_dry_run_and_run(tmp_pat
         assert curriculum(*words, *fits, *dry).returncode == 0
         less = (NAME, "--token-budget", str(int(smallest) - 1), *at)
         assert curriculum(*words, *less, *dry).returncode == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("run", "--dry-run"), ("mix", "--dry-run"), ("run",), ("train",), ("mix",)],
+    ids=" ".join,
+)
+def test_a_budget_without_a_step_is_refused_before_anything_is_built(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    write_tiny_diet(tmp_path)
+    command, *options = words
+    at = (command, NAME, "--home", str(tmp_path), *options, "--token-budget")
+    refused = curriculum(*at, "900")
+    assert (refused.returncode, "phase syntax: 450 tokens; " in refused.stderr) == (2, True)
+    assert "Raise token_budget to 2,048" in refused.stderr
+    assert not (tmp_path / "documents").exists()
+    if options:
+        assert curriculum(*at, "2048").returncode == 0
+
+
+def test_a_budget_without_a_step_is_refused_where_rows_are_only_estimated(tmp_path: Path) -> None:
+    write_tiny_diet(tmp_path)
+    at = ("--home", str(tmp_path))
+    assert curriculum("diet", "check", NAME, *at).returncode == 0
+    for words in (("run", "--dry-run"), ("train",)):
+        refused = curriculum(words[0], NAME, *words[1:], "--token-budget", "300", *at)
+        assert (refused.returncode, "phase syntax: 150 tokens" in refused.stderr) == (2, True)
+    assert not (tmp_path / "rows").exists()
+
+
+def test_the_library_refuses_a_budget_without_a_step_before_anything_is_built(
+    tmp_path: Path,
+) -> None:
+    write_tiny_diet(tmp_path)
+    pipeline, few = Pipeline(tmp_path), MixConfig(token_budget="900")
+    for take in (pipeline.mix, pipeline.train):
+        with pytest.raises(MixtureError, match="450 tokens"):
+            take(NAME, mix=few)
+    assert not (tmp_path / "documents").exists()
 
 
 def test_a_dry_run_says_what_is_short_by_what_is_known_and_samples_nothing(
