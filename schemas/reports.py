@@ -412,7 +412,5 @@ class SurveyReport(StageReport):
     """Bytes of the files in a wanted language at the pinned commit."""
     in_log: int = 0
     """Commits that lead to the pinned one."""
-    merges: int = 0
-    """Those of several parents, which are not read."""
-    skipped: dict[str, int] = {}
-    """Changes that the history leaves out, by reason."""
+    unread: dict[str, int] = {}
+    """Commits of which no change is read, by what leaves them out."""

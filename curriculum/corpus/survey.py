@@ -6,13 +6,14 @@ history grows.
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
 
 from curriculum.corpus import git
-from curriculum.corpus.blobs import Skips
+from curriculum.corpus.blobs import Reason, Skips
 from curriculum.corpus.change_filter import Candidate, candidates
 from curriculum.corpus.history import OpenHistory, mark_of
 from curriculum.corpus.paths import WantedPath
@@ -43,10 +44,8 @@ class Survey:
     """Bytes of the files in a wanted language at the pin: about the cost of parsing a whole tree."""
     in_log: int = 0
     """Commits that lead to the pin, as `git log` lists them; 0 for a plain directory."""
-    merges: int = 0
-    """Those that have several parents and are not read."""
-    skipped: Mapping[str, int] = field(default_factory=dict)
-    """Changes that the history leaves out, by reason."""
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """Commits of which no change is read, by what leaves them out; see `unread_commits`."""
 
     @property
     def commits(self) -> list[str]:
@@ -60,20 +59,63 @@ def survey(past: OpenHistory, spec: RepositorySpec, pin: str) -> Survey:
     Raises:
         CorpusError: if git fails.
     """
-    skips = Skips()
+    skips = CommitSkips()
     found = list(candidates(past.log, past.scope, past.rules, spec, skips))
     sizes = _sizes(past, found)
     marks: set[int] = set()
     rows = [_row(each, sizes, marks) for each in found]
     changes = pl.DataFrame(rows, schema=SURVEY_SCHEMA, orient="row")
+    in_log, merges = _commits(past, pin), _commits(past, pin, "--merges")
+    before = {
+        MERGES: merges,
+        WINDOW: in_log - merges - past.scope.in_range,
+        MAX_COMMITS: past.scope.in_range - (spec.max_commits or past.scope.in_range),
+    }
     return Survey(
         changes=changes,
         marks=frozenset(marks),
         tree_bytes=_tree_bytes(past, pin),
-        in_log=_commits(past, pin),
-        merges=_commits(past, pin, "--merges"),
-        skipped={str(reason): number for reason, number in skips.counts.items()},
+        in_log=in_log,
+        unread=unread_commits(in_log, {each.commit for each in found}, before, skips.reasons),
     )
+
+
+MERGES, WINDOW, MAX_COMMITS, NO_FILE = "merges", "window", "max_commits", "no_file"
+"""Limits of whole commits: several parents, since and until, max_commits, no change of a wanted file."""
+
+
+@dataclass(kw_only=True, slots=True)
+class CommitSkips(Skips):
+    """Skips that also remember the reasons for which changes of each commit are left out."""
+
+    reasons: dict[str, set[Reason]] = field(default_factory=dict)
+
+    def add(self, reason: Reason, *, path: str, commit: str) -> None:
+        """Count one, and remember it for its commit."""
+        Skips.add(self, reason, path=path, commit=commit)
+        self.reasons.setdefault(commit, set()).add(reason)
+
+
+def unread_commits(
+    in_log: int,
+    read: Collection[str],
+    before: Mapping[str, int],
+    reasons: Mapping[str, Collection[Reason]],
+) -> dict[str, int]:
+    """Count the commits of a log of which nothing is read, by what leaves them out, the most first.
+
+    `before` counts those that limits of whole commits leave out. Of several `reasons` for the changes of a
+    commit, the number of versions goes first, then the alphabet.
+
+    >>> unread_commits(9, {"a"}, {"merges": 2}, {"a": {"vendored"}, "b": {"versions", "vendored"}})
+    {'no_file': 5, 'merges': 2, 'versions': 1}
+    """
+    counted = Counter({limit: number for limit, number in before.items() if number > 0})
+    for commit, found in reasons.items():
+        if commit not in read:
+            counted["versions" if "versions" in found else min(found)] += 1
+    counted[NO_FILE] = max(0, in_log - len(read) - counted.total())
+    return {limit: number for limit, number in counted.most_common() if number}
 
 
 def survey_of_snapshot(files: Iterable[FileChange]) -> Survey:

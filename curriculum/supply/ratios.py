@@ -12,6 +12,7 @@ import polars as pl
 
 from curriculum import encode, frames
 from curriculum.corpus.select import SIDES_NAME, WHOLE_REPOSITORIES, hash_fraction
+from curriculum.corpus.survey import MAX_COMMITS, NO_FILE, WINDOW
 from curriculum.objectives import objective_of
 from curriculum.stages.file_sides import FileSide
 from curriculum.stages.row_sources import RowSource, apply_objective
@@ -176,10 +177,8 @@ class Sampling:
     """Bytes of all versions of files that the corpus reads, or of all turns."""
     in_log: int = 0
     """Commits that lead to the pin; 0 for conversations and plain directories."""
-    merges: int = 0
-    """Those that are merges, which are not read."""
-    skipped: str = ""
-    """Changes that the history leaves out, by reason, in words."""
+    unread: str = ""
+    """Number of those of which nothing is read by what limits it, in words; the most first."""
 
 
 def _lines(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator[SupplyLine]:
@@ -312,6 +311,13 @@ def _samplings(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator
     talks = {each.name for each in plan.corpus.conversations}
     own = (each for each in taken.documents if each.manifest.labels["family"] == kind.family)
     has_graphs = FAMILIES[kind.family].reads == "commits" and any(own)
+    limits = {
+        each.name: {
+            "versions": plan.corpus.history.versions_per_path,
+            MAX_COMMITS: each.spec.max_commits,
+        }
+        for each in plan.repositories
+    }
     for name, survey in taken.surveys.items():
         if kind.family == CHAT_FAMILY or name not in talks:
             yield Sampling(
@@ -321,21 +327,31 @@ def _samplings(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator
                 walked=len(taken.walked.get(name, ())) if has_graphs else 0,
                 num_bytes=int(survey["versions"].sum()),
                 in_log=taken.histories[name].in_log,
-                merges=taken.histories[name].merges,
-                skipped=_ranked(taken.histories[name].skipped),
+                unread=unread_words(taken.histories[name].unread, limits.get(name, {})),
             )
 
 
-def _ranked(skipped: Mapping[str, int]) -> str:
-    """Counts by reason, the largest first.
+_LIMITS = {
+    "versions": "beyond versions_per_path",
+    MAX_COMMITS: "beyond max_commits",
+    WINDOW: "outside since and until",
+    NO_FILE: "without a change of a file that the corpus reads",
+    "excluded": "of files that include and exclude leave out",
+    "vendored": "of vendored folders",
+    "boundary": "at the end of the shallow clone",
+}
+"""Words for what leaves commits out."""
 
-    >>> _ranked({"language": 20, "versions": 1312})
-    'beyond history.versions_per_path 1,312, language 20'
+
+def unread_words(unread: Mapping[str, int], limits: Mapping[str, int | None]) -> str:
+    """Count commits by what leaves them out, with the numbers of the limits.
+
+    >>> unread_words({"versions": 341, "merges": 40}, {"versions": 8})
+    '341 beyond versions_per_path 8, 40 merges'
     """
-    ranked = sorted(skipped.items(), key=lambda pair: (-pair[1], pair[0]))
-    named = {"versions": "beyond history.versions_per_path"}
     return ", ".join(
-        f"{named.get(reason, reason.replace('_', ' '))} {number:,}" for reason, number in ranked
+        f"{number:,} {_LIMITS.get(limit, limit.replace('_', ' '))} {limits.get(limit) or ''}".rstrip()
+        for limit, number in unread.items()
     )
 
 

@@ -104,8 +104,7 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
             SurveyReport(
                 tree_bytes=found.tree_bytes,
                 in_log=found.in_log,
-                merges=found.merges,
-                skipped=dict(found.skipped),
+                unread=dict(found.unread),
             )
         )
         write_touched([*_untouched(chosen), *touched], drafts[0].path)

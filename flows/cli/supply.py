@@ -96,26 +96,18 @@ def counted(
 
 
 def left_out_words(read: Sampling) -> str | None:
-    """Name what of a repository's log isn't read, and why; None where all of it is.
+    """Say how many commits of a repository's log are read, and what limits them; None where all are.
 
+    >>> why = "341 beyond versions_per_path 8, 48 merges"
     >>> left_out_words(
-    ...     Sampling(repository="own", units=57, read=57, walked=0, num_bytes=9, in_log=443, merges=190)
+    ...     Sampling(repository="own", units=54, read=54, walked=0, num_bytes=9, in_log=443, unread=why)
     ... )
-    'own: git log has 443 commits; 190 merges are not read, 196 change nothing that the corpus reads'
+    'own: 54 of 443 commits are read: 341 beyond versions_per_path 8, 48 merges'
     """
-    others = read.in_log - read.merges - read.units
     if read.in_log <= read.units:
         return None
-    parts = [
-        f"{number(read.merges, 'merge')} {'is' if read.merges == 1 else 'are'} not read"
-        * bool(read.merges),
-        f"{others:,} change nothing that the corpus reads" * (others > 0),
-    ]
-    changes = f" (changes left out: {read.skipped})" if read.skipped else ""
-    return (
-        f"{read.repository}: git log has {number(read.in_log, 'commit')}; "
-        f"{', '.join(filter(None, parts))}{changes}"
-    )
+    commits = f"{read.units:,} of {number(read.in_log, 'commit')}"
+    return f"{read.repository}: {commits} are read: {read.unread}"
 
 
 def doubtful(tokens: float, error: float) -> str:

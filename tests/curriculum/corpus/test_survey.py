@@ -16,7 +16,7 @@ def looked_over(
     path: Path, chosen: Any = None, **rules: Any
 ) -> tuple[Survey, list[FileChange], list[FileChange]]:
     """The survey, all changes, and those of the chosen commits."""
-    spec = RepositorySpec(name="repo", path=str(path))
+    spec = RepositorySpec(name="repo", path=str(path), **rules.pop("pin", {}))
     quality = rules.pop("quality", QualitySpec(min_bytes=0))
     corpus = CorpusSpec(name="c", repositories=(spec,), quality=quality, **rules)
     source = resolve(spec, cache=path / "cache")
@@ -62,8 +62,28 @@ def test_a_survey_counts_what_git_log_has_more(build: Any) -> None:
     repository.commit(note_txt="not read")
     found, _, _ = looked_over(repository.path, history=HistorySpec(versions_per_path=3))
     assert len(found.commits) == 3
-    assert (found.in_log, found.merges) == (6, 0)
-    assert found.skipped["versions"] == 2
+    assert found.in_log == 6
+    assert found.unread == {"versions": 2, "no_file": 1}
+
+
+def test_a_survey_counts_commits_by_what_limits_them(build: Any) -> None:
+    repository = build()
+    for number in range(6):
+        repository.commit(a_cc=TEXT.format(number) * 2)
+    repository.commit(note_txt="not read")
+    repository.git("checkout", "-q", "-b", "side")
+    repository.commit(deps__d_cc=TEXT.format(7) * 2)
+    repository.git("checkout", "-q", "-")
+    repository.commit(b_cc=TEXT.format(8) * 2)
+    repository.git("merge", "-q", "--no-ff", "-m", "Merge", "side")
+    history = HistorySpec(versions_per_path=3)
+    found, _, _ = looked_over(repository.path, history=history)
+    assert len(found.commits) == 4
+    assert found.unread == {"versions": 3, "no_file": 1, "vendored": 1, "merges": 1}
+    assert found.in_log == len(found.commits) + sum(found.unread.values())
+    few, _, _ = looked_over(repository.path, history=history, pin={"max_commits": 2})
+    assert few.unread["max_commits"] == 7
+    assert few.in_log == len(few.commits) + sum(few.unread.values())
 
 
 def test_what_is_left_out_for_its_size_counts_nothing(build: Any) -> None:
