@@ -78,10 +78,12 @@ class HeldOut:
         """Yield what fills val, and the line that leaves it out."""
         if found := filling(self.files):
             listed = ", ".join(f'"{each.path}"' for each, _ in found)
+            whole = sum(each.num_bytes for each in self.files)
+            shares = " and ".join(percent(each.num_bytes / whole) for each, _ in found)
             yield (
                 f"{filling_words(self.files)}: a file is held out with all its versions, whatever "
-                f"val_fraction is. Where it isn't your code, give its repository in the corpus file "
-                f"the line  exclude: [{listed}]"
+                f"val_fraction is. Of the whole corpus it is {shares}. Where it isn't your code, give its "
+                f"repository in the corpus file the line  exclude: [{listed}]"
             )
 
     def _advice(self) -> str:

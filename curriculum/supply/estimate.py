@@ -1,7 +1,7 @@
 """Estimate of what a corpus has to train on: one artefact a kind of rows, so that none is sampled for twice.
 
     estimates/corpus=<name>/family=v3_simple/row_length=512/<key12>/lines.parquet  samplings.parquet
-                                                                    files.parquet
+                                                                    files.parquet  shares.parquet
 
 Its key holds all that decides the figures: commits and rules of the corpus, tokenizer, share, revisions.
 Nothing refers to it: gc removes it, and the next estimate samples again.
@@ -23,6 +23,7 @@ from curriculum.corpus.select_conversations import conversation_ingredients
 from curriculum.corpus.sources import Sources, plain_folders
 from curriculum.graph.syntax_tree import grammar_versions
 from curriculum.stages.documents import repositories
+from curriculum.stages.file_shares import FileShare
 from curriculum.stages.file_sides import FileSide
 from curriculum.stages.graphs import context_size
 from curriculum.stages.indexes import Index
@@ -41,9 +42,10 @@ from schemas.objectives import OBJECTIVES
 from schemas.progress import ProgressCallback, ignore_progress
 from schemas.reports import EstimateReport
 
-REVISION = 4
+REVISION = 5
 """Revision of how a sample is drawn and scaled."""
 LINES_NAME, SAMPLINGS_NAME, FILES_NAME = "lines.parquet", "samplings.parquet", "files.parquet"
+SHARES_NAME = "shares.parquet"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +60,8 @@ class Estimate:
     """Differences between this estimate and a build, in words."""
     files: tuple[FileSide, ...] = ()
     """Files of the sample, the largest first, with their side of the split."""
+    shares: tuple[FileShare, ...] = ()
+    """Files of the sample with most tokens, by family."""
 
     @property
     def is_whole(self) -> bool:
@@ -188,6 +192,7 @@ class Estimates(Stage[EstimateTask, EstimateTask]):
             write_frame(_frame(each.lines, SupplyLine), draft.path / LINES_NAME)
             write_frame(_frame(each.samplings, Sampling), draft.path / SAMPLINGS_NAME)
             write_frame(_frame(each.files, FileSide), draft.path / FILES_NAME)
+            write_frame(_frame(each.shares, FileShare), draft.path / SHARES_NAME)
             tokens = math.fsum(line.tokens for line in each.lines if line.is_total)
             units = sum(sampling.read for sampling in each.samplings)
             draft.record(EstimateReport(tokens=round(tokens), units=units))
@@ -300,7 +305,7 @@ def known_estimate(task: EstimateTask, store: Store) -> Estimate | None:
     return _read(store, task, [kept[kind] for kind in task.measured])
 
 
-Row = TypeVar("Row", SupplyLine, Sampling, FileSide)
+Row = TypeVar("Row", SupplyLine, Sampling, FileSide, FileShare)
 
 
 def _frame(rows: Sequence[Row], kind: type[Row]) -> pl.DataFrame:
@@ -321,6 +326,7 @@ def _read(store: Store, task: EstimateTask, made: Sequence[Artefact]) -> Estimat
             lines=tuple(_rows(each.path / LINES_NAME, SupplyLine)),
             samplings=tuple(_rows(each.path / SAMPLINGS_NAME, Sampling)),
             files=tuple(_rows(each.path / FILES_NAME, FileSide)),
+            shares=tuple(_rows(each.path / SHARES_NAME, FileShare)),
         )
         for each in made
     ]
@@ -337,6 +343,7 @@ def _read(store: Store, task: EstimateTask, made: Sequence[Artefact]) -> Estimat
         samplings=tuple(samplings.values()),
         notes=tuple(_notes(task, samplings.values())),
         files=next((each.files for each in found if each.files), ()),
+        shares=tuple(dict.fromkeys(share for each in found for share in each.shares)),
     )
 
 

@@ -14,6 +14,7 @@ from curriculum import encode, frames
 from curriculum.corpus.select import SIDES_NAME, WHOLE_REPOSITORIES, hash_fraction
 from curriculum.corpus.survey import MAX_COMMITS, NO_FILE, WINDOW
 from curriculum.objectives import objective_of
+from curriculum.stages.file_shares import FileShare
 from curriculum.stages.file_sides import FileSide
 from curriculum.stages.row_sources import RowSource, apply_objective
 from curriculum.stages.selection import decisions, val_lineages
@@ -363,6 +364,8 @@ class KindEstimate:
     samplings: tuple[Sampling, ...]
     files: tuple[FileSide, ...]
     """Files of the sample, whatever the kind."""
+    shares: tuple[FileShare, ...]
+    """Files of the sample with most tokens of the family."""
 
 
 def estimate_kinds(
@@ -390,6 +393,7 @@ def estimate_kinds(
                 lines=tuple(_lines(taken, plan, kind)),
                 samplings=tuple(_samplings(taken, plan, kind)),
                 files=tuple(taken.files),
+                shares=tuple(each for each in taken.shares if each.family == kind.family),
             )
         watch(_progress(len(kinds), len(kinds)))
 

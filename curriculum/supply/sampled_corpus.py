@@ -17,6 +17,7 @@ from curriculum.corpus.survey import in_sample
 from curriculum.families.context import BUDGET
 from curriculum.stages.conversations import ConversationSelection
 from curriculum.stages.documents import Repository
+from curriculum.stages.file_shares import FileShare, file_shares
 from curriculum.stages.file_sides import FileSide, file_sides
 from curriculum.stages.indexes import Index
 from curriculum.stages.row_sources import RowSource
@@ -164,6 +165,8 @@ class SampledCorpus:
     tokenizer: Tokenizer
     files: Sequence[FileSide]
     """Files of which the sample has versions."""
+    shares: Sequence[FileShare]
+    """Files with most tokens, by family."""
 
     def sources(self, family: str, repository: str, overlong: Overlong) -> list[RowSource]:
         """Documents and tokens of one family in one repository, part by part."""
@@ -202,6 +205,7 @@ def sample_corpus(
     (tokenizer,) = coordinator.make(Tokenizers(tokenizing=tokenizing), kept_files)
     chat_selections = coordinator.make(ConversationSelection(corpus=corpus), counts)
     documents = [each for each in (*files, *graphs, *counts) if _family(each) in plan.families]
+    tokens = coordinator.make(Tokens(tokenizer=tokenizer), documents)
     return SampledCorpus(
         histories={name: each.reported(SurveyReport) for name, each in surveys.items()},
         surveys={name: read_survey(each) for name, each in surveys.items()},
@@ -209,7 +213,7 @@ def sample_corpus(
         sizes=sizes,
         walked=walked if graphs else {},
         documents=documents,
-        tokens=coordinator.make(Tokens(tokenizer=tokenizer), documents),
+        tokens=tokens,
         selections={
             **dict.fromkeys(families_of("changes"), selection),
             **_selections_of_graphs(coordinator, selecting, graphs, kept),
@@ -217,6 +221,7 @@ def sample_corpus(
         },
         tokenizer=load_tokenizer(tokenizer),
         files=file_sides(files, selection),
+        shares=file_shares(documents, tokens, selection),
     )
 
 

@@ -8,6 +8,12 @@ from rich.text import Text
 from curriculum.corpus.sources import Sources
 from curriculum.inspection.formats import Line, count
 from curriculum.inspection.held_out import HeldOut, alike, expected_held_out, held_out
+from curriculum.inspection.largest_files import (
+    large_file_warning,
+    phase_shares,
+    phase_words,
+    shares_of,
+)
 from curriculum.inspection.runs import whole_steps
 from curriculum.mixing.check import PhaseCheck, ServingCheck, SourceCheck, source_checks
 from curriculum.mixing.load import warnings
@@ -130,9 +136,13 @@ def _show(
             )
             if unused:
                 out.print(Text(f"{'about ' * each.is_estimate}{unused}", MUTED))
+        largest = _largest_files(each, found, built)
+        if words := phase_words(largest):
+            out.print(Text(words, MUTED), soft_wrap=True)
         out.print()
-        for line in each.warnings:
-            warn(f"{each.phase.name}: {line}")
+        for line in (*each.warnings, large_file_warning(largest)):
+            if line is not None:
+                warn(f"{each.phase.name}: {line}")
     for line in alike(_held_out(found, built)):
         warn(line)
     out.print(table(_source_lines(sources, plan.diet.max_source_repetition)))
@@ -141,6 +151,16 @@ def _show(
     out.print(expected(plan.diet.token_budget, plan.diet.model, speed), soft_wrap=True)
     for note in found.estimate.notes if found.estimate else ():
         out.print(Text(note, MUTED), soft_wrap=True)
+
+
+def _largest_files(
+    check: PhaseCheck, found: CheckedPlan, built: Mapping[str, Built]
+) -> list[tuple[str, float]]:
+    """The files with most of a phase's tokens: of what is built, else of the estimate's sample."""
+    shares = shares_of(built[check.phase.name])
+    if not shares and found.estimate is not None:
+        shares = found.estimate.shares
+    return phase_shares(check.phase, shares)
 
 
 def _held_out(found: CheckedPlan, built: Mapping[str, Built]) -> Iterator[tuple[str, HeldOut]]:

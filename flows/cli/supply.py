@@ -12,6 +12,7 @@ from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_co
 from curriculum.corpus.sources import Sources
 from curriculum.inspection.formats import Line, count, number
 from curriculum.inspection.held_out import expected_held_out
+from curriculum.inspection.largest_files import share_lines
 from curriculum.mixing.load import Phases, diet_names, load_phases
 from curriculum.mixing.resolve import default_base
 from curriculum.pipeline.checks import indexes_for, kind_of, plan_estimate
@@ -30,6 +31,7 @@ from schemas.progress import ProgressCallback
 from schemas.text import read_yaml
 
 CONFIGURATION = (".yaml", ".yml")
+SHARES_NOTE = "share of a family's tokens, over all versions of the file"
 DOUBT = 2.0
 """Standard errors to either side: about 19 estimates of 20 are so near."""
 
@@ -174,6 +176,10 @@ def _show(found: Estimate, kinds: Sequence[Kind]) -> None:
     out.print()
     out.print(table(_repository_lines(found, kinds)))
     out.print()
+    if found.shares:
+        out.print(table(share_lines(found.shares)))
+        out.print(Text(SHARES_NOTE, MUTED))
+        out.print()
     sampled = any(each.read < each.units for each in found.samplings)
     how = (
         "estimated from a sample of commits; ± is a 95% interval"
@@ -247,6 +253,7 @@ def _as_json(corpus: str, found: Estimate) -> dict[str, object]:
         "corpus": corpus,
         "sampled": [asdict(each) for each in found.samplings],
         "notes": list(found.notes),
+        "largest_files": [asdict(each) for each in found.shares],
         "supply": [
             {
                 name: round(value) if isinstance(value, float) else value

@@ -58,7 +58,8 @@ def test_a_file_that_fills_val_is_named_with_its_share_and_the_line_that_leaves_
     held = HeldOut(served=("a",), documents={"a": 40}, lineages=9, files=files)
     assert held.warning() == (
         "val is mostly own:test/catch.hpp (96.0%): a file is held out with all its versions, whatever "
-        "val_fraction is. Where it isn't your code, give its repository in the corpus file the line  "
+        "val_fraction is. Of the whole corpus it is 9.6%. Where it isn't your code, give its repository in "
+        "the corpus file the line  "
         'exclude: ["test/catch.hpp"]'
     )
     spread = tuple(_file(f"src/{at}.cc", 10) for at in range(8))
@@ -71,6 +72,7 @@ def test_two_files_that_fill_val_together_are_both_named() -> None:
     words = held.warning()
     assert words is not None
     assert "own:x.hpp (40.0%) and own:y.hpp (30.0%)" in words
+    assert "Of the whole corpus it is 40.0% and 30.0%." in words
     assert words.endswith('exclude: ["x.hpp", "y.hpp"]')
 
 

@@ -1,0 +1,75 @@
+"""Source files with the largest shares of the tokens, of all families and of a phase."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from curriculum.inspection.formats import Line, percent
+from curriculum.mixing.resolve import ResolvedPhase
+from curriculum.stages import Built
+from curriculum.stages.file_shares import MAX_FILES, FileShare, file_shares
+
+LARGE = 0.25
+"""Share of a phase's tokens from which on a file is warned of."""
+LISTED = 3
+"""Files that a line of a phase names."""
+
+
+def shares_of(built: Built) -> tuple[FileShare, ...]:
+    """The shares of the files of a build; none where something of it isn't built."""
+    made = [built.selection, *built.documents, *built.tokens]
+    if any(each.planned for each in made):
+        return ()
+    return file_shares(built.documents, built.tokens, built.selection)
+
+
+def share_lines(shares: Sequence[FileShare]) -> Iterator[Line]:
+    """A line a file, the largest first: its share of the tokens of each family."""
+    families = sorted({each.family for each in shares})
+    ranked = dict.fromkeys(
+        each.lineage for each in sorted(shares, key=lambda each: each.share, reverse=True)
+    )
+    known = {(each.family, each.lineage): each.share for each in shares}
+    for lineage in [*ranked][:MAX_FILES]:
+        found = {family: known.get((family, lineage)) for family in families}
+        yield {
+            "largest files": lineage,
+            **{name: "" if share is None else percent(share) for name, share in found.items()},
+        }
+
+
+def phase_shares(phase: ResolvedPhase, shares: Iterable[FileShare]) -> list[tuple[str, float]]:
+    """The files with the largest shares of a phase's tokens.
+
+    Of servings of graphs, of imported rows and of named repositories no file is known.
+    """
+    known = [*shares]
+    sums: defaultdict[str, float] = defaultdict(float)
+    for serving in phase.servings:
+        if serving.imported is None and not serving.repositories:
+            family = serving.base or serving.family
+            for each in known:
+                if each.family == family:
+                    sums[each.lineage] += serving.share * each.share
+    return sorted(sums.items(), key=lambda pair: (-pair[1], pair[0]))[:LISTED]
+
+
+def phase_words(found: Sequence[tuple[str, float]]) -> str:
+    """Name the largest files of a phase.
+
+    >>> phase_words([("own:deps/one.h", 0.468), ("own:src/a.c", 0.021)])
+    'largest files by tokens: own:deps/one.h 46.8%, own:src/a.c 2.1%'
+    """
+    listed = ", ".join(f"{lineage} {percent(share)}" for lineage, share in found)
+    return f"largest files by tokens: {listed}" if listed else ""
+
+
+def large_file_warning(found: Sequence[tuple[str, float]]) -> str | None:
+    """A sentence on the largest file of a phase, where it is a large part of its tokens."""
+    lineage, share = found[0] if found else ("", 0.0)
+    if share < LARGE:
+        return None
+    path = lineage.partition(":")[2]
+    return (
+        f"{percent(share)} of its tokens are of {lineage}, with all its versions. Where it isn't your code, "
+        f'give its repository in the corpus file the line  exclude: ["{path}"]'
+    )

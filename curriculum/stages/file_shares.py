@@ -1,0 +1,62 @@
+"""Shares of the tokens to train on by source file, family by family: one file may be most of a corpus."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from curriculum.stages.selection import decisions
+from curriculum.store import Artefact
+from curriculum.tokens.store import TokenStore
+from schemas.families import families_of
+
+MAX_FILES = 5
+"""Files of a family that are listed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileShare:
+    """A source file under all the names that it had, and its share of a family's tokens."""
+
+    family: str
+    lineage: str
+    """Repository and path: fmt:include/format.h."""
+    share: float
+    """Its share of the tokens of all kept documents of the family that aren't held out."""
+
+    @property
+    def path(self) -> str:
+        """Path in its repository."""
+        return self.lineage.partition(":")[2]
+
+
+def file_shares(
+    documents: Sequence[Artefact], tokens: Iterable[Artefact], selection: Artefact
+) -> tuple[FileShare, ...]:
+    """List the files with most tokens of each family of files, the largest share first.
+
+    `tokens` are those of the documents, in any order; documents without tokens and families of graphs add
+    none. All artefacts are there.
+    """
+    tokens_of = {record.key: each for each in tokens for record in each.manifest.inputs}
+    sums: dict[str, Counter[str]] = {}
+    for each in documents:
+        family = each.manifest.labels["family"]
+        if family not in families_of("changes") or each.key not in tokens_of:
+            continue
+        picked = decisions(selection, each)
+        is_train = picked.kept & ~picked.val
+        counts = np.diff(TokenStore.open(tokens_of[each.key].path).offsets)
+        found = np.bincount(
+            picked.lineage[is_train], weights=counts[is_train], minlength=len(picked.lineages)
+        )
+        sums.setdefault(family, Counter()).update(
+            dict(zip(picked.lineages, map(float, found), strict=True))
+        )
+    return tuple(
+        FileShare(family=family, lineage=lineage, share=own / sum(counted.values()))
+        for family, counted in sorted(sums.items())
+        for lineage, own in counted.most_common(MAX_FILES)
+        if own
+    )
