@@ -21,8 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.interop import tokens_out
+from curriculum.interop.dataset_export import export_packed
 from curriculum.interop.foreign_parquet import parquet_rows
-from curriculum.interop.huggingface import export_parquet, whole_folder
+from curriculum.interop.huggingface import whole_folder
 from curriculum.interop.publish import RowFacts, publish
 from curriculum.interop.row_order import PLAN_NAME, Ordered
 from curriculum.interop.tokens_in import token_rows
@@ -153,7 +154,7 @@ def out(store: Store, artefact: Artefact, form: str) -> Callable[[Path], object]
         with whole_folder(scratch / "out") as folder:
             ordered = Ordered.of(store, artefact)
             if form == "huggingface":
-                export_parquet(ordered, TOKENIZER, folder, ())
+                export_packed(ordered, TOKENIZER, folder, ())
             else:
                 tokens_out.export_rows(ordered, TOKENIZER, folder, cast(Any, form))
 

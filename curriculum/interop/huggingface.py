@@ -1,15 +1,14 @@
-"""Rows as a data set for Hugging Face's `datasets`, and the dataset card of a workspace.
+"""Dataset cards for Hugging Face's `datasets`; the card of a workspace.
 
-Rows of one artefact are its very files; those of a mixture are written anew, in training order. The card of a
-workspace names a config for each live data set, so that load_dataset("workspace", "documents-v3_simple")
-reads its very files, offline. It is written anew when builds or imports change what is live.
+The card of a workspace names a config for each live data set, so that load_dataset("workspace",
+"documents-v3_simple") reads its very files, offline. It is written anew when builds or imports change what is
+live.
 """
 
 import contextlib
 import os
 import re
 import shutil
-import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,17 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 from pydantic import JsonValue
 
 from curriculum import parquet
-from curriculum.interop.row_order import TABLE_TOKENS, Ordered, training_order
-from curriculum.packing.write import SHARD_TOKENS, row_shards
 from curriculum.store import Artefact, Store, read_mark, refusal
 from curriculum.store.artefact import KEY_DIGITS, digest
-from curriculum.tokens.codec import Tokenizer
 from schemas.errors import CurriculumError, StoreError
 
 CARD_NAME = "README.md"
@@ -68,6 +63,9 @@ def write_card(store: Store) -> Path | None:
     words = [
         "Packed rows and documents as they lie in this workspace. `documents-…` hold all that was read; "
         "rows hold what was kept.",
+        "Trainers of transformers and TRL need columns that these rows don't have, and would train on "
+        "padding and across documents without. `curriculum export SPECIALIST/PHASE --format huggingface "
+        "--to FOLDER` writes them.",
         *(f"Not listed, for it can't be read: `{path}`." for path in broken),
     ]
     text = card(
@@ -89,8 +87,9 @@ def card(
     words: str,
     configs: Sequence[Config],
     licences: Sequence[Licence],
+    use: str = "",
 ) -> str:
-    """The text of a card."""
+    """Return the text of a card; `use` is the section on how to train with the data."""
     listed: list[JsonValue] = [
         {
             "config_name": config.name,
@@ -106,8 +105,9 @@ def card(
     return "\n".join(
         [
             *("---", MADE_HERE, f"{front}---", "", f"# {_table_cell(title)}", "", words, ""),
-            *("In this folder:", "", "```python", "from datasets import load_dataset", ""),
-            *(f'load_dataset(".", "{name}")', "```", ""),
+            *("In this folder:", "", "```python", "from pathlib import Path", ""),
+            *("from datasets import load_dataset", ""),
+            *(f'load_dataset(str(Path.cwd()), "{name}")', "```", ""),
             *_table(
                 ("config", "split", "rows"),
                 (
@@ -116,6 +116,7 @@ def card(
                     for split, rows in config.rows.items()
                 ),
             ),
+            *(("", use) if use else ()),
             *("", "## Licences", ""),
             *_table(
                 ("licence", "repository", "documents"),
@@ -296,72 +297,3 @@ def whole_folder(to: Path) -> Iterator[Path]:
         raise named from failed
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-DATA = "data"
-CONFIG = "default"
-IDS = ("input_ids", "target_ids")
-"""Written byte by byte: half the time and a fifth less space than as whole numbers, under zstd."""
-
-
-def export_parquet(
-    ordered: Ordered, tokenizer: Tokenizer, folder: Path, documents: Iterable[Artefact]
-) -> None:
-    """Write rows or a mixture as a data set; of `documents` the card lists licences of those in its rows."""
-    data = folder / DATA
-    data.mkdir()
-    if ordered.plan is None:
-        for file in ordered.sources[0].files:
-            shutil.copyfile(file, data / file.name)
-    else:
-        _write_plan(ordered, data)
-    tokenizer.write(folder)
-    files = sorted(data.iterdir())
-    rows = sum(parquet.read_metadata(file).num_rows for file in files)
-    labels = ordered.artefact.manifest.labels
-    split = labels.get("split", "train")
-    lengths = ", ".join(f"{length:,}" for length in ordered.row_lengths)
-    text = card(
-        title=" ".join(labels.values()),
-        words=f"Packed rows of {lengths} tokens; `tokenizer.json` says what ids mean."
-        + (f" {training_order(rows, ordered.steps)}" if ordered.steps is not None else ""),
-        configs=[
-            Config(
-                name=CONFIG,
-                files={split: tuple(f"{DATA}/{file.name}" for file in files)},
-                rows={split: rows},
-            )
-        ],
-        licences=licences(documents, _document_ids(files)),
-    )
-    (folder / CARD_NAME).write_text(text, encoding="utf-8")
-
-
-def _document_ids(files: Sequence[Path]) -> Any:
-    """[n] ids of the documents that stand in rows, each once."""
-    found: Any = [
-        parquet.read_table(file, columns=["document_ids"])["document_ids"] for file in files
-    ]
-    return pc.unique(pc.list_flatten(pa.chunked_array(found).combine_chunks()))
-
-
-def _write_plan(ordered: Ordered, data: Path) -> None:
-    wanted = sorted({name for source in ordered.sources for name in source.columns})
-    schema, longest = ordered.schema(wanted), ordered.row_lengths[-1]
-    room = 0
-    with (
-        tempfile.TemporaryDirectory(prefix=".scratch-", dir=data.parent.parent) as scratch,
-        row_shards(
-            data,
-            schema,
-            row_length=longest,
-            group_tokens=TABLE_TOKENS,
-            byte_by_byte=[name for name in IDS if name in schema.names],
-        ) as writer,
-    ):
-        for table in ordered.tables(wanted, Path(scratch)):
-            if room < len(table):
-                writer.begin()
-                room = max(len(table), SHARD_TOKENS // longest)
-            writer.append(table)
-            room -= len(table)

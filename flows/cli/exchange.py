@@ -9,9 +9,10 @@ from rich.text import Text
 
 from curriculum.inspection.formats import count
 from curriculum.interop import tokens_out
+from curriculum.interop.dataset_export import export_packed, export_unpacked
 from curriculum.interop.eos_boundaries import OPTION, Boundaries
 from curriculum.interop.foreign_parquet import bounded_memory, check_facts, parquet_rows
-from curriculum.interop.huggingface import export_parquet, whole_folder, write_card
+from curriculum.interop.huggingface import whole_folder, write_card
 from curriculum.interop.id_types import TYPE_OPTION, IdType
 from curriculum.interop.publish import ImportFormat, RowFacts, publish
 from curriculum.interop.row_order import Ordered
@@ -43,13 +44,14 @@ if TYPE_CHECKING:
 
 TOKEN_FORMATS: tuple[TokenFormat, ...] = get_args(TokenFormat)
 PARQUET_FORMAT = "huggingface"
+UNPACKED_OPTION = "--unpacked"
 FORMATS = (*TOKEN_FORMATS, PARQUET_FORMAT)
 """Formats of data; those of models are curriculum.train.export's."""
 STAGES = ("rows", "mixtures", "tokens", "documents")
 LISTED = 3
 
 
-def export_data(home: Path, what: str, to: Path, form: str) -> None:
+def export_data(home: Path, what: str, to: Path, form: str, *, unpacked: bool) -> None:
     """Write rows, a mixture in training order, or tokens to a folder, and say what is there.
 
     Raises:
@@ -65,12 +67,35 @@ def export_data(home: Path, what: str, to: Path, form: str) -> None:
         )
     tokenizer = load_tokenizer(_tokenizer_of(store, artefact))
     with whole_folder(to) as folder:
-        _write(store, artefact, tokenizer, folder, form)
+        _write(store, artefact, tokenizer, folder, form, unpacked=unpacked)
     for file in sorted(each for each in to.rglob("*") if each.is_file()):
         out.print(Text(f"{file}  "), Text(f"{count(file.stat().st_size)}B", MUTED), soft_wrap=True)
 
 
-def _write(store: Store, artefact: Artefact, tokenizer: Tokenizer, folder: Path, form: str) -> None:
+def require_packed(form: str) -> None:
+    """Raise unless a format has packed rows, which --unpacked divides.
+
+    Raises:
+        StoreError: naming the option.
+    """
+    if form != PARQUET_FORMAT:
+        raise StoreError(
+            UNPACKED_OPTION,
+            form,
+            cause="only exports of packed rows for Hugging Face can be unpacked",
+            cure=f"Say --format {PARQUET_FORMAT}, or leave {UNPACKED_OPTION} out",
+        )
+
+
+def _write(
+    store: Store,
+    artefact: Artefact,
+    tokenizer: Tokenizer,
+    folder: Path,
+    form: str,
+    *,
+    unpacked: bool,
+) -> None:
     if artefact.manifest.stage == "tokens":
         tokens_out.export_tokens(artefact, tokenizer, folder, _token_format(form))
         return
@@ -81,7 +106,8 @@ def _write(store: Store, artefact: Artefact, tokenizer: Tokenizer, folder: Path,
             each for row in store.artefacts("rows") if row.key in rows
             for each in _inputs(store, row, "documents")
         ]  # fmt: skip
-        export_parquet(ordered, tokenizer, folder, {each.key: each for each in made_of}.values())
+        export = export_unpacked if unpacked else export_packed
+        export(ordered, tokenizer, folder, {each.key: each for each in made_of}.values())
     else:
         tokens_out.export_rows(ordered, tokenizer, folder, _token_format(form))
 

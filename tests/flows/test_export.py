@@ -72,3 +72,13 @@ def test_a_format_that_is_not_there_or_cannot_hold_the_model_is_told(
     assert done.exit_code == 2
     assert said in done.stderr
     assert not to.exists()
+
+
+@pytest.mark.parametrize("form", ["flat", "megatron", "hf", "curriculum"])
+def test_only_packed_rows_for_hugging_face_can_be_unpacked(tmp_path: Path, form: str) -> None:
+    to = tmp_path / "out"
+    words = ["tester/syntax", "--to", str(to), "--format", form, "--unpacked"]
+    done = curriculum("export", *words, "--home", str(tmp_path / "home"))
+    assert done.exit_code == 2
+    assert f"--unpacked: {form}; only exports of packed rows" in " ".join(done.stderr.split())
+    assert not to.exists()

@@ -28,13 +28,22 @@ def export(
             "megatron, flat or huggingface; mixtures are written in training order.",
         ),
     ] = "curriculum",
+    unpacked: Annotated[
+        bool,
+        typer.Option(
+            "--unpacked",
+            help="With huggingface: write one document an example, for collators that join examples.",
+        ),
+    ] = False,
     home: Home = None,
 ) -> None:
     """Export a trained model, or rows in training order, for other tools."""
     from flows.cli import exchange
 
+    if unpacked:
+        exchange.require_packed(form)
     if form in exchange.FORMATS:
-        exchange.export_data(existing_home(home), what, to, form)
+        exchange.export_data(existing_home(home), what, to, form, unpacked=unpacked)
         return
     exchange.export_model(existing_home(home), what, to, form)
 

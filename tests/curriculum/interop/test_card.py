@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from curriculum.interop.dataset_export import export_packed
 from curriculum.interop.huggingface import (
     MADE_HERE,
     card,
     configs,
-    export_parquet,
     licences,
     whole_folder,
     write_card,
@@ -88,7 +88,7 @@ def test_datasets_loads_a_mixture_in_training_order(
     datasets: Any, world: Any, tmp_path: Path
 ) -> None:
     with whole_folder(tmp_path / "out") as folder:
-        export_parquet(Ordered.of(world.store, world.mixture), world.codec, folder, ())
+        export_packed(Ordered.of(world.store, world.mixture), world.codec, folder, ())
     loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
     there = {each.key: each for each in (world.flat, world.structured)}
     plan = pq.read_table(world.mixture.path / PLAN_NAME).to_pylist()
@@ -104,13 +104,6 @@ def test_datasets_loads_a_mixture_in_training_order(
         assert {name: found[name] for name in row} == row
         codes = row.get("structure_ids", np.zeros(128, dtype=int).tolist())
         assert found["structure_ids"] == codes
-
-
-def test_rows_of_one_artefact_are_exported_as_their_very_files(world: Any, tmp_path: Path) -> None:
-    with whole_folder(tmp_path / "out") as folder:
-        export_parquet(Ordered.of(world.store, world.flat), world.codec, folder, ())
-    for file in world.flat.files():
-        assert (tmp_path / "out" / "data" / file.name).read_bytes() == file.read_bytes()
 
 
 @pytest.mark.parametrize("is_mixed", [True, False])
@@ -135,7 +128,7 @@ def test_the_card_of_an_export_counts_the_documents_of_its_rows_alone(
     ]
     artefact = world.mixture if is_mixed else world.flat
     with whole_folder(tmp_path / "out") as folder:
-        export_parquet(Ordered.of(world.store, artefact), world.codec, folder, made_of)
+        export_packed(Ordered.of(world.store, artefact), world.codec, folder, made_of)
     text = (tmp_path / "out" / "README.md").read_text()
     assert f"| MIT | one | {len(inside)} |" in text
     assert "Zlib" not in text
