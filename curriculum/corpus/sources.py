@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from curriculum.corpus import git
 from curriculum.corpus.paths import language_of
+from curriculum.corpus.source_errors import require_each
 from schemas import regular_files
 from schemas.corpus import RepositorySpec
 from schemas.errors import CorpusError
@@ -367,12 +368,12 @@ class Sources:
         So a corpus with a mistake in a path or a commit leaves nothing behind.
 
         Raises:
-            CorpusError: as `resolve`, for the first pin that doesn't resolve.
+            CorpusError: as `resolve`, naming all pins that don't resolve; clones are made only where all
+                others do.
         """
-        for spec in specs:
-            _require_readable(spec)
-        for spec in sorted(specs, key=_is_cloned):
-            self.resolve(spec)
+        require_each(specs, _require_readable)
+        for cloned in (False, True):
+            require_each((each for each in specs if _is_cloned(each) is cloned), self.resolve)
         return tuple(self.resolve(spec) for spec in specs)
 
     def _resolve(self, spec: RepositorySpec) -> Source:

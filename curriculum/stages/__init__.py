@@ -1,7 +1,6 @@
 """Build: repositories in, packed rows out, stage by stage.
 
     stage.py           Stage: tasks, their recipes, the code of one; Coordinator: runs missing tasks
-    source_errors.py   errors of several sources as one
     same_versions.py   check that workers have the versions of the coordinator
 
     documents.py       documents of files: one pass over a repository's history feeds all families
@@ -24,6 +23,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from curriculum.corpus.domains import load_domains
+from curriculum.corpus.source_errors import as_one
 from curriculum.corpus.sources import Sources
 from curriculum.stages.conversations import (
     Conversations,
@@ -42,7 +42,6 @@ from curriculum.stages.row_sources import (
 )
 from curriculum.stages.rows import make_anchor, make_rows
 from curriculum.stages.selection import Kept, KeptDocuments, Selection
-from curriculum.stages.source_errors import as_one
 from curriculum.stages.stage import ALONE, Coordinator, Shard, Workers
 from curriculum.stages.structure import Structure
 from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens

@@ -62,7 +62,7 @@ def repositories(corpus: CorpusSpec, sources: Sources) -> tuple[Repository, ...]
     """Resolve the repositories of a corpus, in its order.
 
     Raises:
-        CorpusError: for the first one that doesn't resolve; nothing but clones is written then.
+        CorpusError: naming all that don't resolve; nothing but clones is written then.
     """
     found = sources.resolve_all(corpus.repositories)
     return tuple(

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Generic, Literal, TypeVar
 
+from curriculum.corpus.source_errors import raise_as_one
 from curriculum.stages.same_versions import require_same
-from curriculum.stages.source_errors import raise_as_one
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.store.store import WORKSPACE_NAME
 from curriculum.workers import RayPool, WorkerPool

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from curriculum.corpus.conversations import find_conversations
-from curriculum.corpus.sources import resolve
+from curriculum.corpus.sources import Sources, resolve
 from curriculum.stages import build as build_corpus
 from curriculum.store import Store
 from schemas.corpus import ConversationsSpec, CorpusSpec, RepositorySpec
@@ -54,6 +54,21 @@ def test_conversations_that_are_no_file_are_refused(tmp_path: Path) -> None:
     path = special("fifo", tmp_path / "talks.jsonl")
     with pytest.raises(CorpusError, match=r"talks\.jsonl"):
         find_conversations(ConversationsSpec(name="talks", path=str(path)))
+
+
+def test_all_pins_that_do_not_resolve_are_named_at_once(build: Any, tmp_path: Path) -> None:
+    good = build("good")
+    good.commit("one", a_cc="int a;\n")
+    unknown = RepositorySpec(name="unknown", path=str(good.path), commit="nowhere")
+    names = {"gone": "gone", "typo": "ty/po"}
+    missing = [RepositorySpec(name=each, path=str(tmp_path / path)) for each, path in names.items()]
+    sources = Sources(cache=tmp_path / "cache")
+    with pytest.raises(CorpusError, match="2 sources") as refused:
+        sources.resolve_all([missing[0], unknown, missing[1]])
+    assert all(f"repository {name}" in str(refused.value) for name in names)
+    with pytest.raises(CorpusError, match="nowhere"):
+        sources.resolve_all([unknown])
+    assert not (tmp_path / "cache").exists()
 
 
 def test_a_nul_in_a_commit_is_refused_wherever_the_pin_is_from(build: Any) -> None:

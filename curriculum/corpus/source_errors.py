@@ -1,8 +1,11 @@
 """Errors of several sources of a corpus as one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from schemas.errors import CorpusError
+
+Pin = TypeVar("Pin")
 
 
 def as_one(failed: Sequence[CorpusError]) -> CorpusError:
@@ -24,3 +27,18 @@ def raise_as_one(failed: Mapping[int, CorpusError]) -> None:
     """Raise the errors of tasks as one, in the order of the tasks' numbers, if there are any."""
     if failed:
         raise as_one([failed[number] for number in sorted(failed)])
+
+
+def require_each(pins: Iterable[Pin], check: Callable[[Pin], object]) -> None:
+    """Check each of some pins.
+
+    Raises:
+        CorpusError: of all that are refused, as one.
+    """
+    failed: dict[int, CorpusError] = {}
+    for number, pin in enumerate(pins):
+        try:
+            check(pin)
+        except CorpusError as refused:
+            failed[number] = refused
+    raise_as_one(failed)
