@@ -140,7 +140,7 @@ class Workspace:
         """The documents of a family and a repository; those of the very first stand nowhere else."""
         labels = {"family": family, "repository": f"repository-{repository}"}
         model = "once" if (repository, family) == (0, FAMILIES[0]) else "documents"
-        return self._publish("documents", labels, {"part-00000.parquet": model})
+        return self._publish("documents", labels, {"data/part-00000.parquet": model})
 
     def selection(self, at: int) -> Artefact:
         """The documents of a corpus that are selected."""
@@ -157,7 +157,7 @@ class Workspace:
             "row_length": str(ROW_LENGTH),
             "split": "train",
         }
-        return self._publish("rows", labels, {"part-00000.parquet": "rows"})
+        return self._publish("rows", labels, {"data/part-00000.parquet": "rows"})
 
     def mixture(self, at: int, rows: Artefact) -> Artefact:
         """A plan of a specialist and a phase."""

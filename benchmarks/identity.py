@@ -247,8 +247,8 @@ _MACROS = """
 def _kind(file: str) -> str:
     """The path of a file without what is data in it.
 
-    >>> _kind("documents/family=chat/repository=a/0123456789ab/part-00000.parquet")
-    'documents/family=*/repository=*/<digest>/part-<number>.parquet'
+    >>> _kind("documents/family=chat/repository=a/0123456789ab/data/part-00000.parquet")
+    'documents/family=*/repository=*/<digest>/data/part-<number>.parquet'
     """
     return _PART.sub("<number>", _LABEL.sub(r"\1=*", _DIGEST.sub("<digest>", file)))
 

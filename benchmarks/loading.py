@@ -27,6 +27,7 @@ from torch.utils.data import DataLoader
 from curriculum.packing import best_fit
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
+from curriculum.parquet import shards_of
 from curriculum.train.dataloader import MicroBatches, PlannedRows, collate
 from schemas.mixture import PLAN_SCHEMA
 from schemas.packed_row import RowFormat
@@ -208,7 +209,7 @@ def write_plan(
     file: Path, order: "np.ndarray[tuple[int], np.dtype[np.int64]]", row_length: int
 ) -> None:
     """Rows in an order, a slot each."""
-    files = sorted(file.parent.glob("part-*.parquet"))
+    files = shards_of(file.parent)
     sizes = [pq.read_metadata(each).num_rows for each in files]
     rows = len(order)
     shard = np.searchsorted(np.cumsum(sizes), order, side="right")

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from curriculum.mixing.plan import Planner, within, write_plan
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.mixing.supply import demand, read_supply
+from curriculum.parquet import shards_of
 
 ROWS_PER_SHARD = 100_000
 ROW_GROUP = 16
@@ -70,7 +71,7 @@ def one_round(folder: Path, rows: int) -> tuple[float, float, float]:
 
 def write_rows(folder: Path, name: str, rows: int) -> None:
     """Shards of one serving, grouped by domain; the last row groups of a shard may be short."""
-    folder.mkdir(parents=True)
+    (folder / "data").mkdir(parents=True)
     rng = np.random.default_rng([*name.encode()])
     per_domain = -(-rows // len(DOMAINS))
     for shard, start in enumerate(range(0, rows, ROWS_PER_SHARD)):
@@ -82,7 +83,7 @@ def write_rows(folder: Path, name: str, rows: int) -> None:
                 "valid_token_count": rng.integers(3000, 4097, len(numbers)).astype(np.int32),
             }
         )
-        file = folder / f"part-{shard:05d}.parquet"
+        file = folder / f"data/part-{shard:05d}.parquet"
         pq.write_table(table, file, row_group_size=ROW_GROUP, compression="zstd")
 
 
@@ -91,9 +92,7 @@ def plan(folder: Path, rows: int) -> None:
     start = time.process_time()
     supplies = [
         [
-            read_supply(
-                sorted((folder / f"{at}-{variant}").glob("*.parquet")), key=key(f"{at}-{variant}")
-            )
+            read_supply(shards_of(folder / f"{at}-{variant}"), key=key(f"{at}-{variant}"))
             for variant in range(variants)
         ]
         for at, (_, _, _, _, variants) in enumerate(SERVINGS)

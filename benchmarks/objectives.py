@@ -22,6 +22,7 @@ from curriculum.encode import FitResult, Fitter, TokenizedDocument, encode_docum
 from curriculum.families.render import render
 from curriculum.families.write import DocumentWriter
 from curriculum.objectives import objective_of
+from curriculum.parquet import shards_of
 from curriculum.stages.row_sources import apply_objective
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenize_documents
@@ -48,7 +49,7 @@ def fitted(found: list[Document], row_length: int, folder: Path) -> tuple[Tokeni
     with DocumentWriter(folder) as writer:
         for document in found:
             writer.append(document)
-    files = sorted(folder.glob("part-*.parquet"))
+    files = shards_of(folder)
     tokenize_documents(files, tokenizer, folder)
     policy = policy_of(found[0].family)
     fitter = Fitter.of(tokenizer, row_length=row_length - 16, policy=policy)

@@ -18,6 +18,7 @@ from curriculum.packing.check import check
 from curriculum.packing.read import RowReader, read_rows
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments, Structures
 from curriculum.packing.write import RowLabels, RowWriter
+from curriculum.parquet import shards_of
 from schemas.packed_row import RowFormat
 
 LABELS = RowLabels(
@@ -120,7 +121,7 @@ def measure(
 
     positions = plan.num_rows * row_length
     rates = {"write": rate(positions, rounds, write)}
-    files = sorted(folder.glob("part-*.parquet"))
+    files = shards_of(folder)
     report = check(folder)
     assert not report.faults, report.faults[0]
     rates["read, full schema"] = rate(positions, rounds, lambda: consume(files, FULL))

@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 
 from curriculum.page_headers import DICTIONARY, Page, pages_of
 from schemas.cures import cure_of
+from schemas.document import PARTS
 from schemas.errors import DamagedFileError, StoreError
 
 MOST_BYTES = 1 << 30
@@ -450,8 +451,13 @@ def _too_large(file: Path, most: int) -> StoreError:
     )
 
 
+def shards_of(folder: Path) -> list[Path]:
+    """Return the shards that a ShardWriter wrote into a folder, in their order."""
+    return sorted(folder.glob(f"{PARTS}*.parquet"))
+
+
 class ShardWriter:
-    """Writes tables into part-00000.parquet, part-00001.parquet … of a folder, as they come.
+    """Writes tables into data/part-00000.parquet, data/part-00001.parquet … of a folder, as they come.
 
     Equal tables give equal bytes; pages have checksums only where `encoding` asks for them.
     """
@@ -474,7 +480,8 @@ class ShardWriter:
     def begin(self) -> None:
         """Finish the shard that is open and open the next."""
         self.close()
-        path = self._folder / f"part-{self.count:05d}.parquet"
+        path = self._folder / f"{PARTS}{self.count:05d}.parquet"
+        path.parent.mkdir(exist_ok=True)
         self._file = pq.ParquetWriter(
             path, self._schema, compression="zstd", compression_level=1, **self._encoding
         )

@@ -30,7 +30,7 @@ def run_of(path: Path) -> Path | None:
 def cure_of(file: Path) -> str:
     """Return the cure for a damaged or missing file of an artefact or of a run.
 
-    >>> cure_of(Path("w/rows/0a1b/part-00000.parquet"))
+    >>> cure_of(Path("w/rows/0a1b/selection.parquet"))
     'Move w/rows/0a1b out of the workspace, and build again'
     """
     run = run_of(file)

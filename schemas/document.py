@@ -12,6 +12,11 @@ import pyarrow as pa
 
 SCHEMA_VERSION = "1.2"
 """major.minor of every artefact; a reader takes its own major with any minor and refuses the rest."""
+PARTS = "data/part-"
+"""Beginning of the names of the Parquet files of documents and of rows.
+
+In a folder `data` there are only files of one table, so that what reads a folder of Parquet reads it.
+"""
 
 
 def required(name: str, kind: pa.DataType) -> "pa.Field[pa.DataType]":
@@ -258,7 +263,7 @@ DOCUMENT_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""documents/…/part-*.parquet: one row a document, ordered as the history was read."""
+"""documents/…/data/part-*.parquet: one row a document, ordered as the history was read."""
 
 KEPT_SCHEMA = pa.schema(
     [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pydantic import BaseModel
 
-from schemas.document import KEPT_SCHEMA, SELECTION_SCHEMA, TOKEN_PARTS_SCHEMA
+from schemas.document import KEPT_SCHEMA, PARTS, SELECTION_SCHEMA, TOKEN_PARTS_SCHEMA
 from schemas.job import EVALUATED_SCHEMA, METRICS_SCHEMA, Report
 from schemas.mixture import LEFT_OUT_SCHEMA, PLAN_SCHEMA, MixtureReport
 from schemas.packed_row import PACKED_ROW_SCHEMA, TOKEN_COLUMNS
@@ -56,7 +56,7 @@ STAGES: Registry[StageSpec] = Registry(
             name="documents",
             holds="documents of one family of one repository, with their provenance",
             report=DocumentsReport,
-            tables=(DataTable(name="documents", prefix="part-", schema=ENRICHED_SCHEMA),),
+            tables=(DataTable(name="documents", prefix=PARTS, schema=ENRICHED_SCHEMA),),
         ),
         StageSpec(
             name="indexes",
@@ -79,7 +79,7 @@ STAGES: Registry[StageSpec] = Registry(
             tables=(
                 DataTable(
                     name="rows",
-                    prefix="part-",
+                    prefix=PARTS,
                     schema=pa.schema([*PACKED_ROW_SCHEMA, *STRUCTURE_COLUMNS]),
                     token_lists=(*TOKEN_COLUMNS, *STRUCTURE_TOKENS),
                 ),
@@ -134,7 +134,7 @@ DATA_TABLES: tuple[DataTable, ...] = tuple(
 def data_table_of(stage: str, file: str) -> DataTable | None:
     """Return the table that a file of an artefact belongs to, if views read it.
 
-    >>> data_table_of("rows", "part-00000.parquet").name, data_table_of("rows", "manifest.json")
+    >>> data_table_of("rows", "data/part-00000.parquet").name, data_table_of("rows", "manifest.json")
     ('rows', None)
     """
     if stage not in STAGES or not file.endswith(".parquet"):

@@ -12,7 +12,7 @@ from curriculum.families.write import DocumentWriter
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.store import Store
 from curriculum.train.run_directory import JOB, claimed, read_job
-from schemas.document import Document, Part, Provenance
+from schemas.document import PARTS, Document, Part, Provenance
 from schemas.job import Figure, Report, TokenCounts
 
 COMMIT, BLOB = "c" * 40, "b" * 40
@@ -136,11 +136,18 @@ def write_documents(
     return writer.count
 
 
+def shard_path(folder: Path, number: int = 0) -> Path:
+    """Return the path of a shard of documents or rows in an artefact; its folder is made."""
+    path = folder / f"{PARTS}{number:05d}.parquet"
+    path.parent.mkdir(exist_ok=True)
+    return path
+
+
 def read_documents(
     folder: Path, columns: Sequence[str] | None = None, *, rows: int = 1_000
 ) -> Iterator[pa.RecordBatch]:
     """The documents of an artefact in order, at most `rows` a batch; all columns, or these."""
-    for file in sorted(folder.glob("part-*.parquet")):
+    for file in sorted(folder.glob("data/part-*.parquet")):
         wanted = None if columns is None else list(columns)
         yield from pq.ParquetFile(file).iter_batches(batch_size=rows, columns=wanted)
 

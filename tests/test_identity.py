@@ -138,7 +138,7 @@ def test_what_changes_on_disk_is_seen(home: Path, tmp_path: Path) -> None:
         Workspace(root=copied, without_runs=True),
     )
     rows = next(each for each in after.published if each.stage == "rows")
-    file = copied / rows.path / "part-00000.parquet"
+    file = copied / rows.path / "data/part-00000.parquet"
     table = pq.read_table(file)
     pq.write_table(table.rename_columns(["packed_id", *table.column_names[1:]]), file)
     manifest = copied / rows.path / "manifest.json"

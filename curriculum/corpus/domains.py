@@ -21,6 +21,7 @@ from pydantic import JsonValue
 
 from curriculum import frames
 from curriculum.corpus.select import KEPT_NAME, KEY, SELECTION_NAME, SIDES_NAME, DocumentsOf
+from curriculum.parquet import shards_of
 from schemas import regular_files
 from schemas.corpus import CHAT_DOMAIN, COLUMNS, GENERAL, DomainRule, DomainsSpec
 from schemas.document import SELECTION_SCHEMA
@@ -362,7 +363,7 @@ def _code(documents: DocumentsOf) -> pl.LazyFrame:
     code = _starts(is_code)
     start = pl.coalesce(code, _starts(part.field("kind") == "changes"), pl.lit(0))
     return (
-        frames.stream(sorted(documents.path.glob("part-*.parquet")), _COLUMNS)
+        frames.stream(shards_of(documents.path), _COLUMNS)
         .select(
             "document_id",
             "family",

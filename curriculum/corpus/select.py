@@ -157,7 +157,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentsOf:
-    """The documents of one family in one repository: a folder of part-*.parquet."""
+    """The documents of one family in one repository: its artefact's directory."""
 
     repository: str
     path: Path
@@ -235,7 +235,7 @@ def _rows(documents: Sequence[DocumentsOf], order: dict[str, int]) -> pl.LazyFra
     for each in documents:
         assert each.repository in order, f"{each.repository} is not in the corpus"
         tables.append(
-            frames.stream(sorted(each.path.glob("part-*.parquet")), _COLUMNS).with_columns(
+            frames.stream(parquet.shards_of(each.path), _COLUMNS).with_columns(
                 repository=pl.lit(each.repository),
                 order=pl.lit(order[each.repository], dtype=pl.Int32),
             )
@@ -308,7 +308,7 @@ def _sharing_text(documents: Sequence[DocumentsOf]) -> Iterator[tuple[str, str]]
 
 def _versions(folder: Path) -> Iterator[tuple[str, str]]:
     """(lineage, text) of each version of a file; nothing for the documents of other families."""
-    for path in sorted(folder.glob("part-*.parquet")):
+    for path in parquet.shards_of(folder):
         with parquet.File(path) as file:
             columns = ["family", "lineage", "parts", "text"]
             for batch in file.iter_batches(batch_size=VERSIONS_AT_ONCE, columns=columns):

@@ -22,6 +22,7 @@ from curriculum.corpus.select import (
     clusters,
     held_out,
 )
+from curriculum.parquet import shards_of
 from schemas.corpus import CHAT_DOMAIN, CorpusSpec
 from schemas.document import SELECTION_SCHEMA, SIDES_SCHEMA
 from schemas.families import CHAT_FAMILY
@@ -77,9 +78,7 @@ def select_conversations(
 def _rows(documents: Sequence[DocumentsOf]) -> pl.DataFrame:
     """A row a conversation, numbered as they were read; `order` is its source's place in the corpus."""
     tables = [
-        frames.scan(
-            sorted(each.path.glob("part-*.parquet")), ["document_id", "lineage", "provenance"]
-        ).select(
+        frames.scan(shards_of(each.path), ["document_id", "lineage", "provenance"]).select(
             "document_id",
             "lineage",
             digest=pl.col("provenance").list.first().struct.field("blob"),

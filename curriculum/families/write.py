@@ -1,4 +1,4 @@
-"""Documents on disk: part-00000.parquet, part-00001.parquet, … in the order in which they came."""
+"""Documents on disk: data/part-00000.parquet, data/part-00001.parquet, … in the order in which they came."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -177,7 +177,7 @@ def _require_types(folder: Path, table: pa.Table) -> None:
 
 
 def _files(folder: Path) -> Iterator[pq.ParquetFile]:
-    paths = sorted(folder.glob("part-*.parquet"))
+    paths = parquet.shards_of(folder)
     if not paths:
         raise SchemaError(
             str(folder),

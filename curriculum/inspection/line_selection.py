@@ -15,6 +15,7 @@ from curriculum import parquet
 from curriculum.inspection.lineage import inputs
 from curriculum.mixing.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
+from schemas.document import PARTS
 from schemas.errors import StoreError
 
 FILTERS = {
@@ -119,8 +120,8 @@ def steps(text: str | None) -> tuple[int, int] | None:
 Mask = npt.NDArray[np.bool_]
 NO_LICENCE = "none"
 NAMES = {
-    "documents": ("part-",),
-    "rows": ("part-",),
+    "documents": (PARTS,),
+    "rows": (PARTS,),
     "mixtures": (PLAN_NAME,),
     "selections": ("selection.parquet", "kept.parquet"),
     "runs": ("metrics/",),

@@ -420,12 +420,7 @@ def origins(documents: Iterable[Artefact], ids: Sequence[str] | None = None) -> 
 
     A document of several files has the commit and path of its lineage: of the target's largest file.
     """
-    files = [
-        file
-        for each in documents
-        for file in each.files(".parquet")
-        if file.name.startswith("part-")
-    ]
+    files = [file for each in documents for file in parquet.shards_of(each.path)]
     wanted = None if ids is None else [("document_id", "in", pa.array(ids, pa.string()))]
     read = [_origins(_read(file, wanted)) for file in files]
     whole = pa.concat_tables([ORIGIN_SCHEMA.empty_table(), *read])

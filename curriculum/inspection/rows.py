@@ -332,8 +332,8 @@ def sources_of(documents: Iterable[Artefact], names: set[str]) -> dict[str, Sour
     found: dict[str, Source] = {}
     wanted = pa.array(sorted(names), pa.string())
     for artefact in documents:
-        for file in artefact.files(".parquet"):
-            if file.name.startswith("part-") and len(found) < len(names):
+        for file in parquet.shards_of(artefact.path):
+            if len(found) < len(names):
                 with parquet.File(file) as opened:
                     found |= dict(_sources(opened, wanted))
     return found

@@ -33,11 +33,12 @@ from curriculum.interop.trainer_rows import (
     with_trainer_columns,
 )
 from curriculum.packing.write import SHARD_TOKENS, row_shards
+from curriculum.parquet import shards_of
 from curriculum.store import Artefact
 from curriculum.tokens.chat_template import CONFIG_NAME
 from curriculum.tokens.codec import Tokenizer
+from schemas.document import DATA
 
-DATA = "data"
 CONFIG = "default"
 BYTE_BY_BYTE = ("input_ids", "target_ids", LABELS, POSITIONS)
 """Written byte by byte: half the time and a fifth less space than as whole numbers, under zstd."""
@@ -53,7 +54,7 @@ def export_packed(
         schema = schema.append(field)
     with tempfile.TemporaryDirectory(prefix=".scratch-", dir=folder.parent) as scratch:
         rows = map(with_trainer_columns, ordered.tables(wanted, Path(scratch)))
-        files = _write(rows, schema, folder / DATA, ordered.row_lengths[-1])
+        files = _write(rows, schema, folder, ordered.row_lengths[-1])
     count = _count(files)
     added, every = (_stored_bytes(files, only) for only in ((LABELS, POSITIONS, LENGTHS), None))
     words = [
@@ -74,7 +75,7 @@ def export_unpacked(
     wanted = sorted({*READ, *SHARED, "document_ids"})
     with tempfile.TemporaryDirectory(prefix=".scratch-", dir=folder.parent) as scratch:
         examples = singles.tables(ordered.tables(wanted, Path(scratch)))
-        files = _write(examples, EXAMPLE_SCHEMA, folder / DATA, ordered.row_lengths[-1])
+        files = _write(examples, EXAMPLE_SCHEMA, folder, ordered.row_lengths[-1])
     words = [
         f"{singles.documents:,} documents, or pieces of documents longer than a row, one an example, in "
         f"the order of packed rows of {_listed(ordered.row_lengths)} tokens. `tokenizer.json` says what ids "
@@ -87,13 +88,12 @@ def export_unpacked(
 
 
 def _write(
-    tables: Iterable[pa.Table], schema: pa.Schema, data: Path, row_length: int
+    tables: Iterable[pa.Table], schema: pa.Schema, folder: Path, row_length: int
 ) -> list[Path]:
     """Write tables into shards of bounded size, and return their files."""
-    data.mkdir()
     room = 0
     with row_shards(
-        data,
+        folder,
         schema,
         row_length=row_length,
         group_tokens=TABLE_TOKENS,
@@ -105,7 +105,7 @@ def _write(
                 room = max(len(table), SHARD_TOKENS // row_length)
             writer.append(table)
             room -= len(table)
-    return sorted(data.iterdir())
+    return shards_of(folder)
 
 
 def _describe(
@@ -120,7 +120,7 @@ def _describe(
     tokenizer.write(folder)
     config = json.dumps(_tokenizer_config(tokenizer, ordered.row_lengths[-1]), indent=1)
     (folder / CONFIG_NAME).write_text(f"{config}\n", encoding="utf-8")
-    files = sorted((folder / DATA).iterdir())
+    files = shards_of(folder)
     split = split_of(ordered)
     listed = Config(
         name=CONFIG,

@@ -37,6 +37,7 @@ from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.store.verify import sha256_of
 from curriculum.tokens.codec import Tokenizer
+from schemas.document import PARTS
 from schemas.errors import SchemaError
 from schemas.packed_row import GENERATED_PIECE, PACKED_ROW_SCHEMA, PIECE_TYPE, RowFormat
 from schemas.reports import ImportReport
@@ -345,7 +346,8 @@ def publish(store: Store, imported: Imported, tokenizer: Artefact) -> Artefact:
             draft.record(from_eos.report())
         draft.record(counts.model_copy(update={"fallbacks": imported.fallbacks}))
         names = {
-            f"part-{number:05d}.parquet": shard.name for number, shard in enumerate(imported.shards)
+            f"{PARTS}{number:05d}.parquet": shard.name
+            for number, shard in enumerate(imported.shards)
         }
         found = check(draft.path)
         if frames is not None and all(fault.rule is rules.Rule.BOS for fault in found.faults[:1]):

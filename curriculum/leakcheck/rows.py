@@ -219,8 +219,8 @@ class RowsFile:
 
     @staticmethod
     def read(folder: Path) -> "RowsFile":
-        """Read part-00000.parquet with pyarrow alone."""
-        table = parquet.read_table(folder / "part-00000.parquet", _COLUMNS)
+        """Read the first shard with pyarrow alone."""
+        table = parquet.read_table(parquet.shards_of(folder)[0], _COLUMNS)
         ids = np.stack([each.values.to_numpy() for each in table["input_ids"]])
         mask = np.stack([each.values.to_numpy() for each in table["loss_mask"]])
         documents = np.full(ids.shape, -1, dtype=np.int64)
@@ -272,7 +272,7 @@ def _rows(job: Job, workspace: Path, like: Rows) -> Iterator[tuple[Document, ...
         if planned.row_length != like.row_length or planned.pack_id in seen:
             continue
         seen.add(planned.pack_id)
-        file = sorted(folders[planned.rows_key].glob("part-*.parquet"))[planned.shard]
+        file = parquet.shards_of(folders[planned.rows_key])[planned.shard]
         yield tuple(_documents(_row(file, planned.row), like))
 
 

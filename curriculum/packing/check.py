@@ -25,6 +25,7 @@ from curriculum.packing.document_rules import NAMES, Coverage, structure
 from curriculum.packing.read import format_of
 from curriculum.packing.rows import KNOWN, REQUIRED, RowBatch, same_type
 from curriculum.packing.rules import BatchPosition, Rule, Violation, Violations, repeats
+from schemas.document import PARTS
 from schemas.errors import SchemaError, StoreError
 from schemas.packed_row import COLUMNS, ROW_MULTIPLE, RowFormat
 
@@ -197,7 +198,7 @@ class _DataSet:
         faults = list(_column_faults(schema, row_format))
         for found, cause in faults:
             self._file_fault(shard, found, cause)
-        folder = shard.rpartition("/")[0]
+        folder = shard.rpartition(PARTS if PARTS in shard else "/")[0].rstrip("/")
         for fallback in _fallbacks(schema):
             named = f"{folder}: {fallback}" if folder else fallback
             if named not in self._report.fallbacks:

@@ -237,7 +237,7 @@ def row_shards(
 
 
 class RowWriter:
-    """Writes part-00000.parquet, part-00001.parquet … into a folder, one domain after another."""
+    """Writes data/part-00000.parquet, data/part-00001.parquet … of a folder, one domain after another."""
 
     def __init__(
         self,

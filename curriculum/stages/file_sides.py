@@ -7,6 +7,7 @@ import polars as pl
 
 from curriculum import frames
 from curriculum.corpus.select import SELECTION_NAME
+from curriculum.parquet import shards_of
 from curriculum.store import Artefact
 from schemas.families import VERSIONS_FAMILY
 
@@ -32,7 +33,7 @@ class FileSide:
 def file_sides(documents: Sequence[Artefact], selection: Artefact) -> tuple[FileSide, ...]:
     """List the files that a selection keeps, the largest first; families of graphs add none to them."""
     versions = [each for each in documents if each.manifest.labels["family"] == VERSIONS_FAMILY]
-    files = sorted(file for each in versions for file in each.files() if file.name[:5] == "part-")
+    files = sorted(file for each in versions for file in shards_of(each.path))
     if not files:
         return ()
     decided = frames.read(

@@ -18,6 +18,7 @@ from curriculum.packing.check import check
 from curriculum.packing.held_out_order import ORDER_NAME, held_out_order
 from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
+from curriculum.parquet import shards_of
 from curriculum.stages.anchor_documents import ANCHOR_BYTES, anchored
 from curriculum.stages.row_plans import PACK_SEED, RowPlanner, WrittenRows
 from curriculum.stages.row_sources import RowSet, RowSources, RowsSpec, apply_objective
@@ -320,7 +321,7 @@ def _write(
                 each, writer.write(each.spooled, plan.order, plan.row_starts, domain=each.domain)
             )
     if split != "train" and written.domains:
-        files = sorted(draft.path.glob("part-*.parquet"))
+        files = shards_of(draft.path)
         order = held_out_order(files, wanted.row_length, spooled.lineages)
         (draft.path / ORDER_NAME).write_text(order.model_dump_json())
     mixed = planner.rows_needed(spooled.documents, _ours(spooled, split))

@@ -334,8 +334,9 @@ def _content_of(files: Sequence[FileRecord]) -> str:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Flush the files, then let the manifest appear in one rename."""
-    for record in manifest.files:
-        sync(folder / record.name)
+    files = [folder / record.name for record in manifest.files]
+    for path in (*files, *sorted({file.parent for file in files})):
+        sync(path)
     write_whole(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
 
 

@@ -23,6 +23,7 @@ from curriculum.model.masks import Boundaries
 from curriculum.model.structure import RowStructure, Structure
 from curriculum.packing.read import GroupCache, RowReader
 from curriculum.packing.rows import RowBatch
+from curriculum.parquet import shards_of
 from schemas.errors import SchemaError
 from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
 
@@ -71,7 +72,7 @@ class Shards:
         structure: bool = False,
     ) -> None:
         self.folder = folder
-        self.files = sorted(folder.glob("part-*.parquet"))
+        self.files = shards_of(folder)
         if structure and self.files and _has_structure(self.files[0]):
             columns = (*columns, *_STRUCTURE)
         self._columns = columns
@@ -79,7 +80,7 @@ class Shards:
         self._reader = RowReader(self.files, columns=columns, cache=self._cache)
 
     def row(self, shard: int, row: int) -> Row:
-        """Row `row` of file part-<shard>; its arrays are views of those of its row group.
+        """Row `row` of file data/part-<shard>; its arrays are views of those of its row group.
 
         Raises:
             SchemaError: for a shard or a row that isn't there.

@@ -195,7 +195,7 @@ def _document_ids(pack_id: str, folders: Mapping[str, Path]) -> tuple[str, ...]:
     if folder is None:
         return ()
     table = parquet.read_table(
-        sorted(folder.glob("part-*.parquet")),
+        parquet.shards_of(folder),
         columns=["document_ids"],
         filters=[("pack_id", "=", pack_id)],
     )

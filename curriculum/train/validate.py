@@ -150,7 +150,7 @@ def _require_tokenizer(job: Job, workspace: Path) -> None:
 
 def _require_rows(rows: RowsSource, job: Job, workspace: Path) -> None:
     folder = workspace / rows.path
-    files = sorted(folder.glob("part-*.parquet"))
+    files = parquet.shards_of(folder)
     if not files:
         raise JobError(
             str(folder),
@@ -227,7 +227,7 @@ def _require_structure(job: Job, workspace: Path, started: ModelSpec | None) -> 
     wanted = [field.name for field in STRUCTURE_COLUMNS]
     any_has = False
     for rows in job.rows:
-        file = min((workspace / rows.path).glob("part-*.parquet"))
+        file = parquet.shards_of(workspace / rows.path)[0]
         there = set(parquet.read_schema(file).names)
         lacking = [name for name in wanted if name not in there]
         any_has |= not lacking
@@ -319,7 +319,7 @@ def _is_of(key: str, pack_id: str) -> bool:
 
 
 def _sizes(folder: Path) -> list[int]:
-    return [parquet.read_metadata(file).num_rows for file in sorted(folder.glob("part-*.parquet"))]
+    return [parquet.read_metadata(file).num_rows for file in parquet.shards_of(folder)]
 
 
 def _require_columns(file: Path, schema: pa.Schema) -> None:

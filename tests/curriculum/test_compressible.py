@@ -54,7 +54,7 @@ def test_documents_that_are_nearly_equal_are_read(tmp_path: Path) -> None:
         _document(f"{licence}int f{number}();\n", "src/" + "x" * 4_000) for number in range(2_000)
     ]
     write_documents(whole, tmp_path)
-    (file,) = tmp_path.glob("part-*.parquet")
+    (file,) = tmp_path.glob("data/part-*.parquet")
     with parquet.File(file) as opened:
         assert opened.size(["text"], exact=True) > 300 * file.stat().st_size
     texts = [text for batch in read_documents(tmp_path, ["text"]) for text in batch["text"]]

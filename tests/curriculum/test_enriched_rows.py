@@ -94,7 +94,7 @@ def made(family: str, folder: Path) -> Pair:
             writer.append(document, enrich(document))
     texts = [document.text for document in documents]
     tokenizer = Tokenizer.parse(train_tokenizer(texts, vocab_size=800).decode())
-    tokenize_documents(sorted(base.glob("part-*.parquet")), tokenizer, base)
+    tokenize_documents(sorted(base.glob("data/part-*.parquet")), tokenizer, base)
     return Pair(documents=documents, base=base, enriched=enriched, tokenizer=tokenizer)
 
 
@@ -110,7 +110,7 @@ def rows_of(
     (folder / "spool").mkdir(parents=True)
     with Spool(folder / "spool", structured=structured) as spool:
         for fitted in encode_documents(
-            sorted(source.glob("part-*.parquet")),
+            sorted(source.glob("data/part-*.parquet")),
             TokenStore.open(pair.base),
             fitter,
             structure=structured,
@@ -168,10 +168,10 @@ def test_without_the_structure_columns_rows_are_the_flat_rows(
 
 def check_rows(flat: Path, enriched: Path) -> Counter[str]:
     """How many chunks and edges the rows have."""
-    files = sorted(flat.glob("part-*.parquet"))
+    files = sorted(flat.glob("data/part-*.parquet"))
     assert files
     assert [file.name for file in files] == [
-        file.name for file in sorted(enriched.glob("part-*.parquet"))
+        file.name for file in sorted(enriched.glob("data/part-*.parquet"))
     ]
     same = [name for name in PACKED_ROW_SCHEMA.names if name not in NAMED]
     assert {"input_ids", "target_ids", "loss_mask", "doc_ids", "doc_starts"} <= set(same)
@@ -180,7 +180,7 @@ def check_rows(flat: Path, enriched: Path) -> Counter[str]:
         assert pq.read_table(enriched / file.name).select(same).equals(plain)
     check(enriched).raise_first()
     check(flat).raise_first()
-    table = pq.read_table(sorted(enriched.glob("part-*.parquet")))
+    table = pq.read_table(sorted(enriched.glob("data/part-*.parquet")))
     for name in STRUCTURE_TOKENS:
         assert len(pc.unique(pc.list_flatten(table[name]))) > 2, name
     return Counter({name: len(pc.list_flatten(table[name])) for name in LISTED})
@@ -195,7 +195,7 @@ def test_held_out_files_stand_in_no_encoding_that_is_trained_on(pairs: dict[str,
     )
     assert held_out < lineages
     val = np.array([document.lineage in held_out for document in pair.documents])
-    files, store = sorted(pair.base.glob("part-*.parquet")), TokenStore.open(pair.base)
+    files, store = sorted(pair.base.glob("data/part-*.parquet")), TokenStore.open(pair.base)
     fitter = Fitter.of(pair.tokenizer, row_length=16384, policy="route")
     counts, texts = Counts(), Counter[tuple[bool, str, bool]]()
     for fitted in encode_documents(files, store, fitter, val=val, val_lineages=held_out):
@@ -226,7 +226,7 @@ def encoded(pair: Pair, row_length: int, objective: str, variant: int) -> Iterat
     rule = objective_of(objective, pair.tokenizer, variant=variant)
     policy = policy_of(pair.documents[0].family)
     return encode_documents(
-        sorted(pair.enriched.glob("part-*.parquet")),
+        sorted(pair.enriched.glob("data/part-*.parquet")),
         TokenStore.open(pair.base),
         Fitter.of(pair.tokenizer, row_length=row_length - fim.RESERVE, policy=policy),
         structure=True,

@@ -86,7 +86,7 @@ def _documents(store: Store, family: str) -> Artefact:
                 "provenance": pa.array(found, pa.list_(places)),
             }
         )
-        pq.write_table(table, drafts[0].path / "part-00000.parquet")
+        pq.write_table(table, factories.shard_path(drafts[0].path))
 
     return store.produce([recipe], write)[0]
 
@@ -132,7 +132,7 @@ def _rows(store: Store, family: str, length: int, documents: Artefact) -> Artefa
                 ),
             }
         )
-        pq.write_table(table, drafts[0].path / "part-00000.parquet")
+        pq.write_table(table, factories.shard_path(drafts[0].path))
 
     return store.produce([recipe], write)[0]
 

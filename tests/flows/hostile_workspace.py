@@ -133,12 +133,13 @@ def unlisted(home: Path, canary: Canary) -> list[Path]:
     """Put into an artefact of each kind a file that its manifest doesn't list; the files."""
     planted = []
     for manifest in published(home):
-        names = ["part-00009.parquet", "data.pkl"]
+        names = ["data/part-00009.parquet", "data.pkl"]
         if manifest.relative_to(home).parts[0] == RUN:
             step = checkpoint_of(home, str(manifest.parent)).name
             names = [f"checkpoints/{step}/optimizer.pt", "metrics/0000000099.parquet", "model.pkl"]
         for name in names:
             file = manifest.parent / name
+            file.parent.mkdir(exist_ok=True)
             if file.suffix == ".parquet":
                 shutil.copyfile(next(manifest.parent.rglob("*.parquet")), file)
             else:

@@ -110,7 +110,7 @@ def rows(
             lines = [_row(f"{name}-{number + at}", *each) for at, each in enumerate(held)]
             number += len(held)
             table = pa.Table.from_pylist(lines, schema=PACKED_ROW_SCHEMA)
-            pq.write_table(table, folder / f"part-{shard:05}.parquet")
+            pq.write_table(table, factories.shard_path(folder, shard))
 
     labels = {
         "family": "v2_simple", "objective": "causal", "variant": "0", "row_length": str(LENGTH),

@@ -79,6 +79,7 @@ def _publish(
     )
 
     def fill(drafts: list[StagingDirectory]) -> None:
+        (drafts[0].path / file).parent.mkdir(exist_ok=True)
         pq.write_table(table, drafts[0].path / file)
 
     (artefact,) = store.produce([recipe], fill)  # type: ignore[arg-type]
@@ -99,7 +100,7 @@ def workspace(tmp_path: Path) -> Path:
         _publish(
             store,
             "documents",
-            "part-00000.parquet",
+            "data/part-00000.parquet",
             pa.Table.from_pylist(documents, schema=DOCUMENT_SCHEMA),
             {"family": "v2_simple", "repository": "fmt"},
         ),
@@ -113,7 +114,7 @@ def workspace(tmp_path: Path) -> Path:
         _publish(
             store,
             "rows",
-            "part-00000.parquet",
+            "data/part-00000.parquet",
             pa.Table.from_pylist([_row("r-0"), _row("r-1")], schema=PACKED_ROW_SCHEMA),
             {"family": "v2_simple", "row_length": "4"},
         ),
@@ -184,7 +185,7 @@ def test_a_source_of_a_document_has_the_licence_of_its_file(tmp_path: Path) -> N
     table = pa.Table.from_pylist([line], schema=DOCUMENT_SCHEMA)
     labels = {"family": "v4_context_graph", "repository": "r"}
     store = Store(tmp_path)
-    store.mark("all", [_publish(store, "documents", "part-00000.parquet", table, labels)])
+    store.mark("all", [_publish(store, "documents", "data/part-00000.parquet", table, labels)])
     answer = query(tmp_path, "SELECT path, licence FROM document_sources ORDER BY path")
     assert answer.rows == [("a.cc", "BSL-1.0"), ("b.cc", "repository: MIT"), ("c.cc", None)]
 
@@ -203,7 +204,7 @@ def test_a_superseded_artefact_leaves_the_views_but_not_the_list(workspace: Path
     _publish(
         store,
         "documents",
-        "part-00000.parquet",
+        "data/part-00000.parquet",
         pa.Table.from_pylist([_document("c")], schema=DOCUMENT_SCHEMA),
         {"family": "v2_simple", "repository": "fmt"},
         revision=2,
@@ -219,7 +220,7 @@ def test_a_catalog_is_a_snapshot(workspace: Path) -> None:
     before = open_catalog(workspace)
     broken = workspace / "documents" / "family=v2_simple" / "repository=fmt" / "half"
     broken.mkdir()
-    (broken / "part-00000.parquet").write_bytes(b"half a file")
+    factories.shard_path(broken).write_bytes(b"half a file")
     assert before.execute("SELECT count(*) FROM documents").fetchone() == (2,)
     assert query(workspace, "SELECT count(*) FROM documents").rows == [(2,)]
 

@@ -13,6 +13,7 @@ from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.document import DOCUMENT_SCHEMA
 from schemas.packed_row import PACKED_ROW_SCHEMA, TOKEN_COLUMNS
 from tests.curriculum.catalog.test_catalog import _document, _row
+from tests.factories import shard_path
 
 NUM_ROWS = 40
 
@@ -35,7 +36,7 @@ def _publish(home: Path, stage: str, table: pa.Table) -> Artefact:
     recipe = Recipe(stage=stage, labels=(("family", "v2_simple"),), revision=1)
 
     def fill(drafts: list[StagingDirectory]) -> None:
-        _write(table, drafts[0].path / "part-00000.parquet")
+        _write(table, shard_path(drafts[0].path))
 
     (made,) = Store(home).produce([recipe], fill)  # type: ignore[arg-type]
     Store(home).mark(f"{stage}-all", [made])
@@ -129,7 +130,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def watched(compare: Callable[..., str | None]) -> Callable[..., str | None]:
         def comparing(file: Path, *given: object) -> str | None:
-            seen.append(file.relative_to(file.parents[3]).parts[0])
+            seen.append(file.relative_to(file.parents[4]).parts[0])
             return compare(file, *given)
 
         return comparing

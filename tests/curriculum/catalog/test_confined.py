@@ -26,6 +26,7 @@ from curriculum.catalog.snapshot import take
 from curriculum.catalog.views import script
 from curriculum.store import Recipe, StagingDirectory, Store
 from schemas.document import DOCUMENT_SCHEMA
+from tests.factories import shard_path
 
 pytestmark = pytest.mark.skipif(
     not sandbox_process.landlock(),
@@ -47,7 +48,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
     def fill(drafts: list[StagingDirectory]) -> None:
-        pq.write_table(documents, drafts[0].path / "part-00000.parquet")
+        pq.write_table(documents, shard_path(drafts[0].path))
 
     labels = (("family", "v2_simple"), ("repository", "fmt"))
     made = store.produce([Recipe(stage="documents", labels=labels, revision=1)], fill)  # type: ignore[arg-type]

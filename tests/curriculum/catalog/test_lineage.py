@@ -70,7 +70,7 @@ class Demo:
     def _read(self, rows: PlannedRows, position: int, shards: dict[Path, pl.DataFrame]) -> Read:
         """The row at a position, from the very file and line that the loader opens."""
         there = rows.plan.at(position)
-        file = sorted(rows.folders[there.rows_key].glob("part-*.parquet"))[there.shard]
+        file = sorted(rows.folders[there.rows_key].glob("data/part-*.parquet"))[there.shard]
         if file not in shards:
             shards[file] = pl.read_parquet(file, columns=COLUMNS)
         line = shards[file].row(there.row, named=True)

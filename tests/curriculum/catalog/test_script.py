@@ -16,6 +16,7 @@ from curriculum.catalog import macros, open_catalog, publish, query, relations
 from curriculum.catalog.snapshot import take
 from curriculum.catalog.views import SCHEMAS, connect, needed, sql_type, statements, text_of
 from curriculum.store import Recipe, StagingDirectory, Store
+from schemas.document import PARTS
 from schemas.stages import STAGES, DataTable
 
 CLIENT = Path(sys.executable).with_name("duckdb")
@@ -45,7 +46,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for stage, kind in ((one, table) for one in STAGES.values() for table in one.tables):
         name = kind.prefix.rstrip(".-/")
         file = f"{name}/1.parquet" if kind.prefix.endswith("/") else f"{name}.parquet"
-        file = "part-00000.parquet" if kind.prefix == "part-" else file
+        file = f"{PARTS}00000.parquet" if kind.prefix == PARTS else file
         for number in (1, 2):
             recipe = Recipe(
                 stage=stage.name,

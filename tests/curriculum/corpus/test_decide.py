@@ -102,7 +102,7 @@ def decided(
     for each in (given_, kept, target):
         each.mkdir(parents=True)
     rows = [row(each) for each in documents]
-    pq.write_table(pa.Table.from_pylist(rows, DOCUMENT_SCHEMA), given_ / "part-00000.parquet")
+    pq.write_table(pa.Table.from_pylist(rows, DOCUMENT_SCHEMA), factories.shard_path(given_))
     choices = {
         each.document_id: {
             "document_id": each.document_id,

@@ -77,7 +77,7 @@ def chosen(
         path = folder / f"documents-{name}-{repository}-{family}"
         path.mkdir()
         table = pa.Table.from_pylist([row(one) for one in group], schema=DOCUMENT_SCHEMA)
-        pq.write_table(table, path / "part-00000.parquet")
+        pq.write_table(table, factories.shard_path(path))
         given.append(DocumentsOf(repository=repository, path=path))
     target = folder / name
     target.mkdir()

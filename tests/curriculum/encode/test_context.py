@@ -110,7 +110,7 @@ def fitted(
     val_lineages: frozenset[str] = frozenset(),
 ) -> list[FitResult]:
     write_documents(documents, folder)
-    files = sorted(folder.glob("part-*.parquet"))
+    files = sorted(folder.glob("data/part-*.parquet"))
     tokenize_documents(files, tokenizer, folder)
     fitter = Fitter.of(tokenizer, row_length=row_length, policy="route")
     sides = None if val is None else np.array(val)
@@ -193,7 +193,7 @@ def test_a_held_out_document_shows_files_that_are_trained_on_and_may_score_its_t
     for is_val in (True, False):
         held = frozenset({"r:t.cc"} if is_val else ())
         fitter = Fitter.of(tokenizer, row_length=4096, policy="route")
-        files, store = sorted(tmp_path.glob("part-*.parquet")), TokenStore.open(tmp_path)
+        files, store = sorted(tmp_path.glob("data/part-*.parquet")), TokenStore.open(tmp_path)
         sides = np.array([is_val])
         [*encode_documents(files, store, fitter, val=sides, val_lineages=held, objective=keep)]
     assert seen == [True, False]

@@ -109,11 +109,13 @@ def both(
     with EnrichedWriter(enriched) as writer:
         for document, found in rows:
             writer.append(document, found)
-    tokenize_documents(sorted(base.glob("part-*")), tokenizer, base)
+    tokenize_documents(sorted(base.glob("data/part-*")), tokenizer, base)
     fitter = Fitter.of(tokenizer, row_length=row_length, policy="divide")
     store = TokenStore.open(base)
-    flat = encode_documents(sorted(base.glob("part-*.parquet")), store, fitter, objective=apply)
-    files = sorted(enriched.glob("part-*.parquet"))
+    flat = encode_documents(
+        sorted(base.glob("data/part-*.parquet")), store, fitter, objective=apply
+    )
+    files = sorted(enriched.glob("data/part-*.parquet"))
     return list(flat), list(encode_documents(files, store, fitter, structure=True, objective=apply))
 
 
@@ -314,7 +316,7 @@ def test_edges_that_no_encoding_holds_are_counted(tokenizer: Tokenizer, tmp_path
     )
     _, (done,) = both([(document, found)], tokenizer, tmp_path, 48)
     assert (done.outcome, len(done.encodings)) == ("elided", 1)
-    gone = pq.read_table(tmp_path / "base" / "part-00000.parquet")["num_bytes"][0].as_py()
+    gone = pq.read_table(tmp_path / "base" / "data/part-00000.parquet")["num_bytes"][0].as_py()
     assert gone > done.elided_bytes > 0
     assert done.structure is not None
     coded = done.encodings[0].structure

@@ -26,14 +26,14 @@ def documents(make_change: MakeChange, count: int = 25) -> list[Document]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    paths = sorted(folder.iterdir())
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    paths = sorted(folder.glob("data/*"))
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
 def test_what_is_written_is_read_back_in_order(make_change: MakeChange, tmp_path: Path) -> None:
     wanted = documents(make_change)
     assert write_documents(wanted, tmp_path, rows_per_file=40) == len(wanted)
-    assert len(list(tmp_path.iterdir())) == -(-len(wanted) // 40)
+    assert len(list(tmp_path.glob("data/*"))) == -(-len(wanted) // 40)
     table = pa.Table.from_batches(read_documents(tmp_path))
     assert table.schema.equals(DOCUMENT_SCHEMA)
     for row, document in zip(table.to_pylist(), wanted, strict=True):
@@ -73,7 +73,7 @@ def test_several_writers_stand_open_at_once(make_change: MakeChange, tmp_path: P
 
 def test_no_documents_give_one_file_without_rows(tmp_path: Path) -> None:
     assert write_documents([], tmp_path) == 0
-    assert digests(tmp_path).keys() == {"part-00000.parquet"}
+    assert digests(tmp_path).keys() == {"data/part-00000.parquet"}
     assert sum(batch.num_rows for batch in read_documents(tmp_path)) == 0
 
 
@@ -84,7 +84,7 @@ def test_a_row_group_ends_at_its_bytes(make_change: MakeChange, tmp_path: Path) 
         for i in range(4)
     ]
     write_documents(found, tmp_path)
-    file = pa.parquet.ParquetFile(tmp_path / "part-00000.parquet")
+    file = pa.parquet.ParquetFile(tmp_path / "data/part-00000.parquet")
     assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [2, 2]
 
 

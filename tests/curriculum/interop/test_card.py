@@ -22,6 +22,7 @@ from curriculum.interop.huggingface import (
 from curriculum.interop.row_order import PLAN_NAME, Ordered
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.document import DOCUMENT_SCHEMA
+from tests.factories import shard_path
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def documents_of(
         values |= {"licence": licence, "base_document_id": [None] * len(licence)}
         columns = [pa.array(values[each.name], type=each.type) for each in DOCUMENT_SCHEMA]
         rows = pa.table(columns, schema=DOCUMENT_SCHEMA)
-        pq.write_table(rows, draft.path / "part-00000.parquet", row_group_size=2)
+        pq.write_table(rows, shard_path(draft.path), row_group_size=2)
 
     return store.produce([recipe], fill)[0]
 
@@ -158,7 +159,7 @@ def test_data_sets_that_would_have_one_name_bear_digits(world: Any) -> None:
     other = Recipe(stage="rows", labels=labels, revision=1, config={"family": "other"})
 
     def fill(drafts: Any) -> None:
-        pq.write_table(table(world.flat), drafts[0].path / "part-00000.parquet")
+        pq.write_table(table(world.flat), shard_path(drafts[0].path))
 
     (second,) = world.store.produce([other], fill)
     named = configs(world.store.root, [world.flat, second])
@@ -177,7 +178,7 @@ def test_a_readme_of_ones_own_is_left_alone(world: Any) -> None:
 
 def test_a_damaged_data_set_is_told_and_the_rest_listed(world: Any) -> None:
     world.store.mark("build+x", [world.flat, world.structured])
-    (world.flat.path / "part-00000.parquet").unlink()
+    (world.flat.path / "data/part-00000.parquet").unlink()
     text = write_card(world.store).read_text()  # type: ignore[union-attr]
     assert f"it can't be read: `{world.flat.path.relative_to(world.store.root)}`" in text
     assert "rows-v6_enriched-causal-128" in text

@@ -340,7 +340,7 @@ def test_nothing_is_written_over_and_nothing_half(world: Any, tmp_path: Path) ->
     (tmp_path / "out" / "mine").touch()
     with pytest.raises(StoreError, match="something is there already"):
         world.export(world.flat, tmp_path / "out", "flat")
-    next(iter(world.structured.path.glob("part-*.parquet"))).unlink()
+    next(iter(world.structured.path.glob("data/part-*.parquet"))).unlink()
     with pytest.raises((StoreError, OSError)):
         world.export(world.structured, tmp_path / "other", "flat")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["out", "ws"]

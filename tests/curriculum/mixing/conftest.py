@@ -9,7 +9,7 @@ import pytest
 
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
-from tests.factories import resolved_phase, resolved_serving
+from tests.factories import resolved_phase, resolved_serving, shard_path
 
 MakeRows = Callable[..., Artefact]
 
@@ -51,7 +51,7 @@ def make_rows(store: Store) -> MakeRows:
                         "doc_starts": pa.array([[0, valid // 4] for _, valid in part]),
                     }
                 )
-                pq.write_table(table, draft.path / f"part-{shard:05d}.parquet")
+                pq.write_table(table, shard_path(draft.path, shard))
 
         (artefact,) = store.produce([recipe], write)
         return artefact

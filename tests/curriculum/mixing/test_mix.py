@@ -59,7 +59,7 @@ def test_a_plan_keeps_its_schema_and_points_at_its_rows(
     by_key = {artefact.key: artefact for (artefact,) in rows}
     for line in plan.sample(40, seed=1).iter_rows(named=True):
         artefact = by_key[line["rows_key"]]
-        shard = pl.read_parquet(artefact.path / f"part-{line['shard']:05d}.parquet")
+        shard = pl.read_parquet(artefact.path / f"data/part-{line['shard']:05d}.parquet")
         row = shard.row(line["row"], named=True)
         assert row["pack_id"] == line["pack_id"]
         assert row["valid_token_count"] == line["valid_tokens"]

@@ -22,7 +22,7 @@ STORED = ("doc_ids", "doc_starts", "valid_token_count", "num_docs", "target_ids"
 def rewritten(
     written: Written, change: Callable[[pa.Table], pa.Table], **metadata: str
 ) -> CheckReport:
-    for path in sorted(written.folder.glob("part-*.parquet")):
+    for path in sorted(written.folder.glob("data/part-*.parquet")):
         table = change(pq.read_table(path))
         known = dict(table.schema.metadata or {})
         known.update({name.encode(): text.encode() for name, text in metadata.items()})
@@ -111,7 +111,7 @@ def test_a_stored_column_that_is_wrong_is_no_reason_to_infer(written: Written) -
 
 
 def test_files_without_a_format_are_read_with_one_given(written: Written) -> None:
-    for path in written.folder.glob("part-*.parquet"):
+    for path in written.folder.glob("data/part-*.parquet"):
         pq.write_table(pq.read_table(path).replace_schema_metadata(None), path)
     assert "say how to read rows" in str(check(written.folder).faults[0])
     row_format = RowFormat(row_length=ROW, vocab_size=512, pad_id=0, bos_id=1, eos_id=2)
@@ -124,11 +124,11 @@ def test_a_tree_is_checked_artefact_by_artefact(tmp_path: Path, encodings: Any, 
     pq.write_table(pa.table({"position": [1]}), tmp_path / "tree" / "plan.parquet")
     report = check(tmp_path / "tree")
     assert report.num_faults == 0, "the same bytes in another artefact are no repetition"
-    assert report.files == 2 * len(list((tmp_path / "tree" / "a").glob("part-*")))
+    assert report.files == 2 * len(list((tmp_path / "tree" / "a").glob("data/part-*")))
 
 
 def test_one_file_is_checked_alone(written: Written) -> None:
-    report = check(written.folder / "part-00001.parquet")
+    report = check(written.folder / "data/part-00001.parquet")
     assert (report.files, report.num_faults) == (1, 0)
 
 
@@ -138,7 +138,7 @@ def test_a_folder_without_rows_is_an_error(tmp_path: Path) -> None:
 
 
 def test_only_the_first_faults_are_kept_and_all_are_counted(written: Written) -> None:
-    for path in sorted(written.folder.glob("part-*.parquet"))[1:]:
+    for path in sorted(written.folder.glob("data/part-*.parquet"))[1:]:
         path.write_text("gone")
     report = check(written.folder, kept_faults=2)
     assert len(report.faults) == 2
@@ -161,7 +161,9 @@ def test_other_objectives_and_variants_may_teach_the_same_bytes(
     tmp_path: Path, encodings: Any, kit: Any
 ) -> None:
     first, second = (
-        pq.read_table(sorted(kit.write(tmp_path / name, encodings).folder.glob("part-*.parquet")))
+        pq.read_table(
+            sorted(kit.write(tmp_path / name, encodings).folder.glob("data/part-*.parquet"))
+        )
         for name in "ab"
     )
     index = second.schema.get_field_index("variant")

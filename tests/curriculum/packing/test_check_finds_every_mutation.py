@@ -16,7 +16,7 @@ from schemas.errors import SchemaError
 Row = dict[str, Any]
 Written = Any
 BOS, PAD, ROW, VOCABULARY = 1, 0, 128, 512
-SHARD, NUMBER = "part-00001.parquet", 2
+SHARD, NUMBER = "data/part-00001.parquet", 2
 
 
 def put(column: str, index: int, value: object) -> Callable[[Row], None]:
@@ -261,7 +261,7 @@ def test_every_rule_about_rows_is_mutated() -> None:
 
 
 def test_a_byte_taught_twice_is_found_across_shards(written: Written) -> None:
-    first = pq.read_table(written.folder / "part-00000.parquet").to_pylist()[1]
+    first = pq.read_table(written.folder / "data/part-00000.parquet").to_pylist()[1]
 
     def copy_first(row: Row) -> None:
         kept = row["pack_id"]
@@ -269,7 +269,7 @@ def test_a_byte_taught_twice_is_found_across_shards(written: Written) -> None:
 
     fault = the_first(mutated(written.folder, copy_first), Rule.COVERAGE)
     assert (fault.shard, fault.row) == (SHARD, NUMBER)
-    assert "stand in row 1 of part-00000.parquet too" in fault.found
+    assert "stand in row 1 of data/part-00000.parquet too" in fault.found
 
 
 def test_a_truncated_file_is_named(written: Written) -> None:
@@ -342,7 +342,7 @@ def test_a_null_is_found_in_its_row(written: Written) -> None:
 def test_metadata_of_another_kind_fails(
     key: str, value: str | None, words: str, written: Written
 ) -> None:
-    shard = "part-00000.parquet" if value == "100" else SHARD
+    shard = "data/part-00000.parquet" if value == "100" else SHARD
     table = pq.read_table(written.folder / shard)
     metadata: dict[bytes, bytes] = dict(table.schema.metadata or {})
     del metadata[key.encode()]

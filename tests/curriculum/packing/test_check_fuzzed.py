@@ -40,7 +40,7 @@ STRUCTS = ("pieces", "chunk_boundaries", "call_edges", "type_edges")
 def good(written: Any) -> Path:
     """A file of a few good rows."""
     folder: Path = written.folder
-    return folder / "part-00000.parquet"
+    return folder / "data/part-00000.parquet"
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def structured(tmp_path: Path, encodings: Any, kit: Any) -> Path:
     """The same with structure."""
     items = [kit.enriched(item, number) for number, item in enumerate(encodings)]
     folder: Path = kit.write(tmp_path / "structured", items).folder
-    return folder / "part-00000.parquet"
+    return folder / "data/part-00000.parquet"
 
 
 def changed(rows: list[dict[str, Any]], column: str, data: st.DataObject) -> bool:

@@ -45,7 +45,7 @@ def test_rows_of_one_token_id_are_read_though_they_decode_to_a_thousand_times_th
     spooled = kit.spool(tmp_path / "spool", [document])
     with RowWriter(tmp_path, row_format=ROW_FORMAT, labels=LABELS) as writer:
         writer.write(spooled, np.zeros(rows, np.int64), np.arange(rows + 1), domain="templates")
-    (file,) = sorted(tmp_path.glob("part-*.parquet"))
+    (file,) = sorted(tmp_path.glob("data/part-*.parquet"))
     size = file.stat().st_size
     with parquet.File(file) as opened:
         assert opened.num_row_groups == rows
@@ -68,13 +68,13 @@ def test_a_check_goes_on_behind_a_file_that_decodes_to_more_than_it_may(
 ) -> None:
     written = kit.write(tmp_path / "rows", [kit.encoding(100, number) for number in range(8)])
     assert check(written.folder).num_faults == 0
-    schema = pq.read_schema(written.folder / "part-00000.parquet")
-    rows = pq.read_table(written.folder / "part-00001.parquet")
-    large = written.folder / "part-00000.parquet"
+    schema = pq.read_schema(written.folder / "data/part-00000.parquet")
+    rows = pq.read_table(written.folder / "data/part-00001.parquet")
+    large = written.folder / "data/part-00000.parquet"
     pq.write_table(pa.concat_tables([rows] * 5_000).cast(schema), large, compression="zstd")
     monkeypatch.setattr(parquet, "MOST_BYTES", 1 << 20)
     found = check(written.folder)
     assert [(each.shard, each.found) for each in found.faults[:1]] == [
-        (large.name, f"more than {100 * large.stat().st_size >> 20} MiB")
+        ("data/part-00000.parquet", f"more than {100 * large.stat().st_size >> 20} MiB")
     ]
     assert found.rows > 0

@@ -68,7 +68,7 @@ def test_footers_that_others_write_are_cut_or_read_whole(
 
 
 def test_footers_of_rows_can_be_cut(written: Written) -> None:
-    for path in written.folder.glob("part-*.parquet"):
+    for path in written.folder.glob("data/part-*.parquet"):
         assert Footers(most=0).of(path)[0]._cut is not None
 
 

@@ -33,7 +33,7 @@ print(json.dumps({"descriptors": most, "kilobytes": peak}))
 
 def linked(written: Written, folder: Path, number: int) -> list[Path]:
     """So many shards, of few contents."""
-    contents = sorted(written.folder.glob("part-*.parquet"))
+    contents = sorted(written.folder.glob("data/part-*.parquet"))
     folder.mkdir()
     files = [folder / f"part-{each:05d}.parquet" for each in range(number)]
     for at, file in enumerate(files):

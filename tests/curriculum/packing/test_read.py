@@ -16,7 +16,7 @@ NAMES = ("input_ids", "target_ids", "loss_mask", "doc_ids")
 
 
 def shards(written: Written) -> list[Path]:
-    return sorted(written.folder.glob("part-*.parquet"))
+    return sorted(written.folder.glob("data/part-*.parquet"))
 
 
 def stored(written: Written, name: str) -> list[Any]:

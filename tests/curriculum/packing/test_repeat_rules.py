@@ -29,7 +29,7 @@ def repeating(kit: Any) -> Encoding:
 
 def checked(folder: Path, encodings: list[Encoding], kit: Any, objective: str) -> CheckReport:
     kit.write(folder, encodings)
-    for path in folder.glob("*.parquet"):
+    for path in folder.glob("data/*.parquet"):
         table = pq.read_table(path)
         column = pa.array([objective] * len(table), type=pa.string())
         at = table.schema.get_field_index("objective")
@@ -58,7 +58,7 @@ def test_one_scored_token_of_them_is_a_fault_where_they_are_not(
     assert (report.repeated_tokens, report.num_faults) == (1, 1)
     assert report.faults[0].rule is Rule.REPEATS
     assert str(report.faults[0]) == (
-        f"row 0 of part-00000.parquet: token {COPY.stop - 1} is a target in a run of {RUN} tokens that "
+        f"row 0 of data/part-00000.parquet: token {COPY.stop - 1} is a target in a run of {RUN} tokens that "
         f"its document has before; fim, doc_to_code, code_to_doc score no run of {RUN} tokens that "
         f"stands there before. Rebuild with: curriculum build"
     )
@@ -82,7 +82,7 @@ def test_rows_without_an_objective_are_counted(
 ) -> None:
     folder = tmp_path / "rows"
     kit.write(folder, [repeating])
-    path = folder / "part-00000.parquet"
+    path = folder / "data/part-00000.parquet"
     pq.write_table(pq.read_table(path).drop_columns(["objective"]), path)
     report = check(folder)
     assert (report.repeated_tokens, report.num_faults) == (RUN, 0)

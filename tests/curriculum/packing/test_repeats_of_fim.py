@@ -20,7 +20,7 @@ def test_a_row_of_fim_that_scores_what_its_document_has_before_is_a_fault(
     encoding.ids[30 : 30 + RUN] = encoding.ids[5 : 5 + RUN]
     folder = tmp_path / "rows"
     kit.write(folder, [encoding])
-    (path,) = folder.glob("*.parquet")
+    (path,) = folder.glob("data/*.parquet")
     table = pq.read_table(path)
     at = table.schema.get_field_index("objective")
     column = pa.array(["fim"] * len(table), type=pa.string())

@@ -26,7 +26,7 @@ def structured(tmp_path: Path, encodings: Any, kit: Any) -> Any:
 
 
 def rows_in(folder: Path) -> list[Row]:
-    rows: list[Row] = pq.read_table(sorted(folder.glob("part-*.parquet"))).to_pylist()
+    rows: list[Row] = pq.read_table(sorted(folder.glob("data/part-*.parquet"))).to_pylist()
     return rows
 
 
@@ -39,7 +39,7 @@ def documents_in(folder: Path) -> Iterator[tuple[Row, int, int, int]]:
 
 
 def test_the_written_schema_is_the_flat_one_and_the_structure_columns(structured: Any) -> None:
-    schema = pq.read_schema(structured.folder / "part-00000.parquet")
+    schema = pq.read_schema(structured.folder / "data/part-00000.parquet")
     assert schema.names == [*PACKED_ROW_SCHEMA.names, *NAMES]
     assert not any(field.nullable for field in schema)
 
@@ -80,9 +80,9 @@ def test_rows_are_those_of_the_base_but_for_names(
     named = [_named(item, name) for item, name in zip(flat, bases, strict=True)]
     folder = kit.write(tmp_path / "flat", named).folder
     dropped = [name for name in PACKED_ROW_SCHEMA.names if name != "document_ids"]
-    for path in sorted(folder.glob("part-*.parquet")):
+    for path in sorted(folder.glob("data/part-*.parquet")):
         expected = pq.read_table(path).select(dropped)
-        assert pq.read_table(structured.folder / path.name).select(dropped).equals(expected)
+        assert pq.read_table(structured.folder / "data" / path.name).select(dropped).equals(expected)
 
 
 def _named(item: Any, name: str) -> Any:
@@ -94,14 +94,14 @@ def test_the_same_structure_writes_the_same_bytes(
     tmp_path: Path, structured: Any, kit: Any
 ) -> None:
     again = kit.write(tmp_path / "again", structured.encodings).folder
-    paths = sorted(structured.folder.glob("part-*"))
+    paths = sorted(structured.folder.glob("data/part-*"))
     assert paths
     for path in paths:
-        assert path.read_bytes() == (again / path.name).read_bytes()
+        assert path.read_bytes() == (again / "data" / path.name).read_bytes()
 
 
 def test_readers_project_structure_or_leave_it(structured: Any) -> None:
-    files = sorted(structured.folder.glob("part-*.parquet"))
+    files = sorted(structured.folder.glob("data/part-*.parquet"))
     (row,) = RowReader(files, columns=["input_ids", *NAMES]).row(1, 2).table.to_pylist()
     stored = pq.read_table(files[1]).to_pylist()[2]
     assert row == {name: stored[name] for name in ("input_ids", *NAMES)}
@@ -125,7 +125,7 @@ def test_sound_structure_keeps_the_contract(structured: Any) -> None:
 
 
 def test_structure_is_checked_without_pieces_too(structured: Any) -> None:
-    path = structured.folder / "part-00000.parquet"
+    path = structured.folder / "data/part-00000.parquet"
     pq.write_table(pq.read_table(path).drop_columns(["pieces"]), path)
     assert check(path).num_faults == 0
     report = mutated(path, put("dep_levels", 2, 64))
@@ -134,7 +134,7 @@ def test_structure_is_checked_without_pieces_too(structured: Any) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_structure_columns_are_all_there_or_none(name: str, structured: Any) -> None:
-    path = structured.folder / "part-00000.parquet"
+    path = structured.folder / "data/part-00000.parquet"
     pq.write_table(pq.read_table(path).drop_columns([name]), path)
     assert f"no column {name}; structure columns are all stored" in str(check(path).faults[0])
 
@@ -219,7 +219,7 @@ def mutated(path: Path, mutate: Callable[[Row], None], number: int = 1) -> Check
 @pytest.mark.parametrize("name", FAULTS)
 def test_check_names_the_row_of(name: str, structured: Any) -> None:
     mutate, words = FAULTS[name]
-    path = structured.folder / "part-00000.parquet"
+    path = structured.folder / "data/part-00000.parquet"
     row = pq.read_table(path).to_pylist()[1]
     assert row["num_docs"] > 1
     assert row["valid_token_count"] < ROW
@@ -231,7 +231,7 @@ def test_check_names_the_row_of(name: str, structured: Any) -> None:
 
 @pytest.mark.parametrize("name", STRUCTURE_TOKENS)
 def test_a_short_column_is_named(name: str, structured: Any) -> None:
-    report = mutated(structured.folder / "part-00000.parquet", shorten(name))
+    report = mutated(structured.folder / "data/part-00000.parquet", shorten(name))
     assert f"{name} has 127 values; a row has 128" in str(report.faults[0])
 
 
@@ -239,7 +239,7 @@ def test_faults_of_pieces_are_told_once(structured: Any) -> None:
     def gap(row: Row) -> None:
         row["pieces"][1]["token_start"] += 1
 
-    report = mutated(structured.folder / "part-00000.parquet", gap)
+    report = mutated(structured.folder / "data/part-00000.parquet", gap)
     assert [fault.rule for fault in report.faults] == [Rule.BOUNDARIES]
 
 
@@ -247,7 +247,7 @@ def test_faults_of_pieces_are_told_once(structured: Any) -> None:
     ("column", "rule"), [("pieces", Rule.BOUNDARIES), ("chunk_boundaries", Rule.STRUCTURE)]
 )
 def test_every_row_may_be_broken_at_once(column: str, rule: Rule, structured: Any) -> None:
-    path = structured.folder / "part-00000.parquet"
+    path = structured.folder / "data/part-00000.parquet"
     table = pq.read_table(path)
     rows = table.to_pylist()
     for row in rows:

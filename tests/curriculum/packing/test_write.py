@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 
 def rows_in(folder: Path) -> list[Row]:
-    rows: list[Row] = pq.read_table(sorted(folder.glob("part-*.parquet"))).to_pylist()
+    rows: list[Row] = pq.read_table(sorted(folder.glob("data/part-*.parquet"))).to_pylist()
     return rows
 
 
@@ -34,7 +34,7 @@ def documents_of(row: Row) -> list[slice]:
 
 
 def test_the_written_schema_is_the_contract(written: Any) -> None:
-    schema = pq.read_schema(written.folder / "part-00000.parquet")
+    schema = pq.read_schema(written.folder / "data/part-00000.parquet")
     assert schema.names == PACKED_ROW_SCHEMA.names
     assert not any(field.nullable for field in schema)
     assert RowFormat.from_metadata(schema.metadata or {}) == ROW_FORMAT
@@ -127,7 +127,7 @@ def test_domains_follow_one_another_with_rising_pack_ids(
     rows = rows_in(tmp_path)
     assert [row["pack_id"] for row in rows] == [f"c0ffeec0ffee-{i:010d}" for i in range(40)]
     assert [row["domain"] for row in rows] == ["templates"] * 20 + ["testing"] * 20
-    sizes = [pq.read_metadata(path).num_rows for path in sorted(tmp_path.glob("part-*"))]
+    sizes = [pq.read_metadata(path).num_rows for path in sorted(tmp_path.glob("data/part-*"))]
     assert sizes == [7, 7, 7, 7, 7, 5]
     assert check(tmp_path).num_faults == 0
 
@@ -135,7 +135,7 @@ def test_domains_follow_one_another_with_rising_pack_ids(
 def test_no_documents_make_no_files(tmp_path: Path, kit: Any) -> None:
     written = kit.write(tmp_path / "rows", [kit.encoding(9, 1, masked=9)])
     assert written.counts.rows == 0
-    assert list(written.folder.glob("part-*")) == []
+    assert list(written.folder.glob("data/part-*")) == []
 
 
 def test_context_sums_are_what_counting_gives(tmp_path: Path, kit: Any) -> None:
@@ -160,8 +160,8 @@ def test_the_same_spool_and_plan_write_the_same_bytes(
     tmp_path: Path, encodings: Any, kit: Any
 ) -> None:
     first, second = (kit.write(tmp_path / name, encodings).folder for name in "ab")
-    for path in sorted(first.glob("part-*")):
-        assert path.read_bytes() == (second / path.name).read_bytes()
+    for path in sorted(first.glob("data/part-*")):
+        assert path.read_bytes() == (second / "data" / path.name).read_bytes()
 
 
 def test_a_spool_reads_back_in_any_order_what_was_appended_or_extended(

@@ -20,6 +20,7 @@ def name(number: int) -> str:
 
 def made(store: Store, stage: str, file: str, columns: dict[str, list[object]]) -> Artefact:
     def make(drafts: Sequence[StagingDirectory]) -> None:
+        (drafts[0].path / file).parent.mkdir(exist_ok=True)
         pq.write_table(pa.table(columns), drafts[0].path / file)
 
     return store.produce([Recipe(stage=stage, labels=LABELS, revision=1)], make)[0]
@@ -40,7 +41,7 @@ def pair(folder: Path, chosen: Sequence[int], written: Sequence[int]) -> tuple[A
     documents: dict[str, list[object]] = {"document_id": [name(each) for each in written]}
     return (
         made(store, "selections", "selection.parquet", columns),
-        made(store, "documents", "part-00000.parquet", documents),
+        made(store, "documents", "data/part-00000.parquet", documents),
     )
 
 

@@ -35,6 +35,7 @@ from schemas.mixture import PLAN_SCHEMA
 from schemas.packed_row import PACKED_ROW_SCHEMA, RowFormat
 from schemas.reports import DomainRows, RowsReport
 from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
+from tests.factories import shard_path
 
 VOCAB = 64
 PAD, BOS, EOS = 0, 1, 2
@@ -267,7 +268,7 @@ def make_rows(
                     del each["target_ids"]
                     each.update(structure_values(each) if enriched else {})
                 table = pa.Table.from_pylist(values, schema)
-                pq.write_table(table, draft.path / f"part-{shard:05d}.parquet", row_group_size=3)
+                pq.write_table(table, shard_path(draft.path, shard), row_group_size=3)
             draft.record(RowsReport(domains=domains))
 
     recipe = Recipe(

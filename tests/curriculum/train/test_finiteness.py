@@ -16,6 +16,7 @@ from curriculum.train.dataloader import Batch, collate
 from curriculum.train.step import FinitenessCheck, NonfiniteRow, Verdict
 from schemas.errors import JobError
 from schemas.job import ModelSpec
+from tests.factories import shard_path
 
 POISON = 9
 DOCUMENTS = ("d0", "d1", "d2")
@@ -117,7 +118,7 @@ def test_documents_are_read_from_the_rows_where_a_batch_lacks_them(
 ) -> None:
     packs = [f"abcdefabcdef-{number:010d}" for number in range(3)]
     table = pa.table({"pack_id": packs, "document_ids": [["x"] * 3, ["a", "b", "c"], ["y"] * 3]})
-    pq.write_table(table, tmp_path / "part-00000.parquet")
+    pq.write_table(table, shard_path(tmp_path))
     poisoned(model, "the loss")
     folders = {"0" * 64: tmp_path / "absent", "abcdefabcdef" + "0" * 52: tmp_path}
     (found,) = (

@@ -113,7 +113,7 @@ def test_a_tokenizer_of_another_size_is_refused(world: Any) -> None:
 def test_rows_that_are_not_the_jobs_are_refused(
     world: Any, change: Callable[[pa.Table], pa.Table], said: str
 ) -> None:
-    rewrite(world.rows[0].path / "part-00000.parquet", change)
+    rewrite(world.rows[0].path / "data/part-00000.parquet", change)
     refused(world, said)
 
 
@@ -191,7 +191,7 @@ def test_some_of_the_structure_columns_are_too_few(world: Any) -> None:
         values = [[0] * 256] * len(table)
         return table.append_column(field, pa.array(values, field.type))
 
-    rewrite(world.rows[0].path / "part-00000.parquet", add)
+    rewrite(world.rows[0].path / "data/part-00000.parquet", add)
     model = world.job().model.model_copy(update={"structure": True})
     refused(world, r"part-00000.parquet: dep_levels, .*type_edges; it has other", model=model)
     require_fitting(world.job(), world.store.root)
@@ -199,7 +199,7 @@ def test_some_of_the_structure_columns_are_too_few(world: Any) -> None:
 
 def spoil(world: Any, name: str, change: Callable[[Any], None]) -> str:
     """Change a column of row 4 of the first shard, which the plan takes early; returns its pack_id."""
-    file = world.rows[0].path / "part-00000.parquet"
+    file = world.rows[0].path / "data/part-00000.parquet"
 
     def values(table: pa.Table) -> Any:
         rows = [np.array(row) for row in table[name].to_pylist()]

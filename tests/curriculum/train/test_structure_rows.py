@@ -20,6 +20,7 @@ from curriculum.train.trainer import Trainer
 from schemas.errors import JobError, SchemaError
 from schemas.job import CheckpointRef
 from schemas.structure import STRUCTURE_TOKENS
+from tests.factories import shard_path
 
 CPU = torch.device("cpu")
 
@@ -68,7 +69,7 @@ def test_rows_without_structure_have_none_though_it_is_asked_for(mixed: Any) -> 
 
 def test_structure_that_is_stored_in_part_is_refused(mixed: Any, tmp_path: Path) -> None:
     table = pq.read_table(mixed.rows[1].files()[0]).drop_columns(["call_edges"])
-    pq.write_table(table, tmp_path / "part-00000.parquet")
+    pq.write_table(table, shard_path(tmp_path))
     with pytest.raises(SchemaError, match="call_edges; the column is not stored"):
         Shards(tmp_path, structure=True).row(0, 0)
 

@@ -149,7 +149,7 @@ def _write_rows(folder: Path, tokenizer: Tokenizer) -> None:
     ]
     schema = pa.schema(fields)
     pq.write_table(
-        pa.Table.from_pylist(lines, schema=schema), folder / "part-00000.parquet", row_group_size=2
+        pa.Table.from_pylist(lines, schema=schema), factories.shard_path(folder), row_group_size=2
     )
 
 

@@ -304,7 +304,7 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "v5_clang_graph",
         lambda folder: pq.write_table(
             older.drop_columns(["chunks", "edges", "base_document_id"]),
-            folder / "part-00000.parquet",
+            factories.shard_path(folder),
         ),
     )
     published(home, "v3_simple", lambda folder: write_documents([], folder))
