@@ -33,6 +33,7 @@ from flows import settings
 from schemas.corpus import NAME
 from schemas.diet import TOKEN_COUNT
 from schemas.errors import CurriculumError
+from schemas.label_folders import label_of
 from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE
 
 ALL_PHASES = "all"
@@ -89,8 +90,8 @@ def writers() -> tuple[str, ...]:
 
 def branches() -> tuple[str, ...]:
     """The branches under which the workspace holds mixtures or runs."""
-    found = settings.home().glob("*/specialist=*/branch=*")
-    return _distinct(sorted(each.name.partition("=")[2] for each in found))
+    found = settings.home().glob("*/specialist-*/branch-*")
+    return _distinct(sorted(label_of(each.name)[1] for each in found))
 
 
 def _own_first(names: Iterable[str], shipped: Iterable[str]) -> tuple[str, ...]:

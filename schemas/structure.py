@@ -181,7 +181,7 @@ STRUCTURE_FIELDS = (
 ENRICHED_SCHEMA = pa.schema(
     [*DOCUMENT_SCHEMA, *STRUCTURE_FIELDS], metadata={"schema_version": SCHEMA_VERSION}
 )
-"""documents/family=v6_enriched/…: row i is row i of the base family's artefact, and its structure."""
+"""documents/family-v6_enriched/…: row i is row i of the base family's artefact, and its structure."""
 
 ROW_CHUNK_TYPE = pa.struct(
     [required(name, pa.int32()) for name in ("start", "end", "kind", "dep_level", "doc")]

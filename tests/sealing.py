@@ -20,6 +20,11 @@ def edit(file: Path, **changes: Any) -> None:
     file.write_text(sealed(json.loads(file.read_text()) | changes))
 
 
+def artefact_around(file: Path) -> Path:
+    """Return the directory of the artefact that a file lies in."""
+    return next(above for above in file.parents if (above / MANIFEST_NAME).is_file())
+
+
 def republish(folder: Path) -> None:
     """Let an artefact's manifest record its files as they are now."""
     file = folder / MANIFEST_NAME

@@ -15,7 +15,7 @@ _COMPARED = re.compile(
     rf"|\s*(?:NOT\s+)?I?LIKE\s*(?P<like>{_QUOTED}))",
     re.IGNORECASE,
 )
-_FOLDERS = re.compile(r"/specialist=([^/]+)(?:/branch=([^/]+))?/")
+_FOLDERS = re.compile(r"/specialist-([^/]+)(?:/branch-([^/]+))?/")
 
 
 def notices(root: Path, sql: str = "") -> tuple[str, ...]:

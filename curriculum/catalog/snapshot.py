@@ -71,8 +71,8 @@ KEPT: dict[str, pa.Schema] = {**TABLES, **_OWN}
 JOB_NAME = "job.json"
 _STAGE = re.compile(r"[a-z].*", re.DOTALL)
 """A folder of the workspace that may hold artefacts."""
-_BELOW_A_STAGE = re.compile(r"[0-9a-f]{12}|.*=.*", re.DOTALL)
-"""A folder that leads to artefacts or is one: <12 hex digits> or label=value."""
+_BELOW_A_STAGE = re.compile(r"[0-9a-f]{12}|.*[-=].*", re.DOTALL)
+"""A folder that leads to artefacts or is one: <12 hex digits>, label-value or attempt=1."""
 _ARTEFACT = re.compile(r"[0-9a-f]{12}|attempt=.*", re.DOTALL)
 _DEPTH = 16
 """Folders below the workspace; artefacts lie at half of that."""
@@ -183,8 +183,8 @@ class WorkspaceListing:
 def walk(home: Path) -> WorkspaceListing:
     """The artefacts and open runs of a workspace; of one that isn't there, none.
 
-    A folder `label=value` or `<12 hex digits>` is walked into until a manifest stands in it, as the store
-    lays them. A symbolic link is walked into nowhere.
+    A folder `label-value`, `<12 hex digits>` or `attempt=1` is walked into until a manifest stands in it, as
+    the store lays them. A symbolic link is walked into nowhere.
 
     Raises:
         StoreError: where a link lies in the workspace's root or its small folders.

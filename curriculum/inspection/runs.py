@@ -18,6 +18,7 @@ from curriculum.train.document_sums import PairedChange
 from curriculum.train.run_directory import JOB, WHICH_RUN, read_job, read_report
 from schemas.held_out import MIN_DOCUMENTS
 from schemas.job import Evaluation, Figure, Heartbeat, Job, Report
+from schemas.label_folders import label_of
 from schemas.manifest import MANIFEST_NAME
 from schemas.mixture import MixtureReport, StratumReport
 from schemas.study import Study, study_mark, study_words
@@ -393,12 +394,14 @@ def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _labels(path: str) -> str:
     """The labels of an artefact's path, but for its split and a variant of 0.
 
-    >>> _labels("rows/family=v3_simple/objective=causal/variant=0/row_length=512/split=train/787bd5ce12ad")
+    >>> _labels("rows/family-v3_simple/objective-causal/variant-0/row_length-512/split-train/787bd5ce12ad")
     'v3_simple causal 512'
     """
-    pairs = (part.partition("=") for part in Path(path).parts if "=" in part)
+    pairs = map(label_of, Path(path).parts)
     return " ".join(
-        value for name, _, value in pairs if name != "split" and (name, value) != ("variant", "0")
+        value
+        for name, value in pairs
+        if value and name != "split" and (name, value) != ("variant", "0")
     )
 
 

@@ -141,8 +141,8 @@ def recipe(
             for number, artefact in enumerate(variants)
         ),
         alternate_folders=(
-            f"{STAGE}/specialist=*/phase={phase.name}",
-            f"{STAGE}/specialist=*/branch=*/phase={phase.name}",
+            f"{STAGE}/specialist-*/phase-{phase.name}",
+            f"{STAGE}/specialist-*/branch-*/phase-{phase.name}",
         ),
     )
 

@@ -27,6 +27,7 @@ from curriculum.train.run_directory import (
     resumable,
 )
 from schemas.job import CheckpointRef, Heartbeat, Job, Report, RunState, SlotState
+from schemas.label_folders import label_of
 from schemas.manifest import MANIFEST_NAME
 from schemas.specialist import SpecialistRef, file_stem, spelled
 from schemas.study import study_mark
@@ -329,8 +330,8 @@ def _progress(owner: RunState, beat: Heartbeat | None) -> str:
 def _short(run: str) -> str:
     """A run's directory as its specialist and phase.
 
-    >>> _short("/w/runs/specialist=fmt/branch=demo/phase=syntax/0a1b/attempt=1")
+    >>> _short("/w/runs/specialist-fmt/branch-demo/phase-syntax/0a1b/attempt=1")
     'fmt/demo/syntax'
     """
-    labels = (part.partition("=") for part in Path(run).parts)
-    return "/".join(value for name, _, value in labels if name in ("specialist", "branch", "phase"))
+    labels = map(label_of, run.rpartition("/runs/")[2].split("/"))
+    return "/".join(value for name, value in labels if name in ("specialist", "branch", "phase"))

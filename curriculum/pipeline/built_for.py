@@ -11,7 +11,7 @@ from curriculum.store import Artefact, Store, read_mark
 from schemas.errors import StoreError
 from schemas.stages import STAGES
 
-_SELECTION = re.compile(r"selections/corpus=([^/]+)/")
+_SELECTION = re.compile(r"selections/corpus-([^/]+)/")
 
 
 def of_owner(store: Store, found: Reference, owner: str) -> Reference:

@@ -32,6 +32,7 @@ from curriculum.store import Artefact, Difference, Explanation, Step, Store, exp
 from curriculum.store.artefact import KEY_DIGITS, Recipe
 from schemas.errors import MixtureError
 from schemas.job import Job
+from schemas.label_folders import label_of
 from schemas.specialist import spelled
 from schemas.study import study_remark
 
@@ -434,11 +435,11 @@ def _known_differences(recipe: Recipe, explanation: Explanation) -> Iterator[Dif
 def _folder_words(folder: str) -> str:
     """A folder in words.
 
-    >>> _folder_words("documents/family=v3_simple/repository=fmt")
+    >>> _folder_words("documents/family-v3_simple/repository-fmt")
     'documents of v3_simple, fmt'
     """
     stage, *labels = folder.split("/")
-    values = ", ".join(label.partition("=")[2] for label in labels)
+    values = ", ".join(label_of(label)[1] for label in labels)
     return f"{stage} of {values}" if values else stage
 
 

@@ -18,6 +18,7 @@ from schemas.cures import LOST
 from schemas.errors import StoreError
 from schemas.json_text import MAJOR, of_version
 from schemas.json_text import digest as digest
+from schemas.label_folders import label_folder, label_of
 from schemas.manifest import (
     MANIFEST_NAME,
     FileRecord,
@@ -47,7 +48,7 @@ class Recipe:
     """Inputs and settings of an artefact.
 
     `config` holds the fields that change bytes and no others: never paths, hosts, numbers of workers.
-    `labels` say where it lies (`family=v3_simple`) and are no part of the key.
+    `labels` say where it lies (`family-v3_simple`) and are no part of the key.
     """
 
     stage: str
@@ -76,8 +77,9 @@ class Recipe:
         """The folder, relative to the workspace, in which all versions of this artefact lie."""
         for label, value in self.labels:
             assert is_name(label), label
-            assert is_name(value), f"{label}={value} is no safe path"
-        return PurePosixPath(self.stage, *(f"{label}={value}" for label, value in self.labels))
+            assert "-" not in label, label
+            assert is_name(value), f"{label} {value} is no safe path"
+        return PurePosixPath(self.stage, *(label_folder(*label) for label in self.labels))
 
     @property
     def directory(self) -> PurePosixPath:
@@ -117,7 +119,7 @@ Model = TypeVar("Model", bound=BaseModel)
 _DRAFT = ".draft"
 """The suffix of files that aren't whole yet; a killed writer may leave one."""
 _RUNS = "runs"
-_SHELF_OR_KEY = re.compile(rf"[^=]+=.*|[0-9a-f]{{{KEY_DIGITS}}}")
+_SHELF_OR_KEY = re.compile(rf"[^-=]+[-=].*|[0-9a-f]{{{KEY_DIGITS}}}")
 _ATTEMPT = re.compile(r"attempt=\d+")
 _CHECKPOINTED = re.compile(rf"checkpoints/step=\d+/{re.escape(MANIFEST_NAME)}")
 """A checkpoint's own manifest, in the directory of its run."""
@@ -217,7 +219,7 @@ def published(path: Path) -> Artefact:
 
 
 def published_in(folder: Path) -> Iterator[Path]:
-    """The directories below a folder in which a manifest stands, as the store lays them: label=value, key.
+    """The directories below a folder in which a manifest stands, as the store lays them: label-value, key.
 
     Raises:
         StoreError: for a link in one's place.
@@ -238,13 +240,12 @@ def file_size(file: str) -> int | None:
 
 
 def is_in_place(artefact: Artefact, root: Path) -> bool:
-    """Return True where an artefact lies as the store lays its stage: stage/label=value/…/key."""
+    """Return True where an artefact lies as the store lays its stage: stage/label-value/…/key."""
     stage, *labels, key = artefact.path.relative_to(root).parts
     if artefact.manifest.stage == _RUNS and _ATTEMPT.fullmatch(key):
         key = labels.pop() if labels else ""
-    named = (label.partition("=") for label in labels)
     return (stage, key) == (artefact.manifest.stage, artefact.key[:KEY_DIGITS]) and all(
-        is_name(name) and is_name(value) for name, _, value in named
+        is_name(name) and is_name(value) for name, value in map(label_of, labels)
     )
 
 

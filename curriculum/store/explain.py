@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from curriculum.store.artefact import PLANNED, Recipe
 from curriculum.store.store import Store
+from schemas.label_folders import label_folder
 from schemas.manifest import InputRecord, Manifest
 
 
@@ -174,8 +175,7 @@ def _flat(prefix: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
 
 
 def _folder(manifest: Manifest) -> str:
-    labels = (f"{label}={value}" for label, value in manifest.labels.items())
-    return "/".join((manifest.stage, *labels))
+    return "/".join((manifest.stage, *(label_folder(*label) for label in manifest.labels.items())))
 
 
 def _as_manifest(recipe: Recipe) -> Manifest:

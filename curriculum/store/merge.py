@@ -10,6 +10,7 @@ from pathlib import Path
 from curriculum.store.artefact import KEY_DIGITS, Artefact, Input, Recipe, StagingDirectory
 from curriculum.store.store import WORKSPACE_NAME, Store
 from schemas.errors import StoreError
+from schemas.label_folders import label_folder
 
 NOT_MERGED = "runs"
 """The stage whose directories hold attempts and checkpoints: they belong to where they were trained."""
@@ -62,7 +63,7 @@ def _recipe(other: Store, artefact: Artefact) -> Recipe:
     labels = tuple(manifest.labels.items())
     place = (
         manifest.stage,
-        *(f"{name}={value}" for name, value in labels),
+        *(label_folder(*label) for label in labels),
         manifest.key[:KEY_DIGITS],
     )
     if artefact.path.relative_to(other.root).parts != place:

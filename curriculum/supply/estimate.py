@@ -1,6 +1,6 @@
 """Estimate of what a corpus has to train on: one artefact a kind of rows, so that none is sampled for twice.
 
-    estimates/corpus=<name>/family=v3_simple/row_length=512/<key12>/lines.parquet  samplings.parquet
+    estimates/corpus-<name>/family-v3_simple/row_length-512/<key12>/lines.parquet  samplings.parquet
                                                                     files.parquet  shares.parquet
 
 Its key holds all that decides the figures: commits and rules of the corpus, tokenizer, share, revisions.

@@ -73,8 +73,8 @@ def run_recipe(job: Job) -> Recipe:
         inputs=_inputs(job),
         tools={"torch": torch_build().version},
         alternate_folders=(
-            f"runs/specialist=*/phase={job.phase}",
-            f"runs/specialist=*/branch=*/phase={job.phase}",
+            f"runs/specialist-*/phase-{job.phase}",
+            f"runs/specialist-*/branch-*/phase-{job.phase}",
         ),
     )
 

@@ -27,6 +27,7 @@ from curriculum.train.run_directory import HEARTBEAT, JOB, REPORT, read_report
 from dashboards.rows.write import Example
 from schemas import regular_files
 from schemas.job import Figure, Heartbeat, Report
+from schemas.label_folders import label_folder
 from schemas.mixture import MixtureReport
 from schemas.phase_status import Approval
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport, SkipsReport
@@ -251,9 +252,10 @@ def _earlier(
 ) -> list[Attempt]:
     """The attempts that are neither the current run nor running, in the order in which they began."""
     excluded = {run.path if run else None, status.run if status.state == "running" else None}
-    branch = [f"branch={plan.diet.branch}"] if plan.diet.branch else []
-    folders = [f"specialist={plan.diet.specialist}", *branch, f"phase={phase.name}"]
-    files = plan.store.root.joinpath("runs", *folders).glob(f"*/attempt=*/{REPORT}")
+    branch = [label_folder("branch", plan.diet.branch)] if plan.diet.branch else []
+    specialist = label_folder("specialist", plan.diet.specialist)
+    folder = Path("runs", specialist, *branch, label_folder("phase", phase.name))
+    files = (plan.store.root / folder).glob(f"*/attempt=*/{REPORT}")
     found = [
         Attempt(
             number=report.attempt,

@@ -32,6 +32,7 @@ from curriculum.store import Store
 from curriculum.store.artefact import KEY_DIGITS
 from flows.cli.console import MUTED, out, print_json, table, warn
 from schemas.errors import JobError
+from schemas.label_folders import label_of
 from schemas.study import study_mark
 from schemas.visible import one_line
 
@@ -273,15 +274,15 @@ def _run_lines(visits: Sequence[Visit]) -> Iterator[Line]:
 
 
 def _checkpoint_line(path: str) -> Line:
-    """Describe the checkpoint at runs/specialist=…/phase=…/KEY/attempt=1/checkpoints/step=N."""
+    """Describe the checkpoint at runs/specialist-…/phase-…/KEY/attempt=1/checkpoints/step=N."""
     parts = path.split("/")
-    labels = dict(part.split("=", 1) for part in parts if "=" in part)
+    labels = dict(map(label_of, parts))
     names = [labels[name] for name in ("specialist", "branch", "phase") if name in labels]
     return {
         "run": one_line("/".join(names)),
         "key": parts[-4],
-        "attempt": labels["attempt"],
-        "step": labels["step"],
+        "attempt": parts[-3].removeprefix("attempt="),
+        "step": parts[-1].removeprefix(STEP),
     }
 
 

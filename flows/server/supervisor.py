@@ -43,7 +43,7 @@ PAUSE_S = 20.0
 LOOK_EVERY_S = 0.5
 FOLDERS = ("diets", "corpora", "phases")
 """Folders of a workspace whose files are choices in the forms."""
-BRANCHES = "*/specialist=*/branch=*"
+BRANCHES = "*/specialist-*/branch-*"
 """Folders of a workspace whose branches are choices in the forms."""
 DEPLOY_S = 300.0
 """Seconds for the deployments to be made."""

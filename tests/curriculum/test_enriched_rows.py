@@ -177,7 +177,7 @@ def check_rows(flat: Path, enriched: Path) -> Counter[str]:
     assert {"input_ids", "target_ids", "loss_mask", "doc_ids", "doc_starts"} <= set(same)
     for file in files:
         plain = pq.read_table(file).select(same)
-        assert pq.read_table(enriched / file.name).select(same).equals(plain)
+        assert pq.read_table(enriched / "data" / file.name).select(same).equals(plain)
     check(enriched).raise_first()
     check(flat).raise_first()
     table = pq.read_table(sorted(enriched.glob("data/part-*.parquet")))

@@ -103,7 +103,7 @@ def test_a_click_on_a_node_opens_its_manifests_and_each_input_leads_on(page: Pag
         "link"
     ).click()
     expect(page.locator(".artefact > summary code")).to_have_text(
-        re.compile(r"^documents/family=v3_simple/repository=lattice/[0-9a-f]{12}$")
+        re.compile(r"^documents/family-v3_simple/repository-lattice/[0-9a-f]{12}$")
     )
     page.get_by_role("link", name="Overview").click()
     expect(page.locator("header.top")).to_be_visible(timeout=PATIENCE_MS)

@@ -44,7 +44,7 @@ def test_an_artefact_that_cant_be_read_is_named_first_and_the_rest_is_shown(
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(each.path, target)
     shutil.copytree(home / "current", shown / "current")
-    broken = shown / "runs/specialist=x/phase=y/000000000000"
+    broken = shown / "runs/specialist-x/phase-y/000000000000"
     broken.mkdir(parents=True)
     (broken / "manifest.json").write_text('{"schema_version": "999.0"}')
     text = said(overview.app)

@@ -181,7 +181,7 @@ def test_a_dry_build_writes_nothing_and_says_what_it_would_make(tmp_path: Path) 
     answer = curriculum("mix", "templates.demo", "--explain", "--phase", "syntax", home=home)
     assert answer.returncode == 0, answer.stderr
     assert "rows: 7 artefacts  first version" in answer.stdout
-    assert "phase=syntax  first version" in answer.stdout
+    assert "phase-syntax  first version" in answer.stdout
     assert not list(home.glob("*/*/**/manifest.json"))
 
 
@@ -231,7 +231,7 @@ def test_an_interrupted_run_leaves_nothing_running_and_can_go_on(
     # Its first trainer waits for its stop: the run can't be over before it is interrupted.
     monkeypatch.setenv("PYTHONPATH", str(HELD), prepend=os.pathsep)
     monkeypatch.setenv("HOLD_AT", "step 1/")
-    monkeypatch.setenv("HOLD_IN", "/phase=syntax/")
+    monkeypatch.setenv("HOLD_IN", "/phase-syntax/")
     home = tmp_path / "home"
     words = ["run", "templates.demo", "--max-commits", "4", "--token-budget", "20K"]
     words += ["--versions-per-path", "1", "--max-repetition", "100", "--workers", "1"]

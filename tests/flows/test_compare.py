@@ -236,7 +236,7 @@ def test_documents_that_were_changed_since_they_were_published_are_refused_or_ma
     paired_home: Path, tmp_path: Path
 ) -> None:
     home = Path(shutil.copytree(paired_home, tmp_path / "home"))
-    file = next((home / "runs" / "specialist=fmt").rglob("documents.parquet"))
+    file = next((home / "runs" / "specialist-fmt").rglob("documents.parquet"))
     content = bytearray(file.read_bytes())
     content[len(content) // 3] ^= 4
     file.write_bytes(content)

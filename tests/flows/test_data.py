@@ -101,7 +101,7 @@ def test_rows_that_left_come_back_and_are_mixed_like_those_they_were(
         assert curriculum("export", str(rows.path), *words).exit_code == 0
         done = curriculum("import", str(to), "--format", "megatron", "--home", str(home))
         assert done.exit_code == 0, done.output
-        assert "imported=megatron" in done.stdout
+        assert "imported-megatron" in done.stdout
     store = Store(home)
     there = [each for each in store.artefacts("rows") if "imported" in each.manifest.labels]
     after = [
@@ -138,7 +138,7 @@ def test_tokens_of_documents_leave_and_are_packed_when_they_come(
     assert "--family" in done.stderr
     done = curriculum("import", str(to), "--family", "mine", *words)
     assert done.exit_code == 0, done.output
-    assert "rows/family=mine/imported=megatron" in done.stdout
+    assert "rows/family-mine/imported-megatron" in done.stdout
     assert "was there already" in curriculum("import", str(to), "--family", "mine", *words).stdout
 
 

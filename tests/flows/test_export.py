@@ -46,7 +46,7 @@ def test_phases_that_follow_and_are_not_trained_are_named(demo_home: Path, tmp_p
     ignored = shutil.ignore_patterns("prefect", ".locks")
     shutil.copytree(demo_home, home, ignore=ignored, copy_function=os.link)
     for name in ("structure", "anneal"):
-        shutil.rmtree(home / "runs/specialist=templates/branch=demo" / f"phase={name}")
+        shutil.rmtree(home / "runs/specialist-templates/branch-demo" / f"phase-{name}")
     done = curriculum(*words, str(home), "--to", str(tmp_path / "part"))
     assert done.exit_code == 0, done.output
     assert (

@@ -193,7 +193,7 @@ def test_an_export_names_the_run_that_it_takes(line: Line, tmp_path: Path) -> No
 
 def test_a_job_holds_when_it_began_and_its_key_does_not(line: Line) -> None:
     ordered = line.job("syntax")
-    folder = line.home / "runs" / "specialist=fmt" / "phase=syntax" / ("e" * 12) / "attempt=1"
+    folder = line.home / "runs" / "specialist-fmt" / "phase-syntax" / ("e" * 12) / "attempt=1"
     frozen = freeze(folder, ordered)
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", frozen.begun)
     assert freeze(folder, ordered).begun == frozen.begun, "it begins once"

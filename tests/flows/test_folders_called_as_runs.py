@@ -34,7 +34,7 @@ def test_a_specialist_is_found_beside_a_folder_of_its_name(home: Path) -> None:
 
 def test_commands_take_the_specialist_beside_a_folder_of_its_name(home: Path) -> None:
     checked = curriculum("check", "fmt", "--home", str(home))
-    assert f"{home}/runs/specialist=fmt" in checked.stdout
+    assert f"{home}/runs/specialist-fmt" in checked.stdout
     shown = curriculum("inspect", "fmt", "--home", str(home))
     assert (shown.returncode, "fmt/syntax" in shown.stdout) == (0, True)
     # The model is a stand-in; it is found all the same.

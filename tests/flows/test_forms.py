@@ -32,7 +32,7 @@ OWN_DIET = "extends: templates.demo\nbranch: {name}\n"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workspace with a diet, a corpus, phases and a branch of its own."""
     monkeypatch.setenv("CURRICULUM_HOME", str(tmp_path))
-    for folder in ("diets", "corpora", "phases", "runs/specialist=templates/branch=narrow"):
+    for folder in ("diets", "corpora", "phases", "runs/specialist-templates/branch-narrow"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "diets" / "ours.yaml").write_text(OWN_DIET.format(name="ours"))
     (tmp_path / "corpora" / "nearby.yaml").write_text(
@@ -138,11 +138,11 @@ def test_a_branch_is_one_that_is_there_or_a_new_one(home: Path) -> None:
     known, new = _changes(_form(run))["branch"]["anyOf"]
     assert known["enum"] == ["narrow"]
     assert (new["type"], "enum" in new) == ("string", False)
-    (home / "runs/specialist=templates/branch=narrow").rmdir()
+    (home / "runs/specialist-templates/branch-narrow").rmdir()
     assert "anyOf" not in _changes(_form(run))["branch"]
 
 
-@pytest.mark.parametrize("added", ["runs/specialist=templates/branch=wide/x", "diets/more.yaml"])
+@pytest.mark.parametrize("added", ["runs/specialist-templates/branch-wide/x", "diets/more.yaml"])
 def test_forms_are_made_anew_once_an_added_choice_stays(added: str, home: Path) -> None:
     seen = FormChoices(workspace=home)
     seen.mark_deployed()

@@ -69,12 +69,12 @@ def test_a_run_goes_back_leaves_rows_out_and_goes_on_and_the_command_can_be_give
     done = curriculum(*words)
     assert done.exit_code == 0, done.output
     assert (
-        f"continues from runs/specialist=templates/branch=demo/phase=syntax/{before.path.parent.name}"
+        f"continues from runs/specialist-templates/branch-demo/phase-syntax/{before.path.parent.name}"
         in done.stdout
     )
     assert f"step={steps[0]}" in done.stdout
     assert f"left out: {', '.join(gone)}" in done.stderr
-    begun = [Attempt.at(each) for each in (home / "runs").rglob("phase=syntax/*/attempt=1")]
+    begun = [Attempt.at(each) for each in (home / "runs").rglob("phase-syntax/*/attempt=1")]
     after = max(begun, key=lambda each: each.order).path
     job = Job.model_validate_json((after / "job.json").read_text())
     assert after != before.path

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from flows.cli import app
 from tests.fuzz import material
-from tests.sealing import republish
+from tests.sealing import artefact_around, republish
 
 pytestmark = pytest.mark.timeout(300)
 Change = Callable[[pa.Table], pa.Table]
@@ -37,8 +37,8 @@ def changed(home: Path, pattern: str, change: Change) -> None:
     """Change a table below a workspace, and let its manifest record the file as it is now."""
     file = min(home.glob(pattern))
     pq.write_table(change(pq.read_table(file, partitioning=None)), file)
-    if (file.parent / "manifest.json").is_file():
-        republish(file.parent)
+    if not file.match("metrics/*"):
+        republish(artefact_around(file))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_metrics_of_an_open_run_with_nulls_are_answered_with_nulls(home: Path) -
         at = table.schema.get_field_index("gradient_norm")
         return table.set_column(at, "gradient_norm", pa.nulls(len(table), pa.float64()))
 
-    changed(home, "runs/specialist=open/**/metrics/*.parquet", nulls)
+    changed(home, "runs/specialist-open/**/metrics/*.parquet", nulls)
     code, said = given(
         home, "query", "SELECT count(*) - count(gradient_norm) AS missing FROM metrics", "--json"
     )
@@ -100,7 +100,7 @@ def test_a_damaged_page_ends_with_2(home: Path) -> None:
     data = bytearray(file.read_bytes())
     data[4:400] = os.urandom(396)
     file.write_bytes(data)
-    republish(file.parent)
+    republish(artefact_around(file))
     code, said = given(home, "inspect", "rows")
     assert code == 2, said
     assert "Traceback" not in said

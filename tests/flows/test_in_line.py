@@ -75,7 +75,7 @@ def test_three_specialists_train_one_at_a_time_in_order_of_arrival(
     assert len({arrived for arrived, _, _ in times}) == len(SPECIALISTS)
     for (_, _, ended), (_, began, _) in pairwise(times):
         assert ended <= began, "in order of arrival, one at a time"
-    reports = [*home.glob("runs/specialist=*/branch=queue/phase=first/*/attempt=1/report.json")]
+    reports = [*home.glob("runs/specialist-*/branch-queue/phase-first/*/attempt=1/report.json")]
     assert len(reports) == len(SPECIALISTS)
-    rows = [*home.glob("rows/family=v3_simple/*/*/*/split=train/*/manifest.json")]
+    rows = [*home.glob("rows/family-v3_simple/*/*/*/split-train/*/manifest.json")]
     assert len(rows) == 1, "what is alike was built once"

@@ -48,7 +48,7 @@ def test_the_figures_of_a_run_say_that_a_single_document_is_too_few() -> None:
 )
 def test_no_command_prints_an_interval_without_a_width(home: Path, words: tuple[str, ...]) -> None:
     if words[1] == "runs":
-        (checkpoint,) = (home / "runs").rglob("phase=syntax/*/attempt=1/checkpoints/step=1")
+        (checkpoint,) = (home / "runs").rglob("phase-syntax/*/attempt=1/checkpoints/step=1")
         words = (words[0], str(checkpoint), *words[2:])
     done = CliRunner().invoke(cli.app, [*words, "--home", str(home)])
     assert done.exit_code == 0, done.output

@@ -100,8 +100,8 @@ def test_each_commit_of_a_step_leads_back_to_it_and_to_later_checkpoints(
     found = told(demo_home, commit[:10])
     assert (found["kind"], found["name"]) == ("commit", commit)
     assert (step["run_key"], 4) in {(each["run_key"], each["step"]) for each in found["visits"]}
-    assert any("phase=anneal" in each for each in found["checkpoints"])
-    assert not any("phase=structure" in each and "step=3" in each for each in found["checkpoints"])
+    assert any("phase-anneal" in each for each in found["checkpoints"])
+    assert not any("phase-structure" in each and "step=3" in each for each in found["checkpoints"])
     drawn = curriculum(demo_home, commit)
     assert "templates/demo/structure" in drawn.stdout
     assert f"read by {len(found['visits'])} steps" in drawn.stdout
@@ -198,7 +198,7 @@ def test_rows_that_were_deleted_are_named_in_place_of_an_answer_without_them(
     rows = [each for each in run["rows"] if each["family"] == "v3_simple"]
     kept = next(each for each in run["rows"] if each["family"] != "v3_simple")
     assert rows
-    shutil.rmtree(home / "rows/family=v3_simple")
+    shutil.rmtree(home / "rows/family-v3_simple")
     key = rows[0]["pack_id"].partition("-")[0]
     counted = f"{len(rows)} row{'s' if len(rows) > 1 else ''} that it read can't be shown"
     for words, said in (((SYNTAX, "--step", "3"), counted), ((SYNTAX,), "can't be shown")):
@@ -231,7 +231,7 @@ def begun(home: Path, step: int, gone: list[str]) -> Job:
     mixture = mix_phase(plan, "syntax", built, Context())
     job = job_of(plan, plan.phase("syntax"), built, mixture, None, Machine.here())
     folder = (
-        home / f"runs/specialist=templates/branch=demo/phase=syntax/{job.run_key[:12]}/attempt=1"
+        home / f"runs/specialist-templates/branch-demo/phase-syntax/{job.run_key[:12]}/attempt=1"
     )
     folder.mkdir(parents=True)
     (folder / "job.json").write_text(job.model_dump_json())

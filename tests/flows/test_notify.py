@@ -104,7 +104,7 @@ def whose(tmp_path: Path) -> EventSource:
 def _told(whose: EventSource, kind: str = "done") -> list[str]:
     """The warnings of one event."""
     said: list[str] = []
-    run = whose.home / "runs" / "specialist=templates" / "attempt=1"
+    run = whose.home / "runs" / "specialist-templates" / "attempt=1"
     context = context_of(warn=said.append)
     context.notifier.notify(
         whose,
@@ -127,7 +127,7 @@ def test_a_url_gets_the_event_as_json_by_post(server: Server, whose: EventSource
         "specialist": "templates",
         "branch": "wide",
         "phase": "syntax",
-        "run": "runs/specialist=templates/attempt=1",
+        "run": "runs/specialist-templates/attempt=1",
     }
     assert event.when.endswith("+00:00")
     assert server.headers[0]["Content-Type"] == "application/json"
@@ -329,7 +329,7 @@ def test_a_service_of_apprise_gets_the_event_as_text(
         "specialist: templates",
         "branch: wide",
         "phase: syntax",
-        "run: runs/specialist=templates/attempt=1",
+        "run: runs/specialist-templates/attempt=1",
     ]
     assert fields[5].startswith("when: 20")
     assert capfd.readouterr() == ("", "")

@@ -42,7 +42,7 @@ def test_a_report_is_written_anew_with_a_page_for_each_data_set(
     links = set(re.findall(r'class="example" href="([^"#]*)#r\d"', text))
     pages = {f"rows/{each.name}" for each in (home / "reports" / "rows").iterdir()}
     assert links == pages
-    trained = [*(home / "rows").glob("**/split=train/*/manifest.json")]
+    trained = [*(home / "rows").glob("**/split-train/*/manifest.json")]
     assert len(pages) == len(trained) == 8
     sizes = [each.stat().st_size for each in (home / "reports").glob("**/*.html")]
     assert max(sizes) < 1_000_000

@@ -374,7 +374,7 @@ TABLE = (
         phase="repository_graph",
         why="it starts from file_graph, which is missing",
         trains="file_graph repository_graph structure anneal",
-        explained="phase=file_graph  first version",
+        explained="phase-file_graph  first version",
     ),
     Situation(
         arrange=trains,
@@ -394,7 +394,7 @@ TABLE = (
         phase="anneal",
         why="it starts from structure, which is running",
         trains="structure anneal",
-        explained="phase=anneal",
+        explained="phase-anneal",
     ),
     Situation(
         arrange=an_edited_diet_was_edited_back,

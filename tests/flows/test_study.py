@@ -63,7 +63,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def path_of(home: Path) -> Path:
-    (path,) = (home / "runs" / "specialist=fmt" / "branch=off").rglob("attempt=1")
+    (path,) = (home / "runs" / "specialist-fmt" / "branch-off").rglob("attempt=1")
     return path
 
 
@@ -79,7 +79,7 @@ def test_job_and_report_hold_the_study_and_those_of_other_runs_do_not_mention_it
     for name in ("job.json", "report.json"):
         held = json.loads((path_of(home) / name).read_text())["study"]
         assert held == {"document_mask": "off", "positions": "reset"}
-    (plain,) = (home / "runs" / "specialist=fmt" / "phase=syntax").rglob("job.json")
+    (plain,) = (home / "runs" / "specialist-fmt" / "phase-syntax").rglob("job.json")
     assert "study" not in json.loads(plain.read_text())
 
 
@@ -187,7 +187,7 @@ def test_the_same_study_and_a_run_without_one_are_continued(home: Path, tmp_path
     study = "study: {document_mask: off}"
     for run_name in (
         "fmt/off/syntax",
-        str(next((home / "runs" / "specialist=fmt" / "phase=syntax").rglob("attempt=1"))),
+        str(next((home / "runs" / "specialist-fmt" / "phase-syntax").rglob("attempt=1"))),
     ):
         plan = plan_of(tmp_path, home, study, continue_run=run_name)
         assert plan.resume is not None
@@ -196,4 +196,4 @@ def test_the_same_study_and_a_run_without_one_are_continued(home: Path, tmp_path
 def test_masks_that_are_switched_within_a_phase_need_all_of_it(home: Path, tmp_path: Path) -> None:
     study = "study: {document_mask: {on_from: 0.5}}"
     with pytest.raises(DietError, match="the masks of a phase are switched once"):
-        plan_of(tmp_path, home, study, continue_run=str(path_of(home).parents[3] / "phase=syntax"))
+        plan_of(tmp_path, home, study, continue_run=str(path_of(home).parents[3] / "phase-syntax"))

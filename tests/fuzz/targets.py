@@ -50,7 +50,7 @@ from tests.fuzz.mutate import (
     broken_tree,
     write_table,
 )
-from tests.sealing import republish
+from tests.sealing import artefact_around, republish
 
 NOTHING = RowFacts(family=None, objective=None, variant=None, domain=None, split=None)
 FAMILY = RowFacts(family="mine", objective=None, variant=None, domain=None, split=None)
@@ -423,9 +423,9 @@ def _spoil_workspace(material: Path, case: Path, dice: Dice) -> None:
         _spoil_parquet(file, dice)
     else:
         file.write_bytes(broken_bytes(file.read_bytes(), dice))
-    if file.name != "manifest.json" and (file.parent / "manifest.json").is_file():
+    if file.name != "manifest.json":
         with contextlib.suppress(Exception):
-            republish(file.parent)
+            republish(artefact_around(file))
     (case / "words.json").write_text(json.dumps(dice.choice(_COMMANDS)))
 
 

@@ -218,7 +218,7 @@ def test_a_superseded_artefact_leaves_the_views_but_not_the_list(workspace: Path
 
 def test_a_catalog_is_a_snapshot(workspace: Path) -> None:
     before = open_catalog(workspace)
-    broken = workspace / "documents" / "family=v2_simple" / "repository=fmt" / "half"
+    broken = workspace / "documents" / "family-v2_simple" / "repository-fmt" / "half"
     broken.mkdir()
     factories.shard_path(broken).write_bytes(b"half a file")
     assert before.execute("SELECT count(*) FROM documents").fetchone() == (2,)

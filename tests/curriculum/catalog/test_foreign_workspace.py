@@ -318,15 +318,15 @@ def test_no_table_leads_outside_the_workspace_even_where_it_is_believed(
 def test_a_pipe_in_place_of_a_manifest_or_a_job_does_not_stop_a_question(
     home: Path, name: str
 ) -> None:
-    folder = home / "runs" / "specialist=s" / "0123456789ab" / "attempt=1"
+    folder = home / "runs" / "specialist-s" / "0123456789ab" / "attempt=1"
     folder.mkdir(parents=True)
     os.mkfifo(folder / name)
     assert query(home, COUNT).rows == [(3,)]
 
 
 def test_a_folder_whose_name_is_no_text_is_named_and_the_rest_answers(home: Path) -> None:
-    folder = home / "mixtures" / os.fsdecode(b"specialist=\xff")
-    shutil.copytree(home / "mixtures" / "specialist=s", folder)
+    folder = home / "mixtures" / os.fsdecode(b"specialist-\xff")
+    shutil.copytree(home / "mixtures" / "specialist-s", folder)
     assert query(home, COUNT).rows == [(3,)]
     assert any("UTF-8" in problem for _, problem in query(home, PROBLEMS).rows)
 

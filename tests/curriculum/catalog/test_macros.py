@@ -260,7 +260,7 @@ UNKNOWN = [
     ("consumed('templates/wider/syntax', 1)", "templates/wider", "templates/wide"),
     ("seen_before('templates/sintax', 1)", "sintax", "anneal"),
     ("consumed_until('0123456789ab', 1)", "0123456789ab", "key"),
-    ("checkpoints_after('runs/specialist=templates/nowhere', 1)", "nowhere", "runs"),
+    ("checkpoints_after('runs/specialist-templates/nowhere', 1)", "nowhere", "runs"),
     ("source_repetition('templates')", "templates", "templates/syntax"),
 ]
 

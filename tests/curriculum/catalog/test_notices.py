@@ -17,7 +17,7 @@ from flows.cli import app
 from tests.curriculum.catalog.branched import write_branched
 from tests.flows.tiny_workspace import Larder, mixture
 
-SYNTAX = "specialist=templates/branch=wide/phase=syntax"
+SYNTAX = "specialist-templates/branch-wide/phase-syntax"
 
 
 @pytest.fixture(scope="module")

@@ -120,7 +120,7 @@ def test_a_file_within_the_limit_comes_as_it_is(tmp_path: Path) -> None:
 def test_metrics_of_an_open_run_that_unpack_to_gigabytes_are_a_problem(tmp_path: Path) -> None:
     home = tmp_path / "home"
     Store(home).open()
-    run = home / "runs" / "specialist=s" / "phase=one" / "0123456789ab" / "attempt=1"
+    run = home / "runs" / "specialist-s" / "phase-one" / "0123456789ab" / "attempt=1"
     (run / "metrics").mkdir(parents=True)
     (run / "job.json").write_text(_job().model_dump_json())
     honest = pa.Table.from_pylist([dict.fromkeys(METRICS_SCHEMA.names, 1)], schema=METRICS_SCHEMA)

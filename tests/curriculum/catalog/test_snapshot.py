@@ -89,7 +89,7 @@ def _well(home: Path, phase: str, *, budget: int = 5) -> None:
     report = MixtureReport.model_validate(
         {**dict.fromkeys(numbers, 1), "budget": budget, "strata": ()}
     )
-    (file,) = (home / "mixtures" / "specialist=s" / f"phase={phase}").glob("*/manifest.json")
+    (file,) = (home / "mixtures" / "specialist-s" / f"phase-{phase}").glob("*/manifest.json")
     manifest = read_manifest(file)
     file.write_text(
         manifest.model_copy(update={"report": report.model_dump(mode="json")}).model_dump_json()
@@ -124,7 +124,7 @@ def test_what_was_removed_is_gone(home: Path) -> None:
     _well(home, "one")
     _well(home, "two")
     assert _budgets(home) == [("one", 5), ("two", 5)]
-    shutil.rmtree(home / "mixtures" / "specialist=s" / "phase=one")
+    shutil.rmtree(home / "mixtures" / "specialist-s" / "phase-one")
     assert _budgets(home) == [("two", 5)]
 
 
@@ -188,7 +188,7 @@ LONG_AGO = "2001-01-01T00:00:00.000000+00:00"
 
 
 def _file(home: Path, phase: str) -> Path:
-    return next((home / "mixtures").rglob(f"phase={phase}/*/plan.parquet"))
+    return next((home / "mixtures").rglob(f"phase-{phase}/*/plan.parquet"))
 
 
 def _truncate(file: Path) -> None:
@@ -234,7 +234,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_answers(
     damage(_file(home, "one"))
     assert query(home, asked).rows == [("two", 3)]
     ((path, problem),) = query(home, "SELECT path, problem FROM problems").rows
-    assert "phase=one" in path
+    assert "phase-one" in path
     assert word in problem
 
 
@@ -250,7 +250,7 @@ def test_a_foreign_file_is_named_with_the_column_that_is_wrong(home: Path) -> No
     assert query(home, "SELECT count(*) FROM mixture_rows").rows == [(6,)]
     asked = "SELECT path, problem FROM problems WHERE path LIKE '%.parquet'"
     ((path, problem),) = query(home, asked).rows
-    assert "phase=foreign" in path
+    assert "phase-foreign" in path
     assert "position is list" in problem
 
 
@@ -337,7 +337,7 @@ def _job() -> Job:
 
 
 def _begin(home: Path) -> Path:
-    run = home / "runs" / "specialist=s" / "phase=one" / "0123456789ab" / "attempt=1"
+    run = home / "runs" / "specialist-s" / "phase-one" / "0123456789ab" / "attempt=1"
     (run / "metrics").mkdir(parents=True)
     (run / "job.json").write_text(_job().model_dump_json())
     beat = Heartbeat(

@@ -15,8 +15,8 @@ from curriculum.store import Store, garbage
 from curriculum.store.verify import marks_text, read_mark
 from tests.sealing import sealed
 
-PHASE = "specialist=templates/branch=demo/phase=syntax"
-TWIN = "specialist=twin/branch=demo/phase=syntax"
+PHASE = "specialist-templates/branch-demo/phase-syntax"
+TWIN = "specialist-twin/branch-demo/phase-syntax"
 
 
 def _link(source: str, target: str) -> str:
@@ -104,7 +104,7 @@ def test_a_phase_that_lies_with_another_specialist_is_of_whom_the_marks_say(
         lines = [line.replace(TWIN, PHASE) for line in read_mark(mark)]
         mark.unlink()
         mark.write_text(marks_text(lines))
-        shutil.rmtree(workspace / stage / "specialist=twin")
+        shutil.rmtree(workspace / stage / "specialist-twin")
     catalog = open_catalog(workspace)
     found = catalog.execute(
         "SELECT specialist, phase, steps, starts_with(run, $1) FROM phases "

@@ -27,7 +27,10 @@ def documents(make_change: MakeChange, count: int = 25) -> list[Document]:
 
 def digests(folder: Path) -> dict[str, str]:
     paths = sorted(folder.glob("data/*"))
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in paths
+    }
 
 
 def test_what_is_written_is_read_back_in_order(make_change: MakeChange, tmp_path: Path) -> None:

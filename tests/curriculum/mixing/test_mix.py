@@ -225,7 +225,7 @@ def test_the_key_leaves_out_names_and_reasons(
     one = recipe(DIET, asked, rows, tokens_per_step=4096)
     other = recipe(DIET, renamed, rows, tokens_per_step=4096)
     assert one.key == other.key
-    assert other.folder.as_posix() == "mixtures/specialist=templates/branch=wide/phase=edits"
+    assert other.folder.as_posix() == "mixtures/specialist-templates/branch-wide/phase-edits"
     assert recipe(DIET, asked, rows, tokens_per_step=8192).key != one.key
 
 
@@ -478,4 +478,4 @@ def test_a_branch_finds_the_plan_that_another_made(
     assert (found.path, found.made) == (made.path, False)
     less = phase(*asked.servings, tokens=50_000, max_repetition=8, branch="wide")
     own = mix(store, DIET, less, rows, tokens_per_step=4096)
-    assert own.path.relative_to(store.root).parts[2] == "branch=wide"
+    assert own.path.relative_to(store.root).parts[2] == "branch-wide"

@@ -249,7 +249,9 @@ def test_rows_that_were_cut_keep_the_contract(tmp_path: Path, row_format: RowFor
     counts = written(tmp_path, encodings, row_format)
     report = check(tmp_path)
     report.raise_first()
-    assert report.rows == sum(len(each) for each in read_rows(sorted(tmp_path.glob("data/*.parquet"))))
+    assert report.rows == sum(
+        len(each) for each in read_rows(sorted(tmp_path.glob("data/*.parquet")))
+    )
     assert report.valid_tokens == sum(lengths) + (
         counts.begun_inside if row_format.bos_marks_documents else 0
     )

@@ -82,7 +82,9 @@ def test_rows_are_those_of_the_base_but_for_names(
     dropped = [name for name in PACKED_ROW_SCHEMA.names if name != "document_ids"]
     for path in sorted(folder.glob("data/part-*.parquet")):
         expected = pq.read_table(path).select(dropped)
-        assert pq.read_table(structured.folder / "data" / path.name).select(dropped).equals(expected)
+        assert (
+            pq.read_table(structured.folder / "data" / path.name).select(dropped).equals(expected)
+        )
 
 
 def _named(item: Any, name: str) -> Any:

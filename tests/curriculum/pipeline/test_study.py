@@ -45,7 +45,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_of(home: Path, phase: str, *, branch: str = "off") -> Path:
-    folder = home / "runs" / f"specialist={NAME}" / f"branch={branch}" / f"phase={phase}"
+    folder = home / "runs" / f"specialist-{NAME}" / f"branch-{branch}" / f"phase-{phase}"
     (path,) = folder.rglob("attempt=1")
     return path
 
@@ -131,7 +131,7 @@ def test_rows_that_are_cut_are_trained_on_and_measured_on_the_same_rows(chopped:
     cut = run_of(chopped, "syntax", branch="chop")
     job, other = read_job(cut / JOB), read_job(run_of(chopped, "syntax") / JOB)
     assert job.study == read_report(cut).study == Study(packer="chop")
-    assert all("packer=chop" in each.path for each in job.rows)
+    assert all("packer-chop" in each.path for each in job.rows)
     assert not any("packer" in each.path for each in other.rows)
     mine, theirs = (
         [(stratum.rows, stratum.domain) for each in run.evaluations for stratum in each.strata]

@@ -9,6 +9,7 @@ import pytest
 from curriculum.stages import Built, Workers
 from curriculum.store import Store
 from schemas.errors import CurriculumError
+from tests.sealing import artefact_around
 
 
 def flip(file: Path) -> None:
@@ -24,7 +25,7 @@ def flip(file: Path) -> None:
         "tokens/**/tokens.bin",
         "tokens/**/offsets.bin",
         "selections/**/sides.parquet",
-        "documents/family=v2_simple/**/part-00000.parquet",
+        "documents/family-v2_simple/**/part-00000.parquet",
     ],
 )
 @pytest.mark.parametrize("workers", [1, 2])
@@ -37,13 +38,13 @@ def test_rows_are_never_made_of_a_damaged_input(
     read = {each.key for rows in store.artefacts("rows") for each in rows.manifest.inputs}
     shutil.rmtree(home / "rows")
     # Copies of some files lie in artefacts that only other stages read.
-    inputs = (each for each in home.glob(pattern) if store.load(each.parent).key in read)
+    inputs = (each for each in home.glob(pattern) if store.load(artefact_around(each)).key in read)
     damaged = max(inputs, key=lambda each: each.stat().st_size)
     flip(damaged)
     with pytest.raises(CurriculumError, match=str(damaged)):
         make_tiny(Store(home), workers=Workers(processes=workers))
     used = {each.key for rows in Store(home).artefacts("rows") for each in rows.manifest.inputs}
-    assert Store(home).load(damaged.parent).key not in used
+    assert Store(home).load(artefact_around(damaged)).key not in used
 
 
 def test_each_input_is_hashed_once_in_a_build(
@@ -57,7 +58,7 @@ def test_each_input_is_hashed_once_in_a_build(
     home = tmp_path / "workspace"
     shutil.copytree(tiny.selection.path.parents[2], home)
     shutil.rmtree(home / "rows")
-    shutil.rmtree(home / "documents" / "family=v6_enriched")
+    shutil.rmtree(home / "documents" / "family-v6_enriched")
     hashed: list[Path] = []
     plain = verify.sha256_of
 

@@ -218,7 +218,7 @@ def test_an_artefact_that_lies_elsewhere_than_its_manifest_says_is_refused(
     tmp_path: Path, small: Path
 ) -> None:
     artefact = damaged(small, tmp_path / "from")
-    moved = artefact.path.parent.with_name("repository=other") / artefact.path.name
+    moved = artefact.path.parent.with_name("repository-other") / artefact.path.name
     moved.parent.mkdir()
     artefact.path.rename(moved)
     with pytest.raises(StoreError, match="by its manifest it would lie under"):

@@ -234,7 +234,7 @@ def test_nothing_is_published_through_a_link(home: Path, outside: Path, place: s
     recipe = Recipe(stage="rows", labels=(("family", "v2_simple"),), revision=1)
     links = {
         "stage": home / "rows",
-        "shelf": home / "rows" / "family=v2_simple",
+        "shelf": home / "rows" / "family-v2_simple",
         "draft": home / ".drafts" / recipe.key,
         "drafts": home / ".drafts",
     }

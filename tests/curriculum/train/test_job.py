@@ -135,7 +135,7 @@ def test_a_job_says_all_that_the_diet_and_the_mixture_say(world: Any) -> None:
     assert (job.steps, job.tokens_per_step, job.micro_positions) == (46, 4096, 4096)
     assert job.rope_base == 1234.0
     assert job.model.vocab_size == 64
-    assert job.plan.startswith("mixtures/phase=x/")
+    assert job.plan.startswith("mixtures/phase-x/")
     assert [each.row_length for each in job.rows] == [256, 128]
     assert not any(Path(each.path).is_absolute() for each in job.rows)
     assert job.advance_when is not None

@@ -21,7 +21,7 @@ from schemas.errors import JobError
 from schemas.job import CheckpointRef, Job
 from schemas.manifest import FileRecord
 from schemas.structure import STRUCTURE_COLUMNS
-from tests.sealing import republish
+from tests.sealing import artefact_around, republish
 
 
 def refused(world: Any, said: str, **changes: Any) -> None:
@@ -33,7 +33,7 @@ def rewrite(file: Path, change: Callable[[pa.Table], pa.Table]) -> None:
     """Change a published file, and what its manifest says of it."""
     table = pq.read_table(file, partitioning=None)
     pq.write_table(change(table), file, row_group_size=3)
-    republish(file.parent)
+    republish(artefact_around(file))
 
 
 def with_column(name: str, values: Callable[[pa.Table], Any]) -> Callable[[pa.Table], pa.Table]:

@@ -251,7 +251,7 @@ def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
         )
         if state == "running"
         else None,
-        run=f"runs/specialist=templates/branch=wide/phase={each.name}/{'a' * 12}/attempt=1"
+        run=f"runs/specialist-templates/branch-wide/phase-{each.name}/{'a' * 12}/attempt=1"
         if done
         else "",
         ended=ENDED[number] if done else "",

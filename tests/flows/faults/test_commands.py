@@ -32,13 +32,13 @@ def kill_between(course: Any, dice: random.Random, role: str, low: float, high: 
 def kill_in(course: Any, dice: random.Random, role: str, phase: str) -> None:
     """Start the course, and kill one of a role while a phase is at a random step, however late we look."""
     words = f"step {dice.randint(3, 20)}/"
-    hold = {"PYTHONPATH": str(HELD), "HOLD_AT": words, "HOLD_IN": f"/phase={phase}/"}
+    hold = {"PYTHONPATH": str(HELD), "HOLD_AT": words, "HOLD_IN": f"/phase-{phase}/"}
     course.variables |= hold
     process = course.start()
     for name in hold:
         del course.variables[name]
     logs = course.home / "runs"
-    while not any(words in log.read_text() for log in logs.rglob(f"phase={phase}/**/train.log")):
+    while not any(words in log.read_text() for log in logs.rglob(f"phase-{phase}/**/train.log")):
         assert process.poll() is None, course.said.read_text()
         time.sleep(0.1)
     time.sleep(dice.uniform(0, 0.3))

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(3600)]
 
 DIET = conftest.DIET.replace("token_budget: 52K", "token_budget: 10K")
 FEW = ("--max-commits", "4", "--versions-per-path", "1", "--workers", "1")
-SYNTAX, FILE_GRAPH = ("runs/*/*/phase=syntax", "runs/*/*/phase=file_graph")
+SYNTAX, FILE_GRAPH = ("runs/*/*/phase-syntax", "runs/*/*/phase-file_graph")
 ROWS = ("rows", "mixtures")
 LATER = ("selections", "tokens", "rows", "mixtures")
 COUNTS = "SELECT path, key, content, num_bytes FROM artefacts ORDER BY path"
@@ -49,23 +49,23 @@ CASES = (
     Case(files="tokens/**/offsets.bin", without=ROWS),
     Case(files="tokens/**/parts.parquet", without=ROWS),
     Case(files="tokenizers/**/tokenizer.json", without=("tokens", *ROWS)),
-    Case(files="rows/**/split=train/**/part-*.parquet", without=("mixtures",)),
+    Case(files="rows/**/split-train/**/part-*.parquet", without=("mixtures",)),
     Case(files="*/**/[0-9a-f]*/manifest.json", without=("mixtures",)),
     Case(files="current/*.txt", verb="gc"),
     Case(files="workspace.json", without=("mixtures",)),
     Case(files="catalog/*/*.parquet", verb="query"),
     Case(files="rows/**/part-*.parquet", without=(SYNTAX, FILE_GRAPH), verb="train"),
-    Case(files="mixtures/**/phase=syntax/*/plan.parquet", without=(SYNTAX, FILE_GRAPH), verb="train"),
+    Case(files="mixtures/**/phase-syntax/*/plan.parquet", without=(SYNTAX, FILE_GRAPH), verb="train"),
     Case(files="tokenizers/**/token_bytes.parquet", without=(SYNTAX, FILE_GRAPH), verb="train"),
     Case(
-        files="runs/*/*/phase=syntax/*/attempt=1/checkpoints/*/*",
+        files="runs/*/*/phase-syntax/*/attempt=1/checkpoints/*/*",
         without=(FILE_GRAPH,),
         verb="train",
         phase="file_graph",
     ),
     *(
         Case(
-            files=f"runs/*/*/phase=syntax/*/attempt=1/{name}",
+            files=f"runs/*/*/phase-syntax/*/attempt=1/{name}",
             without=(FILE_GRAPH,),
             verb="train",
             phase="file_graph",
@@ -73,8 +73,8 @@ CASES = (
         for name in ("report.json", "job.json")
     ),
     Case(
-        files="runs/*/*/phase=syntax/*/attempt=1/job.json",
-        without=("runs/*/*/phase=syntax/*/attempt=1/manifest.json", FILE_GRAPH),
+        files="runs/*/*/phase-syntax/*/attempt=1/job.json",
+        without=("runs/*/*/phase-syntax/*/attempt=1/manifest.json", FILE_GRAPH),
         verb="train",
     ),
 )  # fmt: skip
