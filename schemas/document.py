@@ -12,11 +12,10 @@ import pyarrow as pa
 
 SCHEMA_VERSION = "1.2"
 """major.minor of every artefact; a reader takes its own major with any minor and refuses the rest."""
-PARTS = "data/part-"
-"""Beginning of the names of the Parquet files of documents and of rows.
-
-In a folder `data` there are only files of one table, so that what reads a folder of Parquet reads it.
-"""
+DATA = "data"
+"""Folder of the Parquet files of documents and rows, and of nothing else: other tools read it as it is."""
+PARTS = f"{DATA}/part-"
+"""Beginning of the names of these files."""
 
 
 def required(name: str, kind: pa.DataType) -> "pa.Field[pa.DataType]":

@@ -49,11 +49,10 @@ def mark_current(store: Store, name: str, artefacts: Sequence[Artefact]) -> bool
 
 
 def current_artefacts(store: Store, stage: str) -> list[Artefact]:
-    """Return the artefacts of a stage that are marked as current, by path."""
-    files = (store.root / "current").glob(f"{stage}+*.txt")
-    marked = {store.root / line for file in files for line in read_mark(file)}
-    published = [path for path in marked if (path / MANIFEST_NAME).is_file()]
-    return [store.load(path) for path in sorted(published)]
+    """Return the artefacts of a stage that the lists in current/ name, by path."""
+    lines = {line for file in (store.root / "current").glob("*.txt") for line in read_mark(file)}
+    marked = (store.root / line for line in sorted(lines) if line.startswith(f"{stage}/"))
+    return [store.load(path) for path in marked if (path / MANIFEST_NAME).is_file()]
 
 
 STEP = "step="

@@ -278,6 +278,8 @@ class Kind(StrEnum):
     MODELS = "models"
     PHASES = "phases"
     RUNS = "runs"
+    ROWS = "rows"
+    DOCUMENTS = "documents"
 
 
 Explain = Annotated[

@@ -1,4 +1,4 @@
-"""`curriculum ls`: diets, corpora, models, phases and runs by the names that other commands take."""
+"""`curriculum ls`: diets, models, runs, rows and more by the names that other commands take, and by paths."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -9,11 +9,13 @@ from curriculum.corpus.load import corpus_names, load_corpus
 from curriculum.inspection.formats import Line, count
 from curriculum.mixing.load import diet_names, load_diet, load_phases, phases_files
 from curriculum.model.presets import PRESETS
-from curriculum.pipeline.attempts import attempts_in
-from curriculum.store import Store
+from curriculum.pipeline.attempts import attempts_in, current_artefacts
+from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
+from curriculum.train.run_directory import METRICS
 from flows.cli.app import Kind
-from flows.cli.console import ACCENT, MUTED, out, print_json, table
+from flows.cli.console import ACCENT, MUTED, out, print_json, print_line, table
+from schemas.document import DATA
 from schemas.errors import CurriculumError
 from schemas.study import study_words
 
@@ -35,6 +37,33 @@ def list_names(home: Path, kind: Kind | None, *, as_json: bool) -> None:
         else:
             out.print(Text("none yet", MUTED))
         out.print()
+
+
+_FOLDERS = {Kind.ROWS: DATA, Kind.DOCUMENTS: DATA, Kind.RUNS: METRICS}
+"""Folder, in an artefact of each kind, of the Parquet files that other tools read."""
+
+
+def list_paths(home: Path, kind: Kind | None, *, as_json: bool) -> None:
+    """Print the folder of Parquet files of each current data set of a kind; those without files have none.
+
+    Raises:
+        CurriculumError: for a kind that isn't Parquet.
+    """
+    if kind is None or kind not in _FOLDERS:
+        raise CurriculumError(
+            "--paths",
+            None if kind is None else kind.value,
+            cause="only data sets of rows, documents and runs are folders of Parquet files",
+            cure=f"Name one of these kinds: {', '.join(_FOLDERS)}",
+        )
+    current = current_artefacts(Store(home, dry=True), kind.value)
+    folders = [each.path / _FOLDERS[kind] for each in current]
+    paths = [str(folder) for folder in folders if folder.is_dir()]
+    if as_json:
+        print_json({kind.value: paths})
+        return
+    for path in paths:
+        print_line(path)
 
 
 def _diets(home: Path) -> Iterator[Line]:
@@ -97,10 +126,26 @@ def _runs(home: Path) -> Iterator[Line]:
         }
 
 
+def _rows(home: Path) -> Iterator[Line]:
+    return map(_data_set, current_artefacts(Store(home, dry=True), Kind.ROWS.value))
+
+
+def _documents(home: Path) -> Iterator[Line]:
+    return map(_data_set, current_artefacts(Store(home, dry=True), Kind.DOCUMENTS.value))
+
+
+def _data_set(artefact: Artefact) -> Line:
+    labels = artefact.manifest.labels.items()
+    words = (f"{label} {value}" if value.isdigit() else value for label, value in labels)
+    return {"name": artefact.key[:KEY_DIGITS], "data set": ", ".join(words)}
+
+
 _LISTED: Mapping[Kind, Callable[[Path], Iterator[Line]]] = {
     Kind.DIETS: _diets,
     Kind.CORPORA: _corpora,
     Kind.MODELS: _models,
     Kind.PHASES: _phases,
     Kind.RUNS: _runs,
+    Kind.ROWS: _rows,
+    Kind.DOCUMENTS: _documents,
 }

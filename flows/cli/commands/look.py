@@ -72,14 +72,24 @@ def list_names(
     kind: Annotated[
         Kind | None, typer.Argument(help="List only these; default: all.", show_default=False)
     ] = None,
+    paths: Annotated[
+        bool,
+        typer.Option(
+            "--paths",
+            help="Print the folders of Parquet files of the current rows, documents or runs, one a line.",
+        ),
+    ] = False,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """List the names of diets, corpora, models, phases files and runs, for use in other commands."""
+    """List diets, corpora, models, phases files, runs, rows and documents by name, for other commands."""
     settings.apply(settings.NO_MATRICES)
     from flows.cli import names
 
-    names.list_names(existing_home(home), kind, as_json=as_json)
+    if paths:
+        names.list_paths(existing_home(home), kind, as_json=as_json)
+    else:
+        names.list_names(existing_home(home), kind, as_json=as_json)
 
 
 @app.command(
