@@ -2,7 +2,6 @@
 
 import datetime
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -23,6 +22,10 @@ MOST_BARS, MOST_POINTS, MOST_SERIES = 40, 5000, 8
 """Bars, points and series that are drawn, the first of them."""
 MOST_LETTERS = 40
 """Letters of a label."""
+LARGEST = 1e300
+"""The largest number that is drawn: differences of larger ones may be beyond all numbers."""
+_PLAIN_DIGITS = 1e15
+"""Numbers from here on are written with an exponent."""
 _NUMBERS = (
     *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"),
     *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL"),
@@ -62,17 +65,22 @@ class Choice:
 
 
 def columns(reply: Reply) -> dict[str, Column]:
-    """The columns that a chart can have, by name; of two of one name the first."""
+    """The columns that a chart can have, by name; of two of one name the first.
+
+    A column of numbers or times some of which Python has no value for, such as the year 20000, holds words.
+    """
     found: dict[str, Column] = {}
+    rows = reply.rows
     for place, (name, kind) in enumerate(zip(reply.columns, reply.types, strict=True)):
         if "[" in kind or name in found:
             continue
-        if is_number(kind):
+        has_text = any(isinstance(row[place], str) for row in rows)
+        if kind.startswith(_WORDS) or (has_text and (is_number(kind) or kind.startswith(_TIMES))):
+            found[name] = Column(name=name, place=place, kind="words")
+        elif is_number(kind):
             found[name] = Column(name=name, place=place, kind="number")
         elif kind.startswith(_TIMES):
             found[name] = Column(name=name, place=place, kind="time")
-        elif kind.startswith(_WORDS):
-            found[name] = Column(name=name, place=place, kind="words")
     return found
 
 
@@ -117,8 +125,9 @@ def _by_words(
 
 
 def _rises(rows: Sequence[Row], column: Column) -> bool:
-    values = [row[column.place] for row in rows]
-    if any(each is None for each in values):
+    found = [_number(row[column.place]) for row in rows]
+    values = [value for value in found if value is not None]
+    if len(values) < len(found):
         return False
     return all(one <= other for one, other in itertools.pairwise(values)) and values[0] < values[-1]
 
@@ -172,7 +181,7 @@ def draw(reply: Reply, choice: Choice) -> Chart:
     held = sum(len(each.points) for each in series)
     empty = sum(_point(row, across, up) is None for row in shown)
     if empty:
-        notes.append(f"{number(empty, 'row')} without a value left out.")
+        notes.append(f"{number(empty, 'row')} without a value that can be drawn left out.")
     if choice.kind == "scatter" and across.kind == "words":
         picture = element("p", f"Dots need numbers or times across, and {across.name} has words.")
     elif not held:
@@ -185,11 +194,11 @@ def draw(reply: Reply, choice: Choice) -> Chart:
 
 
 def _number(value: Any) -> float | None:
-    """A finite number; None for every other value."""
+    """A number up to LARGEST; None for every other value."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     found = float(value)
-    return found if math.isfinite(found) else None
+    return found if abs(found) <= LARGEST else None
 
 
 def _point(row: Row, across: Column, up: Column) -> tuple[Any, float] | None:
@@ -227,14 +236,11 @@ def _label(value: Any) -> str:
 def figure(value: float) -> str:
     """A number in at most five digits.
 
-    >>> figure(1234567), figure(0.91234567), figure(12.0), figure(-3.5)
-    ('1,234,567', '0.9123', '12', '−3.5')
+    >>> figure(1234567), figure(0.91234567), figure(12.0), figure(-3.5), figure(1e300)
+    ('1,234,567', '0.9123', '12', '−3.5', '1e+300')
     """
-    text = (
-        integer(abs(value))
-        if value == round(value) or abs(value) >= 10_000
-        else f"{abs(value):.4g}"
-    )
+    is_plain = value == round(value) or abs(value) >= 10_000
+    text = integer(abs(value)) if is_plain and abs(value) < _PLAIN_DIGITS else f"{abs(value):.4g}"
     return f"−{text}" if value < 0 else text
 
 

@@ -25,9 +25,11 @@ def percent(share: float) -> str:
 def count(number: float) -> str:
     """A number in three digits and a letter.
 
-    >>> count(950), count(16_100_000)
-    ('950', '16.1M')
+    >>> count(950), count(16_100_000), count(2e20)
+    ('950', '16.1M', '2e+20')
     """
+    if number >= 0.9995e15:
+        return f"{number:.3g}"
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= 0.9995 * size:
             return f"{number / size:.3g}{letter}"

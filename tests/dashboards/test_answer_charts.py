@@ -104,7 +104,7 @@ def test_bars_are_in_the_answers_order_from_zero_on_with_their_numbers() -> None
         ("25.00", "75.00"),
         ("0.00", "25.00"),
     ]
-    assert made.notes == ("2 rows without a value left out.",)
+    assert made.notes == ("2 rows without a value that can be drawn left out.",)
 
 
 def test_lines_rise_from_left_to_right_and_end_at_their_names() -> None:
@@ -149,6 +149,39 @@ def test_more_than_can_be_drawn_is_said_to_be_left_out() -> None:
     assert bars.picture.count("<rect") == 40
     dots = draw(reply, Choice(kind="scatter", across="n", up="m", by="of"))
     assert dots.notes == ("The first 5,000 of 10,000 rows.", "8 of 9 values of of, the first.")
+
+
+@pytest.mark.parametrize("kind", answer_charts.KINDS)
+@pytest.mark.parametrize("largest", [1e300, 1e308, 1.7976931348623157e308])
+def test_numbers_near_the_end_of_doubles_are_drawn_or_said_to_be_left_out(
+    kind: str, largest: float
+) -> None:
+    reply = _reply(
+        step=("BIGINT", [1, 2, 3, 4]), loss=("DOUBLE", [largest, -largest, 2.0, float("inf")])
+    )
+    made = draw(reply, Choice(kind=kind, across="step", up="loss"))
+    left_out = 1 if largest <= answer_charts.LARGEST else 3
+    rows = "1 row" if left_out == 1 else f"{left_out} rows"
+    assert made.notes == (f"{rows} without a value that can be drawn left out.",)
+    assert not re.search(r"\b(nan|inf)\b", str(made.picture))
+    assert max(map(len, Read(str(made.picture)).said.split())) < 20
+    across = draw(reply, Choice(kind="line", across="loss", up="step"))
+    assert across.notes == made.notes
+
+
+def test_a_column_with_values_that_python_lacks_holds_words() -> None:
+    reply = _reply(
+        day=("DATE", ["2026-01-01", "20000-01-01"]),
+        size=("UHUGEINT", ["1", "340282366920938463463374607431768211455"]),
+        rows=("BIGINT", [1, 2]),
+    )
+    kinds = {each.name: each.kind for each in answer_charts.columns(reply).values()}
+    assert kinds == {"day": "words", "size": "words", "rows": "number"}
+    assert _words(suggested(reply)) == ("bars", "day", "rows", "")
+    assert (
+        "20000-01-01"
+        in Read(str(draw(reply, Choice(kind="bars", across="day", up="rows")).picture)).said
+    )
 
 
 values = st.one_of(
