@@ -200,15 +200,18 @@ class LineageCatalog:
         return str(found[0]["id"]) if found else None
 
     def readers(self, kind: Kind, name: str, sql: str) -> Readers:
-        """Return what the macro in `sql` finds of something that exists."""
+        """Return what the macro in `sql` finds of something that exists.
+
+        Raises:
+            LineageError: where nothing has that name; what no step has read is no mistake.
+        """
+        self._require(kind, name)
         marked = self.ask("SELECT path, study FROM runs WHERE study IS NOT NULL")
         studies = {line["path"]: line["study"] for line in marked}
         visits = tuple(
             replace(visit, study=studies.get(visit.path, ""))
             for visit in map(_visit, self.ask(sql, name))
         )
-        if not visits:
-            self._require(kind, name)
         first: dict[str, int] = {}
         for each in visits:
             first[each.path] = min(each.step, first.get(each.path, each.step))
@@ -298,14 +301,7 @@ class LineageCatalog:
 
     def _require(self, kind: Kind, name: str) -> None:
         """Raise where nothing has that name; what no step has read is no mistake."""
-        questions: dict[Kind, str] = {
-            "commit": 'SELECT 1 FROM document_sources WHERE starts_with("commit", ?) LIMIT 1',
-            "document": "SELECT 1 FROM documents WHERE document_id = ? LIMIT 1",
-            "row": "SELECT 1 FROM rows WHERE pack_id = ? LIMIT 1",
-            "file": "SELECT 1 FROM document_sources "
-            "WHERE ? IN (path, repository || ':' || path, lineage) LIMIT 1",
-        }
-        if self.ask(questions[kind], name):
+        if self.ask(f"SELECT 1 FROM internal.{kind}_ids WHERE id = ? LIMIT 1", name):
             return
         usual = "Name a run with --step, a commit, a document's id, a pack_id, or a path in a repository"
         runs = self.ask("SELECT DISTINCT specialist, phase FROM runs ORDER BY ALL")

@@ -169,10 +169,10 @@ MOST_CHECKPOINTS = 12
 
 def lineage(home: Path, what: str, *, step: int | None, as_json: bool) -> None:
     """Print what a step read; or which steps read something; or all that a model has read."""
-    found = readers_or_read(home, what) if step is None else read_by(home, what, step)
     notices = catalog.notices(home)
     for notice in notices:
         warn(notice)
+    found = readers_or_read(home, what) if step is None else read_by(home, what, step)
     if as_json:
         print_json(asdict(found) | ({"notices": notices} if notices else {}))
     elif isinstance(found, StepRead):

@@ -88,17 +88,32 @@ CREATE MACRO consumed(of_run, at_step) AS TABLE
 SELECT __l.*
 FROM internal.run_asked(of_run, at_step) __a
 LEFT JOIN main.lineage __l ON __l.run = __a.__run AND __l.step = __a.__step
-WHERE internal.stands(__l.run IS NOT NULL, __a.__fault)
+WHERE internal.stands(__l.run IS NOT NULL, coalesce(__a.__fault, __a.__step_fault))
 ORDER BY __l.specialist, __l.position, __l.doc, __l."commit";
 COMMENT ON MACRO TABLE consumed IS
     'what one step of a run read: rows, documents, commits and licences';
+
+-- What a question may ask the readers of, by the kind of it.
+CREATE VIEW internal.commit_ids AS SELECT DISTINCT "commit" AS id FROM document_sources;
+
+CREATE VIEW internal.document_ids AS
+SELECT document_id AS id FROM documents UNION SELECT document_id FROM row_documents;
+
+CREATE VIEW internal.row_ids AS SELECT DISTINCT pack_id AS id FROM rows;
+
+CREATE VIEW internal.file_ids AS
+SELECT DISTINCT unnest([path, repository || ':' || path, lineage]) AS id FROM document_sources
+UNION SELECT unnest([lineage, substr(lineage, length(repository) + 2)]) FROM documents;
 
 CREATE MACRO consumers(of_commit) AS TABLE
 SELECT __l.specialist, __l.phase, __l.run, __l.run_key, __l.attempt, __l.step,
        count(DISTINCT __l.position) AS rows, count(DISTINCT __l.document_id) AS documents,
        sum(__l.tokens)::BIGINT AS tokens
 FROM (SELECT lower(of_commit) AS __commit) __a
-JOIN main.lineage __l ON starts_with(__l."commit", __a.__commit)
+LEFT JOIN internal.commit_ids __k ON starts_with(__k.id, __a.__commit)
+LEFT JOIN main.lineage __l ON __l."commit" = __k.id
+WHERE internal.stands(__l.run IS NOT NULL, CASE WHEN __k.id IS NULL
+    THEN internal.unknown('commit', __a.__commit, 'document_sources') END)
 GROUP BY ALL
 ORDER BY __l.specialist, __l.phase, __l.run_key, __l.attempt, __l.step;
 COMMENT ON MACRO TABLE consumers IS
@@ -109,8 +124,12 @@ SELECT __s.specialist, __s.phase, __s.run, __s.run_key, __s.attempt, __s.step,
        count(DISTINCT __s.position) AS rows, count(DISTINCT __r.document_id) AS documents,
        sum(__r.token_end - __r.token_start)::BIGINT AS tokens
 FROM (SELECT lower(of_document) AS __document) __a
-JOIN main.row_documents __r ON starts_with(__r.document_id, __a.__document)
-JOIN main.steps __s ON __s.pack_id = __r.pack_id AND __s.rows_key = __r.rows_key
+LEFT JOIN internal.document_ids __k ON starts_with(__k.id, __a.__document)
+LEFT JOIN (main.row_documents __r
+    JOIN main.steps __s ON __s.pack_id = __r.pack_id AND __s.rows_key = __r.rows_key
+) ON __r.document_id = __k.id
+WHERE internal.stands(__s.run IS NOT NULL, CASE WHEN __k.id IS NULL
+    THEN internal.unknown('document', __a.__document, 'documents') END)
 GROUP BY ALL
 ORDER BY __s.specialist, __s.phase, __s.run_key, __s.attempt, __s.step;
 COMMENT ON MACRO TABLE consumers_of_document IS
@@ -121,8 +140,12 @@ SELECT __s.specialist, __s.phase, __s.run, __s.run_key, __s.attempt, __s.step,
        count(DISTINCT __s.position) AS rows, count(DISTINCT __r.document_id) AS documents,
        sum(__r.token_end - __r.token_start)::BIGINT AS tokens
 FROM (SELECT of_pack AS __pack) __a
-JOIN main.steps __s ON __s.pack_id = __a.__pack
-JOIN main.row_documents __r ON __r.pack_id = __a.__pack AND __r.rows_key = __s.rows_key
+LEFT JOIN internal.row_ids __k ON __k.id = __a.__pack
+LEFT JOIN (main.steps __s
+    JOIN main.row_documents __r ON __r.pack_id = __s.pack_id AND __r.rows_key = __s.rows_key
+) ON __s.pack_id = __k.id
+WHERE internal.stands(__s.run IS NOT NULL, CASE WHEN __k.id IS NULL
+    THEN internal.unknown('row', __a.__pack, 'rows') END)
 GROUP BY ALL
 ORDER BY __s.specialist, __s.phase, __s.run_key, __s.attempt, __s.step;
 COMMENT ON MACRO TABLE consumers_of_row IS 'every step of every run that read a row, by its pack_id';
@@ -137,29 +160,35 @@ FROM (
 ) u;
 
 CREATE MACRO consumers_of_file(of_path) AS TABLE
+WITH __asked AS (SELECT of_path AS __path)
 SELECT __s.specialist, __s.phase, __s.run, __s.run_key, __s.attempt, __s.step,
        count(DISTINCT __s.position) AS rows, count(DISTINCT __r.document_id) AS documents,
        sum(__r.tokens)::BIGINT AS tokens
-FROM (
-    SELECT __i.key AS rows_key, __e.document_id, __e.is_about,
+FROM __asked __f
+LEFT JOIN internal.file_ids __k ON __k.id = __f.__path
+LEFT JOIN ((
+    SELECT __i.key AS rows_key, __e.__path, __e.document_id, __e.is_about,
            [__part for __part in __e.parts if list_contains(__e.sources, __part.source)] AS parts
     FROM (
-        SELECT __d.documents_key, __d.document_id, __d.parts,
+        SELECT __a.__path, __d.documents_key, __d.document_id, __d.parts,
                __a.__path IN (__d.lineage, substr(__d.lineage, length(__d.repository) + 2)) AS is_about,
                [__nth for __nth in range(len(__d.provenance)) if __a.__path IN (
                     __d.provenance[__nth + 1].path,
                     __d.provenance[__nth + 1].repository || ':' || __d.provenance[__nth + 1].path,
                     __d.provenance[__nth + 1].lineage)] AS sources
-        FROM (SELECT of_path AS __path) __a CROSS JOIN main.documents __d
+        FROM __asked __a CROSS JOIN main.documents __d
     ) __e
     JOIN main.inputs __i ON __i.input_key = __e.documents_key AND __i.stage = 'rows'
     WHERE __e.is_about OR len(__e.sources) > 0
 ) __w
 JOIN internal.row_pieces __r ON __r.rows_key = __w.rows_key AND __r.document_id = __w.document_id
+    AND (__w.is_about OR len([__piece for __piece in __r.pieces
+        if __piece.doc = __r.doc AND __piece.kind = 0 AND len([__part for __part in __w.parts
+            if __part."start" < __piece.byte_end AND __part."end" > __piece.byte_start]) > 0]) > 0)
 JOIN main.steps __s ON __s.pack_id = __r.pack_id AND __s.rows_key = __r.rows_key
-WHERE __w.is_about OR len([__piece for __piece in __r.pieces
-    if __piece.doc = __r.doc AND __piece.kind = 0 AND len([__part for __part in __w.parts
-        if __part."start" < __piece.byte_end AND __part."end" > __piece.byte_start]) > 0]) > 0
+) ON __w.__path = __k.id
+WHERE internal.stands(__s.run IS NOT NULL, CASE WHEN __k.id IS NULL
+    THEN internal.unknown('file', __f.__path, 'document_sources') END)
 GROUP BY ALL
 ORDER BY __s.specialist, __s.phase, __s.run_key, __s.attempt, __s.step;
 COMMENT ON MACRO TABLE consumers_of_file IS
@@ -207,7 +236,7 @@ FROM internal.run_asked(of_run, of_step) __a
 LEFT JOIN (main.ancestry __y JOIN main.checkpoints __c ON __c.run = __y.run)
     ON __y.before = __a.__run
     AND CASE __y.back WHEN 0 THEN __c.step ELSE __y.until_step END >= __a.__step
-WHERE internal.stands(__c.run IS NOT NULL, __a.__fault)
+WHERE internal.stands(__c.run IS NOT NULL, coalesce(__a.__fault, __a.__step_fault))
 ORDER BY __y.back, __c.specialist, __c.phase, __c.step;
 COMMENT ON MACRO TABLE checkpoints_after IS
     'the checkpoints whose models went through a step of a run, of that run and of all that continue from it';
@@ -234,13 +263,17 @@ SELECT __r.pack_id, __r.doc, __r.token_start, __r.token_end, __r.document_id, __
        __s.repository, __s."commit", __s.path, __s.blob, __s.byte_start, __s.byte_end,
        coalesce(__b.num_bytes, 0)::BIGINT AS bytes_in_row
 FROM (SELECT of_pack AS __pack) __a
-JOIN main.row_documents __r ON __r.pack_id = __a.__pack
-JOIN main.inputs __i ON __i.key = __r.rows_key
-JOIN main.document_sources __s
-    ON __s.documents_key = __i.input_key AND __s.document_id = __r.document_id
+LEFT JOIN internal.row_ids __k ON __k.id = __a.__pack
+LEFT JOIN (main.row_documents __r
+    JOIN main.inputs __i ON __i.key = __r.rows_key
+    JOIN main.document_sources __s
+        ON __s.documents_key = __i.input_key AND __s.document_id = __r.document_id
+) ON __r.pack_id = __k.id
 LEFT JOIN internal.bytes_in_rows __b
     ON __b.pack_id = __r.pack_id AND __b.doc = __r.doc
     AND __b.documents_key = __s.documents_key AND __b.source = __s.source
+WHERE internal.stands(__s.source IS NOT NULL, CASE WHEN __k.id IS NULL
+    THEN internal.unknown('row', __a.__pack, 'rows') END)
 ORDER BY __r.doc, __s.repository, __s.source;
 COMMENT ON MACRO TABLE provenance IS
     'where the documents of a row came from, down to bytes of a blob; bytes_in_row are those that stand in the row as they are';

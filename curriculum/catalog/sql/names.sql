@@ -7,6 +7,10 @@
 CREATE MACRO internal.listed(names) AS
     coalesce('only ' || nullif(array_to_string(list_sort(names), ', '), ''), 'nor any other');
 
+-- The fault of an id that nothing in a view has.
+CREATE MACRO internal.unknown(kind, given, of_view) AS
+    format('there is no {} ''{}'' here, only those of the view {}', kind, given, of_view);
+
 -- Whether a name, as commands take it, means a specialist.
 CREATE MACRO internal.is_named(given, a_specialist) AS
     given IN (a_specialist, replace(a_specialist, '/', '.'), split_part(a_specialist, '/', 1) || '/*');
@@ -40,10 +44,10 @@ LEFT JOIN (SELECT DISTINCT key, tokens_per_step, slot_length FROM internal.mixtu
 
 -- Each run under each name that it has.
 CREATE VIEW internal.named AS
-SELECT run, run_key, attempt, current, ordinal, specialist, phase, true AS is_own
+SELECT run, run_key, attempt, current, ordinal, steps, specialist, phase, true AS is_own
 FROM internal.walks
 UNION ALL
-SELECT w.run, w.run_key, w.attempt, w.current, w.ordinal, p.specialist, p.phase, false
+SELECT w.run, w.run_key, w.attempt, w.current, w.ordinal, w.steps, p.specialist, p.phase, false
 FROM internal.places p JOIN internal.walks w ON w.run = p.path
 WHERE p.stage = 'runs';
 
@@ -52,12 +56,17 @@ SELECT coalesce(list(DISTINCT concat_ws('/', specialist, phase)), []) AS runs
 FROM internal.named;
 
 -- A line for each run that is meant, to be joined as those of phase_asked; one without a run where there is none.
+-- A step that the run hasn't taken, nor any of those that a pattern means, is a fault of questions about it.
 CREATE MACRO internal.run_asked(of_run, of_step) AS TABLE
 SELECT __m.run AS __run, __m.run_key AS __run_key, __m.attempt AS __attempt, __m.specialist AS __specialist,
        __g.__step,
        CASE WHEN __m.run IS NULL AND __g.__name IS NOT NULL
        THEN format('there is no run ''{}'' here, {}; a run may also be named by its path (runs/…) or the first 6 digits of its key',
-                   __g.__name, internal.listed(__n.runs)) END AS __fault
+                   __g.__name, internal.listed(__n.runs)) END AS __fault,
+       CASE WHEN __g.__step NOT BETWEEN 1 AND CASE WHEN contains(__g.__name, '/*/')
+            THEN max(__m.steps) OVER (PARTITION BY __g.__name, __g.__step) ELSE __m.steps END
+       THEN format('there is no step {} of the run ''{}'', only 1 to {}', __g.__step, __m.run, __m.steps)
+       END AS __step_fault
 FROM (SELECT of_run::VARCHAR AS __name, of_step AS __step) __g
 CROSS JOIN internal.names __n
 LEFT JOIN internal.named __m ON __g.__name = __m.run

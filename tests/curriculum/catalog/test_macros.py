@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from curriculum.catalog import macros, open_catalog
 from curriculum.catalog.views import Statement, statements
 from tests.curriculum.catalog.branched import write_branched
-from tests.flows.tiny_workspace import IDS
+from tests.flows.tiny_workspace import IDS, Larder
 
 RESERVED = "__"
 """What each name begins with that a macro gives to something inside it."""
@@ -358,3 +359,38 @@ def test_a_name_of_which_nothing_is_made_is_an_error_rather_than_an_empty_answer
 ) -> None:
     with pytest.raises(duckdb.InvalidInputException, match="there is no"):
         catalog.execute(f"FROM {call}").fetchall()
+
+
+NOT_THERE: dict[str, tuple[Any, ...]] = {
+    "consumed": ("templates/syntax", 9999),
+    "checkpoints_after": ("templates/syntax", 9999),
+    "consumers": ("f" * 7,),
+    "consumers_of_document": ("f" * 8,),
+    "consumers_of_row": ("one-99",),
+    "consumers_of_file": ("src/nothing.h",),
+    "provenance": ("one-99",),
+}
+
+
+@pytest.mark.parametrize("name", NOT_THERE)
+def test_a_macro_that_is_asked_for_what_is_not_there_is_an_error(
+    catalog: duckdb.DuckDBPyConnection, name: str
+) -> None:
+    *before, last = NOT_THERE[name]
+    marks = ["?"] * len(before)
+    plain = f"SELECT count(*) FROM {name}({', '.join([*marks, '?'])})"
+    with pytest.raises(duckdb.InvalidInputException, match=f"there is no .*{last}"):
+        catalog.execute(plain, [*before, last]).fetchall()
+    lateral = f"SELECT count(*) FROM (SELECT ? AS one) q, {name}({', '.join([*marks, 'q.one'])})"
+    with pytest.raises(duckdb.InvalidInputException, match=f"there is no .*{last}"):
+        catalog.execute(lateral, [last, *before]).fetchall()
+
+
+def test_what_is_there_and_no_step_has_read_is_no_error(tmp_path: Path) -> None:
+    Larder(tmp_path)
+    catalog = open_catalog(tmp_path)
+    for name in (each for each in CALLS if each.startswith("consumers")):
+        for call in CALLS[name]:
+            assert catalog.execute(f"FROM {name}(?)", list(call)).fetchall() == []
+        with pytest.raises(duckdb.InvalidInputException):
+            catalog.execute(f"FROM {name}(?)", list(NOT_THERE[name])).fetchall()
