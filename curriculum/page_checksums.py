@@ -1,26 +1,15 @@
 """Checksums of the pages of Parquet files, compared without decoding anything."""
 
+import contextlib
+import functools
 import os
 import zlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from curriculum.page_headers import DICTIONARY
-from curriculum.parquet import chunk_pages, read_metadata
-
-_ENCODINGS = {
-    "PLAIN": 0,
-    "PLAIN_DICTIONARY": 2,
-    "RLE": 3,
-    "BIT_PACKED": 4,
-    "DELTA_BINARY_PACKED": 5,
-    "DELTA_LENGTH_BYTE_ARRAY": 6,
-    "DELTA_BYTE_ARRAY": 7,
-    "RLE_DICTIONARY": 8,
-    "BYTE_STREAM_SPLIT": 9,
-}
-"""Numbers of encodings in headers of pages, by pyarrow's names."""
+from curriculum.parquet import File, chunk_pages, headers_fault, read_metadata
+from curriculum.published_files import Identity, damaged, identity_of, published_record
 
 
 def pages_fault(file: Path, skipped: Collection[str]) -> str | None:
@@ -53,18 +42,31 @@ def pages_fault(file: Path, skipped: Collection[str]) -> str | None:
 
 def _chunk_fault(fd: int, chunk: Any) -> str | None:
     """Return the first fault of the pages of a column chunk."""
-    values = num_bytes = 0
     pages = list(chunk_pages(fd, chunk))
     for page in pages:
         if page.checksum is None:
             raise LookupError("a page has no checksum")
         if zlib.crc32(os.pread(fd, page.compressed, page.content)) != page.checksum:
             return "a page isn't what was written"
-        values += page.values * (page.kind != DICTIONARY)
-        num_bytes += page.uncompressed - page.compressed
-    # What headers take is counted in both sizes of a chunk.
-    same = (chunk.num_values, chunk.total_uncompressed_size - chunk.total_compressed_size)
-    known = {_ENCODINGS[each] for each in chunk.encodings}
-    if (values, num_bytes) != same or not {page.encoding for page in pages} <= known:
-        return "the headers of its pages aren't those that the footer counts"
-    return None
+    return headers_fault(pages, chunk)
+
+
+def require_pages(file: Path, columns: Collection[str] | None = None) -> None:
+    """Raise unless columns of a file of an artefact, by default all, are the published ones.
+
+    For readers that compare no checksums. A file whose pages have none was compared whole as it was opened.
+
+    Raises:
+        StoreError: naming the file.
+    """
+    if published_record(file) is not None:
+        names = None if columns is None else frozenset(columns)
+        _compare_pages(file, identity_of(file.stat()), names)
+
+
+@functools.lru_cache(maxsize=4096)
+def _compare_pages(file: Path, _: Identity, columns: frozenset[str] | None) -> None:
+    with contextlib.suppress(LookupError), File(file) as opened:
+        names = {*opened.schema_arrow.names}
+        if fault := pages_fault(file, names - (names if columns is None else columns)):
+            raise damaged(file, fault)

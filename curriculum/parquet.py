@@ -11,6 +11,9 @@ memory, for some microseconds a page. A column chunk decodes to at most
 The last are texts that refer to a dictionary or repeat the text before. Where there may be many bytes of
 them they are counted exactly, without decoding them all.
 
+The files of artefacts are the published ones, as they are opened: their footers are compared, and then the
+checksums of the pages that are read. A file whose pages have no checksums is compared whole.
+
 A file, and files that are read together, may decode to MOST_BYTES, or to RATIO times their own size where
 that is more; where row groups are read one by one, each of them may. Only the columns that are read count.
 """
@@ -29,6 +32,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.page_headers import DICTIONARY, Page, pages_of
+from curriculum.published_files import (
+    compare_once,
+    damaged,
+    identity_of,
+    published_record,
+    require_footer,
+)
 from schemas.cures import cure_of
 from schemas.document import PARTS
 from schemas.errors import DamagedFileError, StoreError
@@ -66,7 +76,7 @@ class File(pq.ParquetFile):
 
     Raises:
         StoreError: naming the file, when it is opened for its footer, and when a row group is read that
-            decodes to more than a file may, or whose pages are damaged.
+            decodes to more than a file may, or whose pages are damaged or aren't the published ones.
     """
 
     def __init__(
@@ -82,7 +92,13 @@ class File(pq.ParquetFile):
         self._most = _most([path])
         if metadata is None:
             metadata = read_metadata(path, source)
-        super().__init__(path if source is None else source, metadata=metadata, **options)
+        self._has_known_headers = _require_known(path, metadata)
+        super().__init__(
+            path if source is None else source,
+            metadata=metadata,
+            page_checksum_verification=True,
+            **options,
+        )
         self._bounded: dict[tuple[str, ...] | None, bytearray] = {}
         """Flags by columns: a byte a row group, 1 where it is known to be within its bound."""
 
@@ -170,7 +186,10 @@ class File(pq.ParquetFile):
             if size > self._most:
                 break
             try:
-                pages = list(chunk_pages(fd, self.metadata.row_group(group).column(leaf.number)))
+                chunk = self.metadata.row_group(group).column(leaf.number)
+                pages = list(chunk_pages(fd, chunk))
+                if self._has_known_headers and (fault := headers_fault(pages, chunk)):
+                    raise ValueError(fault)
                 size += sum(page.uncompressed + page.values * leaf.value_bytes for page in pages)
                 if leaf.is_text and size <= self._most:
                     size += self._texts_size(group, leaf, pages, exact=exact)
@@ -229,7 +248,6 @@ def read_table(
     *,
     filters: Sequence[Filter] | None = None,
     schema: pa.Schema | None = None,
-    page_checksum_verification: bool = False,
 ) -> pa.Table:
     """Read columns of files, by default all: `pyarrow.parquet.read_table` within the bounds.
 
@@ -244,7 +262,7 @@ def read_table(
     require(listed, None if names is None else [*names, *compared])
     if filters is None and schema is None and listed:
         # pyarrow.dataset imports pandas where that is installed: most of the time of a short command.
-        return _read_whole(listed, names, verify_checksums=page_checksum_verification)
+        return _read_whole(listed, names)
     all_of: Any = None if filters is None else list(filters)
     with _naming(listed[0]) if len(listed) == 1 else contextlib.nullcontext():
         return pq.read_table(
@@ -253,20 +271,15 @@ def read_table(
             partitioning=None,
             filters=all_of,
             schema=schema,
-            page_checksum_verification=page_checksum_verification,
+            page_checksum_verification=True,
         )
 
 
-def _read_whole(
-    files: Sequence[Path], columns: list[str] | None, *, verify_checksums: bool
-) -> pa.Table:
+def _read_whole(files: Sequence[Path], columns: list[str] | None) -> pa.Table:
     """Read files one after another, each as the columns of the first."""
     tables: list[pa.Table] = []
     for file in files:
-        with (
-            _naming(file),
-            pq.ParquetFile(file, page_checksum_verification=verify_checksums) as opened,
-        ):
+        with _naming(file), pq.ParquetFile(file, page_checksum_verification=True) as opened:
             table = opened.read(columns)
         same = not tables or table.schema.equals(tables[0].schema)
         tables.append(table if same else table.cast(tables[0].schema))
@@ -307,8 +320,10 @@ def read_metadata(file: Path, source: pa.NativeFile | None = None) -> pq.FileMet
     It is read from what is open as `source`, by default from the file. What isn't Parquet is the parser's.
 
     Raises:
-        StoreError: naming the file.
+        StoreError: naming the file, also where it isn't the published one's.
     """
+    if (record := published_record(file)) is not None:
+        require_footer(file, record)
     with file.open("rb") as opened:
         size = opened.seek(0, 2)
         opened.seek(max(0, size - _TAIL_BYTES))
@@ -345,6 +360,53 @@ def read_schema(file: Path) -> pa.Schema:
     return read_metadata(file).schema.to_arrow_schema()
 
 
+def _require_known(file: Path, metadata: pq.FileMetaData) -> bool:
+    """Compare a file of an artefact whole, unless its pages have checksums; True where they have.
+
+    Raises:
+        StoreError: naming the file, where it isn't the published one.
+    """
+    record = published_record(file)
+    if record is None:
+        return False
+    if record.footer is not None and _has_checksums(file, metadata):
+        return True
+    compare_once(file, record)
+    return False
+
+
+def _has_checksums(file: Path, metadata: pq.FileMetaData) -> bool:
+    """Return True where the first page of a file has a checksum."""
+    if not (metadata.num_row_groups and metadata.num_columns):
+        return False
+    fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        page = next(chunk_pages(fd, metadata.row_group(0).column(0)), None)
+    except ValueError:
+        return False
+    finally:
+        os.close(fd)
+    return page is not None and page.checksum is not None
+
+
+@contextlib.contextmanager
+def reading_pages(file: Path) -> Iterator[None]:
+    """Read pages of a file.
+
+    Raises:
+        StoreError: naming the file, where its content can't be decoded or a checksum differs.
+    """
+    try:
+        yield
+    except StoreError:
+        raise
+    except (pa.ArrowException, OSError) as failed:
+        # Arrow's own errors have no number; those of the operating system aren't damage.
+        if getattr(failed, "errno", None) is not None:
+            raise
+        raise damaged(file, str(failed).splitlines()[0]) from failed
+
+
 def require(files: Sequence[Path], columns: Sequence[str] | None = None) -> None:
     """Refuse files of which these columns, by default all, decode together to more than they may.
 
@@ -369,9 +431,9 @@ def require_groups(files: Sequence[Path], columns: Sequence[str] | None = None) 
 
 
 def _size(file: Path, columns: Sequence[str] | None, *, exact: bool) -> int:
-    """A file is measured once a process: published ones are replaced, never changed in place."""
+    """A file is measured once a process, as long as it is the same."""
     found = file.stat()
-    identity = (found.st_dev, found.st_ino, found.st_size)
+    identity = (found.st_dev, *identity_of(found))
     return _measured(file, identity, None if columns is None else tuple(columns), exact)
 
 
@@ -422,6 +484,34 @@ def chunk_pages(fd: int, chunk: Any) -> Iterator[Page]:
             raise ValueError("a dictionary lies behind its values")
         start = int(first)
     return pages_of(fd, start, start + int(chunk.total_compressed_size))
+
+
+_ENCODINGS = {
+    "PLAIN": 0,
+    "PLAIN_DICTIONARY": 2,
+    "RLE": 3,
+    "BIT_PACKED": 4,
+    "DELTA_BINARY_PACKED": 5,
+    "DELTA_LENGTH_BYTE_ARRAY": 6,
+    "DELTA_BYTE_ARRAY": 7,
+    "RLE_DICTIONARY": 8,
+    "BYTE_STREAM_SPLIT": 9,
+}
+"""Numbers of encodings in headers of pages, by pyarrow's names."""
+
+
+def headers_fault(pages: Sequence[Page], chunk: Any) -> str | None:
+    """Compare the headers of a chunk's pages, which no checksum covers, with what the footer counts."""
+    if any(page.checksum is None for page in pages):
+        return "a page has no checksum"
+    values = sum(page.values for page in pages if page.kind != DICTIONARY)
+    num_bytes = sum(page.uncompressed - page.compressed for page in pages)
+    # What headers take is counted in both sizes of a chunk.
+    same = (chunk.num_values, chunk.total_uncompressed_size - chunk.total_compressed_size)
+    known = {_ENCODINGS[each] for each in chunk.encodings}
+    if (values, num_bytes) != same or not {page.encoding for page in pages} <= known:
+        return "the headers of its pages aren't those that the footer counts"
+    return None
 
 
 def _texts_in(values: Any) -> int:

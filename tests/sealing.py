@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from curriculum.store.verify import footer_of, sha256_of
+from curriculum.published_files import footer_of, sha256_of
 from schemas.json_text import DIGEST, digest
 from schemas.manifest import MANIFEST_NAME, read_manifest
 

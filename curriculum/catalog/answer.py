@@ -10,12 +10,14 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from curriculum import parquet
 from curriculum.catalog.answer_text import AnswerForm, in_form
 from curriculum.catalog.notices import notices_of
 from curriculum.catalog.parquet_files import pattern, quoted
 from curriculum.catalog.refusals import refusal
 from curriculum.catalog.snapshot import Snapshot, take
 from curriculum.catalog.views import connect, publish
+from curriculum.page_checksums import require_pages
 from schemas.errors import CatalogError
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -33,7 +35,10 @@ def matching(files: Sequence[Path], condition: str) -> list[list[int]]:
 
     Raises:
         CatalogError: for what is no condition, or names columns that aren't there.
+        StoreError: naming a file whose columns in the condition aren't the published ones.
     """
+    for file in files:
+        require_pages(file, _named_columns(file, condition))
     paths = [str(file) for file in files]
     patterns = [pattern(path) for path in paths]
     allowed = ", ".join(map(quoted, dict.fromkeys((*paths, *patterns))))
@@ -68,6 +73,14 @@ def matching(files: Sequence[Path], condition: str) -> list[list[int]]:
         ) from None
     finally:
         connection.close()
+
+
+def _named_columns(file: Path, condition: str) -> list[str] | None:
+    """Return the columns of a file whose names stand in a condition; None where it may mean any."""
+    if "*" in condition or "columns" in condition.lower():
+        return None
+    words = {word.lower() for word in re.findall(r"\w+", condition)}
+    return [name for name in parquet.read_schema(file).names if name.lower() in words]
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, read: str) -> str:

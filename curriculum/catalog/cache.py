@@ -29,13 +29,13 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from curriculum import parquet
+from curriculum.published_files import Identity, identity_of
 from schemas import regular_files
 from schemas.json_text import Sealed, now, parse_json, seconds_from
 
@@ -46,20 +46,6 @@ _IDENTITIES, _LAST, _REPLACED = "identities.json", "last.json", "replaced.json"
 _GROUP, _DRAFT = re.compile(r"[0-9a-f]{12}"), re.compile(r"\.[0-9a-f]{32}")
 _MOST_BYTES = 2 << 30
 """The largest kept table that is read."""
-
-
-class Identity(NamedTuple):
-    """The identity of a file, the same at two looks if it didn't change."""
-
-    inode: int
-    changed: int
-    """The system's own time of the last change, which can't be set."""
-    size: int
-
-
-def identity_of(found: os.stat_result) -> Identity:
-    """The identity that the system gives."""
-    return Identity(found.st_ino, found.st_ctime_ns, found.st_size)
 
 
 class KeptIdentities(Sealed):

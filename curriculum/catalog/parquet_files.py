@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from curriculum import parquet
 from curriculum.page_checksums import pages_fault
-from curriculum.store.verify import footer_of, sha256_of
+from curriculum.published_files import footer_of, sha256_of
 from schemas.errors import CatalogError, StoreError
 from schemas.stages import DataTable
 
@@ -116,13 +116,14 @@ def fault_of(file: Path, kind: DataTable) -> str | None:
     return _schema_fault(found.remove_metadata(), kind)
 
 
-def damage_of(file: Path, kind: DataTable, *, sha256: str, footer: str | None) -> str | None:
+def damage_of(file: Path, kind: DataTable | None, *, sha256: str, footer: str | None) -> str | None:
     """Return what tells a file from the one that was published; None where nothing does.
 
-    Of a file with token lists the footer and the other columns' pages are read, of others all bytes.
+    `kind` is None for a file of no table. Of a file with token lists the footer and the other columns' pages
+    are read, of others all bytes.
     """
     try:
-        if kind.token_lists and footer is not None:
+        if kind is not None and kind.token_lists and footer is not None:
             if footer_of(file) != footer:
                 return "its footer isn't the published one"
             with contextlib.suppress(LookupError):

@@ -21,9 +21,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from curriculum.catalog.cache import FOLDER, Cache, FileFindings, Identity, identity_of
+from curriculum.catalog.cache import FOLDER, Cache, FileFindings
 from curriculum.catalog.parquet_files import damage_of, fault_of
 from curriculum.catalog.tables import (
+    JOB_NAME,
+    REPORT_NAME,
     TABLES,
     Line,
     Lines,
@@ -33,18 +35,19 @@ from curriculum.catalog.tables import (
     table_of,
     written_status,
 )
+from curriculum.published_files import Identity, identity_of, sha256_of
 from curriculum.store import published as artefact_at
 from curriculum.store import read_mark
 from curriculum.store.inside import PlainFolders, require_plain
 from curriculum.store.store import WORKSPACE_NAME
-from curriculum.store.verify import sha256_of
+from schemas.cures import is_lost
 from schemas.errors import CurriculumError, StoreError
 from schemas.manifest import MANIFEST_NAME
 from schemas.regular_files import LINK, MOST_BYTES
 from schemas.regular_files import status as file_status
 from schemas.stages import DATA_TABLES, data_table_of
 
-VERSION = 7
+VERSION = 8
 """Version of the kept tables, raised by hand; where their columns change they are made anew anyway."""
 
 _TEXT: pa.DataType = pa.string()
@@ -68,7 +71,6 @@ _OWN: dict[str, pa.Schema] = {
 """Tables that a snapshot needs beside TABLES: manifests read, those in use, files to read."""
 KEPT: dict[str, pa.Schema] = {**TABLES, **_OWN}
 
-JOB_NAME = "job.json"
 _STAGE = re.compile(r"[a-z].*", re.DOTALL)
 """A folder of the workspace that may hold artefacts."""
 _BELOW_A_STAGE = re.compile(r"[0-9a-f]{12}|.*[-=].*", re.DOTALL)
@@ -94,6 +96,8 @@ class Snapshot:
     """Published artefacts and open runs, readable or not."""
     marks: Collection[str]
     """Artefacts in use, there or lost: those that the lists in current/ name."""
+    unused: Mapping[str, int]
+    """Number of artefacts with data of a kind of which none is in use, by the name of the kind."""
 
 
 def take(home: Path, status: pa.Table | None = None, *, verified: bool = True) -> Snapshot:
@@ -158,6 +162,7 @@ def take(home: Path, status: pa.Table | None = None, *, verified: bool = True) -
         files=files,
         paths=(*manifests, *listing.open_runs),
         marks=[path for paths in marked.values() for path in paths],
+        unused=_unused(own["live"], own["data"]),
     )
 
 
@@ -353,14 +358,28 @@ def _read(home: Path, path: str, digest: str) -> Lines:
         lines = lines_of(artefact, path)
     except (CurriculumError, OSError, ValueError, RecursionError) as refused:
         return {"problems": [{"path": path, "problem": str(refused)}]}
+    is_whole = "problems" not in lines
     lines["data"] = [
-        {**{name: file[name] for name in _OWN["data"].names if name in file}, "kind": kind.name}
+        {**{name: file[name] for name in _OWN["data"].names if name in file}, "kind": kind}
         for file in lines["files"]
-        if (kind := data_table_of(artefact.manifest.stage, file["name"])) is not None
+        if (kind := _kind_of(artefact.manifest.stage, file["name"])) in _TABLES
+        or (kind == _FACTS and is_whole)
     ]
-    if "problems" not in lines:
+    if is_whole:
         lines["seen"] = [{"path": path, "digest": digest}]
     return lines
+
+
+_FACTS = "facts"
+"""The kind of the files of a finished run that its lines are made of."""
+
+
+def _kind_of(stage: str, name: str) -> str | None:
+    """Return the kind of a file that answers are made of; None for any other."""
+    if stage == "runs" and name in (JOB_NAME, REPORT_NAME):
+        return _FACTS
+    table = data_table_of(stage, name)
+    return table.name if table is not None else None
 
 
 def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> tuple[list[str], list[Line]]:
@@ -394,6 +413,16 @@ def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> tuple[list[s
     return sorted(live), sorted(lost, key=itemgetter("path", "problem"))
 
 
+def _unused(live: pa.Table, data: pa.Table) -> dict[str, int]:
+    """The number of artefacts with data of each kind of which none is in use."""
+    in_use = {*live["path"].to_pylist()}
+    paths: dict[str, set[str]] = {kind: set() for kind in _TABLES}
+    for kind, path in zip(data["kind"].to_pylist(), data["path"].to_pylist(), strict=True):
+        if kind in paths:
+            paths[str(kind)].add(str(path))
+    return {kind: len(some) for kind, some in paths.items() if some and some.isdisjoint(in_use)}
+
+
 _UNVERIFIED = "unverified"
 """The finding in a file that can be read and wasn't compared with the published one yet."""
 
@@ -408,14 +437,14 @@ def _readable(
     faults: list[tuple[str, str]] = []
     columns = (data[name].to_pylist() for name in ("path", "file", "kind", "num_bytes"))
     for at, (path, file, kind, num_bytes) in enumerate(zip(*columns, strict=True)):
-        if path not in in_use:
+        if is_lost(findings.cache.home / file) if kind == _FACTS else path not in in_use:
             continue
         fault = _fault(findings, inside, file, kind, num_bytes)
         if fault == _UNVERIFIED:
             fault = _damage(findings, file, kind, data.slice(at, 1)) if verified else None
         if fault:
             faults.append((file, fault))
-        else:
+        elif kind in files:
             files[kind].append(file)
     return files, faults
 
@@ -434,9 +463,11 @@ def _fault(
         return refused.strerror
     if found.st_size != num_bytes:
         return f"{found.st_size} bytes where {num_bytes} were published"
-    table = _TABLES[kind]
+    table = _TABLES.get(kind)
     return findings.find(
-        file, identity_of(found), lambda path: fault_of(path, table) or _UNVERIFIED
+        file,
+        identity_of(found),
+        lambda path: (fault_of(path, table) if table else None) or _UNVERIFIED,
     )
 
 
@@ -444,7 +475,7 @@ def _damage(findings: FileFindings, file: str, kind: str, line: pa.Table) -> str
     """Return what tells a file from the one of its line, the one that was published."""
     sha256, footer = line["sha256"][0].as_py(), line["footer"][0].as_py()
     return findings.find_again(
-        file, lambda path: damage_of(path, _TABLES[kind], sha256=sha256, footer=footer)
+        file, lambda path: damage_of(path, _TABLES.get(kind), sha256=sha256, footer=footer)
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from curriculum.train.checkpoint_files import damaged
+from curriculum.train.checkpoint_files import damaged, require_part
 
 WEIGHTS = "model.safetensors"
 _LARGEST_HEAD = 100_000_000
@@ -54,10 +54,15 @@ class Group:
 
 
 def tensors(checkpoint: Path) -> list[Tensor]:
-    """The tensors of a checkpoint's weights, as the file lists them; none where it has no such file."""
+    """The tensors of a checkpoint's weights, as the file lists them; none where it has no such file.
+
+    Raises:
+        JobError: for another file than the one that was written.
+    """
     file = checkpoint / WEIGHTS
     if not file.is_file():
         return []
+    require_part(checkpoint, WEIGHTS)
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
         if length > _LARGEST_HEAD:

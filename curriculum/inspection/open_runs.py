@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from curriculum import parquet
+from curriculum.published_files import Identity, identity_of
 from curriculum.store import inside
 from curriculum.train.run_directory import HEARTBEAT, METRICS
 from schemas import regular_files
@@ -68,8 +69,8 @@ def _metrics(folder: Path) -> tuple[Sequence[int], Sequence[float]]:
             there = regular_files.status(file)
             if there is None:
                 continue
-            part = _part(file, there.st_ino, there.st_size)
-        except OSError:
+            part = _part(file, identity_of(there))
+        except FileNotFoundError:
             continue  # The trainer starts again before it.
         steps += part[0]
         losses += part[1]
@@ -77,8 +78,8 @@ def _metrics(folder: Path) -> tuple[Sequence[int], Sequence[float]]:
 
 
 @functools.lru_cache(maxsize=KEPT_PARTS)
-def _part(file: Path, inode: int, size: int) -> tuple[list[int], list[float]]:
-    """Steps and losses of one part, which is never changed: another one has another inode."""
+def _part(file: Path, _: Identity) -> tuple[list[int], list[float]]:
+    """Steps and losses of one part, which is read anew where it changed."""
     table = parquet.read_table(file, columns=["step", "loss"])
     steps, losses = (table[name].to_numpy() for name in ("step", "loss"))
     return list(map(int, steps)), list(map(float, losses))

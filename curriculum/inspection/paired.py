@@ -12,19 +12,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from curriculum.store import inside, published
-from curriculum.store.verify import verify_file
+from curriculum.store import inside
 from curriculum.train.document_sums import (
     DocumentSums,
     Pair,
     PairedChange,
-    file_at,
     paired_change,
     read,
 )
 from curriculum.train.run_directory import EVALUATIONS, JOB, read_job
 from schemas.job import Report
-from schemas.manifest import MANIFEST_NAME
 
 Place = tuple[str, str, str, str]
 """Set, phase, family and domain of a figure."""
@@ -49,7 +46,6 @@ def measured(run: Path, step: int) -> Measured | None:
             one that was published.
     """
     inside.require_tree(run / EVALUATIONS)
-    _require_published(run, file_at(run, step).relative_to(run).as_posix())
     documents = read(run, step)
     if documents is None:
         return None
@@ -59,14 +55,6 @@ def measured(run: Path, step: int) -> Measured | None:
             where = (each.set, each.phase, stratum.family, stratum.domain)
             weights[*where, stratum.objective, stratum.rows.row_length] += stratum.weight
     return Measured(strata=_strata(documents), weights=weights)
-
-
-def _require_published(run: Path, name: str) -> None:
-    """Raise StoreError unless a file of a finished run is the one that its manifest lists, or lost."""
-    if (run / MANIFEST_NAME).is_file():
-        for record in published(run).manifest.files:
-            if record.name == name:
-                verify_file(run, record)
 
 
 def changes(first: Measured, last: Measured) -> dict[Place, PairedChange]:

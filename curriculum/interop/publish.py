@@ -33,9 +33,9 @@ from curriculum.packing.document_rules import NAMES
 from curriculum.packing.rows import REQUIRED, RowBatch, lists
 from curriculum.packing.rules import BatchPosition, Violations
 from curriculum.packing.write import histogram_lists, row_shards
+from curriculum.published_files import sha256_of
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.store.verify import sha256_of
 from curriculum.tokens.codec import Tokenizer
 from schemas.document import PARTS
 from schemas.errors import SchemaError

@@ -21,7 +21,7 @@ from torch import Tensor
 from curriculum import parquet
 from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
-from curriculum.store.verify import reading_pages
+from curriculum.parquet import reading_pages
 from curriculum.tokens import EncodedStructure, Encoding
 from curriculum.train.plan_reader import PlanReader
 from schemas.job import Job, ModelSpec
@@ -278,7 +278,7 @@ def _rows(job: Job, workspace: Path, like: Rows) -> Iterator[tuple[Document, ...
 
 def _row(file: Path, row: int) -> dict[str, Any]:
     """The columns of one row; of the file only its row group is read."""
-    with reading_pages(file), parquet.File(file, page_checksum_verification=True) as opened:
+    with reading_pages(file), parquet.File(file) as opened:
         names = [each for each in (*_COLUMNS, *_STRUCTURE) if each in opened.schema_arrow.names]
         for group in range(opened.num_row_groups):
             rows = opened.metadata.row_group(group).num_rows

@@ -14,7 +14,6 @@ from curriculum.mixing.plan import Planner, Totals, check_step, less_than_a_step
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.mixing.schedule import counted, of_keys, passed_until
 from curriculum.mixing.supply import (
-    READ,
     ArtefactUse,
     Stratum,
     Taken,
@@ -26,7 +25,6 @@ from curriculum.mixing.supply import (
 )
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store, in_lease
 from curriculum.store.artefact import digest
-from curriculum.store.verify import check_pages, verify_footers
 from schemas.diet import Diet
 from schemas.errors import MixtureError
 from schemas.mixture import (
@@ -215,8 +213,6 @@ def _write(
     tokens_per_step: int,
     seen: Sequence[RowsTaken],
 ) -> MixtureReport:
-    for artefact in (each for variants in rows for each in variants):
-        verify_footers(artefact.path, artefact.manifest.files)
     supplies = [
         [read_supply(each.files(), key=each.key, without=phase.without) for each in variants]
         for variants in rows
@@ -306,11 +302,6 @@ def _with_sources(
     there = {artefact.key: artefact for variants in rows for artefact in variants}
     if not {each.rows_key for each in drawn} <= there.keys():
         there |= {artefact.key: artefact for artefact in store.artefacts("rows")}
-    for artefact in (
-        there[key] for key in sorted({each.rows_key for each in drawn} & there.keys())
-    ):
-        verify_footers(artefact.path, artefact.manifest.files)
-        check_pages(artefact.files(), READ)
     draws = [
         ArtefactUse(
             key=each.rows_key,

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from curriculum import frames
+from curriculum import frames, parquet
 from curriculum.mixing.resolve import DietFault, ResolvedPhase, ResolvedServing
-from curriculum.store.verify import read_pages
 from schemas.errors import DietFieldError, MixtureError, SchemaError
 from schemas.mistakes import nearest
 from schemas.mixture import SourceRepetition, cut_to
@@ -111,7 +110,7 @@ class _Shard:
 
 
 def _read_shard(file: Path, key: str, names: dict[str, int]) -> _Shard:
-    table = read_pages(file, ["pack_id", "domain", "valid_token_count", "attention_pairs"])
+    table = parquet.read_table(file, ["pack_id", "domain", "valid_token_count", "attention_pairs"])
     frame = pl.DataFrame(pl.from_arrow(table))
     for name in frame["domain"].unique(maintain_order=True):
         names.setdefault(name, len(names))

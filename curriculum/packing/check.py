@@ -110,7 +110,7 @@ class _DataSet:
             self._report.files += 1
             shard = path.relative_to(self._root).as_posix()
             try:
-                with parquet.File(path, page_checksum_verification=True) as file:
+                with parquet.File(path) as file:
                     self._check_file(file, shard)
             except StoreError as refused:
                 self._file_fault(shard, str(refused.value), refused.cause)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from curriculum import parquet
+from curriculum.published_files import require_published
 from schemas.held_out import MIN_DOCUMENTS, HeldOutRow, HeldOutRows
 
 ORDER_NAME = "held_out.json"
@@ -70,7 +71,12 @@ def held_out_order(
 
 
 def read_order(folder: Path) -> HeldOutRows:
-    """Read the order of an artefact's rows."""
+    """Read the order of an artefact's rows.
+
+    Raises:
+        StoreError: for another file than the published one.
+    """
+    require_published(folder / ORDER_NAME)
     return HeldOutRows.model_validate_json((folder / ORDER_NAME).read_bytes())
 
 

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from curriculum import parquet
 from curriculum.packing.rows import RowBatch
-from curriculum.store.verify import reading_pages
+from curriculum.parquet import reading_pages
 from schemas.errors import SchemaError
 from schemas.json_text import version_fault
 from schemas.packed_row import RowFormat
@@ -133,7 +133,7 @@ def _checked(
     path: Path, source: pa.NativeFile | None = None, metadata: pq.FileMetaData | None = None
 ) -> parquet.File:
     """A file whose page checksums are verified as it is read, each row group within its bound."""
-    return parquet.File(path, source, metadata=metadata, page_checksum_verification=True)
+    return parquet.File(path, source, metadata=metadata)
 
 
 def _read(file: parquet.File, group: int, columns: list[str]) -> pa.Table:

@@ -13,7 +13,6 @@ from curriculum.mixing.schedule import of_keys, read_left_out
 from curriculum.pipeline.attempts import STEP, Attempt, attempts_in, checkpoints
 from curriculum.pipeline.references import run_of
 from curriculum.store import Artefact, Store
-from curriculum.store.verify import check_pages, verify_file, verify_footers
 from curriculum.train.run_directory import JOB, attempts, is_finished, number_of, read_job
 from schemas.errors import DietError, JobError, MixtureError
 from schemas.job import Job
@@ -198,9 +197,6 @@ class RowExclusions:
         built = [each for each in rows if not each.planned]
         if not self or not built:
             return named
-        for each in built:
-            verify_footers(each.path, each.manifest.files)
-            check_pages(each.files(), ["pack_id", "document_ids"])
         # Rows of one phase differ in their columns: some carry structure.
         all_rows = pl.concat(
             frames.stream(each.files(), ["pack_id", "document_ids"]) for each in built
@@ -225,9 +221,6 @@ class RowExclusions:
             for each in documents
             if each.manifest.labels.get("repository") in self.repositories
         ]
-        for each in named_by:
-            for record in each.manifest.files:
-                verify_file(each.path, record)
         files = [file for each in named_by for file in each.files()]
         named = pl.LazyFrame({"document_ids": sorted(self.documents)}, {"document_ids": pl.String})
         theirs = [

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar, Generic, Literal, TypeVar
 
 from curriculum.corpus.source_errors import raise_as_one
+from curriculum.published_files import leaving_whole_files
 from curriculum.stages.same_versions import require_same
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.store.store import WORKSPACE_NAME
@@ -299,7 +300,7 @@ def run_in_worker(
     Raises:
         WorkerError: where the worker sees another folder under that path, or has other versions.
     """
-    store = Store(root, trusts=True)
+    store = Store(root)
     if not (root / WORKSPACE_NAME).is_file() or store.workspace().uuid != uuid:
         raise WorkerError(
             f"node {platform.node()}",
@@ -308,4 +309,5 @@ def run_in_worker(
             cure="Keep the workspace on storage that all nodes share, under the same path",
         )
     require_same(assignment.recipes, stage.recipes(assignment.task))
-    return _tried(stage, store, assignment)
+    with leaving_whole_files():
+        return _tried(stage, store, assignment)

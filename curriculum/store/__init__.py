@@ -7,7 +7,7 @@ leases.py     keys that running processes use
 owners.py     the processes that records name, and whether they still live
 inside.py     plain files and folders below the root, reached through no link
 gc.py         artefacts that nothing refers to, and their removal by way of .trash
-verify.py     files compared with what was published
+marks.py      the lists of live artefacts in current/
 merge.py      artefacts of other workspaces
 os_errors.py  errors of the operating system, such as a full disk
 """
@@ -16,10 +16,10 @@ from curriculum.store.artefact import Artefact, Input, Recipe, StagingDirectory,
 from curriculum.store.explain import Difference, Explanation, explain, explain_all
 from curriculum.store.gc import collect_garbage, garbage, strange
 from curriculum.store.leases import in_lease
+from curriculum.store.marks import read_mark
 from curriculum.store.merge import merge
 from curriculum.store.os_errors import no_room, refusal
 from curriculum.store.store import Step, Store
-from curriculum.store.verify import read_mark
 
 __all__ = [
     "Artefact",

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel, JsonValue
 
+from curriculum.published_files import damaged, footer_of, sha256_of
 from curriculum.store.inside import files_of, folders
-from curriculum.store.verify import damaged, footer_of, sha256_of
 from schemas.corpus import is_name
 from schemas.cures import LOST
 from schemas.errors import StoreError

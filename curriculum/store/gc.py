@@ -16,8 +16,8 @@ import filelock
 
 from curriculum.store import inside, leases
 from curriculum.store.artefact import KEY_DIGITS, Artefact, is_in_place
+from curriculum.store.marks import read_mark
 from curriculum.store.store import WORKSPACE_NAME, Store
-from curriculum.store.verify import read_mark
 from schemas.cures import LOST
 from schemas.errors import StoreError
 

@@ -18,6 +18,7 @@ from typing import Literal, TypeVar
 import filelock
 from pydantic import BaseModel, JsonValue
 
+from curriculum.published_files import compare_once, damaged, note_published, verify_file
 from curriculum.store import inside, leases
 from curriculum.store.artefact import (
     Artefact,
@@ -35,8 +36,8 @@ from curriculum.store.artefact import (
 )
 from curriculum.store.inside import WORKSPACE_NAME as WORKSPACE_NAME
 from curriculum.store.inside import PlainFolders
+from curriculum.store.marks import marks_text
 from curriculum.store.os_errors import refusal
-from curriculum.store.verify import damaged, marks_text, verify_file
 from schemas.cures import is_lost
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
@@ -79,17 +80,15 @@ class Store:
     A `dry` store makes nothing: `produce` answers with planned artefacts, so that the same walk that
     builds also tells what it would build. It reads each artefact once, and keeps what it saw.
 
-    Inputs are verified before something is made of them, each once; a store that `trusts` leaves that to
-    whoever hands out the work.
+    Inputs are verified before something is made of them, each file once a process.
 
     Raises:
         StoreError: for a workspace in which a link lies where only plain files and folders may.
     """
 
-    def __init__(self, root: Path, *, dry: bool = False, trusts: bool = False) -> None:
+    def __init__(self, root: Path, *, dry: bool = False) -> None:
         self.root = root.absolute()
         self.dry = dry
-        self.trusts = trusts
         self._verified: set[Path] = set()
         self.steps: list[Step] = []
         self._seen: dict[Path, Artefact] = {}
@@ -233,25 +232,28 @@ class Store:
             StoreError: naming the first file that differs.
         """
         for record in artefact.manifest.files:
-            verify_file(artefact.path, record)
+            verify_file(artefact.path / record.name, record)
 
     def verify_once(self, paths: Iterable[Path], *, threads: int = 1) -> None:
-        """Verify the artefacts at these paths that this store hasn't verified yet.
+        """Verify the files of the artefacts at these paths that this process hasn't verified yet.
 
         Raises:
             StoreError: naming a file that differs.
         """
         fresh = sorted({*paths} - self._verified)
-        if self.trusts or not fresh:
-            return
-        files = [(path, record) for path in fresh for record in self.load(path).manifest.files]
+        files = [
+            (path / record.name, record)
+            for path in fresh
+            for record in self.load(path).manifest.files
+        ]
         with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(verify_file, *zip(*files, strict=True)) if files else ():
+            over = pool.map if threads > 1 else map
+            for _ in over(compare_once, *zip(*files, strict=True)) if files else ():
                 pass
         self._verified.update(fresh)
 
     def verify_inputs(self, recipes: Iterable[Recipe], *, threads: int = 1) -> None:
-        """Verify what recipes are made from, as far as this store hasn't yet.
+        """Verify what recipes are made from, as far as this process hasn't yet.
 
         Raises:
             StoreError: naming a file that differs.
@@ -405,6 +407,7 @@ class Store:
         there = self.find(draft.recipe)
         if there is None:
             inside.move(self.root, draft.path, target)
+            note_published(target, manifest.files)
             sync(target.parent)
         elif there.content != manifest.content:
             raise StoreError(

@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
+from curriculum.published_files import require_published
 from curriculum.tokens import template_process
 from schemas import regular_files
 from schemas.change import ROLES, Role
@@ -352,6 +353,7 @@ def _with(template: ChatTemplate, roles: Roles, each: Sensitive) -> list[str]:
 
 
 def _read(file: Path) -> str:
+    require_published(file)
     try:
         return regular_files.read(file, follow_links=True).decode()
     except (OSError, ValueError) as unreadable:

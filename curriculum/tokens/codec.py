@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import tokenizers
 
+from curriculum.published_files import require_published
 from curriculum.tokens.admit import admitted, controls_of
 from curriculum.tokens.adversarial import adversarial_texts
 from curriculum.tokens.chat_template import CONFIG_NAME, ChatTemplate
@@ -165,7 +166,9 @@ class Tokenizer:
 
         Raises:
             TokenizerError: for a file that isn't one, and for a tokenizer that loses bytes.
+            StoreError: for a file of an artefact that isn't the published one.
         """
+        require_published(path)
         try:
             text = regular_files.read(path, follow_links=True).decode()
         except (OSError, ValueError) as unreadable:

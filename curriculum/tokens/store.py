@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curriculum import parquet
+from curriculum.published_files import require_published
 from curriculum.tokens.codec import Tokenizer
 from schemas.cures import cure_of
 from schemas.document import TOKEN_PARTS_SCHEMA
@@ -227,8 +228,11 @@ class TokenStore:
 
         Raises:
             SchemaError: for offsets that don't rise from 0, or end elsewhere than the ids.
+            StoreError: for files that aren't the published ones.
         """
         path, edges = folder / "tokens.bin", folder / "offsets.bin"
+        for file in (path, edges):
+            require_published(file)
         size = edges.stat().st_size
         if not size or size % 8:
             raise _no_tokens(edges, f"{size:,} bytes")

@@ -8,9 +8,9 @@ import re
 from collections.abc import Container
 from pathlib import Path
 
+from curriculum.published_files import sha256_of
 from curriculum.store.artefact import digest
 from curriculum.store.inside import files_of
-from curriculum.store.verify import sha256_of
 from schemas.cures import run_of, set_aside
 from schemas.errors import JobError, StoreError
 from schemas.job import ModelSpec
@@ -89,11 +89,20 @@ def read_part(model: type[Model], checkpoint: Path, name: str) -> Model:
     Raises:
         JobError: for a file that isn't what was written, or isn't one of these.
     """
+    require_part(checkpoint, name)
+    return _read(model, checkpoint / name, version=manifest_of(checkpoint).schema_version)
+
+
+def require_part(checkpoint: Path, name: str) -> None:
+    """Raise unless a file of a checkpoint is the one that its manifest records.
+
+    Raises:
+        JobError: naming the file.
+    """
     manifest, file = manifest_of(checkpoint), checkpoint / name
     record = next((each for each in manifest.files if each.name == name), None)
     if record is None or status(file) is None or record != record_of(checkpoint, file):
         raise damaged(file, "it isn't what was written")
-    return _read(model, file, version=manifest.schema_version)
 
 
 def read_spec(checkpoint: Path) -> ModelSpec:

@@ -11,7 +11,6 @@ from curriculum import parquet
 from curriculum.model.presets import Preset, model_spec, preset
 from curriculum.store import Artefact
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.store.verify import verify_file
 from curriculum.train.evaluation_sets import positions_read, relative, rows_source
 from curriculum.train.launch.gpu_slots import Machine
 from curriculum.train.run_directory import JOB, read_job, read_report, run_recipe
@@ -284,11 +283,8 @@ def _tokenizer(ingredients: JobInputs) -> TokenizerRef:
 
 
 def _vocab_size(tokenizer: Artefact) -> int:
-    name = "token_bytes.parquet"
-    for record in tokenizer.manifest.files:
-        if record.name == name:
-            verify_file(tokenizer.path, record)
-    return int(parquet.read_metadata(tokenizer.path / name).num_rows)
+    with parquet.File(tokenizer.path / "token_bytes.parquet") as opened:
+        return int(opened.metadata.num_rows)
 
 
 def reads_structure(diet: Diet, phase: str, before: Job | None) -> bool:

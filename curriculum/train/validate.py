@@ -10,7 +10,6 @@ from curriculum import parquet
 from curriculum.packing.read import load_format
 from curriculum.store import published
 from curriculum.store.inside import PlainFolders
-from curriculum.store.verify import verify_file, verify_footers
 from curriculum.train.checkpoint_files import read_spec
 from schemas.errors import JobError, SchemaError
 from schemas.job import EvaluationStratum, Job, ModelSpec, RowsSource
@@ -32,7 +31,6 @@ def require_fitting(job: Job, workspace: Path) -> None:
     """
     _require_sizes(job)
     _require_inside(job, workspace)
-    _require_published(job, workspace)
     _require_tokenizer(job, workspace)
     for rows in {each.path: each for each in _rows_of(job)}.values():
         _require_rows(rows, job, workspace)
@@ -99,20 +97,6 @@ def require_shared_rows(job: Job, processes: int) -> None:
             )
 
 
-def _require_published(job: Job, workspace: Path) -> None:
-    """Verify tokenizer and plan whole, and the footers of all rows: their pages are verified when read.
-
-    What is missing is named by whoever looks for it next.
-    """
-    for file in (workspace / job.tokenizer.path / "token_bytes.parquet", workspace / job.plan):
-        if file.is_file():
-            for record in published(file.parent).manifest.files:
-                verify_file(file.parent, record)
-    for path in sorted({workspace / rows.path for rows in _rows_of(job)}):
-        if path.is_dir():
-            verify_footers(path, published(path).manifest.files)
-
-
 def _require_inside(job: Job, workspace: Path) -> None:
     """Refuse a job that reads outside of the workspace, or starts from a run that was changed."""
     inside = PlainFolders(workspace)
@@ -135,7 +119,8 @@ def _require_tokenizer(job: Job, workspace: Path) -> None:
     file = workspace / job.tokenizer.path / "token_bytes.parquet"
     if not file.is_file():
         raise JobError(str(file), cause="the tokenizer is missing", cure="Build the phase again")
-    found = parquet.read_metadata(file).num_rows
+    with parquet.File(file) as opened:
+        found = opened.metadata.num_rows
     if found != job.tokenizer.vocab_size:
         raise _other_ids(
             str(file), f"{found} ids", f"the job's tokenizer has {job.tokenizer.vocab_size}"

@@ -20,6 +20,7 @@ from curriculum.pipeline import gates
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.status import PhaseStatus, phase_statuses
+from curriculum.published_files import require_published
 from curriculum.store import Artefact, inside, read_mark
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.document_sums import PairedChange
@@ -240,8 +241,13 @@ def _phases(
 
 
 def _job(run: Path) -> _JobFields:
-    """The fields of a run's job; empty ones where there is none yet."""
+    """The fields of a run's job; empty ones where there is none yet.
+
+    Raises:
+        StoreError: for another job than the published one.
+    """
     file = run / JOB
+    require_published(file)
     return (
         _JobFields.model_validate_json(regular_files.read(file)) if file.is_file() else _JobFields()
     )

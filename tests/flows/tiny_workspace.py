@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import save_file
 
+from curriculum.published_files import sha256_of
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
-from curriculum.store.verify import sha256_of
 from curriculum.train import document_sums
 from curriculum.train.document_sums import DocumentSums
 from schemas.job import (

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from curriculum import parquet
 from curriculum.graph.facts import Range
+from curriculum.published_files import require_published
 from schemas import regular_files
 from schemas.document import SCHEMA_VERSION, EdgeKind, EdgeLabel, list_of, required
 from schemas.errors import CorpusError
@@ -205,7 +206,9 @@ class Snapshot:
 
         Raises:
             CorpusError: if a file of it is missing or isn't what it should be.
+            StoreError: for a report that isn't the published one.
         """
+        require_published(folder / REPORT)
         try:
             return cls(
                 functions=tuple(_function(row) for row in _rows(folder, "functions")),

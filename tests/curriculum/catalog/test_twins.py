@@ -12,7 +12,7 @@ import pytest
 
 from curriculum.catalog import open_catalog
 from curriculum.store import Store, garbage
-from curriculum.store.verify import marks_text, read_mark
+from curriculum.store.marks import marks_text, read_mark
 from tests.sealing import sealed
 
 PHASE = "specialist-templates/branch-demo/phase-syntax"

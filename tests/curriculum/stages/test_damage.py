@@ -53,20 +53,20 @@ def test_each_input_is_hashed_once_in_a_build(
     make_tiny: Callable[..., Built],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from curriculum.store import verify
+    from curriculum import published_files
 
     home = tmp_path / "workspace"
     shutil.copytree(tiny.selection.path.parents[2], home)
     shutil.rmtree(home / "rows")
     shutil.rmtree(home / "documents" / "family-v6_enriched")
     hashed: list[Path] = []
-    plain = verify.sha256_of
+    plain = published_files.sha256_of
 
     def counted(file: Path) -> str:
         hashed.append(file)
         return plain(file)
 
-    monkeypatch.setattr(verify, "sha256_of", counted)
+    monkeypatch.setattr(published_files, "sha256_of", counted)
     make_tiny(Store(home), workers=Workers(processes=2))
     assert hashed
     assert len(hashed) == len(set(hashed))
@@ -75,10 +75,10 @@ def test_each_input_is_hashed_once_in_a_build(
 def test_a_build_that_makes_nothing_hashes_nothing(
     tiny: Built, make_tiny: Callable[..., Built], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from curriculum.store import verify
+    from curriculum import published_files
 
     def refuse(file: Path) -> str:
         raise AssertionError(file)
 
-    monkeypatch.setattr(verify, "sha256_of", refuse)
+    monkeypatch.setattr(published_files, "sha256_of", refuse)
     make_tiny(Store(tiny.selection.path.parents[2]))

@@ -12,7 +12,7 @@ import pytest
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store, inside, read_mark
 from curriculum.store.inside import PlainFolders
 from curriculum.store.leases import deciding
-from curriculum.store.verify import marks_text
+from curriculum.store.marks import marks_text
 from curriculum.train.launch.gpu_slots import Slots
 from schemas.errors import CurriculumError, SchemaError, StoreError
 from schemas.job import CheckpointRef, RowsSource, TokenizerRef

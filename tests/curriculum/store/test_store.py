@@ -25,7 +25,7 @@ from curriculum.store import (
     explain,
     garbage,
 )
-from curriculum.store.verify import read_mark
+from curriculum.store.marks import read_mark
 from schemas.document import SCHEMA_VERSION
 from schemas.errors import CurriculumError, SchemaError, StoreError
 

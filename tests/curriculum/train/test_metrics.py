@@ -7,6 +7,7 @@ import pytest
 
 from curriculum.page_checksums import pages_fault
 from curriculum.train.metrics import Metrics, StepMetrics, read_metrics, summary
+from schemas.errors import StoreError
 from schemas.job import METRICS_SCHEMA
 
 
@@ -45,6 +46,17 @@ def test_nothing_recorded_is_nothing_written(tmp_path: Path) -> None:
     write(tmp_path / "metrics", [range(0)])
     assert list((tmp_path / "metrics").iterdir()) == []
     assert read_metrics(tmp_path / "metrics").schema.names == METRICS_SCHEMA.names
+
+
+def test_a_resumed_run_reads_no_part_with_a_changed_page(tmp_path: Path) -> None:
+    write(tmp_path, [range(1, 200)])
+    part = tmp_path / "0000000001.parquet"
+    chunk = pq.read_metadata(part).row_group(0).column(METRICS_SCHEMA.get_field_index("loss"))
+    content = bytearray(part.read_bytes())
+    content[chunk.data_page_offset + chunk.total_compressed_size - 1] ^= 1
+    part.write_bytes(content)
+    with pytest.raises(StoreError, match=part.name):
+        read_metrics(tmp_path)
 
 
 def test_parts_of_before_a_column_was_measured_are_read_as_nulls(tmp_path: Path) -> None:

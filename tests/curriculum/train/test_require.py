@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.store.verify import sha256_of
+from curriculum.published_files import sha256_of
 from curriculum.train.checkpoint_files import CheckpointManifest
 from curriculum.train.dataloader import PlannedRows, steps_of
 from curriculum.train.launch.launcher import Launch, launched
