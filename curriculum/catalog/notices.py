@@ -1,21 +1,24 @@
 """Notices beside an answer: what it lacks, and names in its question of which there is nothing."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from curriculum import parquet
+from curriculum.catalog.compared_names import ComparedName, compared_names
 from curriculum.catalog.snapshot import Snapshot, take
+from curriculum.catalog.views import data_read
+from schemas.mistakes import nearest
 from schemas.specialist import spelled
 
-_QUOTED = r"'(?:[^']|'')*'"
-_EQUALS = r"\s*(?:==?|<>|!=|IS\s+(?:NOT\s+)?DISTINCT\s+FROM)\s*"
-_COMPARED = re.compile(
-    rf"(?P<before>{_QUOTED}){_EQUALS}(?:\w+\.)?\"?specialist\b"
-    rf"|\bspecialist\b\"?(?:{_EQUALS}(?P<after>{_QUOTED})|\s*(?:NOT\s+)?IN\s*\((?P<some>[^()]*)\)"
-    rf"|\s*(?:NOT\s+)?I?LIKE\s*(?P<like>{_QUOTED}))",
-    re.IGNORECASE,
-)
-_FOLDERS = re.compile(r"/specialist-([^/]+)(?:/branch-([^/]+))?/")
+_LABEL = re.compile(r"/([a-z_]+)-([^/]+)")
+_SPECIALIST = re.compile(r"/specialist-([^/]+)(?:/branch-([^/]+))?/")
+_LABELS = ("base", "corpus", "family", "objective", "phase", "repository", "specialist", "split")
+"""Columns of names that folders of artefacts have."""
+_PATHS = ("mixture", "run")
+"""Columns of paths of artefacts."""
+_LISTED = 240
+"""Characters of known names that a notice lists."""
 
 
 def notices(root: Path, sql: str = "") -> tuple[str, ...]:
@@ -25,11 +28,11 @@ def notices(root: Path, sql: str = "") -> tuple[str, ...]:
 
 def notices_of(snapshot: Snapshot, sql: str = "") -> tuple[str, ...]:
     """Return the notices that belong with the answer to a question, each a sentence or more."""
-    return (*_lacking(snapshot), *_unknown_names(snapshot, sql))
+    return (*_lacking(snapshot), *_unused(snapshot, sql), *_unknown_names(snapshot, sql))
 
 
 def _lacking(snapshot: Snapshot) -> Iterator[str]:
-    """Yield a line where something can't be read: no answer has it."""
+    """Yield a line where something can't be read: answers may lack it."""
     problems = snapshot.tables["problems"]
     if not len(problems):
         return
@@ -37,35 +40,66 @@ def _lacking(snapshot: Snapshot) -> Iterator[str]:
     listed = f"{first['path']}: {first['problem']}".replace("\n", " ")
     more = len(problems) - 1
     yield (
-        "Something of this workspace can't be read, and answers lack it: "
+        "Something of this workspace can't be read, and answers may lack it: "
         f"{listed}{f' (and {more:,} more)' if more else ''}. The view problems lists what."
     )
 
 
-def _unknown_names(snapshot: Snapshot, sql: str) -> Iterator[str]:
-    """Yield a line for each text that the column specialist is compared with and that names none."""
-    asked = {
-        text[1:-1].replace("''", "'"): _pattern(text[1:-1]) if found["like"] else None
-        for found in _COMPARED.finditer(sql)
-        for text in re.findall(_QUOTED, found[found.lastgroup or 0])
-    }
-    if not asked:
-        return
-    known = _specialists(snapshot)
-    for name, pattern in asked.items():
-        if not (any(map(pattern.fullmatch, known)) if pattern else name in known):
-            listed = (
-                f"only of {', '.join(sorted(known))}" if known else "nor of any other specialist"
+def _unused(snapshot: Snapshot, sql: str) -> Iterator[str]:
+    """Yield a line for each kind of data that a question reads and of which none is in use."""
+    read = data_read(sql) if snapshot.unused else ()
+    for kind, count in snapshot.unused.items():
+        if kind in read:
+            yield (
+                f"Nothing of {kind} is in use, so answers have none of it, though {count:,} artefacts have "
+                "some: the build that made them hasn't ended, or ended with an error. Build again."
             )
-            yield f"Nothing of specialist '{name}' is mixed or trained here, {listed}."
 
 
-def _pattern(like: str) -> re.Pattern[str]:
-    """Return the pattern of names that are LIKE a text."""
-    return re.compile(re.escape(like).replace("%", ".*").replace("_", "."), re.IGNORECASE)
+def _unknown_names(snapshot: Snapshot, sql: str) -> Iterator[str]:
+    """Yield a line for each text that a column of names is compared with and that names nothing here."""
+    for asked in compared_names(sql, (*_LABELS, *_PATHS)):
+        known = _names(snapshot, asked.column)
+        if not _is_known(asked, known) and not _is_known(asked, _in_tables(snapshot, asked.column)):
+            yield f"Nothing here has the {asked.column} '{asked.text}'{_those(asked.text, known)}"
 
 
-def _specialists(snapshot: Snapshot) -> set[str]:
-    """Return the specialists with a mixture or a run, there or lost, from the folders of those."""
-    found = map(_FOLDERS.search, (*snapshot.paths, *snapshot.marks))
-    return {spelled((each[1], each[2])) for each in found if each}
+def _is_known(asked: ComparedName, known: Collection[str]) -> bool:
+    if not asked.is_pattern:
+        return asked.text in known
+    like = re.escape(asked.text).replace("%", ".*").replace("_", ".")
+    return any(re.fullmatch(like, name, re.IGNORECASE) for name in known)
+
+
+def _those(name: str, known: Collection[str]) -> str:
+    """Return the rest of a notice: the names that there are, or the likely ones of many."""
+    listed = sorted(known)
+    if not listed:
+        return ", nor any other."
+    if len(text := ", ".join(listed)) <= _LISTED:
+        return f", only {text}."
+    likely = nearest(name, listed)
+    return f". {likely}" if likely.endswith("?") else f"; there are {len(listed):,} others."
+
+
+def _names(snapshot: Snapshot, column: str) -> set[str]:
+    """Return the names of a column that the folders of artefacts, there or lost, have."""
+    paths = {*snapshot.paths, *snapshot.marks}
+    if column in _PATHS:
+        stage = f"{column}s/"
+        return {path for path in paths if path.startswith(stage)}
+    if column == "specialist":
+        found = map(_SPECIALIST.search, paths)
+        return {spelled((each[1], each[2])) for each in found if each}
+    return {value for path in paths for name, value in _LABEL.findall(path) if name == column}
+
+
+def _in_tables(snapshot: Snapshot, column: str) -> set[str]:
+    """Return the values of a column in the tables of a snapshot, which know of more than has a folder."""
+    kept = (
+        parquet.read_table(snapshot.home / path, [column])
+        for path in snapshot.kept.values()
+        if column in parquet.read_schema(snapshot.home / path).names
+    )
+    memory = (each for each in snapshot.tables.values() if column in each.column_names)
+    return {str(value) for table in (*kept, *memory) for value in table[column].to_pylist()}

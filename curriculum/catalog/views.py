@@ -113,6 +113,15 @@ def needed(asked: str) -> list[Statement]:
     return [each for each in statements() if each.name in wanted and each.makes]
 
 
+def data_read(asked: str) -> frozenset[str]:
+    """The kinds of data that the views and macros in a question read; none of one about the catalog."""
+    read = needed(asked)
+    if len(read) == len(statements()):
+        return frozenset()
+    found = itertools.chain(*(_RELATION.findall(each.text) for each in read))
+    return frozenset(found) & {each.name for each in DATA_TABLES}
+
+
 def _reads(text: str) -> frozenset[str]:
     """Return the relations that a statement of sql/ reads from or calls.
 

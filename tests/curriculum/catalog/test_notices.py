@@ -129,6 +129,13 @@ NAMES = {
     "SELECT specialist FROM runs": [],
     "SELECT * FROM runs WHERE specialist LIKE 'template%'": [],
     "SELECT * FROM runs WHERE specialist NOT LIKE 'nobody/%'": ["nobody/%"],
+    "SELECT * FROM runs WHERE specialist = 'templates' || '/' || 'wid'": ["templates/wid"],
+    "FROM rows WHERE pack_id IN (SELECT pack_id FROM steps WHERE specialist = 'fmz')": ["fmz"],
+    "FROM runs WHERE specialist = (SELECT 'template')": ["template"],
+    "FROM runs WHERE specialist IN (SELECT 'template')": ["template"],
+    "FROM runs WHERE specialist IN (VALUES ('fmt'), ('fmz'))": ["fmz"],
+    "WITH q AS (FROM runs WHERE specialist = CAST('x' AS TEXT)) FROM q": ["x"],
+    "SELECT 'specialist = ''x''' AS said -- specialist = 'y'": [],
 }
 
 
@@ -144,6 +151,57 @@ def test_a_name_of_which_there_is_nothing_is_said_with_those_that_there_are(
     done = _asked(written, sql, "--json")
     assert tuple(done.stderr.splitlines()) == said
     assert (_asked(written, sql, "--strict").exit_code == 2) == bool(said)
+
+
+OTHER_NAMES = {
+    "SELECT count(*) FROM runs WHERE phase = 'sintax'": ("phase", "sintax"),
+    "FROM figures WHERE family IN ('*', 'v2_simple') AND phase = 'syntax'": None,
+    "FROM rows WHERE family = 'v9_simple'": ("family", "v9_simple"),
+    "FROM rows WHERE split = 'test'": ("split", "test"),
+    "FROM metrics WHERE run = 'templates/syntax'": ("run", "templates/syntax"),
+    "FROM metrics WHERE run LIKE 'runs/specialist-templates/%'": None,
+    "FROM documents WHERE repository ILIKE 'ALPH_'": None,
+    "FROM documents WHERE repository = 'gamma'": ("repository", "gamma"),
+    "FROM document_sources WHERE path = 'src/nothing.h'": None,
+}
+
+
+@pytest.mark.parametrize("sql", OTHER_NAMES)
+def test_a_name_in_any_column_of_names_is_one_that_is_there_or_is_said(
+    written: Path, sql: str
+) -> None:
+    said = notices(written, sql)
+    expected = OTHER_NAMES[sql]
+    if expected is None:
+        assert said == ()
+    else:
+        (notice,) = said
+        assert notice.startswith(f"Nothing here has the {expected[0]} '{expected[1]}'")
+
+
+@pytest.mark.parametrize("name", ["report.json", "job.json"])
+def test_a_file_of_a_run_that_is_damaged_after_it_was_read_is_said(home: Path, name: str) -> None:
+    assert query(home, "FROM runs").notices == ()
+    file = _one(home, f"runs/{SYNTAX}/**/{name}")
+    sound = file.read_bytes()
+    _turn(file, "templates")
+    (notice,) = query(home, "FROM runs").notices
+    assert file.relative_to(home).as_posix() in notice
+    file.write_bytes(sound)
+    assert query(home, "FROM runs").notices == ()
+
+
+def test_data_of_a_build_that_did_not_end_is_said_by_questions_that_read_it(home: Path) -> None:
+    assert notices(home, "FROM documents") == ()
+    for mark in (home / "current").glob("*.txt"):
+        mark.unlink()
+    answer = query(home, "SELECT count(*) FROM documents")
+    assert answer.rows == [(0,)]
+    (notice,) = answer.notices
+    assert notice.startswith("Nothing of documents is in use")
+    kinds = [each.split()[2] for each in notices(home, "FROM lineage")]
+    assert kinds == ["documents", "rows", "plan"]
+    assert notices(home, "SELECT 1") == ()
 
 
 @pytest.mark.parametrize("asked", ["templates", "templates_wide"])
