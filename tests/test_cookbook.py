@@ -526,7 +526,7 @@ def epochs_by_serving(world: Demo) -> Lines:
             half_up(each.drawn / each.rows, 2),
             half_up(taken[each.family, each.domain] / each.rows, 2),
             4.0,
-            max(0, each.rows - each.drawn),
+            max(0, each.rows - taken[each.family, each.domain]),
         )
         for each in world.mixture("syntax").strata
     ]

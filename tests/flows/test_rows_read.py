@@ -79,11 +79,17 @@ def test_rows_that_a_gate_left_unread_come_first_in_the_next_phase(home: Path) -
     read = rows.filter(pl.col("slot") < STEPS * report.tokens_per_step // report.slot_length)
     assert drawn_before(anneal) == len(read) < len(rows)
     after = pl.read_parquet(anneal.path / PLAN_NAME)
+    unread = 0
     for stratum in report_of(anneal).strata:
         mine, then = (part.filter(stratum=stratum.stratum)["pack_id"] for part in (read, after))
         assert stratum.drawn_before == len(mine)
-        assert not {*mine} & {*then.head(max(stratum.rows - len(mine), 0))}
+        left = max(stratum.rows - len(mine), 0)
+        assert not {*mine} & {*then.head(left)}
+        unread += left
     assert mixture_of(resolved(home), "file_graph").key == mixture.key
+    asked = "SELECT sum(rows_never_seen) FROM epochs('tiny', 'file_graph')"
+    said = curriculum("query", asked, "--format", "csv", home=home).stdout.splitlines()
+    assert said[1:] == [str(unread)]
 
     train(plan, steps=report.steps, attempt=2)
     mixed(home)

@@ -62,14 +62,16 @@ SELECT __p.specialist, __p.phase, __p.serving, __p.stratum, __p.family, __p.obje
        __p.repetition AS planned,
        coalesce(__p.realised_rows * __p.repetition / nullif(__p.drawn, 0), 0) AS realised,
        __p.max_repetition,
-       greatest(0, __p.rows - __p.drawn_before - __p.drawn) AS rows_never_seen
+       greatest(0, __p.rows - __p.drawn_before - if(
+           sum(__p.realised_rows) OVER (PARTITION BY __p.mixture_key, __p.specialist) > 0,
+           __p.realised_rows, __p.drawn)) AS rows_never_seen
 FROM internal.phase_asked(of_specialist, of_phase) __a
 LEFT JOIN internal.planned __p
     ON internal.is_named(__a.__specialist, __p.specialist) AND __p.phase = __a.__phase
 WHERE internal.stands(__p.phase IS NOT NULL, __a.__fault)
 ORDER BY __p.specialist, __p.stratum;
 COMMENT ON MACRO TABLE epochs IS
-    'passes over the rows of each serving in each domain: before this phase, in its plan, in the steps taken so far, and the most that the diet allows';
+    'passes over the rows of each serving in each domain: before this phase, in its plan, in the steps taken so far, and the most that the diet allows; rows_never_seen counts the steps taken, or the plan where none is';
 
 CREATE VIEW internal.lineages_of_rows AS
 SELECT i.key AS rows_key, d.document_id, min(d.lineage) AS lineage
