@@ -27,6 +27,7 @@ from curriculum.train.document_sums import PairedChange
 from curriculum.train.run_directory import HEARTBEAT, JOB, REPORT, read_report
 from dashboards.rows.write import Example
 from schemas import regular_files
+from schemas.errors import SchemaError, StoreError
 from schemas.job import Figure, Heartbeat, Report
 from schemas.label_folders import label_folder
 from schemas.mixture import MixtureReport
@@ -165,6 +166,12 @@ class Facts:
     phases: tuple[PhaseFacts, ...]
     sources: tuple[Source, ...]
     losses: Losses
+    lost: tuple[str, ...] = ()
+    """Artefacts that the report lacks, since they are gone or damaged: path and fault of each."""
+
+
+Lost = dict[Path, str]
+"""Artefacts that can't be loaded, with the fault of each."""
 
 
 def read(
@@ -173,9 +180,9 @@ def read(
     examples: Mapping[str, Example] = MappingProxyType({}),
 ) -> Facts:
     """The facts of a specialist, as its workspace holds them now; `examples` has rows by their key."""
-    diet = plan.diet
-    built = list({each.key: each for each in _built(plan)}.values())
-    phases = tuple(_phases(plan, resources, examples, filled=filling_of(built)))
+    diet, lost = plan.diet, Lost()
+    built = list({each.key: each for each in _built(plan, lost)}.values())
+    phases = tuple(_phases(plan, resources, examples, lost, filled=filling_of(built)))
     return Facts(
         specialist=diet.specialist,
         branch=diet.branch,
@@ -189,12 +196,15 @@ def read(
         phases=phases,
         sources=tuple(_sources(built)),
         losses=_losses(built),
+        lost=tuple(
+            f"{path.relative_to(plan.store.root)}: {fault}" for path, fault in sorted(lost.items())
+        ),
     )
 
 
 def rows_of(plan: RunPlan) -> Iterator[tuple[Artefact, list[Artefact]]]:
     """Yield the rows that the phases of a plan are trained on, each once, with all that they are made of."""
-    built = {each.key: each for each in _built(plan)}
+    built = {each.key: each for each in _built(plan, {})}
     for each in built.values():
         if _is_trained_on(each):
             yield each, [built[key] for key in _made_of(each, built) if key in built]
@@ -212,12 +222,20 @@ def _is_trained_on(artefact: Artefact) -> bool:
 
 
 def _phases(
-    plan: RunPlan, resources: Resources, examples: Mapping[str, Example], *, filled: str
+    plan: RunPlan,
+    resources: Resources,
+    examples: Mapping[str, Example],
+    lost: Lost,
+    *,
+    filled: str,
 ) -> Iterator[PhaseFacts]:
     statuses = phase_statuses(plan, resources)
     for number, (phase, status) in enumerate(zip(plan.phases, statuses, strict=True), start=1):
-        run, mixture = plan.current("runs", phase), plan.current("mixtures", phase)
-        rows = {each.key: each for each in _marked(plan, phase) if _is_trained_on(each)}
+        run, mixture = (
+            next(_loaded(plan, plan.mark_of(stage, phase.name), lost), None)
+            for stage in ("runs", "mixtures")
+        )
+        rows = {each.key: each for each in _marked(plan, phase, lost) if _is_trained_on(each)}
         report = report_of(run) if run else None
         mixed = [record.key for record in mixture.manifest.inputs] if mixture else [*rows]
         yield PhaseFacts(
@@ -303,17 +321,25 @@ def _packed(rows: Artefact, example: Example | None) -> Packed:
     )
 
 
-def _marked(plan: RunPlan, phase: ResolvedPhase) -> Iterator[Artefact]:
+def _marked(plan: RunPlan, phase: ResolvedPhase, lost: Lost) -> Iterator[Artefact]:
     """Yield the artefacts that the builds of a phase left last, of whatever corpus and row length."""
-    folder = plan.store.root / "current"
-    for file in sorted(folder.glob(f"{plan.mark_of('build', phase.name)}+*.txt")):
+    yield from _loaded(plan, f"{plan.mark_of('build', phase.name)}+*", lost)
+
+
+def _loaded(plan: RunPlan, marks: str, lost: Lost) -> Iterator[Artefact]:
+    """Yield the artefacts of some marks, and note those that are gone or damaged."""
+    for file in sorted((plan.store.root / "current").glob(f"{marks}.txt")):
         for line in read_mark(file):
-            yield plan.store.load(plan.store.root / line)
+            path = plan.store.root / line
+            try:
+                yield plan.store.load(path)
+            except (StoreError, SchemaError) as fault:
+                lost[path] = f"{fault.cause}. {fault.cure}"
 
 
-def _built(plan: RunPlan) -> Iterator[Artefact]:
+def _built(plan: RunPlan, lost: Lost) -> Iterator[Artefact]:
     for phase in plan.phases:
-        yield from _marked(plan, phase)
+        yield from _marked(plan, phase, lost)
 
 
 def _sources(built: Sequence[Artefact]) -> Iterator[Source]:

@@ -161,15 +161,18 @@ def _losses(losses: Losses) -> list[Reasons]:
 def write(plan: RunPlan, resources: Resources, log: Log, folder: Path | None = None) -> Path:
     """Write the report of a plan into a folder, by default its workspace's; a reader never sees half of one.
 
-    Beside it lie pages of its rows, each written once. One that can't be is logged, and not linked.
+    Beside it lie pages of its rows, each written once. One that can't be is logged, and not linked; so is
+    an artefact that is gone or damaged, which the report lacks.
 
     Raises:
-        CurriculumError: for a corpus that can't be looked at, or an artefact that isn't what its manifest
-            says.
+        CurriculumError: for a corpus that can't be looked at.
         OSError: where the file can't be written.
     """
     folder = folder or plan.store.root / REPORTS
-    text = page(read(plan, resources, _examples(plan, folder, log)))
+    facts = read(plan, resources, _examples(plan, folder, log))
+    for lost in facts.lost:
+        log(f"not in the report: {lost}")
+    text = page(facts)
     file = folder / report_name(plan.diet.specialist, plan.diet.branch)
     file.parent.mkdir(exist_ok=True)
     replace_whole(file, lambda draft: draft.write_text(text, encoding="utf-8"))

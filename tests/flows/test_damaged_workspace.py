@@ -91,6 +91,21 @@ def test_check_says_that_documents_are_gone_and_verifies_the_rest(home: Path) ->
     assert "keep the contract" in done.stdout
 
 
+@pytest.mark.parametrize("stage", ["rows", "documents", "mixtures", "runs"])
+def test_a_report_shows_what_is_left_and_names_what_is_gone(home: Path, stage: str) -> None:
+    gone = next((home / stage).rglob("manifest.json")).parent
+    if stage == "runs":
+        gone = run_in(home)
+    shutil.rmtree(gone)
+    done = curriculum("report", "tiny", home=home)
+    assert done.returncode == 0, done.stderr
+    name = str(gone.relative_to(home))
+    assert name in done.stderr
+    page = (home / "reports" / "tiny.html").read_text()
+    assert f"Not in this report: {name}" in page
+    assert 'data-phase="syntax"' in page
+
+
 def flip(file: Path) -> None:
     """Change a bit in the middle of a file."""
     content = bytearray(file.read_bytes())
