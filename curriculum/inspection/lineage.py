@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from curriculum import parquet
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
-from schemas.errors import CurriculumError
+from schemas.errors import CurriculumError, StoreError
 from schemas.mistakes import nearest_or
 
 NO_LICENCE = "none found"
@@ -409,6 +409,22 @@ def inputs(store: Store, artefact: Artefact, stage: str) -> list[Artefact]:
                 seen[record.key] = by_key[record.key]
                 waiting.append(by_key[record.key])
     return [each for each in seen.values() if each.manifest.stage == stage]
+
+
+def tokenizer_artefact(store: Store, artefact: Artefact) -> Artefact:
+    """Return the tokenizer that rows or tokens were made with.
+
+    Raises:
+        StoreError: naming its folder, where it is gone.
+    """
+    if found := inputs(store, artefact, "tokenizers"):
+        return found[0]
+    keys = [record.key for record in artefact.manifest.inputs if record.name == "tokenizer"]
+    raise StoreError(
+        str(store.root.joinpath("tokenizers", *(key[:KEY_DIGITS] for key in keys))),
+        cause=f"it is gone, and {artefact.path.relative_to(store.root)} was made with it",
+        cure="Restore it or build again; --json needs no tokenizer",
+    )
 
 
 def origins(documents: Iterable[Artefact], ids: Sequence[str] | None = None) -> pa.Table:

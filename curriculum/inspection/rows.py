@@ -10,10 +10,9 @@ import pyarrow.parquet as pq
 
 from curriculum import parquet
 from curriculum.inspection.documents import Line, Piece
-from curriculum.inspection.lineage import inputs, origins
+from curriculum.inspection.lineage import inputs, origins, tokenizer_artefact
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
-from schemas.errors import StoreError
 from schemas.packed_row import GENERATED_PIECE
 from schemas.structure import StructureChunk, StructureEdge
 
@@ -148,16 +147,9 @@ def tokenizer_of(store: Store, artefact: Artefact) -> Tokenizer:
     """The tokenizer that a rows artefact was made with.
 
     Raises:
-        StoreError: where it is gone.
+        StoreError: naming its folder, where it is gone.
     """
-    found = inputs(store, artefact, "tokenizers")
-    if not found:
-        raise StoreError(
-            str(artefact.path),
-            cause="the tokenizer that it was made with is gone",
-            cure="Build again, or read it with --json",
-        )
-    return Tokenizer.load(found[0].path / "tokenizer.json")
+    return Tokenizer.load(tokenizer_artefact(store, artefact).path / "tokenizer.json")
 
 
 COLUMNS = (

@@ -106,6 +106,21 @@ def test_a_report_shows_what_is_left_and_names_what_is_gone(home: Path, stage: s
     assert 'data-phase="syntax"' in page
 
 
+@pytest.mark.parametrize("stage", ["rows", "tokens"])
+def test_what_cannot_be_shown_without_its_tokenizer_names_the_tokenizer(
+    home: Path, stage: str
+) -> None:
+    (gone,) = (file.parent for file in (home / "tokenizers").rglob("manifest.json"))
+    shutil.rmtree(gone)
+    shown = next((home / stage).rglob("manifest.json")).parent
+    done = curriculum("inspect", str(shown), home=home)
+    assert done.returncode == 2
+    assert f"error: {gone}: " in done.stderr
+    assert str(shown.relative_to(home)) in done.stderr
+    assert curriculum("build", "tiny", "--workers", "1", home=home).returncode == 0
+    assert curriculum("inspect", str(shown), home=home).returncode == 0
+
+
 def flip(file: Path) -> None:
     """Change a bit in the middle of a file."""
     content = bytearray(file.read_bytes())

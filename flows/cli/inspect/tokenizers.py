@@ -12,7 +12,7 @@ from rich.text import Text
 from curriculum.inspection.documents import chosen_lines, seen
 from curriculum.inspection.formats import count, number, percent
 from curriculum.inspection.line_selection import InspectOptions, line_files
-from curriculum.inspection.lineage import inputs
+from curriculum.inspection.lineage import inputs, tokenizer_artefact
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
@@ -20,7 +20,6 @@ from curriculum.tokens.store import TokenStore
 from flows.cli.console import ACCENT, MUTED, plain_table
 from flows.cli.inspect.documents import cut_off
 from flows.cli.inspect.text import bar
-from schemas.errors import StoreError
 from schemas.reports import TokensReport
 from schemas.visible import one_line, visible
 
@@ -97,7 +96,10 @@ def token_panels(
     store: Store, artefact: Artefact, options: InspectOptions
 ) -> Iterator[RenderableType]:
     """Yield the lengths of documents in tokens, and the chosen ones cut into theirs."""
-    opened, read = TokenStore.open(artefact.path), _tokenizer_of(store, artefact)
+    opened, read = (
+        TokenStore.open(artefact.path),
+        load_tokenizer(tokenizer_artefact(store, artefact)),
+    )
     lengths = np.diff(opened.offsets)
     if len(lengths):
         yield _lengths(lengths, artefact)
@@ -129,17 +131,6 @@ def documents_of(store: Store, tokens: Artefact) -> Artefact | None:
     own = {record.key for record in tokens.manifest.inputs if record.name == "documents"}
     found = [each for each in inputs(store, tokens, "documents") if each.key in own]
     return found[0] if found and line_files(found[0]) else None
-
-
-def _tokenizer_of(store: Store, tokens: Artefact) -> Tokenizer:
-    found = inputs(store, tokens, "tokenizers")
-    if not found:
-        raise StoreError(
-            str(tokens.path),
-            cause="the tokenizer that they were made with is gone",
-            cure="Build again, or read them with --json",
-        )
-    return load_tokenizer(found[0])
 
 
 def _lengths(lengths: np.ndarray[tuple[int], np.dtype[np.int64]], artefact: Artefact) -> Table:
