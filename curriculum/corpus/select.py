@@ -20,7 +20,7 @@ added to a corpus at its end, or to a history, takes the side of what was there.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -31,11 +31,11 @@ import pyarrow.parquet as pq
 from pydantic import JsonValue
 
 from curriculum import frames, parquet
+from curriculum.corpus.file_texts import read_shown, read_versions
 from curriculum.corpus.shared_lines import lineages_with_shared_text
 from curriculum.corpus.touched_files import touched_files
 from schemas.corpus import CorpusSpec
 from schemas.document import KEPT_SCHEMA, SIDES_SCHEMA
-from schemas.families import VERSIONS_FAMILY
 from schemas.reports import SelectionReport
 
 WHOLE_REPOSITORIES = 20
@@ -132,15 +132,13 @@ def _root(parent: dict[str, str], name: str) -> str:
     return name
 
 
-REVISION = 5
+REVISION = 6
 """Raised when the same documents are kept or split otherwise."""
 KEPT_NAME, SELECTION_NAME, SIDES_NAME = "kept.parquet", "selection.parquet", "sides.parquet"
 GRAPHS = "graphs"
 """Stands for the families that are made of whole commits: their documents lie on one side only where all
 files whose functions a commit changed do, so val needs files that some commits changed alone."""
 ROWS_PER_GROUP = 100_000
-VERSIONS_AT_ONCE = 64
-"""Texts in memory."""
 _FIRST = ("document_id", "repository", "lineage")
 KEY = ("family", "repository", "document_id")
 _COLUMNS = (
@@ -161,6 +159,14 @@ class DocumentsOf:
 
     repository: str
     path: Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KnownFiles:
+    """The sides that the selection of files decided, and the documents of their versions."""
+
+    sides: Path
+    versions: Sequence[DocumentsOf]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -198,12 +204,17 @@ def ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
 
 
 def select(
-    documents: Sequence[DocumentsOf], corpus: CorpusSpec, folder: Path, *, known: Path | None = None
+    documents: Sequence[DocumentsOf],
+    corpus: CorpusSpec,
+    folder: Path,
+    *,
+    known: KnownFiles | None = None,
 ) -> Summary:
     """Write which `documents` are kept and the sides of their files into `folder`.
 
-    `known` are the sides that an earlier selection decided: they stay, and only files that it has never
-    seen get one, that of a known file of the same bytes, else by their hash.
+    The sides of `known` files stay. Only files that no document is made of get one, which contexts show:
+    val where they share text with a held-out file, else that of a known file of the same bytes, else one by
+    their hash.
 
     Memory: some 200 bytes a document while it is sorted; what breaks first at 10⁸ documents. Beside that
     up to 300 MB of hashes of lines.
@@ -217,7 +228,7 @@ def select(
         oldest = clusters(lineages, chain(_sharing(rows), _sharing_text(documents)))
         sides, joined = _splits(listed, lineages, oldest, touched_files(rows), corpus)
     else:
-        sides = _extended(rows, frames.read(known), corpus)
+        sides = _extended(rows, documents, known, corpus)
     decided = _select(listed, sides)
     _write(decided, KEPT_SCHEMA, folder / KEPT_NAME)
     _write(sides.sort("lineage"), SIDES_SCHEMA, folder / SIDES_NAME)
@@ -302,24 +313,8 @@ def _sharing(rows: pl.LazyFrame) -> Iterator[tuple[str, str]]:
 def _sharing_text(documents: Sequence[DocumentsOf]) -> Iterator[tuple[str, str]]:
     """Pairs of lineages that share much of their text, over all versions that are documents."""
     return lineages_with_shared_text(
-        chain.from_iterable(_versions(each.path) for each in documents)
+        chain.from_iterable(read_versions(each.path) for each in documents)
     )
-
-
-def _versions(folder: Path) -> Iterator[tuple[str, str]]:
-    """(lineage, text) of each version of a file; nothing for the documents of other families."""
-    for path in parquet.shards_of(folder):
-        with parquet.File(path) as file:
-            columns = ["family", "lineage", "parts", "text"]
-            for batch in file.iter_batches(batch_size=VERSIONS_AT_ONCE, columns=columns):
-                if batch.num_rows and batch["family"][0].as_py() != VERSIONS_FAMILY:
-                    return
-                for row in batch.to_pylist():
-                    text = row["text"].encode()
-                    own = [part for part in row["parts"] if part["source"] >= 0]
-                    if own:
-                        start, end = own[0]["start"], own[-1]["end"]
-                        yield row["lineage"], text[start:end].decode()
 
 
 def _splits(
@@ -329,9 +324,9 @@ def _splits(
     commits: Sequence[Sequence[str]],
     corpus: CorpusSpec,
 ) -> tuple[pl.DataFrame, tuple[tuple[str, str], ...]]:
-    """(lineage, split, straddles) of all lineages, and the (family, unit) that had to join val.
+    """(lineage, split, copy_of) of all lineages, and the (family, unit) that had to join val.
 
-    Only whole repositories can have a cluster on both sides; then its val members straddle.
+    Only whole repositories can have a cluster on both sides; then its val members are copies.
     """
     whole = len(corpus.repositories) >= WHOLE_REPOSITORIES
     units = {each.name: each.repository if whole else oldest[each.name].name for each in lineages}
@@ -344,17 +339,24 @@ def _splits(
         schema={"lineage": pl.String, "oldest": pl.String, "val": pl.Boolean},
         orient="row",
     )
-    straddles = pl.col("val") & ~pl.col("val").all().over("oldest")
+    is_copy = pl.col("val") & ~pl.col("val").all().over("oldest")
     split = pl.when("val").then(pl.lit("val")).otherwise(pl.lit("train"))
-    return sides.with_columns(straddles=straddles, split=split), joined
+    copy_of = pl.when(is_copy).then("oldest")
+    return sides.select("lineage", split=split, copy_of=copy_of), joined
 
 
-def _extended(rows: pl.LazyFrame, known: pl.DataFrame, corpus: CorpusSpec) -> pl.DataFrame:
-    """(lineage, split, oldest, straddles) of the known lineages and of those that only others cite."""
+def _extended(
+    rows: pl.LazyFrame, documents: Sequence[DocumentsOf], known: KnownFiles, corpus: CorpusSpec
+) -> pl.DataFrame:
+    """(lineage, split, copy_of) of the known lineages and of those that only others cite."""
+    sides = frames.read(known.sides)
     cited = _cited(rows).select("lineage", "blob").unique().collect(engine="streaming")
-    blobs = cited.join(known, on="lineage").group_by("blob").agg(pl.col("split").max())
-    strange = cited.join(known, on="lineage", how="anti").join(blobs, on="blob", how="left")
+    blobs = cited.join(sides, on="lineage").group_by("blob").agg(pl.col("split").max())
+    strange = cited.join(sides, on="lineage", how="anti").join(blobs, on="blob", how="left")
     copies = strange.group_by("lineage").agg(pl.col("split").max()).sort("lineage")
+    near = _near_val(
+        documents, known, frozenset(sides.filter(split="val")["lineage"]), set(copies["lineage"])
+    )
     whole = len(corpus.repositories) >= WHOLE_REPOSITORIES
     hashed = [
         "val"
@@ -363,11 +365,30 @@ def _extended(rows: pl.LazyFrame, known: pl.DataFrame, corpus: CorpusSpec) -> pl
         for name in copies["lineage"]
     ]
     added = copies.select(
-        "lineage", split=pl.coalesce("split", pl.Series("hashed", hashed, dtype=pl.String))
+        "lineage",
+        split=pl.when(pl.col("lineage").is_in(near))
+        .then(pl.lit("val"))
+        .otherwise(pl.coalesce("split", pl.Series("hashed", hashed, dtype=pl.String))),
+        copy_of=pl.lit(None, dtype=pl.String),
     )
-    return pl.concat([known.select("lineage", "split"), added]).with_columns(
-        oldest="lineage", straddles=pl.lit(value=False)
-    )
+    return pl.concat([sides, added])
+
+
+def _near_val(
+    documents: Sequence[DocumentsOf], known: KnownFiles, val: Set[str], strange: Set[str]
+) -> list[str]:
+    """The `strange` files, of which contexts show text that a file in `val` has, or another of these."""
+    if not strange:
+        return []
+    versions = chain.from_iterable(read_versions(each.path) for each in known.versions)
+    held_out = ((lineage, text) for lineage, text in versions if lineage in val)
+    shown = chain.from_iterable(read_shown(each.path, strange) for each in documents)
+    lineages = [
+        Lineage(name=name, repository="", order=int(name in strange), since=0)
+        for name in (*val, *strange)
+    ]
+    oldest = clusters(lineages, lineages_with_shared_text(chain(held_out, shown)))
+    return sorted(name for name in strange if oldest[name].name in val)
 
 
 def _units(listed: pl.DataFrame, units: Mapping[str, str]) -> dict[str, list[str]]:
@@ -382,9 +403,9 @@ def _units(listed: pl.DataFrame, units: Mapping[str, str]) -> dict[str, list[str
 def _select(listed: pl.DataFrame, sides: pl.DataFrame) -> pl.DataFrame:
     """The selection's columns, and `rows`."""
     marked = listed.join(sides, on="lineage", how="left", validate="m:1")
-    straddles = pl.col("straddles")
+    is_copy = pl.col("copy_of").is_not_null()
     firsts = (
-        marked.filter(~straddles)
+        marked.filter(~is_copy)
         .sort("order", "timestamp", "lineage", "document_id")
         .unique(["family", "content"], keep="first", maintain_order=True)
         .select("family", "content", *(pl.col(name).alias(f"first_{name}") for name in _FIRST))
@@ -393,17 +414,17 @@ def _select(listed: pl.DataFrame, sides: pl.DataFrame) -> pl.DataFrame:
     is_first = pl.all_horizontal(pl.col(name) == pl.col(f"first_{name}") for name in _FIRST[:2])
     duplicate = ~is_first.fill_null(value=True)
     return marked.with_columns(
-        keep=~(straddles | duplicate),
-        reason=pl.when(straddles)
+        keep=~(is_copy | duplicate),
+        reason=pl.when(is_copy)
         .then(pl.lit("other_side"))
         .when(duplicate)
         .then(pl.lit("duplicate")),
-        rule=pl.when(straddles)
+        rule=pl.when(is_copy)
         .then(pl.lit("a copy of the file is in train"))
         .when(duplicate)
         .then(pl.lit("the same source text is kept once")),
-        evidence=pl.when(straddles)
-        .then(pl.col("oldest"))
+        evidence=pl.when(is_copy)
+        .then(pl.col("copy_of"))
         .when(duplicate)
         .then(pl.col("first_lineage")),
     ).sort(KEY)

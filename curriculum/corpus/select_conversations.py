@@ -93,7 +93,7 @@ def _rows(documents: Sequence[DocumentsOf]) -> pl.DataFrame:
 def _splits(
     rows: pl.DataFrame, listed: pl.DataFrame, corpus: CorpusSpec
 ) -> tuple[pl.DataFrame, tuple[tuple[str, str], ...]]:
-    """(lineage, split) of all lineages, and what had to join val."""
+    """(lineage, split, copy_of) of all lineages, and what had to join val; copies are on one side."""
     found = rows.group_by("lineage").agg(
         pl.col("repository").first(), pl.col("order").min(), pl.col("number").min()
     )
@@ -105,8 +105,10 @@ def _splits(
     units: dict[str, list[str]] = {}
     units[CHAT_FAMILY] = [oldest[name].name for name in sorted(set(listed["lineage"]))]
     val, joined = held_out(units, val_fraction=corpus.val_fraction)
-    sides = [(each.name, "val" if oldest[each.name].name in val else "train") for each in lineages]
-    schema = {"lineage": pl.String, "split": pl.String}
+    sides = [
+        (each.name, "val" if oldest[each.name].name in val else "train", None) for each in lineages
+    ]
+    schema = {"lineage": pl.String, "split": pl.String, "copy_of": pl.String}
     return pl.DataFrame(sides, schema=schema, orient="row"), joined
 
 

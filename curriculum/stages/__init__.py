@@ -160,7 +160,7 @@ def _build(
     indexes, graphs = _graphs(coordinator, listed, families, configure)
     graph_families = _graph_families(families)
     kept_graphs = [
-        KeptDocuments(documents=some, kept=make(Kept(corpus=corpus, files=kept), some)[0])
+        KeptDocuments(documents=some, kept=make(Kept(corpus=corpus, files=kept_files), some)[0])
         for some in (_of(graphs, {family}) for family in graph_families)
     ]
     graph_selections = [make(selecting, each)[0] for each in kept_graphs]

@@ -23,6 +23,7 @@ from curriculum.corpus.select import (
     SELECTION_NAME,
     SIDES_NAME,
     DocumentsOf,
+    KnownFiles,
     ingredients,
     select,
 )
@@ -30,46 +31,9 @@ from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory
 from schemas.corpus import CorpusSpec, DomainsSpec
 from schemas.errors import PackError, StoreError
+from schemas.families import VERSIONS_FAMILY
 from schemas.packed_row import TEXT_PIECE
 from schemas.reports import SelectionReport
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Kept(Stage[Sequence[Artefact], Sequence[Artefact]]):
-    """Documents that are kept, and their side of the split; one task sees all of them."""
-
-    name = "selection"
-    placement = "each shard"
-    corpus: CorpusSpec
-    files: Artefact | None = None
-    """Selection of files, whose sides hold; then the documents are of one family of graphs."""
-
-    def tasks(self, inputs: Sequence[Artefact]) -> Sequence[Sequence[Artefact]]:
-        """Return all documents as one task."""
-        return [inputs]
-
-    def title(self, task: Sequence[Artefact]) -> str:
-        """Name the documents."""
-        return f"kept of {_title(self.corpus, task, of_graphs=self.files is not None)}"
-
-    def recipes(self, task: Sequence[Artefact]) -> Sequence[Recipe]:
-        """Return the recipe of what is kept."""
-        known = (self.files.as_input("kept"),) if self.files else ()
-        labels = _labels(self.corpus, task, of_graphs=self.files is not None)
-        recipe = Recipe(
-            stage="selections",
-            labels=(*labels, ("step", "kept")),
-            revision=REVISION,
-            config=ingredients(self.corpus),
-            inputs=(*known, *(each.as_input(title(each)) for each in task)),
-        )
-        return [recipe]
-
-    def run(self, task: Sequence[Artefact], drafts: Sequence[StagingDirectory]) -> None:
-        """Find duplicates, apply the rules of quality and split by files."""
-        (draft,) = drafts
-        sides = self.files.path / SIDES_NAME if self.files else None
-        draft.record(select(folders(task), self.corpus, draft.path, known=sides).report())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +47,62 @@ class KeptDocuments:
     def of_graphs(self) -> bool:
         """Return True for documents of one family of graphs."""
         return "family" in self.kept.manifest.labels
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kept(Stage[Sequence[Artefact], Sequence[Artefact]]):
+    """Documents that are kept, and their side of the split; one task sees all of them."""
+
+    name = "selection"
+    placement = "each shard"
+    corpus: CorpusSpec
+    files: KeptDocuments | None = None
+    """Files, whose sides hold; then the documents are of one family of graphs."""
+
+    def tasks(self, inputs: Sequence[Artefact]) -> Sequence[Sequence[Artefact]]:
+        """Return all documents as one task."""
+        return [inputs]
+
+    def title(self, task: Sequence[Artefact]) -> str:
+        """Name the documents."""
+        return f"kept of {_title(self.corpus, task, of_graphs=self.files is not None)}"
+
+    def recipes(self, task: Sequence[Artefact]) -> Sequence[Recipe]:
+        """Return the recipe of what is kept."""
+        kept = (self.files.kept.as_input("kept"),) if self.files else ()
+        labels = _labels(self.corpus, task, of_graphs=self.files is not None)
+        recipe = Recipe(
+            stage="selections",
+            labels=(*labels, ("step", "kept")),
+            revision=REVISION,
+            config=ingredients(self.corpus),
+            inputs=(
+                *kept,
+                *(
+                    documents.as_input(title(documents))
+                    for documents in (*_versions_in(self.files), *task)
+                ),
+            ),
+        )
+        return [recipe]
+
+    def run(self, task: Sequence[Artefact], drafts: Sequence[StagingDirectory]) -> None:
+        """Find duplicates, apply the rules of quality and split by files."""
+        (draft,) = drafts
+        known = (
+            KnownFiles(
+                sides=self.files.kept.path / SIDES_NAME, versions=folders(_versions_in(self.files))
+            )
+            if self.files
+            else None
+        )
+        draft.record(select(folders(task), self.corpus, draft.path, known=known).report())
+
+
+def _versions_in(files: KeptDocuments | None) -> list[Artefact]:
+    """The documents of files' versions, of those that a selection of graphs knows."""
+    listed = files.documents if files else ()
+    return [each for each in listed if each.manifest.labels["family"] == VERSIONS_FAMILY]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -220,9 +240,9 @@ def train_ids(kept: Artefact, documents: Artefact) -> set[str]:
 
 
 def val_lineages(selection: Artefact) -> frozenset[str]:
-    """The files on the val side, of all that documents are made of."""
+    """The files on the val side, of all that documents are made of; copies of train's aren't held out."""
     sides = parquet.read_table(selection.path / SIDES_NAME, filters=[("split", "=", "val")])
-    return frozenset(str(name) for name in sides["lineage"].to_pylist())
+    return frozenset(str(side["lineage"]) for side in sides.to_pylist() if side["copy_of"] is None)
 
 
 def _places(

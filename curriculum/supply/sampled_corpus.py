@@ -216,7 +216,7 @@ def sample_corpus(
         tokens=tokens,
         selections={
             **dict.fromkeys(families_of("changes"), selection),
-            **_selections_of_graphs(coordinator, selecting, graphs, kept),
+            **_selections_of_graphs(coordinator, selecting, graphs, kept_files),
             **{_family(each): each for each in chat_selections},
         },
         tokenizer=load_tokenizer(tokenizer),
@@ -258,9 +258,12 @@ def _chats(coordinator: Coordinator, plan: SamplingPlan) -> dict[str, tuple[Arte
 
 
 def _selections_of_graphs(
-    coordinator: Coordinator, selecting: Selection, graphs: Sequence[Artefact], kept: Artefact
+    coordinator: Coordinator,
+    selecting: Selection,
+    graphs: Sequence[Artefact],
+    files: KeptDocuments,
 ) -> dict[str, Artefact]:
-    keeping, found = Kept(corpus=selecting.corpus, files=kept), dict[str, Artefact]()
+    keeping, found = Kept(corpus=selecting.corpus, files=files), dict[str, Artefact]()
     for family in sorted({_family(each) for each in graphs}):
         own = [each for each in graphs if _family(each) == family]
         (kept_graphs,) = coordinator.make(keeping, own)

@@ -12,6 +12,7 @@ from curriculum.corpus.select import (
     SIDES_NAME,
     WHOLE_REPOSITORIES,
     DocumentsOf,
+    KnownFiles,
     Summary,
     hash_fraction,
     ingredients,
@@ -66,7 +67,7 @@ def chosen(
     corpus: CorpusSpec,
     *documents: Document,
     name: str = "s",
-    known: Path | None = None,
+    known: KnownFiles | None = None,
 ) -> tuple[pl.DataFrame, Summary]:
     """The selection as a frame, and its summary; one folder a repository and family."""
     given = []
@@ -300,7 +301,13 @@ def context(path: str, text: str, *around: str) -> Document:
 
 
 def known_sides(folder: Path) -> dict[str, str]:
-    return dict(pl.read_parquet(folder / SIDES_NAME).iter_rows())
+    return sides(pl.read_parquet(folder / SIDES_NAME))
+
+
+def known_files(folder: Path) -> KnownFiles:
+    """What the selection `files` of a folder decided."""
+    versions = DocumentsOf(repository="r", path=folder / "documents-files-r-v2_simple")
+    return KnownFiles(sides=folder / "files" / SIDES_NAME, versions=[versions])
 
 
 def test_documents_of_graphs_are_selected_on_the_sides_that_are_known(tmp_path):
@@ -308,7 +315,7 @@ def test_documents_of_graphs_are_selected_on_the_sides_that_are_known(tmp_path):
     chosen(tmp_path, corpus, *FILES, name="files")
     before = known_sides(tmp_path / "files")
     graphs = [context(f"f{i}.cc", f"graph {i}", f"f{39 - i}.cc") for i in range(40)]
-    known = tmp_path / "files" / SIDES_NAME
+    known = known_files(tmp_path)
     frame, summary = chosen(tmp_path, corpus, *graphs, name="graphs", known=known)
     assert sides(frame) == before == known_sides(tmp_path / "graphs")
     assert summary.joined == ()
@@ -318,7 +325,7 @@ def test_documents_of_graphs_are_selected_on_the_sides_that_are_known(tmp_path):
 def test_files_that_stand_only_in_a_context_get_a_side_of_their_own(tmp_path):
     corpus = corpus_of("r")
     chosen(tmp_path, corpus, *FILES, name="files")
-    known = tmp_path / "files" / SIDES_NAME
+    known = known_files(tmp_path)
     around = [f"only{i}.h" for i in range(40)]
     chosen(tmp_path, corpus, context("f0.cc", "graph", *around), name="graphs", known=known)
     found = known_sides(tmp_path / "graphs")
@@ -339,7 +346,7 @@ def test_a_copy_that_stands_only_in_a_context_is_on_the_side_of_the_file_that_it
         graph = context(path, f"graph {path}", f"copy{number}.cc")
         own, copy = graph.provenance
         graphs.append(replace(graph, provenance=(own, replace(copy, blob=own.blob))))
-    known = tmp_path / "files" / SIDES_NAME
+    known = known_files(tmp_path)
     chosen(tmp_path, corpus, *graphs, name="graphs", known=known)
     found = known_sides(tmp_path / "graphs")
     assert all(found[f"r:copy{at}.cc"] == side for at, side in enumerate(before.values()))
