@@ -30,6 +30,7 @@ from curriculum.packing import rules
 from curriculum.packing.boundaries import Layout
 from curriculum.packing.check import check
 from curriculum.packing.document_rules import NAMES
+from curriculum.packing.held_out_order import write_order
 from curriculum.packing.rows import REQUIRED, RowBatch, lists
 from curriculum.packing.rules import BatchPosition, Violations
 from curriculum.packing.write import histogram_lists, row_shards
@@ -288,7 +289,7 @@ def _generated(layout: Layout) -> Any:
     return lists(items, layout.num_docs, PIECE_TYPE)
 
 
-REVISION = 2
+REVISION = 3
 ImportFormat = Literal["parquet", "megatron", "flat"]
 
 
@@ -355,6 +356,8 @@ def publish(store: Store, imported: Imported, tokenizer: Artefact) -> Artefact:
             frames.require(f"{imported.shards[0].name}{more}")
             draft.record(ImportReport(**frames.report()))
         raise_first(Violations(limit=1, count=found.num_faults, kept=found.faults), names)
+        if imported.completion.facts.split != "train":
+            write_order(draft.path, imported.completion.row_format.row_length, {})
 
     return store.produce([recipe(imported, tokenizer)], fill)[0]
 

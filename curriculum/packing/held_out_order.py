@@ -39,6 +39,12 @@ def spread(lineages: Mapping[str, str]) -> list[str]:
     return [document for *_, document in sorted(found)]
 
 
+def write_order(folder: Path, row_length: int, lineages: Mapping[str, str]) -> None:
+    """Write the order of the rows in a folder beside them."""
+    order = held_out_order(parquet.shards_of(folder), row_length, lineages)
+    (folder / ORDER_NAME).write_text(order.model_dump_json())
+
+
 def held_out_order(
     files: Sequence[Path], row_length: int, lineages: Mapping[str, str]
 ) -> HeldOutRows:
@@ -47,6 +53,8 @@ def held_out_order(
     `files` hold all rows of an artefact in their order. A document that `lineages` lacks, such as an
     imported one, is a lineage of its own.
     """
+    if not files:
+        return HeldOutRows(rows=())
     table = parquet.read_table(list(files), columns=["domain", "document_ids"])
     documents = [
         tuple(dict.fromkeys(str(name) for name in listed or ()))

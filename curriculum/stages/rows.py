@@ -15,10 +15,9 @@ from curriculum import encode
 from curriculum.objectives import objective_of
 from curriculum.packing import chop
 from curriculum.packing.check import check
-from curriculum.packing.held_out_order import ORDER_NAME, held_out_order
+from curriculum.packing.held_out_order import write_order
 from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
-from curriculum.parquet import shards_of
 from curriculum.stages.anchor_documents import ANCHOR_BYTES, anchored
 from curriculum.stages.row_plans import PACK_SEED, RowPlanner, WrittenRows
 from curriculum.stages.row_sources import RowSet, RowSources, RowsSpec, apply_objective
@@ -35,7 +34,7 @@ from schemas.objectives import OBJECTIVES
 from schemas.packed_row import RowFormat
 from schemas.reports import RowsReport
 
-REVISION = 3
+REVISION = 4
 COUNTED_AT_A_TIME = 1 << 16
 """Encodings."""
 Split = Literal["train", "val", "anchor"]
@@ -320,10 +319,8 @@ def _write(
             written.add(
                 each, writer.write(each.spooled, plan.order, plan.row_starts, domain=each.domain)
             )
-    if split != "train" and written.domains:
-        files = shards_of(draft.path)
-        order = held_out_order(files, wanted.row_length, spooled.lineages)
-        (draft.path / ORDER_NAME).write_text(order.model_dump_json())
+    if split != "train":
+        write_order(draft.path, wanted.row_length, spooled.lineages)
     mixed = planner.rows_needed(spooled.documents, _ours(spooled, split))
     report = written.report(planner, rows_if_mixed=mixed)
     draft.record(report)

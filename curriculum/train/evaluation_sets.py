@@ -11,12 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from curriculum.packing.held_out_order import (
-    MAX_POSITIONS,
-    ORDER_NAME,
-    held_out_order,
-    read_order,
-)
+from curriculum.packing.held_out_order import MAX_POSITIONS, read_order
 from curriculum.store import Artefact
 from schemas.errors import JobError
 from schemas.held_out import HeldOutRow, HeldOutRows, tells
@@ -184,12 +179,7 @@ def relative(path: Path, workspace: Path) -> str:
 
 
 def order_of(rows: Artefact) -> HeldOutRows:
-    """The rows of an artefact that may be measured; of imported ones each document is a lineage."""
-    if ORDER_NAME not in {each.name for each in rows.manifest.files}:
-        row_length = int(rows.manifest.labels["row_length"])
-        return (
-            held_out_order(rows.files(), row_length, {}) if rows.files() else HeldOutRows(rows=())
-        )
+    """The rows of an artefact that may be measured."""
     return read_order(rows.path)
 
 

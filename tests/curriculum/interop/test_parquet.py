@@ -20,6 +20,7 @@ from curriculum.packing.check import check
 from curriculum.packing.rows import KNOWN, RowBatch
 from curriculum.packing.rules import BatchPosition, Violations
 from curriculum.store import Artefact
+from curriculum.train.evaluation_sets import order_of
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat
 
@@ -73,6 +74,7 @@ def test_what_is_not_stored_is_derived_and_every_fallback_is_named(
     told = {line.partition(" ")[0] for line in fallbacks}
     assert told == {*before.column_names} - {"pack_id", *REQUIRED}
     assert dict(back.manifest.labels)["split"] == "val"
+    assert {row.row for row in order_of(back).rows} == set(range(len(after)))
     assert check(back.path).faults == []
 
 

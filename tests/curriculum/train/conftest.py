@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from curriculum.packing.boundaries import Layout
+from curriculum.packing.held_out_order import write_order
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.train import run
 from curriculum.train.distributed import ProcessRank
@@ -269,6 +270,8 @@ def make_rows(
                     each.update(structure_values(each) if enriched else {})
                 table = pa.Table.from_pylist(values, schema)
                 pq.write_table(table, shard_path(draft.path, shard), row_group_size=3)
+            if split != "train":
+                write_order(draft.path, length, {})
             draft.record(RowsReport(domains=domains))
 
     recipe = Recipe(
