@@ -4,13 +4,16 @@
 
 A document that is longer than a row is divided over many, and these lie side by side. So rows are taken
 document by document, and documents lineage by lineage. Draws depend on names alone: rows of another length,
-phase or objective begin with the same documents.
+phase or objective begin with the same documents. A small document beside the pieces of a long one takes no
+more of these rows in: it waits until the long one may fill another.
 """
 
 import hashlib
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from curriculum import parquet
 from curriculum.published_files import require_published
@@ -18,7 +21,7 @@ from schemas.held_out import MIN_DOCUMENTS, HeldOutRow, HeldOutRows
 
 ORDER_NAME = "held_out.json"
 MAX_POSITIONS = 1 << 17
-"""Positions of the rows of one domain that are listed; a row longer than that is listed whole."""
+"""Positions of the rows of one domain that are listed, where these are MIN_DOCUMENTS rows or more."""
 _SEED = 17
 
 
@@ -53,29 +56,44 @@ def held_out_order(
     `files` hold all rows of an artefact in their order. A document that `lineages` lacks, such as an
     imported one, is a lineage of its own.
     """
-    if not files:
-        return HeldOutRows(rows=())
-    table = parquet.read_table(list(files), columns=["domain", "document_ids"])
-    documents = [
-        tuple(dict.fromkeys(str(name) for name in listed or ()))
-        for listed in table["document_ids"].to_pylist()
-    ]
-    domains: defaultdict[str, dict[int, tuple[str, ...]]] = defaultdict(dict)
-    for number, domain in enumerate(table["domain"].to_pylist()):
-        domains[str(domain)][number] = documents[number]
-    limit = max(MAX_POSITIONS // row_length, 1)
+    domains: defaultdict[str, dict[int, _StoredRow]] = defaultdict(dict)
+    listed = parquet.read_table(list(files), columns=list(_COLUMNS)).to_pylist() if files else []
+    for number, stored in enumerate(listed):
+        domains[str(stored["domain"])][number] = _StoredRow.of(stored, row_length)
+    limit = max(MAX_POSITIONS // row_length, MIN_DOCUMENTS)
     return HeldOutRows(
         rows=tuple(
             HeldOutRow(
                 row=number,
                 domain=domain,
-                documents=documents[number],
-                lineages=tuple(lineages.get(each, each) for each in documents[number]),
+                documents=rows[number].documents,
+                lineages=tuple(lineages.get(name, name) for name in rows[number].documents),
             )
             for domain, rows in sorted(domains.items())
             for number in _ordered(rows, lineages)[:limit]
         )
     )
+
+
+_COLUMNS = ("domain", "document_ids", "doc_starts", "valid_token_count")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _StoredRow:
+    """Documents of a row, each once."""
+
+    documents: tuple[str, ...]
+    filling: tuple[str, ...]
+    """Those that take more than half of the row."""
+
+    @staticmethod
+    def of(stored: Mapping[str, Any], row_length: int) -> "_StoredRow":
+        starts = [*stored["doc_starts"][: len(stored["document_ids"])], stored["valid_token_count"]]
+        tokens = Counter[str]()
+        for at, document in enumerate(stored["document_ids"]):
+            tokens[document] += starts[at + 1] - starts[at]
+        filling = tuple(name for name, count in tokens.items() if 2 * count > row_length)
+        return _StoredRow(documents=tuple(tokens), filling=filling)
 
 
 def read_order(folder: Path) -> HeldOutRows:
@@ -88,16 +106,16 @@ def read_order(folder: Path) -> HeldOutRows:
     return HeldOutRows.model_validate_json((folder / ORDER_NAME).read_bytes())
 
 
-def _ordered(rows: Mapping[int, Sequence[str]], lineages: Mapping[str, str]) -> list[int]:
+def _ordered(rows: Mapping[int, _StoredRow], lineages: Mapping[str, str]) -> list[int]:
     """The rows of one domain, by number with their documents, in the order in which they are measured.
 
-    In each turn every document adds a row, unless its rows so far are as many as the turn says. Turns end
-    where the next one could give a document more than one in MIN_DOCUMENTS of all rows. The rest of the
-    rows of longer documents is never measured.
+    In each turn every document adds a row, unless its rows so far are as many as the turn says. Nor is a
+    row added that a document fills of which this holds. Turns end where the next one could give a document
+    more than one in MIN_DOCUMENTS of all rows. The rest of the rows of longer documents is never measured.
     """
     rows_of: defaultdict[str, list[int]] = defaultdict(list)
-    for number, documents in rows.items():
-        for document in documents:
+    for number, row in rows.items():
+        for document in row.documents:
             rows_of[document].append(number)
     order = spread({document: lineages.get(document, document) for document in rows_of})
     waiting = {document: _shuffled(document, rows_of[document]) for document in order}
@@ -107,19 +125,23 @@ def _ordered(rows: Mapping[int, Sequence[str]], lineages: Mapping[str, str]) -> 
     while before < len(taken) and (turn == 1 or turn * MIN_DOCUMENTS <= len(taken)):
         before = len(taken)
         for document in order:
-            if shown[document] < turn:
-                more = next((each for each in waiting[document] if each not in taken), None)
-                if more is not None:
-                    taken[more] = None
-                    shown.update(rows[more])
+            for _ in range(len(waiting[document]) if shown[document] < turn else 0):
+                number = waiting[document].popleft()
+                if number in taken:
+                    continue
+                if all(shown[name] < turn for name in rows[number].filling):
+                    taken[number] = None
+                    shown.update(rows[number].documents)
+                    break
+                waiting[document].append(number)
         turn += 1
     return list(taken)
 
 
-def _shuffled(document: str, numbers: Sequence[int]) -> Iterator[int]:
+def _shuffled(document: str, numbers: Sequence[int]) -> deque[int]:
     """The rows of a document in a drawn order: a file's first lines aren't what it is about."""
     drawn = sorted((_draw(f"{document} {at}"), number) for at, number in enumerate(numbers))
-    return iter([number for _, number in drawn])
+    return deque(number for _, number in drawn)
 
 
 def _draw(name: str) -> bytes:

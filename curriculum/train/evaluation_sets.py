@@ -14,7 +14,7 @@ from pathlib import Path
 from curriculum.packing.held_out_order import MAX_POSITIONS, read_order
 from curriculum.store import Artefact
 from schemas.errors import JobError
-from schemas.held_out import HeldOutRow, HeldOutRows, tells
+from schemas.held_out import MIN_DOCUMENTS, HeldOutRow, HeldOutRows, tells
 from schemas.job import Evaluation, EvaluationStratum, RowsSource
 from schemas.objectives import ANCHOR_SET, PHASE_SET
 from schemas.reports import RowsReport
@@ -138,7 +138,7 @@ def within(sets: Sequence[HeldOutSet], positions: float) -> list[Evaluation]:
     are nearly the same mostly have the same rows. It doesn't fall so low that a set has too few documents
     to tell, where more would do.
     """
-    limit = MAX_POSITIONS
+    limit = MAX_POSITIONS * MIN_DOCUMENTS
     found = [each.within(limit) for each in sets]
     while limit > MIN_POSITIONS and positions_read(found) > positions:
         limit //= 2

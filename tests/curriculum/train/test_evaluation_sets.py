@@ -82,6 +82,12 @@ def test_a_limit_leaves_documents_enough_to_tell() -> None:
     assert [each.documents for each in within(three, 0)] == [8, 6, 16 * 12]
 
 
+def test_rows_that_are_longer_than_a_limit_are_documents_enough_to_tell() -> None:
+    graphs = a_set({"a": 40 * 65_536}, documents=1, row_length=65_536)
+    (found,) = within([graphs], 0)
+    assert (found.documents, found.lineages) == (8, 8)
+
+
 def test_rows_that_several_sets_ask_for_are_read_once() -> None:
     whole, target = a_set({"targets-4": 8192}), a_set({"targets-4": 8192}, name="target")
     assert positions_read(within([whole, target], 10**9)) == 8192
