@@ -13,7 +13,7 @@ from tests.curriculum.catalog.branched import write_branched
 OVER_ALL = {"before_a_spike", "who_saw_the_commit"}
 """Questions that find one step or commit among those of all specialists."""
 ABOUT_SPECIALISTS = [
-    each for each in recipes() if "specialist, " in each.sql and each.name not in OVER_ALL
+    recipe for recipe in recipes() if "specialist, " in recipe.sql and recipe.name not in OVER_ALL
 ]
 BRANCHES = {"templates": None, "templates/wide": "wide"}
 

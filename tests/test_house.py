@@ -89,7 +89,7 @@ def test_texts_name_only_modules_that_are_there() -> None:
 def test_no_text_test_or_benchmark_picks_a_checkpoint_by_the_order_of_a_folder() -> None:
     """The order is the file system's: `checkpoint_of` and `newest_checkpoint` say which one they take."""
     texts = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
-    code = [each for name in ("benchmarks", "tests") for each in (ROOT / name).rglob("*.py")]
+    code = [file for name in ("benchmarks", "tests") for file in (ROOT / name).rglob("*.py")]
     picked = re.compile(r"\b(?:next|min|max)\([^\n]*(?:checkpoints|step=)[^\n]*(?:glob|iterdir)")
     by_glob = re.compile(r"\b(?:next|min|max)\([^\n]*glob\([^\n]*(?:checkpoints/|step=)")
     found = [

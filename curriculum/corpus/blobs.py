@@ -65,7 +65,7 @@ class Skips:
         """Count one, and keep it as an example while there are few, each of another path."""
         self.counts[reason] += 1
         kept = self.examples.setdefault(reason, [])
-        if len(kept) < EXAMPLES and all(each.path != path for each in kept):
+        if len(kept) < EXAMPLES and all(example.path != path for example in kept):
             kept.append(Example(path=path, commit=commit))
 
     @property
@@ -79,7 +79,7 @@ class Skips:
         reasons = sorted(set(self.counts) & {*get_args(Unreadable)})
         return "; ".join(
             f"{reason} {self.counts[reason]:,}: "
-            + ", ".join(each.path for each in self.examples[reason])
+            + ", ".join(example.path for example in self.examples[reason])
             for reason in reasons
         )
 

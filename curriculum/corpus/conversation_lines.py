@@ -80,12 +80,12 @@ def parse_conversation(text: str) -> ConversationLine:
         raise LineError("json") from None
     if not isinstance(content, dict):
         raise LineError("json")
-    layout = next((each for each in _LAYOUTS if each[0] in content), None)
+    layout = next((layout for layout in _LAYOUTS if layout[0] in content), None)
     if layout is None:
         raise LineError("shape")
     listed, role, said = layout
     known = {"id", listed}
-    _require_readable(content, known, {*REFUSED_KEYS, *_MARKS, *(each[0] for each in _LAYOUTS)})
+    _require_readable(content, known, {*REFUSED_KEYS, *_MARKS, *(layout[0] for layout in _LAYOUTS)})
     entries = content[listed] if isinstance(content[listed], list) else []
     spoken = [_turn(entry, role, said) for entry in entries]
     ignored = _said_keys(content) - known

@@ -176,7 +176,9 @@ class _Headers:
                 yield beside
             else:
                 plain = posixpath.normpath(name).lstrip("./")
-                yield from (each for each in candidates if f"/{each}".endswith(f"/{plain}"))
+                yield from (
+                    candidate for candidate in candidates if f"/{candidate}".endswith(f"/{plain}")
+                )
 
 
 def _included(content: bytes) -> list[str]:

@@ -143,4 +143,4 @@ def joined(licences: list[str]) -> str | None:
     distinct = sorted(set(licences))
     if len(distinct) < 2:
         return distinct[0] if distinct else None
-    return " AND ".join(f"({each})" if " OR " in each else each for each in distinct)
+    return " AND ".join(f"({licence})" if " OR " in licence else licence for licence in distinct)

@@ -313,7 +313,7 @@ def _sharing(rows: pl.LazyFrame) -> Iterator[tuple[str, str]]:
 def _sharing_text(documents: Sequence[DocumentsOf]) -> Iterator[tuple[str, str]]:
     """Pairs of lineages that share much of their text, over all versions that are documents."""
     return lineages_with_shared_text(
-        chain.from_iterable(read_versions(each.path) for each in documents)
+        chain.from_iterable(read_versions(repository.path) for repository in documents)
     )
 
 
@@ -380,9 +380,9 @@ def _near_val(
     """The `strange` files, of which contexts show text that a file in `val` has, or another of these."""
     if not strange:
         return []
-    versions = chain.from_iterable(read_versions(each.path) for each in known.versions)
+    versions = chain.from_iterable(read_versions(repository.path) for repository in known.versions)
     held_out = ((lineage, text) for lineage, text in versions if lineage in val)
-    shown = chain.from_iterable(read_shown(each.path, strange) for each in documents)
+    shown = chain.from_iterable(read_shown(repository.path, strange) for repository in documents)
     lineages = [
         Lineage(name=name, repository="", order=int(name in strange), since=0)
         for name in (*val, *strange)

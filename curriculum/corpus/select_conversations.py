@@ -106,7 +106,8 @@ def _splits(
     units[CHAT_FAMILY] = [oldest[name].name for name in sorted(set(listed["lineage"]))]
     val, joined = held_out(units, val_fraction=corpus.val_fraction)
     sides = [
-        (each.name, "val" if oldest[each.name].name in val else "train", None) for each in lineages
+        (lineage.name, "val" if oldest[lineage.name].name in val else "train", None)
+        for lineage in lineages
     ]
     schema = {"lineage": pl.String, "split": pl.String, "copy_of": pl.String}
     return pl.DataFrame(sides, schema=schema, orient="row"), joined

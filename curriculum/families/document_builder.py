@@ -137,7 +137,7 @@ class DocumentBuilder:
             text="".join(self.texts),
             family=family,
             language=file.language,
-            licence=joined([each.licence for each in self.provenance if each.licence]),
+            licence=joined([source.licence for source in self.provenance if source.licence]),
             timestamp=change.timestamp,
             parts=tuple(self.parts),
             spans=tuple(spans),

@@ -245,7 +245,7 @@ def _own_ingredients(plan: SamplingPlan, kind: Kind) -> dict[str, JsonValue]:
             conversations.ingredients(conversations.find_conversations(each), plan.corpus)
             for each in plan.corpus.conversations
         ]
-        own["overlong"] = [each.overlong for each in plan.corpus.conversations]
+        own["overlong"] = [source.overlong for source in plan.corpus.conversations]
         own["chat_selection"] = conversation_ingredients(plan.corpus)
         own["chat_revision"] = conversations.REVISION
     if FAMILIES[kind.family].needs_index:

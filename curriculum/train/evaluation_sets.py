@@ -139,10 +139,10 @@ def within(sets: Sequence[HeldOutSet], positions: float) -> list[Evaluation]:
     to tell, where more would do.
     """
     limit = MAX_POSITIONS * MIN_DOCUMENTS
-    found = [each.within(limit) for each in sets]
+    found = [held_out.within(limit) for held_out in sets]
     while limit > MIN_POSITIONS and positions_read(found) > positions:
         limit //= 2
-        fewer = [each.within(limit) for each in sets]
+        fewer = [held_out.within(limit) for held_out in sets]
         if any(_tells(more) > _tells(less) for more, less in zip(found, fewer, strict=True)):
             break
         found = fewer

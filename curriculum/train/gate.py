@@ -36,7 +36,7 @@ def gate_bits(
 
     Empty where the set has too few documents to tell: then a rule on val_bpb never ends the phase.
     """
-    return [each.val_bpb for each in gate_figures(figures, phase, rule) if each.is_sure]
+    return [figure.val_bpb for figure in gate_figures(figures, phase, rule) if figure.is_sure]
 
 
 def gate_figures(
@@ -52,4 +52,4 @@ def gate_figures(
 
 def _means(figures: Sequence[Figure], name: str, phase: str) -> list[Figure]:
     place = (name, ANCHOR_SET if name == ANCHOR_SET else phase, "*")
-    return [each for each in figures if (each.set, each.phase, each.family) == place]
+    return [figure for figure in figures if (figure.set, figure.phase, figure.family) == place]

@@ -34,7 +34,7 @@ def require_fitting(job: Job, workspace: Path) -> None:
     _require_tokenizer(job, workspace)
     for rows in {each.path: each for each in _rows_of(job)}.values():
         _require_rows(rows, job, workspace)
-    for stratum in (each for evaluation in job.evaluations for each in evaluation.strata):
+    for stratum in (stratum for evaluation in job.evaluations for stratum in evaluation.strata):
         _require_measured(stratum, workspace)
     started = _require_checkpoint(job, workspace)
     _require_structure(job, workspace, started)

@@ -82,7 +82,9 @@ def phases(home: Path) -> list[dict[str, str]]:
     done = curriculum(home, "status", "--json")
     assert done.exit_code == 0, done.output
     return [
-        each for each in json.loads(done.stdout)["phases"] if each["specialist"] == "templates/ux"
+        phase
+        for phase in json.loads(done.stdout)["phases"]
+        if phase["specialist"] == "templates/ux"
     ]
 
 
@@ -106,7 +108,7 @@ def test_a_branch_that_a_command_has_only_mixed_is_held_against_that_commands_di
     done = curriculum(home, "mix", "templates.demo", "--phase", "syntax", "--workers", "1", *words)
     assert done.exit_code == 0, done.output
     listed = json.loads(curriculum(home, "status", "--json").stdout)["phases"]
-    found = [each for each in listed if each["specialist"] == "templates/uw"]
+    found = [phase for phase in listed if phase["specialist"] == "templates/uw"]
     assert len(found) == 5
     assert "curriculum run templates.demo --" in found[0]["why"]
     assert "--branch uw" in found[0]["why"]
@@ -174,7 +176,9 @@ def test_a_branch_whose_diet_is_gone_is_held_against_the_one_that_its_flow_run_f
     mix_phase(plan, "syntax", build_phase(plan, "syntax", Context()), Context())
     own.unlink()
     done = curriculum(home, "status", "--json")
-    found = [each for each in json.loads(done.stdout)["phases"] if each["specialist"] == "mine/ux"]
+    found = [
+        phase for phase in json.loads(done.stdout)["phases"] if phase["specialist"] == "mine/ux"
+    ]
     assert len(found) == 5
     assert not any("can't be compared" in each["why"] for each in found)
 

@@ -82,7 +82,7 @@ def test_a_script_with_a_damaged_byte_is_written_anew(home: Path) -> None:
 
 def test_check_says_that_documents_are_gone_and_verifies_the_rest(home: Path) -> None:
     rows = read_manifest(next((home / "rows").rglob("manifest.json")))
-    used = next(each for each in rows.inputs if each.name.startswith("documents "))
+    used = next(used for used in rows.inputs if used.name.startswith("documents "))
     (gone,) = (home / "documents").rglob(used.key[:KEY_DIGITS])
     shutil.rmtree(gone)
     done = curriculum("check", str(home / "rows"), home=home)

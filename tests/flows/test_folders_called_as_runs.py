@@ -29,7 +29,7 @@ def test_a_specialist_is_found_beside_a_folder_of_its_name(home: Path) -> None:
     assert run_of(store, "fmt", name="it").path == meant
     assert checkpoint_of(home, "fmt").parents[1] == meant
     assert meant in folders_of(store, "fmt")
-    assert [each.path for each in find(store, "fmt").artefacts] == [meant]
+    assert [artefact.path for artefact in find(store, "fmt").artefacts] == [meant]
 
 
 def test_commands_take_the_specialist_beside_a_folder_of_its_name(home: Path) -> None:

@@ -118,7 +118,7 @@ def test_the_speed_is_that_of_the_newest_run_of_the_same_model_and_device(
         replace(speed(device="cpu"), model="60m", seconds_per_token=2.0),
         replace(speed(device="cuda"), model="60m", seconds_per_token=3.0),
     ]
-    begun = [SimpleNamespace(path=each, job=None, is_finished=True) for each in runs]
+    begun = [SimpleNamespace(path=run, job=None, is_finished=True) for run in runs]
     monkeypatch.setattr(forecast, "attempts_in", lambda store: begun)
     monkeypatch.setattr(forecast, "_speed_of", lambda run, job: run)
 

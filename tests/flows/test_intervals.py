@@ -32,7 +32,7 @@ def home(tmp_path: Path) -> Path:
 
 def test_the_figures_of_a_run_say_that_a_single_document_is_too_few() -> None:
     left = report().model_copy(update={"after": (_one_document(), figure(2.0, 0.1))})
-    found = [(each["interval"], each["documents"], each["lineages"]) for each in figure_lines(left)]
+    found = [(line["interval"], line["documents"], line["lineages"]) for line in figure_lines(left)]
     assert found == [(TOO_FEW, 1, 1), ("1.900 to 2.100", 12, 5)]
 
 

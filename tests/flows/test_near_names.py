@@ -40,7 +40,7 @@ def test_status_takes_a_specialist_and_a_phase(home: Path) -> None:
     every = json.loads(curriculum("status", "--json", home=home).stdout)["phases"]
     for name, wanted in (
         ("fmt", every),
-        ("fmt/syntax", [each for each in every if each["phase"] == "syntax"]),
+        ("fmt/syntax", [phase for phase in every if phase["phase"] == "syntax"]),
     ):
         shown = json.loads(curriculum("status", name, "--json", home=home).stdout)
         assert shown["phases"] == wanted != []

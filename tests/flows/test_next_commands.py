@@ -20,4 +20,4 @@ def test_serving_is_recommended_with_all_that_it_needs(
     commands = [*demo._serving()]
     assert commands[-1] == "curriculum serve"
     assert (len(commands) == 1) is is_installed
-    assert all("requirements.lock" in each for each in commands[:-1])
+    assert all("requirements.lock" in command for command in commands[:-1])

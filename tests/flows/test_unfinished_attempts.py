@@ -99,7 +99,7 @@ def copy_of(demo_home: Path, home: Path) -> Path:
 def of_status(home: Path) -> object:
     phases = json.loads(curriculum("status", "--json", "--home", str(home)))["phases"]
     told = ("phase", "state", "attempt", "key", "path", "val_bpb", "anchor")
-    return [[each[name] for name in told] for each in phases]
+    return [[phase[name] for name in told] for phase in phases]
 
 
 def of_overview(home: Path) -> object:
@@ -107,14 +107,14 @@ def of_overview(home: Path) -> object:
     assert old == ""
     lines = snapshot.ask(question("panels/standing"), overview_panels.PhaseLine)
     totals = overview_panels.totals(snapshot)
-    told = [(each.phase, each.state, each.steps, each.tokens, each.after) for each in lines]
+    told = [(line.phase, line.state, line.steps, line.tokens, line.after) for line in lines]
     asked = snapshot.ask(question("panels/attention"), overview_panels.Attention)
-    wanting = [each for each in asked if each.kind in ("stale", "failed", "interrupted", "next")]
+    wanting = [line for line in asked if line.kind in ("stale", "failed", "interrupted", "next")]
     return told, totals.done, totals.phases, totals.tokens, wanting
 
 
 def of_reports(home: Path) -> object:
-    return [(each.name, each.phases, each.state) for each in index.entries(home, Resources())]
+    return [(entry.name, entry.phases, entry.state) for entry in index.entries(home, Resources())]
 
 
 def of_report(home: Path) -> object:
@@ -125,13 +125,14 @@ def of_report(home: Path) -> object:
 def of_forecast(home: Path) -> object:
     plan = resolve_plan(RunConfig.of(specialist=DIET, workspace=home), dry=True)
     return [
-        (each.phase, each.steps, each.note) for each in forecast(plan, Scope(), Context()).phases
+        (phase.phase, phase.steps, phase.note)
+        for phase in forecast(plan, Scope(), Context()).phases
     ]
 
 
 def of_gains(home: Path) -> object:
     snapshot, _ = overview_panels.snapshot(home, Resources())
-    return [(each.phase, each.before, each.after) for each in run_panels.gains(snapshot)]
+    return [(gain.phase, gain.before, gain.after) for gain in run_panels.gains(snapshot)]
 
 
 def of_compare(home: Path) -> object:
@@ -204,9 +205,9 @@ def test_every_reader_keeps_to_the_finished_run(
     assert read(home) == answers
     begun = Attempt.at(path)
     (phase,) = (
-        each
-        for each in json.loads(curriculum("status", "--json", "--home", str(home)))["phases"]
-        if each["phase"] == PHASE
+        phase
+        for phase in json.loads(curriculum("status", "--json", "--home", str(home)))["phases"]
+        if phase["phase"] == PHASE
     )
     assert phase["unfinished"]["path"] == path.relative_to(home).as_posix()
     assert f"attempt {begun.job.attempt} " in phase["why"]

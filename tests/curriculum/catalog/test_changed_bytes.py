@@ -61,9 +61,9 @@ def _span(file: Path, column: str, group: int = 1) -> range:
     """The bytes of a column in a row group, headers included."""
     parts = pq.read_metadata(file).row_group(group)
     chunk = next(
-        each
-        for each in map(parts.column, range(parts.num_columns))
-        if each.path_in_schema.partition(".")[0] == column
+        chunk
+        for chunk in map(parts.column, range(parts.num_columns))
+        if chunk.path_in_schema.partition(".")[0] == column
     )
     start = chunk.dictionary_page_offset or chunk.data_page_offset
     return range(start, start + chunk.total_compressed_size)

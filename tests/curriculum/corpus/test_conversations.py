@@ -199,7 +199,7 @@ def test_what_would_change_what_is_learnt_and_is_not_read_is_refused_by_line(
     tmp_path: Path, line: str, reason: str, named: str
 ) -> None:
     listed, skips = read(written(tmp_path, GOOD, line))
-    assert [each.line for each in listed] == [1]
+    assert [turn.line for turn in listed] == [1]
     assert skips.counts == {reason: 1}
     assert skips.examples == {reason: [f"talks.jsonl:2 ({named})"]}
 
@@ -207,7 +207,7 @@ def test_what_would_change_what_is_learnt_and_is_not_read_is_refused_by_line(
 def test_the_other_layout_has_the_same_marks_and_refusals(tmp_path: Path) -> None:
     turns = [{"from": "human", "value": "a?"}, {"from": "gpt", "value": "b.", "weight": 0}]
     other = [turns[0], {"from": "gpt", "value": "b.", "tool_calls": [1]}]
-    lines = [json.dumps({"conversations": each}) for each in (turns, other)]
+    lines = [json.dumps({"conversations": listed}) for listed in (turns, other)]
     (one,), skips = read(written(tmp_path, *lines))
     assert [turn.is_context for turn in one.turns] == [False, True]
     assert skips.examples == {"key": ["talks.jsonl:2 (tool_calls)"]}

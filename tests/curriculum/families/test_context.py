@@ -163,7 +163,7 @@ def test_each_source_has_the_licence_of_its_file_and_the_document_those_of_all()
     own = excerpt("own.h", "// SPDX-License-Identifier: BSL-1.0\nint b;\n", [(36, 43)])
     target = excerpt("main.cc", TARGET, [(0, 31)], hop=0)
     found = document(commit(), "v4_context_graph", [own], [target], [])
-    assert [each.licence for each in found.provenance] == ["BSL-1.0", "repository: MIT"]
+    assert [source.licence for source in found.provenance] == ["BSL-1.0", "repository: MIT"]
     assert found.licence == "BSL-1.0 AND repository: MIT"
 
 

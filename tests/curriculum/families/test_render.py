@@ -159,4 +159,4 @@ def test_a_document_has_the_licence_that_its_file_states(
         change = make_change(text, text + "int b;\n", licence="MIT")
         for document in render(change, [family]).documents:
             assert document.licence == licence
-            assert {each.licence for each in document.provenance} == {licence}
+            assert {source.licence for source in document.provenance} == {licence}

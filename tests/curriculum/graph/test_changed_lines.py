@@ -39,9 +39,9 @@ def change(text: str, *hunks: tuple[int, int], path: str = "a.c") -> FileChange:
 
 def counted(*changes: FileChange) -> ChangedLinesReport:
     lines = ChangedLines()
-    for each in changes:
-        assert each.after is not None
-        lines.add(COMMIT, each, facts_of(each.after.text, "c"))
+    for change in changes:
+        assert change.after is not None
+        lines.add(COMMIT, change, facts_of(change.after.text, "c"))
     return lines.report()
 
 

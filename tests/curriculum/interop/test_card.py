@@ -111,7 +111,7 @@ def test_datasets_loads_a_mixture_in_training_order(
 def test_the_card_of_an_export_counts_the_documents_of_its_rows_alone(
     world: Any, tmp_path: Path, *, is_mixed: bool
 ) -> None:
-    sources = {each.key: each for each in (world.flat, world.structured)}
+    sources = {rows.key: rows for rows in (world.flat, world.structured)}
     listed: list[Any] = table(world.flat)["document_ids"].to_pylist()
     ids = {name for row in listed for name in row}
     if is_mixed:

@@ -160,8 +160,8 @@ def test_an_answer_that_is_context_is_read_with_its_end_and_never_scored(
         learnt = [token for encoding in done.encodings for token in scored_ids(encoding)]
         assert byte_level.decode_bytes(learnt) == b"right\n"
         assert learnt.count(byte_level.ids_of["end_of_turn"]) == 1
-        assert [each.ids.tolist() for each in done.encodings] == [
-            each.ids.tolist() for each in whole.encodings
+        assert [encoding.ids.tolist() for encoding in done.encodings] == [
+            encoding.ids.tolist() for encoding in whole.encodings
         ]
         counts = dict_of(done)
         assert (counts["assistant_bytes"], counts["context_bytes"]) == (6, 6)
@@ -307,13 +307,13 @@ def test_every_byte_stands_once_or_is_elided_and_the_assistant_s_bytes_are_the_s
     dropped = len(talk.parts) - len(covered)
     kept = [*talk.parts[: len(lead)], *talk.parts[len(lead) + dropped :]]
     assert dropped % 2 == 0
-    assert [(low, high) for *_, low, high in covered] == [(each.start, each.end) for each in kept]
+    assert [(low, high) for *_, low, high in covered] == [(span.start, span.end) for span in kept]
     assert done.outcome == ("elided" if dropped else "whole")
     if dropped:
         one_more = document(*lead, *said[len(lead) + dropped - 2 :])
         assert objective_counts(one_more, tokenizer, kit, row_length).num_tokens > row_length
     assert done.elided_bytes == len(talk.text.encode()) - sum(
-        each.end - each.start for each in kept
+        span.end - span.start for span in kept
     )
     own = assistant(replace(talk, parts=tuple(kept)))
     scored = scored_ids(encoding)

@@ -261,7 +261,7 @@ def test_every_byte_that_stays_stands_once_in_its_turn_s_marks(
     (encoding,) = done.encodings
     assert len(encoding.ids) <= row_length
     data = talk.text.encode()
-    pieces = [each for each in encoding.pieces.tolist() if each[0] == TEXT_PIECE]
+    pieces = [piece for piece in encoding.pieces.tolist() if piece[0] == TEXT_PIECE]
     dropped = len(said) - len(pieces)
     turns = [*range(len(lead)), *range(len(lead) + dropped, len(said))]
     frame = turn_format(tokenizer).frame([said[turn][0] for turn in turns])

@@ -131,7 +131,7 @@ def outcomes(built: Built) -> Counter[str]:
 def assert_supply_is_what_is_built(built: Built, overlong: Overlong) -> None:
     """Of one source whose conversations are all sampled, tokens and what is too long are no estimate."""
     documents, tokens = (
-        next(each for each in made if each.manifest.labels["family"] == CHAT_FAMILY)
+        next(artefact for artefact in made if artefact.manifest.labels["family"] == CHAT_FAMILY)
         for made in (built.documents, built.tokens)
     )
     source = RowSource(documents=documents, base=documents, tokens=tokens, overlong=overlong)
@@ -164,7 +164,7 @@ def test_asked_for_it_the_newest_exchanges_of_a_long_conversation_stay_with_its_
     assert_supply_is_what_is_built(skipping, "skip")
     assert_supply_is_what_is_built(made, "drop_oldest")
     assert outcomes(made) == {"whole": 18, "elided": 1, "too_long": 1}
-    made_anew = {each.manifest.stage for each in made.artefacts() if each.made}
+    made_anew = {artefact.manifest.stage for artefact in made.artefacts() if artefact.made}
     assert made_anew == {"rows"}
     assert skipping.rows_of(WANTED).train.key != made.rows_of(WANTED).train.key
     texts, learnt = scored(made)

@@ -36,7 +36,7 @@ def pair(folder: Path, chosen: Sequence[int], written: Sequence[int]) -> tuple[A
         "keep": [each % 2 == 0 for each in chosen],
         "split": ["train" if each % 4 else "val" for each in chosen],
         "domain": [f"domain {each}" for each in chosen],
-        "lineage": [f"lineage {each}" for each in chosen],
+        "lineage": [f"lineage {number}" for number in chosen],
     }
     documents: dict[str, list[object]] = {"document_id": [name(each) for each in written]}
     return (
@@ -51,8 +51,8 @@ def test_each_document_has_its_own_line_of_the_selection(tmp_path: Path) -> None
     assert [found.domains[each] for each in found.domain] == [
         f"domain {each}" for each in (14, 3, 14, 0, 19)
     ]
-    assert [found.lineages[each] for each in found.lineage] == [
-        f"lineage {each}" for each in (14, 3, 14, 0, 19)
+    assert [found.lineages[number] for number in found.lineage] == [
+        f"lineage {number}" for number in (14, 3, 14, 0, 19)
     ]
     assert found.kept.tolist() == [True, False, False, True, False]
     assert found.val.tolist() == [False, False, False, True, False]

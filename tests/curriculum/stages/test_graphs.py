@@ -141,7 +141,7 @@ def test_without_its_columns_structure_is_the_flat_rows(
 
 
 def test_held_out_rows_of_graphs_score_targets_alone_by_every_objective(built: Built) -> None:
-    known = {each.document_id: each for each in documents(built, V4)}
+    known = {document.document_id: document for document in documents(built, V4)}
     token_bytes = load_tokenizer(built.tokenizer).token_bytes
     scored = 0
     for wanted in (WANTED[0], WANTED[1], WANTED[5]):
@@ -152,7 +152,7 @@ def test_held_out_rows_of_graphs_score_targets_alone_by_every_objective(built: B
             columns = ["input_ids", "loss_mask", "pieces", "document_ids"]
             for row in table(side, columns).to_pylist():
                 for name, start, end in _scored(row, token_bytes):
-                    parts = (each for each in known[name].parts if each.kind == "target")
+                    parts = (part for part in known[name].parts if part.kind == "target")
                     assert any(part.start <= start and end <= part.end for part in parts)
                     scored += 1
     assert scored > 500
@@ -181,7 +181,7 @@ def test_held_out_targets_read_files_that_are_trained_on_and_no_row_trains_on_he
 ) -> None:
     held_out, found = val_lineages(built.selections[V4]), Counter[tuple[str, bool]]()
     token_bytes = load_tokenizer(built.tokenizer).token_bytes
-    known = {each.document_id: each for each in documents(built, V4)}
+    known = {document.document_id: document for document in documents(built, V4)}
     for each in built.rows:
         if each.wanted.family != V4:
             continue
@@ -219,7 +219,7 @@ def test_text_of_held_out_files_in_training_rows_is_found(built: Built) -> None:
 
 
 def test_scored_context_of_a_held_out_target_is_found(built: Built, tmp_path: Path) -> None:
-    (rows,) = (each for each in built.rows if each.wanted == WANTED[1])
+    (rows,) = (made for made in built.rows if made.wanted == WANTED[1])
     assert rows.val is not None
     file = rows.val.files()[0]
     everything = pq.read_table(file, partitioning=None)

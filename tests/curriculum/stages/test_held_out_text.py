@@ -22,8 +22,8 @@ WANTED = (
 def function(name: str, calls: Sequence[str] = (), *, number: int) -> str:
     """A function with a word of its own, and lines that no other number has."""
     lines = [f"    sum += {number * 97 + at} * value % {at + 3 + number};" for at in range(8)]
-    declared = "".join(f"int {each}(int value);\n" for each in calls)
-    called = "".join(f"    sum += {each}(sum);\n" for each in calls)
+    declared = "".join(f"int {call}(int value);\n" for call in calls)
+    called = "".join(f"    sum += {call}(sum);\n" for call in calls)
     return (
         f'{declared}int {name}(int value) {{\n    const char* word = "mark{number:03}";\n'
         "    int sum = value + word[0];\n" + "\n".join(lines) + f"\n{called}    return sum;\n}}\n"
@@ -85,8 +85,8 @@ def test_no_copy_of_a_held_out_file_is_trained_on_as_context(tmp_path: Path) -> 
     assert {*side} == {f"own:new{at}.cpp" for at in numbers}
     held_out = {at for at in numbers if side[f"own:new{at}.cpp"] == "val"}
     assert 0 < len(held_out) < 12
-    for each in built.rows:
-        assert marks(built, each.train) == {*numbers} - held_out
+    for rows in built.rows:
+        assert marks(built, rows.train) == {*numbers} - held_out
     graphs = built.rows_of(WANTED[1])
     assert marks(built, graphs.val) > held_out, "context of both sides"
 
@@ -111,7 +111,7 @@ def test_no_held_out_target_is_a_copy_of_a_file_that_is_trained_on(tmp_path: Pat
     side = sides(built)
     held_out = {at for at in range(WHOLE_REPOSITORIES) if side[f"own{at}:own.cpp"] == "val"}
     assert 0 < len(held_out) < WHOLE_REPOSITORIES
-    for each in built.rows:
-        assert 900 in marks(built, each.train)
-        assert 900 not in marks(built, each.val)
-        assert held_out <= marks(built, each.val)
+    for rows in built.rows:
+        assert 900 in marks(built, rows.train)
+        assert 900 not in marks(built, rows.val)
+        assert held_out <= marks(built, rows.val)

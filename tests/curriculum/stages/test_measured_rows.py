@@ -14,7 +14,7 @@ FILES = RowsSpec(family="v2_simple", row_length=512)
 
 
 def measuring(built: Built) -> list[Artefact]:
-    return [built.anchor, *(side for each in built.rows for side in each.splits[1:])]
+    return [built.anchor, *(side for made in built.rows for side in made.splits[1:])]
 
 
 def test_every_row_that_is_listed_has_its_documents_and_their_lineages(built: Built) -> None:
@@ -27,7 +27,7 @@ def test_every_row_that_is_listed_has_its_documents_and_their_lineages(built: Bu
         table = pq.read_table(rows.files(), columns=["domain", "document_ids"], partitioning=None)
         stored, listed = table.to_pylist(), order_of(rows).rows
         assert listed
-        assert len({each.row for each in listed}) == len(listed) <= len(stored)
+        assert len({row.row for row in listed}) == len(listed) <= len(stored)
         for row in listed:
             assert row.domain == stored[row.row]["domain"]
             assert set(row.documents) == set(stored[row.row]["document_ids"])
@@ -46,7 +46,7 @@ def test_every_document_is_measured_and_each_lineage_of_a_domain_comes_before_a_
         for row in order:
             new = set(row.lineages) - seen[row.domain]
             everything = {
-                name for each in order if each.domain == row.domain for name in each.lineages
+                name for other in order if other.domain == row.domain for name in other.lineages
             }
             assert new or seen[row.domain] == everything
             seen[row.domain].update(row.lineages)
@@ -70,7 +70,7 @@ def test_the_smallest_limit_measures_more_files_than_the_first_rows_hold(built: 
         table = pq.read_table(
             rows.files(), columns=["domain", "document_ids"], partitioning=None
         ).to_pylist()
-        own = [each["document_ids"] for each in table if each["domain"] == stratum.domain]
+        own = [row["document_ids"] for row in table if row["domain"] == stratum.domain]
         first = {lineage[name] for names in own[: len(stratum.measured)] for name in names}
         assert stratum.lineages >= len(first)
     assert few.strata[0].documents <= few.documents

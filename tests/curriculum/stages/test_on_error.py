@@ -90,7 +90,9 @@ def test_sources_that_fail_are_named_together_once_the_others_are_built(
         assert f"repository {name}" in words
     for path in ("f0.cpp", "f1.cpp", "f2.cpp", r"f\xfc0.cpp"):
         assert path in words
-    made = {tuple(each.manifest.labels.values()) for each in Store(home).artefacts("documents")}
+    made = {
+        tuple(artefact.manifest.labels.values()) for artefact in Store(home).artefacts("documents")
+    }
     assert {name for _, name in made} == {"good"}
     assert {family for family, _ in made} >= {"v2_simple", "v4_context_graph"}
 
@@ -101,10 +103,11 @@ def test_sources_that_fail_are_skipped_where_the_corpus_says_so(
     home = tmp_path / "home"
     found = built(home, corpus(repositories, on_error="skip"))
     reports = {
-        (each.manifest.labels["repository"], each.manifest.labels["family"]): each.reported(
-            DocumentsReport
-        )
-        for each in found.documents
+        (
+            artefact.manifest.labels["repository"],
+            artefact.manifest.labels["family"],
+        ): artefact.reported(DocumentsReport)
+        for artefact in found.documents
     }
     assert reports["good", "v2_simple"].documents == 40
     assert reports["good", "v4_context_graph"].documents > 0
@@ -115,7 +118,7 @@ def test_sources_that_fail_are_skipped_where_the_corpus_says_so(
     warned = [*lack_warnings(found)]
     assert len(warned) == 3, "one a repository"
     again = built(home, corpus(repositories, on_error="skip"))
-    assert not any(each.made for each in again.artefacts())
+    assert not any(artefact.made for artefact in again.artefacts())
 
 
 def test_an_excluded_file_is_not_lost_whatever_its_name(tmp_path: Path) -> None:
@@ -137,7 +140,11 @@ def test_lost_conversations_are_skipped_as_repositories_are(tmp_path: Path) -> N
         anchor_length=512,
         tokenizing=Tokenizing(vocab_size=400),
     )
-    (chats,) = (each for each in found.documents if each.manifest.labels["family"] == CHAT_FAMILY)
+    (chats,) = (
+        artefact
+        for artefact in found.documents
+        if artefact.manifest.labels["family"] == CHAT_FAMILY
+    )
     assert "talks" in chats.reported(DocumentsReport).lacks
     shutil.rmtree(tmp_path / "home")
 

@@ -144,7 +144,7 @@ def test_a_lease_counts_while_its_file_is_locked_whatever_pid_and_host_it_names(
     for _ in range(2):
         held.write(written([made.key], NOW - 48 * HOUR, **owner))
         collected(tmp_path)
-        assert [each.key for each in store.artefacts()] == [made.key]
+        assert [artefact.key for artefact in store.artefacts()] == [made.key]
     held.release()
     collected(tmp_path)
     assert [*store.artefacts()] == []

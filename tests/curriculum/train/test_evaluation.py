@@ -87,7 +87,8 @@ def test_rows_that_two_evaluations_ask_for_are_computed_once(
     fewer = anchor.model_copy(
         update={
             "strata": tuple(
-                each.model_copy(update={"measured": each.measured[:2]}) for each in anchor.strata
+                stratum.model_copy(update={"measured": stratum.measured[:2]})
+                for stratum in anchor.strata
             )
         }
     )
@@ -142,10 +143,10 @@ def test_the_rows_that_a_job_names_are_read_and_no_others(world: Any) -> None:
 
 
 def test_a_figure_says_how_many_documents_and_lineages_it_is_of(world: Any) -> None:
-    found = {each.domain: each for each in evaluator(world).evaluated(0).figures}
+    found = {figure.domain: figure for figure in evaluator(world).evaluated(0).figures}
     counted = [(found[name].documents, found[name].lineages) for name in ("one", "two", "*")]
     assert counted == [(16, 4), (16, 4), (32, 8)]
-    assert all(each.is_sure for each in found.values())
+    assert all(figure.is_sure for figure in found.values())
 
 
 def sums(nats: Any, num_bytes: Any) -> DocumentSums:

@@ -54,7 +54,7 @@ def test_the_sets_of_a_phase_read_no_more_than_its_part_of_the_budget() -> None:
     ):
         limited = within(sets, most)
         assert positions_read(limited) == read
-        assert limited == [each.within(limit) for each in sets]
+        assert limited == [held_out.within(limit) for held_out in sets]
     assert within(sets, 10**9) == within(sets, 131_072), "a large budget has the largest limit"
 
 
@@ -79,7 +79,7 @@ def test_a_limit_leaves_documents_enough_to_tell() -> None:
     (found,) = within([few], 0)
     assert found.documents == 2, "where no limit would do, the smallest is taken"
     three = [one_a_row, few, a_set({"c": MAX_POSITIONS})]
-    assert [each.documents for each in within(three, 0)] == [8, 6, 16 * 12]
+    assert [found.documents for found in within(three, 0)] == [8, 6, 16 * 12]
 
 
 def test_rows_that_are_longer_than_a_limit_are_documents_enough_to_tell() -> None:

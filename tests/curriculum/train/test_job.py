@@ -250,7 +250,8 @@ def apart(world: Any, **sets: float) -> list[Evaluation]:
         for name, factor in sets.items()
     }
     return [
-        whole(each) for each in (own, *evaluations_apart(own, some, workspace=world.store.root))
+        whole(held_out)
+        for held_out in (own, *evaluations_apart(own, some, workspace=world.store.root))
     ]
 
 

@@ -186,7 +186,9 @@ def carrying_on(world: Any, before: Job, checkpoint: Path, **changes: Any) -> Jo
         path=checkpoint.relative_to(world.store.root).as_posix(),
     )
     whole = before.evaluations[0]
-    strata = [each.model_copy(update={"measured": each.measured[:4]}) for each in whole.strata]
+    strata = [
+        stratum.model_copy(update={"measured": stratum.measured[:4]}) for stratum in whole.strata
+    ]
     own = whole.model_copy(update={"phase": "graph", "strata": tuple(strata)})
     evaluations = (*before.evaluations, own)
     job: Job = world.job(phase="graph", start_from=start, evaluations=evaluations, **changes)

@@ -408,7 +408,9 @@ def test_of_a_file_s_entries_the_one_with_the_fewest_errors_counts(
     root, folder = tmp_path / "tree", tmp_path / "index"
     folder.mkdir()
     database = write_tree(root, ENTRIES)
-    entries = [{"directory": str(root), "file": "a.cpp", "command": each} for each in commands]
+    entries = [
+        {"directory": str(root), "file": "a.cpp", "command": command} for command in commands
+    ]
     database.write_text(json.dumps(entries))
     index_tree(root, database, folder, original=None, workers=1)
     snapshot = Snapshot.open(folder)

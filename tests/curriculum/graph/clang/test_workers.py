@@ -127,13 +127,13 @@ def test_an_entry_that_crashes_leaves_the_other_entries_of_its_file(
     text = "#ifdef CRASH\n#pragma clang __debug crash\n#endif\nint lost() { return LIMIT; }\n"
     root, out = tmp_path / "tree", tmp_path / "index"
     database = write_tree(root, {**SOUND, "b2.cpp": text})
-    (entry,) = (each for each in json.loads(database.read_text()) if each["file"] == "b2.cpp")
+    (entry,) = (entry for entry in json.loads(database.read_text()) if entry["file"] == "b2.cpp")
     flags = {"first": ("-DCRASH", "", "-DLIMIT=3"), "last": ("", "-DLIMIT=3", "-DCRASH")}
     several = [
         {**entry, "command": f"c++ -Iinclude {flag} -c b2.cpp"}
         for flag in flags.get(order, ("-DCRASH", "-DCRASH=2", "-DCRASH=3"))
     ]
-    others = [each for each in json.loads(database.read_text()) if each["file"] != "b2.cpp"]
+    others = [entry for entry in json.loads(database.read_text()) if entry["file"] != "b2.cpp"]
     database.write_text(json.dumps([*others, *several]))
     out.mkdir()
     report = index_tree(root, database, out, original=None, workers=2)
