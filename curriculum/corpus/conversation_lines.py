@@ -13,7 +13,7 @@ from typing import Any, Literal
 from curriculum.corpus.paths import CONTROL
 from schemas.change import Role, Turn
 
-LONGEST_ID = 200
+MAX_ID_LENGTH = 200
 LineReason = Literal[
     "empty", "encoding", "json", "key", "order", "role", "shape", "too_large", "weight"
 ]
@@ -190,5 +190,5 @@ def _is_text(text: str) -> bool:
 def _name(name: object) -> str | None:
     """An id that can stand in a lineage; None for any other."""
     text = str(name) if isinstance(name, str | int) and not isinstance(name, bool) else ""
-    sound = 0 < len(text) <= LONGEST_ID and _is_text(text) and CONTROL.search(text) is None
+    sound = 0 < len(text) <= MAX_ID_LENGTH and _is_text(text) and CONTROL.search(text) is None
     return text if sound else None

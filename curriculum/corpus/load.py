@@ -52,7 +52,7 @@ def _fill(name: str, draft: Path, *, root: Path) -> None:
 
 
 CORPORA = Path(__file__).parent.parent / "corpora"
-LONGEST_NAME = 90
+MAX_NAME_LENGTH = 90
 """Characters of a name that is taken from a folder; the rest is room to make it distinct."""
 
 
@@ -143,7 +143,7 @@ def _name_of(path: Path) -> str:
     folder = path.expanduser().absolute()
     last = folder.parent.name if folder.name == ".git" else folder.name
     last = re.sub(r"\.(?:git|bundle)$", "", last)
-    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", last).lstrip("._-")[:LONGEST_NAME].rstrip("-")
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", last).lstrip("._-")[:MAX_NAME_LENGTH].rstrip("-")
     return safe or "repository"
 
 

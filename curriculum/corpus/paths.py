@@ -72,9 +72,9 @@ def language_of(path: str, *, headers: Language) -> Language | None:
 
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-LONGEST_NAME = 255
+MAX_NAME_BYTES = 255
 """Bytes of a file's or folder's name; no file system in use takes longer ones."""
-MOST_STARS, MOST_DEPTHS = 3, 2
+MAX_STARS, MAX_DEPTHS = 3, 2
 """Stars in one name of a pattern, and `**` before its last name: a path is tried at each place for each."""
 REMEMBERED = 100_000
 """Paths whose verdict is kept, for most paths change many times."""
@@ -142,7 +142,7 @@ def is_plain(raw: bytes) -> bool:
         path = raw.decode()
     except UnicodeDecodeError:
         return False
-    if max(map(len, raw.split(b"/"))) > LONGEST_NAME:
+    if max(map(len, raw.split(b"/"))) > MAX_NAME_BYTES:
         return False
     return regular_files.is_plain(path) and CONTROL.search(path) is None
 
@@ -151,11 +151,11 @@ def _patterns(spec: RepositorySpec, field_name: str, lines: tuple[str, ...]) -> 
     for line in lines:
         *folders, last = line.rstrip("/").split("/")
         stars = max(name.count("*") for name in (*folders, last, "") if name != "**")
-        if stars > MOST_STARS or folders.count("**") > MOST_DEPTHS:
+        if stars > MAX_STARS or folders.count("**") > MAX_DEPTHS:
             raise CorpusError(
                 f"repository {spec.name}",
                 f"{field_name}: {ascii(line)[:60]}",
-                cause=f"a name has at most {MOST_STARS} stars, and a pattern {MOST_DEPTHS} times **",
+                cause=f"a name has at most {MAX_STARS} stars, and a pattern {MAX_DEPTHS} times **",
                 cure="Write several patterns, each with fewer",
             )
     try:

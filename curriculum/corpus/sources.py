@@ -146,7 +146,7 @@ def _is_of_git(folder: Path) -> bool:
 CONTROL_FILES = ("HEAD", "config", "packed-refs", "shallow")
 FOLDERS = ("objects", "refs")
 BORROWED = ("objects/info/alternates", "objects/info/http-alternates")
-LONGEST_PATH = 4096
+MAX_PATH_BYTES = 4096
 CLONE = "Clone it, and give the clone"
 
 
@@ -264,7 +264,7 @@ def _irregular_entries(folder: Path) -> Iterator[Path]:
 def _path_in(file: Path, prefix: bytes) -> Path | None:
     """The path that a control file holds, relative to its folder; None without the file or the prefix."""
     raw = git.control_file(file)
-    if raw is None or not raw.startswith(prefix) or b"\0" in raw or len(raw) > LONGEST_PATH:
+    if raw is None or not raw.startswith(prefix) or b"\0" in raw or len(raw) > MAX_PATH_BYTES:
         return None
     return file.parent / os.fsdecode(raw.removeprefix(prefix).rstrip(b"\r\n"))
 

@@ -239,7 +239,7 @@ class _Trees:
         return "submodule" if entry.mode == SUBMODULE else "symlink"
 
 
-LONGEST_NAME, LONGEST_PATH = 255, 3_000
+MAX_NAME_BYTES, MAX_PATH_BYTES = 255, 3_000
 """Bytes that file systems take."""
 
 
@@ -273,8 +273,8 @@ def _is_safe(path: bytes) -> bool:
     names = path.split(b"/")
     return (
         is_plain(path)
-        and len(path) <= LONGEST_PATH
-        and all(len(name) <= LONGEST_NAME and name.lower() != b".git" for name in names)
+        and len(path) <= MAX_PATH_BYTES
+        and all(len(name) <= MAX_NAME_BYTES and name.lower() != b".git" for name in names)
     )
 
 

@@ -185,7 +185,7 @@ Style = Literal["simple", "doxygen"]
 Side = Literal["before", "after", "change"]
 Fact = tuple[str, str]
 
-LONGEST_SUBJECT = 200
+MAX_SUBJECT_LENGTH = 200
 """Characters; the rest of a subject is left out and an ellipsis stands for it."""
 COMMIT_DIGITS = 12
 _LAST_SECOND = 253_402_300_799
@@ -257,9 +257,9 @@ def commit_header(commit: CommitChange, language: Language) -> Header:
 def subject_of(change: FileChange | CommitChange) -> str:
     """The subject of a commit as one line that is not too long; it may be empty."""
     subject = one_line(change.subject)
-    if len(subject) <= LONGEST_SUBJECT:
+    if len(subject) <= MAX_SUBJECT_LENGTH:
         return subject
-    return subject[: LONGEST_SUBJECT - 1].rstrip() + "…"
+    return subject[: MAX_SUBJECT_LENGTH - 1].rstrip() + "…"
 
 
 def _place_and_time(change: FileChange | CommitChange, before: str = "") -> Iterator[Fact]:

@@ -30,9 +30,9 @@ from schemas.errors import MixtureError
 
 SUPPOSED = "estimate"
 """The key of rows that aren't built."""
-MOST_PLANNED = 1 << 20
+MAX_PLANNED = 1 << 20
 """Rows up to which a phase is planned to count its steps; those of longer ones are divided out."""
-MOST_TOKENS = 1 << 60
+MAX_TOKENS = 1 << 60
 """More than any budget."""
 HALF_FULL = 2
 """A step of rows that aren't built may hold fewer tokens than the estimate's full rows by this factor:
@@ -251,7 +251,7 @@ class DietSupply:
                 found.append(None)
                 continue
             rows = amount / min(one.row_length for one in each.phase.servings)
-            if any(below[at:]) or (count_all and rows <= MOST_PLANNED):
+            if any(below[at:]) or (count_all and rows <= MAX_PLANNED):
                 totals = self._planned(each, _continued(served, taken), amount)
                 found.append(_Steps(whole=totals.whole, is_counted=True))
                 _take(taken, served, totals)
@@ -387,14 +387,14 @@ def _take(taken: dict[tuple[str, str], int], strata: Sequence[Stratum], totals: 
 
 
 def _border(holds: Callable[[int], bool], below: int) -> int:
-    """A number above `below` where something holds that doesn't one before; beyond MOST_TOKENS if nowhere.
+    """A number above `below` where something holds that doesn't one before; beyond MAX_TOKENS if nowhere.
 
     >>> _border(lambda at: at >= 917, 0), _border(lambda at: at >= 4, 3)
     (917, 4)
     """
     low, high = below, max(2 * below, below + 1)
     while not holds(high):
-        if high > MOST_TOKENS:
+        if high > MAX_TOKENS:
             return high
         low, high = high, 2 * high
     while high - low > 1:

@@ -31,7 +31,7 @@ ANNEAL = "anneal"
 FIM_VARIANTS = 4
 """Splits of each document, where a serving of fim doesn't say how many."""
 NOTHING_IMPORTED: Mapping[str, ImportedRows] = MappingProxyType({})
-LONGEST_FILE_ROW = 4096
+MAX_FILE_ROW = 4096
 """Tokens; structure is added to files in rows so long, to context graphs in longer ones."""
 
 
@@ -367,7 +367,7 @@ def _base(serving: Serving, row_length: int) -> str | None:
 
 def default_base(row_length: int) -> str:
     """The family that structure is added to in rows of some length, where a serving doesn't say."""
-    return VERSIONS_FAMILY if row_length <= LONGEST_FILE_ROW else CONTEXT_FAMILY
+    return VERSIONS_FAMILY if row_length <= MAX_FILE_ROW else CONTEXT_FAMILY
 
 
 def _divide(total: int, shares: Sequence[float]) -> list[int]:

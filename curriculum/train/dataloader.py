@@ -47,7 +47,7 @@ __all__ = [
 
 CACHE_BYTES = 1 << 28
 """Bytes of decoded row groups in each process that reads rows: 20 million positions without structure."""
-MOST_AHEAD = 32
+MAX_AHEAD = 32
 """Micro-batches that a worker prepares at most before they are asked for."""
 
 
@@ -386,7 +386,7 @@ def _loader(
         batch_sampler=sampler,
         collate_fn=collate_fn,
         num_workers=workers,
-        prefetch_factor=min(of_a_step // workers + 1, MOST_AHEAD) if workers else None,
+        prefetch_factor=min(of_a_step // workers + 1, MAX_AHEAD) if workers else None,
         pin_memory=job.device == "cuda" and torch.cuda.is_available(),
         multiprocessing_context="spawn" if workers else None,
         worker_init_fn=leave_signals_to_the_trainer,

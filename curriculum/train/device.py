@@ -91,7 +91,7 @@ def with_backend(job: Job, device: torch.device) -> Job:
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 """Options in glibc's malloc.h."""
-_MOST_KEPT = 2**31 - 1
+_MAX_KEPT = 2**31 - 1
 """Bytes at the end of the heap; what is free beyond goes back."""
 
 
@@ -104,7 +104,7 @@ def keep_freed_memory() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
         mallopt(_M_MMAP_MAX, 0)
-        mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT)
+        mallopt(_M_TRIM_THRESHOLD, _MAX_KEPT)
 
 
 _OF_THE_CPU = "DefaultCPUAllocator"

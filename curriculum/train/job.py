@@ -35,11 +35,11 @@ EVALUATIONS = 10
 """Over a whole job, the one before it not counted."""
 SHORTEST_BETWEEN_EVALUATIONS = 10
 """Steps."""
-MOST_EVALUATED = 0.1
+MAX_EVALUATED = 0.1
 """Positions that an evaluation reads, as a share of those trained on since the one before: where little
 is trained on, all phases' validation rows are more than a step's."""
-LONGEST_BETWEEN_CHECKPOINTS = 500
-SHORTEST_BETWEEN_CHECKPOINTS = 10
+MAX_BETWEEN_CHECKPOINTS = 500
+MIN_BETWEEN_CHECKPOINTS = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,12 +190,12 @@ def _between_evaluations(
     steps = max(mixture.steps // EVALUATIONS, SHORTEST_BETWEEN_EVALUATIONS)
     if gate is not None and gate.val_bpb is not None:
         return steps
-    cheap = math.ceil(positions_read(evaluations) / MOST_EVALUATED / mixture.tokens_per_step)
+    cheap = math.ceil(positions_read(evaluations) / MAX_EVALUATED / mixture.tokens_per_step)
     return max(steps, cheap)
 
 
 def _between_checkpoints(steps: int) -> int:
-    return int(np.clip(steps // 10, SHORTEST_BETWEEN_CHECKPOINTS, LONGEST_BETWEEN_CHECKPOINTS))
+    return int(np.clip(steps // 10, MIN_BETWEEN_CHECKPOINTS, MAX_BETWEEN_CHECKPOINTS))
 
 
 def _gate(

@@ -31,7 +31,7 @@ FROM_LENGTH = 16_384
 """Rows as long as this are measured whether or not the diet requires it; by a CPU no longer ones, of which
 the unmasked pass alone takes minutes."""
 STEPS = 20
-LONGEST_SECONDS = 120.0
+MAX_SECONDS = 120.0
 """After so long no further micro-batch is begun; one takes three passes, of a shape not seen before five."""
 LEAST = 0.95
 """Least share of the unmasked speed, where a diet requires masking_cost."""
@@ -95,7 +95,7 @@ def require_cheap(cost: MaskingCost) -> None:
 
 
 def masking_cost(
-    model: Decoder, batches: Iterable[Batch], *, longest_seconds: float = LONGEST_SECONDS
+    model: Decoder, batches: Iterable[Batch], *, longest_seconds: float = MAX_SECONDS
 ) -> MaskingCost:
     """The cost over batches, until time runs out; weights stay as they are, gradients are left empty.
 

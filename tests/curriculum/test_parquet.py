@@ -15,11 +15,11 @@ import pytest
 from curriculum import page_headers, parquet
 from schemas.errors import StoreError
 
-MOST_BYTES = 64 << 20
-"""Decoded, in these tests; bombs decode to MOST_ROOM and more."""
-MOST_ROOM = 384 << 20
+MAX_BYTES = 64 << 20
+"""Decoded, in these tests; bombs decode to MAX_ROOM and more."""
+MAX_ROOM = 384 << 20
 """Of address space, beside what a process has after its imports."""
-LINES = MOST_ROOM // 8
+LINES = MAX_ROOM // 8
 
 READS = """
 import itertools, json, resource, sys
@@ -170,13 +170,13 @@ def test_each_reader_refuses_a_small_file_that_decodes_to_more_than_it_may(
     bombs: list[Path],
 ) -> None:
     assert max(file.stat().st_size for file in bombs) < 1 << 20
-    found = _read("bounded", bombs, most=MOST_BYTES, room=MOST_ROOM)
+    found = _read("bounded", bombs, most=MAX_BYTES, room=MAX_ROOM)
     assert len(found) == 10 * len(BOMBS)
     assert [each for each in found if each[2] != "refused"] == []
 
 
 def test_without_a_bound_each_of_those_files_takes_all_memory(bombs: list[Path]) -> None:
-    found = _read("plain", bombs, most=MOST_BYTES, room=MOST_ROOM)
+    found = _read("plain", bombs, most=MAX_BYTES, room=MAX_ROOM)
     assert found == [(name, "plain", "broken") for name in BOMBS]
 
 

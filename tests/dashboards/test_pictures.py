@@ -23,14 +23,14 @@ PAGES = {
 WIDTH, HEIGHT = 1240, 800
 ROWS = 6
 """Rows of a page."""
-MOST_BYTES = 200_000
+MAX_BYTES = 200_000
 
 
 def test_every_picture_is_shown_somewhere_and_small() -> None:
     texts = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     shown = {name for text in texts for name in SHOWN.findall(text.read_text(encoding="utf-8"))}
     assert shown == {each.name for each in PICTURES.iterdir()}
-    assert [each.name for each in PICTURES.iterdir() if each.stat().st_size > MOST_BYTES] == []
+    assert [each.name for each in PICTURES.iterdir() if each.stat().st_size > MAX_BYTES] == []
 
 
 @pytest.mark.browser
@@ -61,7 +61,7 @@ def test_the_pages_of_the_pictures_are_whole(
     page.get_by_role("button", name="Structure", exact=True).first.click()
     taken += _shoot(page, shots, "rows")
     page.close()
-    assert all(0 < each.stat().st_size <= MOST_BYTES for each in taken)
+    assert all(0 < each.stat().st_size <= MAX_BYTES for each in taken)
     if request.config.getoption("--rewrite"):
         for each in taken:
             shutil.copy(each, PICTURES)

@@ -15,7 +15,7 @@ from curriculum.store import Store
 from schemas.job import METRICS_SCHEMA
 from tests.curriculum.catalog.test_snapshot import _job
 
-MOST_KIB = 900 << 10
+MAX_KIB = 900 << 10
 """Of a process that reads, libraries and all; each of the files takes more than that."""
 LINES = 64 << 20
 
@@ -76,7 +76,7 @@ print(most())
 def _read(how: str, file: Path) -> tuple[str, int]:
     """What a reader says, and the KiB that it takes at most."""
     done = subprocess.run(
-        [sys.executable, "-c", READS, how, str(file), str(MOST_KIB)],
+        [sys.executable, "-c", READS, how, str(file), str(MAX_KIB)],
         capture_output=True,
         text=True,
         check=True,
@@ -98,10 +98,10 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused(
     said, most = _read("bounded", file)
     assert str(file) in said
     assert "unpacked" in said
-    assert most < MOST_KIB
+    assert most < MAX_KIB
     if plainly is not None:
         # Reading it in the plain way takes more.
-        assert _read(plainly, file)[1] > MOST_KIB
+        assert _read(plainly, file)[1] > MAX_KIB
 
 
 def test_a_file_within_the_limit_comes_as_it_is(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.families.document_builder import LONGEST_SUBJECT, header
+from curriculum.families.document_builder import MAX_SUBJECT_LENGTH, header
 from schemas.change import FileChange
 from schemas.corpus import LANGUAGES, Language
 
@@ -62,7 +62,7 @@ def test_facts_that_are_not_known_are_left_out(make_change: MakeChange) -> None:
 def test_a_long_subject_is_cut_where_one_sees_it(make_change: MakeChange) -> None:
     change = make_change("a", "b", subject="word " * 1_000)
     (line,) = re.findall("// Subject: (.*)", header(change, side="after", style="simple").text)
-    assert len(line) <= LONGEST_SUBJECT
+    assert len(line) <= MAX_SUBJECT_LENGTH
     assert line.endswith("word…")
 
 

@@ -208,7 +208,7 @@ def test_a_plan_too_long_to_be_counted_is_divided_out(
 ) -> None:
     asked = phase(serving(), tokens=100_000, max_repetition=9)
     (counted,) = supposed(asked, 51_200).check()
-    monkeypatch.setattr("curriculum.mixing.check.MOST_PLANNED", 10)
+    monkeypatch.setattr("curriculum.mixing.check.MAX_PLANNED", 10)
     (divided,) = supposed(asked, 51_200).check()
     assert (counted.is_counted, divided.is_counted) == (True, False)
     assert counted.whole is not None
