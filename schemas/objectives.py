@@ -52,7 +52,7 @@ OBJECTIVES: Registry[ObjectiveSpec] = Registry(
             build="curriculum.objectives.documentation:doc_to_code",
         ),
         ObjectiveSpec(name="target", revision=1, build="curriculum.objectives.causal:target"),
-        ObjectiveSpec(name="chat", revision=2, build="curriculum.objectives.chat:objective"),
+        ObjectiveSpec(name="chat", revision=3, build="curriculum.objectives.chat:objective"),
     ]
 )
 ObjectiveName = Annotated[str, NameIn(OBJECTIVES)]

@@ -59,7 +59,7 @@ class _Chat:
     def _ended(self, ids: npt.NDArray[np.int32], is_text: Bools) -> list[tuple[int, int]]:
         """(last token of a turn's text, token that ends the turn) where no other control token is between."""
         if self.format.ender is None:
-            return []
+            return self._ended_by_text(ids, is_text)
         controls = np.flatnonzero(self.special[ids] & ~is_text)
         texts = np.flatnonzero(is_text)
         before = np.searchsorted(texts, controls) - 1
@@ -69,6 +69,16 @@ class _Chat:
         first = np.concatenate(([True], last[1:] != last[:-1]))[: len(controls)]
         found = first & (last >= 0) & (ids[controls] == self.format.ender)
         return [*zip(last[found].tolist(), controls[found].tolist(), strict=True)]
+
+    def _ended_by_text(self, ids: npt.NDArray[np.int32], is_text: Bools) -> list[tuple[int, int]]:
+        """(last token of a turn's text, last of the text that ends the turn)."""
+        ending, size = self.format.ending, len(self.format.ending)
+        lasts = np.flatnonzero(is_text & ~np.append(is_text[1:], False)) if size else ()
+        return [
+            (last, last + size)
+            for last in map(int, lasts)
+            if np.array_equal(ids[last + 1 : last + 1 + size], ending)
+        ]
 
     def _counts(self, turns: int, ended: int) -> tuple[tuple[str, int], ...]:
         """Count the turns, and pieces of turns, by the way in which they are marked."""

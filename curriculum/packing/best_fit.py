@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from curriculum.packing.boundaries import require_tokens
 from schemas.errors import PackError
 from schemas.packed_row import HISTOGRAM_EDGES
 
@@ -66,7 +67,8 @@ def plan(lengths: Int64s, row_length: int, ties: UInt64s, seed: int) -> PackPlan
     depend on the order of the input. A row holds its longest document first.
 
     Raises:
-        PackError: for a document longer than a row, which fitting has to divide or route before.
+        PackError: for a document without a token, and for one longer than a row, which fitting has to divide
+            or route before.
     """
     assert len(lengths) == len(ties), "a tie for each document"
     if len(lengths) == 0:
@@ -91,7 +93,7 @@ def rows_needed(lengths: Int64s, row_length: int) -> int:
     (2, 0)
 
     Raises:
-        PackError: for a document longer than a row.
+        PackError: for a document without a token, and for one longer than a row.
     """
     if len(lengths) == 0:
         return 0
@@ -193,7 +195,7 @@ def _seed_word(seed: int) -> np.uint64:
 
 
 def _refuse_misfits(lengths: Int64s, row_length: int) -> None:
-    assert lengths.min() > 0, "a document has tokens"
+    require_tokens(lengths)
     longest = int(lengths.argmax())
     if lengths[longest] > row_length:
         raise PackError(

@@ -15,11 +15,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from schemas.errors import PackError
 from schemas.packed_row import HISTOGRAM_EDGES
 
 Values = npt.NDArray[Any]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
+
+
+def require_tokens(lengths: Int64s) -> None:
+    """Raise unless every document has a token.
+
+    Raises:
+        PackError: naming the first that has none.
+    """
+    if len(lengths) and lengths.min() < 1:
+        empty = int(np.argmax(lengths < 1))
+        raise PackError(
+            f"document {empty}",
+            f"{lengths[empty]} tokens",
+            cause="a row holds documents of one token or more",
+            cure="Leave out documents without a token",
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.packing.best_fit import Int64s, PackPlan, UInt64s, hashed
+from curriculum.packing.boundaries import require_tokens
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
 from curriculum.tokens import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE, RowFormat
@@ -64,8 +65,12 @@ def plan(lengths: Int64s, row_length: int, ties: UInt64s, seed: int, *, led: boo
 
     What has one tie, as the encodings of one document have, stays in its order. Memory is some 60 bytes a
     document.
+
+    Raises:
+        PackError: for a document without a token.
     """
     assert len(lengths) == len(ties), "a tie for each document"
+    require_tokens(lengths)
     order = np.argsort(hashed(ties, seed), kind="stable")
     cuts = cut(lengths[order], row_length, led=led)
     return ChopPlan(
@@ -88,7 +93,7 @@ def cut(lengths: Int64s, row_length: int, *, led: bool) -> ChopPlan:
     >>> [row.tolist() for row in np.split(cuts.lengths, cuts.row_starts[1:-1])]
     [[3, 3], [3, 2, 1], [4, 1]]
     """
-    assert not len(lengths) or lengths.min() > 0, "a document has tokens"
+    require_tokens(lengths)
     edges = np.concatenate([[0], np.cumsum(lengths)])
     row_edges = _row_edges(edges, row_length, led=led)
     borders = np.union1d(edges, row_edges)

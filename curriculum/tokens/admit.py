@@ -356,6 +356,7 @@ def admitted(text: str, name: str) -> dict[str, Any]:
         place = ".".join(_short(each) for each in first["loc"])
         raise _refused(name, place, first["msg"]) from None
     _require_distinct(described, name)
+    _require_given_ids(described, name)
     for field in _PARTS:
         _require_parts(field, content.get(field), name)
     for pattern in _patterns({key: value for key, value in content.items() if key != "model"}):
@@ -384,6 +385,22 @@ def _require_distinct(described: _File, name: str) -> None:
     for what in ([each.id for each in added], [each.content for each in added]):
         if len(set(what)) < len(what):
             raise _refused(name, "added_tokens", "two of them have one id, or one text")
+
+
+def _require_given_ids(described: _File, name: str) -> None:
+    """Refuse added tokens that tokenizers numbers otherwise: from the vocabulary's end on, in their order."""
+    vocab = described.model.vocab
+    highest = len(vocab) - 1
+    for token in described.added_tokens or ():
+        given = vocab.get(token.content, highest + 1)
+        if given != token.id:
+            raise TokenizerError(
+                name, f"added token {_short(token.content)} has id {token.id}",
+                cause=f"tokenizers gives it id {given}: a token that the vocabulary lacks gets the next free "
+                "id, and no id is left out",
+                cure="Add the tokens whose ids are missing, or give the file that the rows were made with",
+            )  # fmt: skip
+        highest = max(highest, given)
 
 
 def _require_parts(field: str, part: _Part | None, name: str) -> None:

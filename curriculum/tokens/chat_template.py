@@ -29,7 +29,9 @@ from schemas.errors import TokenizerError, TurnError
 from schemas.json_text import parse_json
 
 CONFIG_NAME, TEMPLATE_NAME = "tokenizer_config.json", "chat_template.jinja"
-"""Files beside a tokenizer.json; a template in a file of its own is taken before the one in the config."""
+OLDER_NAME = "chat_template.json"
+"""Files beside a tokenizer.json. A template in a file of its own is taken before the one in the config, and
+that before the one of an older processor."""
 LONGEST = 1 << 18
 """Characters of a template; those in use have up to some 20,000."""
 SECONDS, WAIT_SECONDS, MEMORY = 10, 120, 1 << 30
@@ -43,8 +45,8 @@ LONG = 200
 MOST_CONSTANTS, LONGEST_CONSTANT = 500, 100
 """Strings in a template, and characters of one, that are tried as a part of a content."""
 CURE = (
-    f"Mend the template, or remove it from {CONFIG_NAME} or {TEMPLATE_NAME}: turns are then marked as "
-    "they are without one"
+    f"Mend the template, or remove it from {CONFIG_NAME}, {TEMPLATE_NAME} or {OLDER_NAME}: turns are then "
+    "marked as they are without one"
 )
 _SCRIPT = Path(template_process.__file__)
 Place = Literal["inside", "at the start of", "at the end of"]
@@ -86,10 +88,13 @@ class ChatTemplate:
         """
         config = _read_config(file.with_name(CONFIG_NAME))
         own = file.with_name(TEMPLATE_NAME)
-        text = _read(own) if own.exists() else _config_template(config, file.with_name(CONFIG_NAME))
+        source, text = own, _read(own) if own.exists() else None
+        for name in (CONFIG_NAME, OLDER_NAME) if text is None else ():
+            source = file.with_name(name)
+            if (text := _config_template(_read_config(source), source)) is not None:
+                break
         if text is None:
             return None
-        source = own if own.exists() else file.with_name(CONFIG_NAME)
         if len(text) > LONGEST:
             raise TokenizerError(
                 str(source), f"{len(text):,} characters",
@@ -363,7 +368,7 @@ def _read(file: Path) -> str:
 
 
 def _read_config(file: Path) -> dict[str, JsonValue]:
-    """The content of a tokenizer_config.json; nothing where there is none."""
+    """Return the content of a tokenizer_config.json or chat_template.json; nothing where there is none."""
     if not file.exists():
         return {}
     try:

@@ -291,12 +291,13 @@ class Tokenizer:
 def _without_controls(content: dict[str, Any], controls: dict[str, int]) -> dict[str, Any]:
     """The same tokenizer, blind to control tokens.
 
-    Their vocabulary entries keep their ids under names that no text spells, since NUL isn't in the
-    byte-level alphabet, and since engines want vocabularies without holes.
+    They keep their ids as entries of the vocabulary under names that no text spells, since NUL isn't in the
+    byte-level alphabet, and since engines want vocabularies without holes. So do runs of whitespace.
     """
+    added = {token["content"]: token["id"] for token in content.get("added_tokens") or ()}
     vocab = {
         f"\0{token}" if text in controls else text: token
-        for text, token in content["model"]["vocab"].items()
+        for text, token in {**content["model"]["vocab"], **added}.items()
     }
     kept = [
         token for token in content.get("added_tokens") or () if token["content"] not in controls

@@ -57,6 +57,11 @@ class TurnFormat(Protocol):
         ...
 
     @property
+    def ending(self) -> Ids:
+        """The ids of a text with which each of the assistant's turns ends, for want of a control token."""
+        ...
+
+    @property
     def ends_by_eos(self) -> bool:
         """True if a turn ends as a document does, for want of a token of its own."""
         ...
@@ -105,6 +110,7 @@ class TurnMarks:
     style: Style
     ends_by_eos: bool
     reads_texts: bool = False
+    ending: Ids = field(default_factory=lambda: _ids())
 
     @property
     def ender(self) -> int | None:
@@ -146,9 +152,16 @@ class _TemplateMarks:
     template: ChatTemplate
     controls: "_Controls"
     ender: int | None
+    ending_text: str
+    """Text that ends each of the assistant's turns where no control token does; may be empty."""
     style: Style = "template"
     ends_by_eos: bool = False
     _frames: dict[tuple[Role, ...], Frame] = field(default_factory=dict)
+
+    @property
+    def ending(self) -> Ids:
+        """The ids of the text that ends each of the assistant's turns."""
+        return self.tokenizer.encode(self.ending_text)
 
     @property
     def reads_texts(self) -> bool:
@@ -166,18 +179,34 @@ class _TemplateMarks:
         return self._frames[asked]
 
     def _framed(self, roles: tuple[Role, ...]) -> Frame:
-        gaps = [self.controls.encode(self.tokenizer, text) for text in self.template.gaps(roles)]
+        texts = self.template.gaps(roles)
+        # The gap behind a turn has the turn's number plus one.
+        behind_answers = {turn + 1 for turn, role in enumerate(roles) if role == "assistant"}
+        gaps = [
+            self._encoded(text, is_behind_answer=number in behind_answers)
+            for number, text in enumerate(texts)
+        ]
         gaps[0] = _without_bos(gaps[0], self.tokenizer)
         gaps[-1] = _without_eos(gaps[-1], self.tokenizer)
         self._require_one_bos(roles, gaps)
-        self._require_ender(roles, gaps[-1])
-        borders = [self._border(gap) for gap in gaps[:-1]]
+        self._require_end(roles, texts, gaps[-1])
+        borders = [
+            self._border(gap) if self.ender is not None or number not in behind_answers
+            else len(self.ending)
+            for number, gap in enumerate(gaps[:-1])
+        ]  # fmt: skip
         ends = [gap[:border] for gap, border in zip(gaps, borders, strict=False)]
         return Frame(
             opening=ends[0],
             leads=tuple(gap[border:] for gap, border in zip(gaps, borders, strict=False)),
             ends=(*ends[1:], gaps[-1]),
         )
+
+    def _encoded(self, gap: str, *, is_behind_answer: bool) -> Ids:
+        """Return the ids of a gap; no token reaches across the end of the text that ends an answer."""
+        at = len(self.ending_text) if is_behind_answer else 0
+        parts = (self.controls.encode(self.tokenizer, text) for text in (gap[:at], gap[at:]))
+        return np.concatenate([*parts])
 
     def _border(self, gap: Ids) -> int:
         """The first token of what leads to the next turn: <|im_end|> LF │ <|im_start|> user LF."""
@@ -201,11 +230,20 @@ class _TemplateMarks:
                 cure="Set document_tokens to eos or none, so that no BOS marks documents",
             )  # fmt: skip
 
-    def _require_ender(self, roles: tuple[Role, ...], tail: Ids) -> None:
-        if _first_control(np.append(tail, _eos(self.tokenizer)), self.tokenizer) != self.ender:
+    def _require_end(self, roles: tuple[Role, ...], gaps: Sequence[str], tail: Ids) -> None:
+        """Refuse a conversation whose answers don't end as those of a shorter one."""
+        last = len(roles) - 1
+        found = _first_control(np.append(tail, _eos(self.tokenizer)), self.tokenizer)
+        wrong = [last] if self.ender is not None and found != self.ender else []
+        wrong += [
+            turn
+            for turn, role in enumerate(roles)
+            if role == "assistant" and not gaps[turn + 1].startswith(self.ending_text)
+        ]
+        if wrong:
             raise TokenizerError(
-                self.template.name, _turn(roles, len(roles) - 1),
-                cause="the template ends it with another token than a shorter conversation", cure=CURE,
+                self.template.name, _turn(roles, wrong[0]),
+                cause="the template ends it otherwise than in a shorter conversation", cure=CURE,
             )  # fmt: skip
 
     def check(self, title: str, roles: Sequence[Role], texts: Sequence[bytes]) -> None:
@@ -223,18 +261,25 @@ class _TemplateMarks:
 
 
 def _templated(tokenizer: Tokenizer, template: ChatTemplate) -> _TemplateMarks:
-    """The marks of a template, once it has marked the shortest conversation.
+    """The marks of a template, once it has marked a conversation of two answers.
 
-    A turn ends with the first control token behind the last one: <|im_end|>, <|eot_id|>, </s>.
+    An answer ends with the first control token behind it, <|im_end|>, <|eot_id|> or </s>, if that is one and
+    the same behind both. Else it ends with the text that is behind both, such as a line feed. Where nothing
+    is, the end of no answer is learnt, not even that of the last.
     """
     template.sensitive()
     controls = _Controls.of(tokenizer)
-    tail = controls.encode(tokenizer, template.gaps(("user", "assistant"))[-1])
+    gaps = template.gaps(("user", "assistant") * 2)
+    inner, tail = (controls.encode(tokenizer, gap) for gap in (gaps[2], gaps[-1]))
+    ender = _first_control(np.append(tail, _eos(tokenizer)), tokenizer)
+    is_everywhere = ender is not None and _first_control(inner, tokenizer) == ender
+    text = controls.pattern.split(gaps[-1], maxsplit=1)[0]
     return _TemplateMarks(
         tokenizer=tokenizer,
         template=template,
         controls=controls,
-        ender=_first_control(np.append(tail, _eos(tokenizer)), tokenizer),
+        ender=ender if is_everywhere else None,
+        ending_text=text if not is_everywhere and gaps[2].startswith(text) else "",
     )
 
 

@@ -116,7 +116,8 @@ def test_a_type_that_is_said_and_reads_halves_of_ids_is_refused(tmp_path: Path, 
     content = json.loads(tokenizer_json(("<s>", "</s>")))
     for token in content["added_tokens"]:
         token["id"] -= 256
-    content["model"]["vocab"] = {text: at + 2 for text, at in content["model"]["vocab"].items()}
+    shifted = {text: at + 2 for text, at in content["model"]["vocab"].items()}
+    content["model"]["vocab"] = {"<s>": 0, "</s>": 1, **shifted}
     file = bare(tmp_path / "data", [0, *TEXT, 1, 0, *TEXT[:9], 1], dtype, ())
     file.with_name("tokenizer.json").write_text(json.dumps(content))
     done = take(tmp_path / "home", file, "--dtype", "uint16")

@@ -170,12 +170,38 @@ def test_whitespace_that_a_special_token_takes_with_it_is_taken() -> None:
     assert ends == ["<|im_end|>\n", "<|im_end|>"]
 
 
-def test_a_template_without_a_token_at_a_turn_s_end_leaves_the_end_to_eos(kit: Any) -> None:
-    lines = "{% for m in messages %}### {{ m.role }}\n{{ m.content }}\n\n{% endfor %}"
-    tokenizer = tokenizer_with(lines)
+MARKED = "{% for m in messages %}### {{ m.role }}\n{{ m.content }}"
+ANSWERS = tuple(text for role, text in TALK if role == "assistant")
+
+
+@pytest.mark.parametrize(
+    ("behind", "end"),
+    [
+        ("\n{% endfor %}", "\n"),
+        ("\n\n{% endfor %}", "\n\n"),
+        (" END\n{% endfor %}", " END\n"),
+        # What only the last answer ends with is the end of none.
+        ("{% if loop.last %}<|im_end|>{% endif %}{% endfor %}", ""),
+        ("{% if not loop.last %}\n{% endif %}{% endfor %}", ""),
+        ("{% endfor %}", ""),
+    ],
+)
+def test_a_template_without_a_token_behind_each_answer_scores_the_end_of_every_answer_or_none(
+    kit: Any, behind: str, end: str
+) -> None:
+    tokenizer = tokenizer_with(MARKED + behind)
+    done = objective_counts(document(*TALK), tokenizer, kit, 4096)
+    (encoding,) = done.encodings
+    assert tokenizer.decode(scored_ids(encoding)) == "".join(answer + end for answer in ANSWERS)
+    ended = dict_of(done)["turns_ended_by_template"]
+    assert ended >= len(ANSWERS) if end else ended == 0
+
+
+def test_a_text_that_ends_answers_reads_as_the_template_writes_it(kit: Any) -> None:
+    text = MARKED + "\n{% endfor %}"
+    tokenizer = tokenizer_with(text)
     (encoding,) = objective_counts(document(*TALK), tokenizer, kit, 4096).encodings
-    assert tokenizer.decode(scored_ids(encoding)).endswith("The end.</s>\n\n<|endoftext|>")
-    assert tokenizer.decode(scored_ids(encoding)).count("<|endoftext|>") == 1
+    assert tokenizer.decode(encoding.ids).removesuffix("<|endoftext|>") == plainly(text, TALK)
 
 
 def test_an_objective_is_refused_before_anything_is_read(tokenizers: dict[str, Tokenizer]) -> None:

@@ -1,5 +1,6 @@
 import bisect
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.packing import best_fit
+from curriculum.packing import best_fit, chop
 from schemas.errors import PackError
 
 ROW = 128
@@ -117,6 +118,20 @@ def test_a_document_longer_than_a_row_is_refused_by_number_and_length() -> None:
 def test_rows_are_counted_as_a_plan_makes_them(lengths: list[int], seed: int) -> None:
     found = best_fit.rows_needed(np.array(lengths, dtype=np.int64), ROW)
     assert found == planned(lengths, seed).num_rows
+
+
+@pytest.mark.parametrize("packer", ["best_fit", "rows_needed", "chop", "cut"])
+def test_a_document_without_a_token_is_an_error_that_names_it(packer: str) -> None:
+    lengths, ties = np.array([7, 0, 3]), distinct_ties(3)
+    plans: dict[str, Callable[[], object]] = {
+        "best_fit": lambda: best_fit.plan(lengths, ROW, ties, 17),
+        "rows_needed": lambda: best_fit.rows_needed(lengths, ROW),
+        "chop": lambda: chop.plan(lengths, ROW, ties, 17, led=False),
+        "cut": lambda: chop.cut(lengths, ROW, led=True),
+    }
+    with pytest.raises(PackError) as refused:
+        plans[packer]()
+    assert (refused.value.name, refused.value.value) == ("document 1", "0 tokens")
 
 
 def test_no_documents_make_no_rows() -> None:

@@ -220,6 +220,14 @@ def test_a_template_is_read_beside_the_tokenizer_in_each_of_its_forms(tmp_path: 
     assert plain.text == default.text == apart.text == SIMPLE
     assert plain.sha256 == default.sha256 == apart.sha256
     assert apart.name == "chat_template.jinja"
+    older = put(tmp_path / "older", None)
+    older.with_name("chat_template.json").write_text(json.dumps({"chat_template": SIMPLE}))
+    processed = ChatTemplate.beside(older)
+    assert processed is not None
+    assert (processed.name, processed.text) == ("chat_template.json", SIMPLE)
+    both = put(tmp_path / "both", SIMPLE)
+    both.with_name("chat_template.json").write_text(json.dumps({"chat_template": "not this one"}))
+    assert ChatTemplate.beside(both) == plain
     for nothing in (None, ""):
         assert ChatTemplate.beside(put(tmp_path / "none", nothing)) is None
     assert ChatTemplate.beside(tmp_path / "tokenizer.json") is None

@@ -70,6 +70,33 @@ def test_added_runs_of_spaces_stay_text(foreign: Any) -> None:
     assert tokenizer.decode_bytes([97, 256, 98]) == b"a    b"
 
 
+def test_runs_of_spaces_behind_control_tokens_keep_their_ids(foreign: Any) -> None:
+    tokenizer = Tokenizer.parse(foreign(("<|eos|>", 256, True), ("    ", 257, False)))
+    assert tokenizer.encode("a    b").tolist() == [97, 257, 98]
+    assert tokenizer.decode_bytes([97, 257, 98]) == b"a    b"
+
+
+@pytest.mark.parametrize(
+    ("added", "wrong", "given"),
+    [
+        ((("<|eos|>", 260, True),), 260, 256),
+        ((("    ", 260, False),), 260, 256),
+        ((("<|eos|>", 256, True), ("    ", 258, False)), 258, 257),
+        ((("    ", 257, False), ("<|eos|>", 256, True)), 257, 256),
+    ],
+)
+def test_an_added_token_with_another_id_than_tokenizers_gives_it_is_refused_for_that(
+    foreign: Any, added: tuple[tuple[str, int, bool], ...], wrong: int, given: int
+) -> None:
+    text = foreign(*added)
+    engine = tokenizers.Tokenizer.from_str(text)
+    assert given in [engine.token_to_id(content) for content, _, _ in added]
+    with pytest.raises(TokenizerError) as refused:
+        Tokenizer.parse(text)
+    assert str(refused.value.value).endswith(f"has id {wrong}")
+    assert f"gives it id {given}" in refused.value.cause
+
+
 def test_a_tokenizer_without_bos_pads_with_eos(without_bos: Tokenizer) -> None:
     assert (without_bos.bos_id, without_bos.eos_id, without_bos.pad_id) == (None, 256, 256)
     assert without_bos.document_tokens == "eos"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.codec import BYTE_OF, Tokenizer
 from curriculum.tokens.store import TokenStore, tokenize_documents
 from schemas.document import DOCUMENT_SCHEMA, TOKEN_PARTS_SCHEMA, document_id
 from schemas.errors import SchemaError, TokenizerError
@@ -96,7 +96,8 @@ def test_documents_keep_their_row_numbers_over_files_and_batches(
 def test_ids_take_four_bytes_from_65536_ids_on(foreign: object, tmp_path: Path) -> None:
     assert callable(foreign)
     for last, name in ((65_534, "uint16"), (65_535, "uint32")):
-        tokenizer = Tokenizer.parse(foreign(("<|eos|>", last, True)))
+        model = {"type": "BPE", "vocab": {**BYTE_OF, "<|eos|>": last}, "merges": []}
+        tokenizer = Tokenizer.parse(foreign(("<|eos|>", last, True), model=model))
         folder = tmp_path / name
         folder.mkdir()
         tokenize_documents([write(folder / "d.parquet", [["ab"], ["c"]])], tokenizer, folder)
