@@ -25,6 +25,7 @@ Boundaries = Literal["eos"]
 OPTION = "--boundaries"
 BY_EOS = f"{OPTION} eos"
 STORED = ("doc_starts", "doc_ids")
+STORE = "Store it in the rows, or seq_lengths, cu_seqlens or position_ids"
 _DEPENDENT = ("loss_token_count", "context_histogram")
 """Columns that follow from boundaries and mask, and are counted anew with them."""
 
@@ -120,5 +121,5 @@ def cure_of(stored: Sequence[str], row_format: RowFormat) -> str:
     """The cure for rows without boundaries: to store them, or to take EOS for them where that can be."""
     ambiguous = row_format.eos_id == row_format.pad_id and "valid_token_count" not in stored
     if row_format.eos_id is None or ambiguous:
-        return "Store it in the rows"
-    return f"Store it in the rows; or, if each EOS ends a document, say {BY_EOS}"
+        return STORE
+    return f"{STORE}; or, if each EOS ends a document, say {BY_EOS}"

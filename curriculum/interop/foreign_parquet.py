@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curriculum.interop.eos_boundaries import Boundaries
+from curriculum.interop.packed_columns import FOREIGN, SEGMENTS, PackedColumns
 from curriculum.interop.publish import (
     CURE,
     FILLS,
@@ -108,6 +109,8 @@ def _held() -> int:
 
 PACK_ID = "pack_id"
 SPLITS = ("train", "val", "anchor")
+TYPES = {**KNOWN, **FOREIGN}
+"""Columns that are read, with the types that they are read as."""
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """The errors of Arrow for a file that isn't what it says, such as one of names that aren't UTF-8."""
 
@@ -294,11 +297,11 @@ def require_types(file: Path, schema: pa.Schema, stored: Sequence[str]) -> None:
         SchemaError: naming the file, the column and both types.
     """
     for name in stored:
-        if not is_readable(schema.field(name).type, KNOWN[name]):
+        if not is_readable(schema.field(name).type, TYPES[name]):
             raise SchemaError(
                 file.name,
                 f"{name} is {schema.field(name).type}",
-                cause=f"it must be {plain(KNOWN[name])}",
+                cause=f"it must be {plain(TYPES[name])}",
                 cure=CURE,
             )
 
@@ -313,12 +316,12 @@ def as_known(file: Path, table: pa.Table, stored: Sequence[str]) -> pa.Table:
     for name in stored:
         column: Any = table[name].combine_chunks()
         try:
-            columns[name] = column.cast(KNOWN[name])
+            columns[name] = column.cast(TYPES[name])
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as lossy:
             raise SchemaError(
                 file.name,
                 f"{name}: {str(lossy).splitlines()[0]}",
-                cause=f"a value doesn't fit {plain(KNOWN[name])}",
+                cause=f"a value doesn't fit {plain(TYPES[name])}",
                 cure=CURE,
             ) from None
     return pa.table(columns)
@@ -362,6 +365,8 @@ def stored_names(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
 
 
 BATCH_TOKENS = 1 << 18
+LENGTHS_AT_ONCE = 1024
+"""Rows whose lengths are read at a time."""
 
 
 def parquet_rows(
@@ -380,37 +385,40 @@ def parquet_rows(
     check_facts(given)
     files = _files(path)
     schemas = [schema_of(file) for file in files]
-    stored = stored_names(schemas[0].names, KNOWN)
+    read = stored_names(schemas[0].names, TYPES)
     for file, schema in zip(files, schemas, strict=True):
-        _require_same(file, stored_names(schema.names, KNOWN), stored, files[0])
-    row_format = format_of(tokenizer, _row_length(files[0], schemas[0]))
+        _require_same(file, stored_names(schema.names, TYPES), read, files[0])
+        require_types(file, schema, read)
+    is_filled = bool({*SEGMENTS} & {*read})
+    length = _filled_length(files) if is_filled else _row_length(files[0], schemas[0])
+    packed = PackedColumns.of(read, format_of(tokenizer, length))
+    stored, row_format = (*packed.stored, *packed.derived), packed.row_format
     for file in files:
         with opened(file) as content:
             require_room(file, content, row_format.row_length)
-    require(stored, row_format, name=files[0].name, boundaries=boundaries)
+    require(stored, row_format, name=files[0].name, tokenizer=tokenizer, boundaries=boundaries)
     for file, schema in zip(files, schemas, strict=True):
         _require_format(file, schema, row_format)
-        require_types(file, schema, stored)
     require_distinct(
         [file for file, schema in zip(files, schemas, strict=True) if PACK_ID in schema.names]
     )
     facts = labels_of(files, stored, given)
-    others = [name for name in schemas[0].names if name not in {*stored, PACK_ID}]
-    read = [
+    others = [name for name in schemas[0].names if name not in {*read, PACK_ID}]
+    read_as = [
         f"{name}: {plain(schemas[0].field(name).type)} is read as {plain(KNOWN[name])}"
-        for name in stored
+        for name in packed.stored
         if plain(schemas[0].field(name).type) != plain(KNOWN[name])
     ]
     return Imported(
         format="parquet",
         files=tuple(files),
-        shards=[_shard(file, stored) for file in files],
+        shards=[_shard(file, packed) for file in files],
         completion=Completion(
             row_format=row_format, facts=facts, stored=stored, boundaries=boundaries
         ),
         boundaries=boundaries,
         compared_with=tokenizer,
-        notes=ImportReport(columns_left_behind=tuple(others), read_as=tuple(read)),
+        notes=ImportReport(columns_left_behind=tuple(others), read_as=(*read_as, *packed.notes)),
     )
 
 
@@ -459,6 +467,19 @@ def _row_length(file: Path, schema: pa.Schema) -> int:
     return length
 
 
+def _filled_length(files: Sequence[Path]) -> int:
+    """Return the multiple of ROW_MULTIPLE that holds the longest row; shorter rows are filled."""
+    longest = 1
+    for file in files:
+        with opened(file) as content:
+            require_room(file, content, LONGEST_ROW)
+            for batch in batches(content, ["input_ids"], LENGTHS_AT_ONCE):
+                longest = max(
+                    longest, pc.max(pc.list_value_length(batch["input_ids"])).as_py() or 0
+                )
+    return -(-longest // ROW_MULTIPLE) * ROW_MULTIPLE
+
+
 def _require_format(file: Path, schema: pa.Schema, expected: RowFormat) -> None:
     """Require that what a file says of itself agrees with the tokenizer; most say nothing."""
     found = schema.metadata or {}
@@ -473,12 +494,16 @@ def _require_format(file: Path, schema: pa.Schema, expected: RowFormat) -> None:
             )
 
 
-def _shard(file: Path, stored: Sequence[str]) -> Shard:
+def _shard(file: Path, packed: PackedColumns) -> Shard:
+    names, rows = (*packed.stored, *packed.foreign), BATCH_TOKENS // packed.row_format.row_length
+
     def tables() -> Iterator[pa.Table]:
+        first = 0
         with opened(file) as content:
-            length = max(1, _first_length(content))
-            for batch in batches(content, stored, max(1, BATCH_TOKENS // length)):
-                yield as_known(file, pa.Table.from_batches([batch]), stored)
+            for batch in batches(content, names, max(1, rows)):
+                table = as_known(file, pa.Table.from_batches([batch]), names)
+                yield packed.read(table, file.name, first) if packed.foreign else table
+                first += len(batch)
 
     return Shard(name=file.name, tables=tables)
 

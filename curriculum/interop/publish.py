@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import JsonValue
 
-from curriculum.interop.document_frames import FrameCounts
+from curriculum.interop.document_frames import FRAMES_OPTION, FrameCounts
 from curriculum.interop.eos_boundaries import (
     BY_EOS,
     Boundaries,
@@ -228,6 +228,7 @@ def require(
     row_format: RowFormat,
     *,
     name: str,
+    tokenizer: Tokenizer,
     boundaries: Boundaries | None = None,
 ) -> None:
     """Fail for columns that must be stored, and for boundaries that EOS can't stand in for.
@@ -237,12 +238,15 @@ def require(
     """
     for column in REQUIRED:
         if column not in stored:
-            raise _lacking(name, column, "it is required, and nothing may stand in for it")
+            why = "it is required, and nothing may stand in for it"
+            if column == "loss_mask":
+                why = "nothing says which tokens are scored, and labels (-100 where not) aren't stored either"
+            raise _lacking(name, column, why)
     if boundaries is not None:
         marks = row_format.bos_marks_documents
         require_eos(stored, row_format.eos_id, bos_marks_documents=marks, name=name)
     elif not {"doc_starts", "doc_ids"} & {*stored} and not row_format.bos_marks_documents:
-        why = "the tokenizer has no BOS, or pads with it, so nothing says where documents begin"
+        why = f"{_why_bos_says_nothing(tokenizer)}, so nothing says where documents begin"
         raise _lacking(name, "doc_starts or doc_ids", why, cure_of(stored, row_format))
     if "valid_token_count" not in stored and row_format.pad_id == row_format.eos_id:
         why = "the tokenizer pads with its EOS, so padding can't be told from a document's end"
@@ -251,6 +255,17 @@ def require(
     if structure and (missing := sorted({*NAMES} - structure)):
         why = "structure columns are all stored, or none is"
         raise _lacking(name, ", ".join(missing), why)
+
+
+def _why_bos_says_nothing(tokenizer: Tokenizer) -> str:
+    """Return why the documents' first token doesn't show them."""
+    bos = tokenizer.document_controls.get("bos")
+    if bos is None:
+        return "the tokenizer has no BOS"
+    if bos == tokenizer.pad_id:
+        return f"the tokenizer pads with its BOS {bos}"
+    claim = f"{FRAMES_OPTION} {tokenizer.document_tokens}"
+    return f"the tokenizer has BOS {bos}, but {claim} says that no document begins with it"
 
 
 def _lacking(name: str, column: str, why: str, cure: str = "Store it in the rows") -> SchemaError:

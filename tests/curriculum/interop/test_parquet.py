@@ -165,7 +165,7 @@ def _retype(name: str, kind: pa.DataType) -> Callable[[pa.Table], pa.Table]:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (_drop("loss_mask"), "no column loss_mask; it is required, and nothing may stand in for it"),
+        (_drop("loss_mask"), "no column loss_mask; nothing says which tokens are scored"),
         (_drop("input_ids"), "no column input_ids"),
         (_retype("input_ids", pa.list_(pa.float32())), "input_ids is list<"),
         (_retype("family", pa.list_(pa.string())), "family is list<"),
