@@ -14,11 +14,12 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
     ArtifactFilter,
     ArtifactFilterFlowRunId,
     ArtifactFilterKey,
+    ArtifactFilterType,
 )
 from prefect.logging import get_run_logger
 
@@ -38,6 +39,7 @@ _MARKUP = re.compile(
     re.I,
 )
 """The beginnings of markup, HTML, entities, lists and addresses in the markdown of Prefect's pages."""
+_ESCAPED = re.compile(r"\\(.)")
 
 
 class Log:
@@ -66,6 +68,18 @@ def unmarked(text: str) -> str:
     ('v2_simple', '\\!\\[x\\](http\\://h)')
     """
     return _MARKUP.sub(lambda found: f"\\{found[0]}", one_line(text))
+
+
+def progress_of(client: SyncPrefectClient, run: UUID) -> str:
+    """Return the newest line of progress that a flow run shows on its page; empty where it shows none."""
+    shown = client.read_artifacts(
+        artifact_filter=ArtifactFilter(
+            flow_run_id=ArtifactFilterFlowRunId(any_=[run]),
+            type=ArtifactFilterType(any_=["progress"]),
+        )
+    )
+    newest = max(shown, key=lambda each: str(each.updated), default=None)
+    return _ESCAPED.sub(r"\1", newest.description or "") if newest else ""
 
 
 class ProgressArtifacts:

@@ -27,7 +27,7 @@ from curriculum.pipeline.execute import Perform, Step, TrainStep
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from flows import settings, tasks
-from flows.artifacts import Log
+from flows.artifacts import Log, progress_of
 from flows.final_states import ending_plainly, result_of
 from flows.forms import Changes
 from schemas.errors import JobError, JobKilledError
@@ -36,6 +36,8 @@ from schemas.progress import ignore_progress
 Result = TypeVar("Result")
 TRAIN, RUN = "train", "run"
 POLL_S = 1.0
+PROGRESS_S = 5.0
+"""Seconds between looks at the progress of training."""
 
 
 def in_deployment() -> bool:
@@ -132,11 +134,13 @@ def _cancel_children_if_cancelled() -> None:
 
 
 def _await_end(child: UUID, log: Callable[[str], None]) -> FlowRun:
-    """Return a flow run when it has ended; a server that is away for a while is waited for.
+    """Return a flow run when it has ended, and log its states and progress until then.
 
-    Prefect's own wait would fail with the first request that does.
+    A server that is away for a while is waited for; Prefect's own wait would fail with the first request
+    that does.
     """
-    logged = ""
+    logged = progress = ""
+    looked = time.monotonic()
     with get_client(sync_client=True) as client:
         while True:
             try:
@@ -144,6 +148,14 @@ def _await_end(child: UUID, log: Callable[[str], None]) -> FlowRun:
                 state = (run.state and run.state.name) or "Scheduled"
                 if run.state and run.state.is_final():
                     return run
+                if time.monotonic() >= looked + PROGRESS_S:
+                    looked, before, progress = (
+                        time.monotonic(),
+                        progress,
+                        progress_of(client, child),
+                    )
+                    if progress not in ("", before):
+                        log(progress)
             except (httpx.TransportError, httpx.HTTPStatusError) as away:
                 if isinstance(away, httpx.HTTPStatusError) and not away.response.is_server_error:
                     raise

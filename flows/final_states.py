@@ -8,9 +8,13 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar, cast
+from uuid import UUID
 
+import httpx
 from prefect import runtime
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
+from prefect.exceptions import TerminationSignal
 from prefect.states import Cancelled, Failed, get_state_exception
 
 from flows.artifacts import Log
@@ -22,6 +26,7 @@ Result = TypeVar("Result")
 INTERRUPTED = (
     "Interrupted from the terminal. Finished work is kept; run the same command again to continue."
 )
+CANCELLED = "Cancelled. Finished work is kept; Retry continues from it."
 
 
 class HeldInterrupts:
@@ -77,12 +82,13 @@ def interrupts_held() -> Iterator[None]:
 
 
 def ending_plainly(body: Callable[P, Result]) -> Callable[P, Result]:
-    """Decorate the body of a flow or a task, so that a user's mistake and Ctrl-C end it in plain states.
+    """Decorate the body of a flow or a task, so that a mistake, Ctrl-C and Cancel end it in plain states.
 
     Prefect logs the traceback of an error, and takes an interrupt for a crash. Here a CurriculumError is
-    the message of a Failed state, and an interrupt of a command's own process makes a Cancelled one; whoever
-    asks such a state for its result gets the exception. A flow run of a deployment is interrupted by its
-    worker alone, which reports its state itself.
+    the message of a Failed state, and an interrupt of a command's own process makes a Cancelled one, as
+    the signal does by which a worker cancels a run of a deployment; notes of that signal are its message.
+    Whoever asks such a state for its result gets the exception. Any other signal of a worker is left to
+    Prefect.
     """
 
     @functools.wraps(body)
@@ -99,9 +105,24 @@ def ending_plainly(body: Callable[P, Result]) -> Callable[P, Result]:
             if runtime.deployment.id is not None:
                 raise
             state = Cancelled(message=INTERRUPTED, data=interrupt)
+        except TerminationSignal as ended:
+            if not _is_cancelling():
+                raise
+            notes = " ".join(getattr(ended, "__notes__", [CANCELLED]))
+            state = Cancelled(message=visible(notes), data=ended)
         return cast("Result", state)
 
     return wrapped
+
+
+def _is_cancelling() -> bool:
+    """Return True where somebody cancels this flow run, by its server; False where that is gone."""
+    try:
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(UUID(runtime.flow_run.id)).state
+    except httpx.HTTPError:
+        return False
+    return state is not None and (state.is_cancelling() or state.is_cancelled())
 
 
 def result_of(state: State[Result]) -> Result:

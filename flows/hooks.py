@@ -1,6 +1,7 @@
 """Hooks of every flow run: its name, and the reaction to its failure or crash."""
 
-from typing import Any
+import functools
+from typing import Any, cast
 
 from prefect import runtime
 from prefect.client.schemas.objects import FlowRun, State
@@ -15,6 +16,13 @@ SWITCHES = {"later_phases": "and those after it", "again": "anew", "dry_run": "(
 """Words in a run's name for a switch of its form."""
 LONGEST = 40
 """Characters of a value in a name."""
+_FORM_ADJECTIVES = frozenset(
+    (
+        "Awesome", "Ergonomic", "Fantastic", "Generic", "Gorgeous", "Handcrafted", "Handmade", "Incredible",
+        "Intelligent", "Licensed", "Practical", "Refined", "Rustic", "Sleek", "Small", "Tasty", "Unbranded",
+    )
+)  # fmt: skip
+"""First words of the names that Prefect's form proposes."""
 
 
 def notify_of_failure(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
@@ -33,11 +41,37 @@ def notify_of_failure(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
     )
 
 
+def is_made_up(name: str) -> bool:
+    """Return True for a name that Prefect made up: its server `amber-goat`, its form `Rustic-Akita`.
+
+    >>> is_made_up("amber-goat"), is_made_up("Rustic-Akita"), is_made_up("second-try")
+    (True, True, False)
+    """
+    first, _, second = name.partition("-")
+    if first in _FORM_ADJECTIVES:
+        return second[:1].isupper()
+    return {first, second} <= _server_words()
+
+
+@functools.cache
+def _server_words() -> frozenset[str]:
+    """The words that names of Prefect's server are made of."""
+    from coolname.data import config
+
+    lists = (each.get("words", ()) for each in cast("dict[str, dict[str, Any]]", config).values())
+    return frozenset(word for words in lists for word in words)
+
+
 def run_name() -> str:
-    """The name of the flow run that begins, from what its form was filled with.
+    """The name of the flow run that begins: what a user typed, else made of what its form was filled with.
 
     run templates.demo syntax, token_budget=10K
     """
+    typed, made = str(runtime.flow_run.name or ""), _name_of_form()
+    return made if not typed or is_made_up(typed) or made.startswith(typed) else typed
+
+
+def _name_of_form() -> str:
     given = runtime.flow_run.parameters
     switches = [words for name, words in SWITCHES.items() if given.get(name)]
     parts = [" ".join([runtime.flow_run.flow_name, given["specialist"], given["phase"], *switches])]

@@ -1,9 +1,11 @@
 """Steps as Prefect tasks: retries, progress and tables on the run's page."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, TypedDict, TypeVar, cast
 
 from prefect import task
+from prefect.exceptions import TerminationSignal
 
 from curriculum.inspection.losses import loss_lines, loss_words
 from curriculum.inspection.paired import changes_within
@@ -15,8 +17,10 @@ from curriculum.inspection.stage_tables import (
     yield_lines,
     yield_words,
 )
+from curriculum.pipeline.attempts import newest_checkpoint, open_attempts
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import BuildStep, MixStep, Step, TrainStep
+from curriculum.pipeline.plan import RunPlan
 from curriculum.stages import Built
 from curriculum.store import Artefact
 from flows import artifacts
@@ -25,6 +29,7 @@ from flows.final_states import ending_plainly, result_of
 from flows.settings.contexts import context_of
 from schemas.errors import CurriculumError, JobKilledError
 from schemas.progress import ProgressCallback
+from schemas.specialist import SpecialistRef
 
 Result = TypeVar("Result")
 
@@ -78,9 +83,35 @@ def mix_task(phase: str, step: MixStep) -> Artefact:
 @ending_plainly
 def train_task(phase: str, step: TrainStep) -> Artefact:
     """Train a phase; a second try resumes from its last checkpoint."""
-    run = step.run(flow_context(ProgressArtifacts()))
+    with _checkpoint_named(step):
+        run = step.run(flow_context(ProgressArtifacts()))
     show_run(step, run)
     return run
+
+
+@contextlib.contextmanager
+def _checkpoint_named(step: TrainStep) -> Iterator[None]:
+    """Log the checkpoint that a signal leaves, and note it on the signal."""
+    try:
+        yield
+    except TerminationSignal as ended:
+        words = _saved_words(step.plan, step.phase)
+        Log().info(words)
+        ended.add_note(words)
+        raise
+
+
+def _saved_words(plan: RunPlan, phase: str) -> str:
+    """Name the checkpoint of the run that trains a phase, from which it is resumed."""
+    ref = SpecialistRef(plan.diet.specialist, plan.diet.branch)
+    ours = [
+        each for each in open_attempts(plan.store) if (each.ref, each.job.phase) == (ref, phase)
+    ]
+    checkpoint = newest_checkpoint(ours[-1].path) if ours else None
+    if checkpoint is None:
+        return f"{phase} was stopped before its first checkpoint. Retry begins it anew."
+    where = checkpoint.relative_to(plan.store.root).as_posix()
+    return f"{phase} was stopped. Retry resumes from its checkpoint {where}."
 
 
 def show_run(step: TrainStep, run: Artefact) -> None:

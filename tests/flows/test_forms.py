@@ -9,6 +9,7 @@ import pytest
 from jsonschema import ValidationError as ValidationFault
 from prefect import Flow, runtime
 from prefect.utilities.callables import parameter_schema
+from prefect.utilities.names import generate_slug
 from prefect.utilities.schema_tools.validation import preprocess_schema, validate
 from pydantic import ValidationError
 
@@ -17,7 +18,7 @@ from curriculum.pipeline.run_config import GROUPS, RunConfig
 from flows import forms
 from flows.build import build
 from flows.forms import ADVANCED, ALL_PHASES, USUAL, Changes
-from flows.hooks import run_name
+from flows.hooks import is_made_up, run_name
 from flows.mix import mix
 from flows.run import run
 from flows.server.supervisor import FormChoices
@@ -257,7 +258,22 @@ def test_a_runs_name_tells_what_ran(
     given = {"specialist": "ours", "phase": "all", "changes": {}, **filled}
     monkeypatch.setattr(runtime.flow_run, "parameters", given, raising=False)
     monkeypatch.setattr(runtime.flow_run, "flow_name", flow, raising=False)
-    assert run_name() == name
+    for made_up in ("amber-goat", "Rustic-Akita", "", name):
+        monkeypatch.setattr(runtime.flow_run, "name", made_up, raising=False)
+        assert run_name() == name
+
+
+@pytest.mark.parametrize("typed", ["second-try", "Wider rows", "rows-2048", "Small-model"])
+def test_a_name_that_somebody_typed_stays(typed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"specialist": "ours", "phase": "all", "changes": {}}
+    monkeypatch.setattr(runtime.flow_run, "parameters", given, raising=False)
+    monkeypatch.setattr(runtime.flow_run, "flow_name", "run", raising=False)
+    monkeypatch.setattr(runtime.flow_run, "name", typed, raising=False)
+    assert run_name() == typed
+
+
+def test_names_that_the_server_makes_up_are_known() -> None:
+    assert all(is_made_up(generate_slug(2)) for _ in range(200))
 
 
 def test_every_flow_is_named_so() -> None:
