@@ -18,8 +18,10 @@ def direct_to_loopback() -> dict[str, str]:
     Prefect's client can't even be made beside a proxy whose scheme it doesn't know. Such a proxy keeps its
     name in capitals, for git, and gets an empty one in small letters, by which Python knows of no proxy.
     """
-    listed = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")
-    hosts = ",".join(dict.fromkeys(filter(None, [*map(str.strip, listed), *LOOPBACK])))
+    given = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    listed = dict.fromkeys(filter(None, [*map(str.strip, given.split(",")), *LOOPBACK]))
+    # A star stands for all hosts only where it stands alone.
+    hosts = "*" if "*" in listed else ",".join(listed)
     found = {"no_proxy": hosts, "NO_PROXY": hosts}
     for kind in KINDS:
         small, capital = f"{kind}_proxy", f"{kind.upper()}_PROXY"

@@ -99,6 +99,11 @@ def test_proxies_for_other_machines_stay(bare: pytest.MonkeyPatch) -> None:
     assert outside["NO_PROXY"] == "intranet.example,10.0.0.1,127.0.0.1,localhost"
 
 
+def test_a_star_for_all_hosts_stays_alone(bare: pytest.MonkeyPatch) -> None:
+    bare.setenv("NO_PROXY", "*")
+    assert direct_to_loopback() == {"no_proxy": "*", "NO_PROXY": "*"}
+
+
 def test_a_server_that_never_answers_is_named_with_its_last_words(
     tmp_path: Path, silent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
