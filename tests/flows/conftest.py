@@ -1,4 +1,4 @@
-"""What tests of flows share: a Prefect server (ten seconds to start), a box for what is told."""
+"""What tests of flows share: a Prefect server (ten seconds to start), a trained workspace, a box."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from schemas.progress import Event
+from tests.curriculum.pipeline.tiny_diet import write_tiny_diet
+from tests.flows.cli_runner import curriculum
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +17,16 @@ def prefect_server() -> Iterator[None]:
 
     with prefect_test_harness(server_startup_timeout=300):
         yield
+
+
+@pytest.fixture(scope="session")
+def trained_tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace whose first phase is trained, to copy; about 15 s of a core."""
+    home = tmp_path_factory.mktemp("trained") / "home"
+    write_tiny_diet(home)
+    done = curriculum("train", "tiny", "--phase", "syntax", "--workers", "1", home=home)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return home
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from curriculum.catalog import SCRIPT_NAME
 from curriculum.pipeline.references import checkpoint_of
 from curriculum.store.artefact import KEY_DIGITS
 from schemas.manifest import read_manifest
-from tests.curriculum.pipeline.tiny_diet import write_tiny_diet
 from tests.flows.cli_runner import curriculum
 
 pytestmark = pytest.mark.system
@@ -29,20 +28,10 @@ def can_mount() -> bool:
     return subprocess.run(tried, capture_output=True, check=False).returncode == 0
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace whose first phase is trained; about 15 s of a core."""
-    home = tmp_path_factory.mktemp("damage") / "home"
-    write_tiny_diet(home)
-    done = curriculum("train", "tiny", "--phase", "syntax", "--workers", "1", home=home)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return home
-
-
 @pytest.fixture
-def home(trained: Path, tmp_path: Path) -> Path:
-    """A copy of it, to damage."""
-    return Path(shutil.copytree(trained, tmp_path / "home"))
+def home(trained_tiny: Path, tmp_path: Path) -> Path:
+    """A copy of the trained workspace, to damage."""
+    return Path(shutil.copytree(trained_tiny, tmp_path / "home"))
 
 
 @pytest.mark.skipif(not can_mount(), reason="needs the right to mount a folder")

@@ -11,7 +11,7 @@ import pytest
 from curriculum.pipeline.context import Resources
 from dashboards import overview_panels
 from dashboards.questions import question
-from tests.curriculum.pipeline.tiny_diet import edit, write_tiny_diet
+from tests.curriculum.pipeline.tiny_diet import edit
 from tests.flows.cli_runner import curriculum
 
 pytestmark = pytest.mark.system
@@ -21,20 +21,10 @@ Answer = dict[str, str]
 """States by phase."""
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace whose first phase is trained; about 15 s of a core."""
-    home = tmp_path_factory.mktemp("agree") / "home"
-    write_tiny_diet(home)
-    done = curriculum("train", "tiny", "--phase", "syntax", "--workers", "1", home=home)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return home
-
-
 @pytest.fixture
-def home(trained: Path, tmp_path: Path) -> Path:
-    """A copy of it, to edit."""
-    return Path(shutil.copytree(trained, tmp_path / "home"))
+def home(trained_tiny: Path, tmp_path: Path) -> Path:
+    """A copy of the trained workspace, to edit."""
+    return Path(shutil.copytree(trained_tiny, tmp_path / "home"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,12 +110,12 @@ def test_all_that_show_a_status_show_the_same_after_an_edit(home: Path, name: st
 
 
 def test_a_run_leaves_the_status_that_the_overview_takes_as_it_is(
-    trained: Path, monkeypatch: pytest.MonkeyPatch
+    trained_tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "curriculum.pipeline.status.StatusInputs.phase_statuses", lambda _: iter([])
     )
-    assert of_overview(trained) == EDITS["nothing"].states
+    assert of_overview(trained_tiny) == EDITS["nothing"].states
 
 
 def test_looking_at_the_overview_writes_no_status(home: Path) -> None:
