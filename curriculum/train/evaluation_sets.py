@@ -179,8 +179,8 @@ def relative(path: Path, workspace: Path) -> str:
 
 
 def order_of(rows: Artefact) -> HeldOutRows:
-    """The rows of an artefact that may be measured."""
-    return read_order(rows.path)
+    """The rows of an artefact that may be measured; none where it is only planned."""
+    return HeldOutRows(rows=()) if rows.planned else read_order(rows.path)
 
 
 def _set_of(
