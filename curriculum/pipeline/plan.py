@@ -21,7 +21,7 @@ from curriculum.mixing.load import (
     placed,
     require_no_fault,
 )
-from curriculum.mixing.mix import report_of, seen_of
+from curriculum.mixing.mix import seen_of
 from curriculum.mixing.resolve import ResolvedPhase, resolve, with_repositories
 from curriculum.mixing.supply import check_gates, domain_faults
 from curriculum.model.backend_choice import AttentionNeeds, Capabilities, choose
@@ -109,10 +109,7 @@ class RunPlan:
             mixture = self.current("mixtures", before)
             if mixture is None or mixture.planned:
                 continue
-            steps = _steps_of(self.current("runs", before), mixture)
-            if steps is not None and steps < report_of(mixture).steps:
-                self.store.verify_once([mixture.path])
-            mixed.append((mixture, steps))
+            mixed.append((mixture, _steps_of(self.current("runs", before), mixture)))
         return seen_of(mixed)
 
     def mark_of(self, stage: str, phase: str) -> str:

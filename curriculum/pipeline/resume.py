@@ -155,7 +155,6 @@ def _seen(store: Store, point: ResumePoint) -> tuple[tuple[RowsTaken, ...], int]
     """The rows of all steps, and the valid tokens of those in the phase of the checkpoint."""
     mixture = store.load((store.root / point.job.plan).parent)
     report = report_of(mixture)
-    store.verify_once([mixture.path])
     slots = point.step * point.job.tokens_per_step // report.slot_length
     seen, tokens = seen_until(mixture, slots=slots)
     if report.continued is not None:

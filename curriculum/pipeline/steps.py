@@ -123,7 +123,7 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
         tokens_per_step=tokens_per_step(plan),
         seen=() if resumed else plan.seen_before(resolved),
         continued=continued(plan.store, resumed) if resumed else None,
-        documents=None if plan.store.dry else lambda: _lineages(plan.store, built),
+        documents=None if plan.store.dry else lambda: _lineages(built),
         begins=lambda: context.watch(progress),
     )
     plan.keep("mixtures", resolved, mixture)
@@ -418,13 +418,12 @@ def workers_of(plan: RunPlan) -> int:
     return plan.config.corpus.workers or len(os.sched_getaffinity(0))
 
 
-def _lineages(store: Store, built: Built) -> pl.LazyFrame:
+def _lineages(built: Built) -> pl.LazyFrame:
     """The lineage of each document that is kept; structure is kept where its base is."""
     selected = [built.selection, *built.selections.values()]
     enriched = [
         each for each in built.documents if each.manifest.labels["family"] == ENRICHED_FAMILY
     ]
-    store.verify_once(each.path for each in (*selected, *enriched) if not each.made)
     names = ["document_id", "lineage"]
     kept = [
         frames.scan(each.path / "selection.parquet", [*names, "keep"]).filter("keep").select(names)

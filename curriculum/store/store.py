@@ -234,13 +234,14 @@ class Store:
         for record in artefact.manifest.files:
             verify_file(artefact.path / record.name, record)
 
-    def verify_once(self, paths: Iterable[Path], *, threads: int = 1) -> None:
-        """Verify the files of the artefacts at these paths that this process hasn't verified yet.
+    def verify_inputs(self, recipes: Iterable[Recipe], *, threads: int = 1) -> None:
+        """Verify what recipes are made from, as far as this process hasn't yet.
 
         Raises:
             StoreError: naming a file that differs.
         """
-        fresh = sorted({*paths} - self._verified)
+        inputs = {each.unverified for recipe in recipes for each in recipe.inputs}
+        fresh = sorted(path for path in inputs if path is not None and path not in self._verified)
         files = [
             (path / record.name, record)
             for path in fresh
@@ -251,15 +252,6 @@ class Store:
             for _ in over(compare_once, *zip(*files, strict=True)) if files else ():
                 pass
         self._verified.update(fresh)
-
-    def verify_inputs(self, recipes: Iterable[Recipe], *, threads: int = 1) -> None:
-        """Verify what recipes are made from, as far as this process hasn't yet.
-
-        Raises:
-            StoreError: naming a file that differs.
-        """
-        inputs = (each.unverified for recipe in recipes for each in recipe.inputs)
-        self.verify_once((path for path in inputs if path is not None), threads=threads)
 
     def artefacts(self, stage: str | None = None) -> Iterator[Artefact]:
         """All published artefacts, of one stage or of every, in path order.

@@ -279,7 +279,6 @@ def estimate(
             return estimate(task, store=Store(Path(folder)), workers=workers, watch=watch)
     with store.leased():
         return _read(
-            store,
             task,
             Coordinator(store=store).make(Estimates(workers=workers, watch=watch), task),
         )
@@ -302,7 +301,7 @@ def known_estimate(task: EstimateTask, store: Store) -> Estimate | None:
     if not known:
         return None
     task = replace(task, kinds=known)
-    return _read(store, task, [kept[kind] for kind in task.measured])
+    return _read(task, [kept[kind] for kind in task.measured])
 
 
 Row = TypeVar("Row", SupplyLine, Sampling, FileSide, FileShare)
@@ -318,9 +317,8 @@ def _rows(file: Path, kind: type[Row]) -> Iterator[Row]:
     return (kind(**each) for each in frames.read(file).iter_rows(named=True))
 
 
-def _read(store: Store, task: EstimateTask, made: Sequence[Artefact]) -> Estimate:
+def _read(task: EstimateTask, made: Sequence[Artefact]) -> Estimate:
     """Read the estimates of all kinds, and put them together."""
-    store.verify_once(each.path for each in made)
     found = [
         KindEstimate(
             lines=tuple(_rows(each.path / LINES_NAME, SupplyLine)),
