@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from curriculum.catalog import SCRIPT_NAME
@@ -189,3 +190,54 @@ def test_the_cure_of_damaged_rows_moves_them_and_builds_them_anew(
     assert built.returncode == 0, built.stderr
     assert file.is_file()
     assert curriculum("check", str(home / "rows"), home=home).returncode == 0
+
+
+SHOWN = {
+    ("inspect", "tokens"): ("tokens/**/tokens.bin", "tokens/**/offsets.bin"),
+    ("inspect", "tokenizers"): ("tokenizers/**/tokenizer.json",),
+    ("inspect", "selections"): ("selections/**/selection.parquet",),
+    ("inspect", "rows", "--full"): ("rows/**/part-*.parquet", "tokenizers/**/tokenizer.json"),
+    ("sample", "tiny/syntax", "--prompt", "int", "--tokens", "1"): (
+        "runs/**/model.safetensors",
+        "tokenizers/**/tokenizer.json",
+    ),
+    ("export", "tiny/syntax", "--to", "out"): ("runs/**/model.safetensors",),
+    ("export", "tiny/syntax", "--format", "megatron", "--to", "out"): (
+        "rows/**/split-train/**/part-*.parquet",
+        "mixtures/**/plan.parquet",
+    ),
+}
+
+
+def flip_shown(file: Path) -> None:
+    """Change a bit of a file; of packed rows, one of their tokens."""
+    if not file.name.startswith("part-"):
+        flip(file)
+        return
+    group = pq.read_metadata(file).row_group(0)
+    chunks = map(group.column, range(group.num_columns))
+    tokens = next(each for each in chunks if each.path_in_schema.startswith("input_ids"))
+    start = tokens.dictionary_page_offset or tokens.data_page_offset
+    content = bytearray(file.read_bytes())
+    content[start + tokens.total_compressed_size - 1] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("words", SHOWN, ids=" ".join)
+def test_commands_that_show_tokens_or_weights_refuse_a_changed_byte(
+    home: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    sound = curriculum(*words, home=home, cwd=tmp_path)
+    assert sound.returncode == 0, sound.stderr
+    shutil.rmtree(tmp_path / "out", ignore_errors=True)
+    for pattern in SHOWN[words]:
+        files = {file: file.read_bytes() for file in sorted(home.glob(pattern))}
+        assert files, pattern
+        for file in files:
+            flip_shown(file)
+        done = curriculum(*words, home=home, cwd=tmp_path)
+        assert done.returncode == 2, (pattern, done.stdout)
+        assert any(file.name in done.stderr for file in files), done.stderr
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        for file, content in files.items():
+            file.write_bytes(content)
