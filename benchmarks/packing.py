@@ -87,20 +87,7 @@ def length_sorted(lengths: Int64s, row_length: int) -> int:
 
 
 def first_fit(lengths: Int64s, row_length: int) -> int:
-    """First fit by a tournament tree over the room in each row."""
-    size = 1 << len(lengths).bit_length()
-    room = [row_length] * (2 * size)
-    rows = 0
-    for length in lengths.tolist():
-        node = 1
-        while node < size:
-            node = 2 * node if room[2 * node] >= length else 2 * node + 1
-        rows = max(rows, node - size + 1)
-        room[node] -= length
-        while node > 1:
-            node //= 2
-            room[node] = max(room[2 * node], room[2 * node + 1])
-    return rows * row_length
+    return best_fit.first_fit_rows(lengths, row_length) * row_length
 
 
 def best_fit_decreasing(lengths: Int64s, row_length: int) -> int:

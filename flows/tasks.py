@@ -12,6 +12,7 @@ from curriculum.inspection.paired import changes_within
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.inspection.stage_tables import (
     figure_lines,
+    fullness_lines,
     mixture_lines,
     mixture_words,
     yield_lines,
@@ -63,7 +64,8 @@ def build_task(phase: str, step: BuildStep) -> Built:
     """Build the rows of a phase; its page shows how full they are and which documents were excluded."""
     built = step.run(flow_context(ProgressArtifacts()))
     name = step.plan.mark_of("packing-yield", phase)
-    artifacts.show(name, yield_words(built), yield_lines(built))
+    words = " ".join((yield_words(built), *fullness_lines(built)))
+    artifacts.show(name, words, yield_lines(built))
     name = step.plan.mark_of("excluded-documents", phase)
     artifacts.show(name, loss_words(built), loss_lines(built))
     return built

@@ -14,6 +14,7 @@ from curriculum.inspection.formats import (
     paired,
     percent,
 )
+from curriculum.inspection.row_yields import OTHER_YIELDS, RowYields
 from curriculum.inspection.runs import change, ending, measured_on
 from curriculum.mixing import mix
 from curriculum.mixing.tree import Branch
@@ -42,8 +43,9 @@ NO_CHANGES: Mapping[tuple[str, str, str, str], "PairedChange"] = MappingProxyTyp
 REPORT_NAME = "report.json"
 
 YIELD_NOTE = (
-    "yield: share of positions that hold a token; if mixed: had domains shared rows, which they never "
-    "do; vs padding: positions of rows with one document each ÷ positions used"
+    "yield: share of positions that hold a token; lower bound: with the fewest rows that hold the tokens; "
+    "first fit in order: each document in the first row with room; padded: one document a row; if mixed: "
+    "had domains shared rows, which they never do"
 )
 
 
@@ -62,14 +64,13 @@ def yield_lines(built: Built) -> Iterator[Line]:
     for each, report in zip(built.rows, reports, strict=True):
         rows = sum(domain.rows for domain in report.domains.values())
         tokens = sum(domain.tokens for domain in report.domains.values())
-        documents = sum(domain.documents for domain in report.domains.values())
+        yields = RowYields.of(report, each.wanted.row_length)
         yield {
             "rows": each.wanted.title,
             "number": rows,
             "tokens": count(tokens),
-            "yield": _full(tokens, rows * each.wanted.row_length),
-            "if mixed": _full(tokens, report.rows_if_mixed * each.wanted.row_length),
-            "vs padding": f"{documents / rows:.2f}×" if documents else "",
+            "yield": percent(yields.packed) if yields else "",
+            **(yields.others if yields else dict.fromkeys(OTHER_YIELDS, "")),
             **{
                 outcome.replace("_", " "): report.encode.documents.get(outcome, 0)
                 if each.wanted.imported is None
@@ -79,8 +80,12 @@ def yield_lines(built: Built) -> Iterator[Line]:
         }
 
 
-def _full(tokens: int, positions: int) -> str:
-    return percent(tokens / positions) if positions else ""
+def fullness_lines(built: Built) -> Iterator[str]:
+    """Yield a sentence a data set of training rows that aren't full: the reasons that are known."""
+    for each in built.rows:
+        yields = RowYields.of(each.train.reported(RowsReport), each.wanted.row_length)
+        if yields and yields.causes:
+            yield f"{each.wanted.title}: {yields.causes}"
 
 
 def chop_lines(built: Built) -> Iterator[Line]:

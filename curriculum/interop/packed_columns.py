@@ -306,7 +306,7 @@ class PackedColumns:
             begins = ids == bos if bos is not None else np.zeros(ids.shape, dtype=np.bool_)
             return SegmentStarts(begins=begins, covered=batch.lengths)
         (first, segments), *others = found.items()
-        covered = np.min([each.covered for each in found.values()], axis=0)
+        covered = np.min([source.covered for source in found.values()], axis=0)
         for name, other in others:
             # What lies behind the tokens that both have, or is padding, may be divided in any way.
             real = _last(ids != self.row_format.pad_id, covered)

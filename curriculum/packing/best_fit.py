@@ -102,6 +102,31 @@ def rows_needed(lengths: Int64s, row_length: int) -> int:
     return max(each.first_row + each.rows for each in moves)
 
 
+FIRST_FIT_DOCUMENTS = 50_000
+"""Documents that first fit is tried on, for comparison: 0.4 s."""
+
+
+def first_fit_rows(lengths: Int64s, row_length: int) -> int:
+    """Rows of first fit in order: each document goes into the first row that has room for it.
+
+    >>> first_fit_rows(np.array([3, 5, 2, 4, 1]), 6)
+    3
+    """
+    size = 1 << len(lengths).bit_length()
+    room = [row_length] * (2 * size)
+    rows = 0
+    for length in lengths.tolist():
+        node = 1
+        while node < size:
+            node = 2 * node if room[2 * node] >= length else 2 * node + 1
+        rows = max(rows, node - size + 1)
+        room[node] -= length
+        while node > 1:
+            node //= 2
+            room[node] = max(room[2 * node], room[2 * node + 1])
+    return rows
+
+
 class Move(NamedTuple):
     """Rows first_row … first_row + rows - 1 take the next documents of one length, `each` apiece."""
 
@@ -226,6 +251,8 @@ class PackReport:
     """rows · T·(T+1)/2: what attention over whole rows computes."""
     context_histogram: tuple[int, ...]
     """Tokens with < 1k, 1–4k, 4–16k, > 16k tokens of their own document before them, first ones left out."""
+    first_fit_yield: float
+    """The yield of first fit in order, 0…1, on the first FIRST_FIT_DOCUMENTS documents."""
 
     @property
     def pack_yield(self) -> float:
@@ -266,7 +293,14 @@ def report(plan: PackPlan, lengths: Int64s) -> PackReport:
         attention_pairs=int((packed * (packed + 1) // 2).sum()),
         unmasked_pairs=plan.num_rows * (row_length * (row_length + 1) // 2),
         context_histogram=context_histogram(packed),
+        first_fit_yield=_first_fit_yield(
+            lengths[np.sort(plan.order)[:FIRST_FIT_DOCUMENTS]], row_length
+        ),
     )
+
+
+def _first_fit_yield(lengths: Int64s, row_length: int) -> float:
+    return int(lengths.sum()) / max(1, first_fit_rows(lengths, row_length) * row_length)
 
 
 def context_histogram(lengths: Int64s) -> tuple[int, ...]:

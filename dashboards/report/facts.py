@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from curriculum.corpus.blobs import Unreadable
 from curriculum.inspection.held_out import filling_of
 from curriculum.inspection.paired import Place, changes_within
+from curriculum.inspection.row_yields import RowYields
 from curriculum.inspection.runs import report_of
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ResolvedPhase
@@ -61,6 +62,8 @@ class Packed:
     documents: dict[str, int]
     elided_bytes: int
     key: str
+    fullness: str = ""
+    """The yields of other ways to fill rows, and why these aren't full."""
     example: Example | None = None
     """A row to look at, where its page could be written."""
 
@@ -307,6 +310,7 @@ def _packed(rows: Artefact, example: Example | None) -> Packed:
     imported = ", imported" if "imported" in labels else ""
     variant = f", variant {labels['variant']}" if labels["objective"] == "fim" else ""
     packer = f", {labels['packer']}" if "packer" in labels else ""
+    yields = RowYields.of(report, int(labels["row_length"]))
     return Packed(
         family=labels["family"],
         name=f"{labels['family']}{of}",
@@ -317,6 +321,7 @@ def _packed(rows: Artefact, example: Example | None) -> Packed:
         documents=report.encode.documents,
         elided_bytes=report.encode.elided_bytes,
         key=rows.key[:KEY_DIGITS],
+        fullness=yields.words if yields else "",
         example=example,
     )
 

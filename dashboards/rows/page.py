@@ -49,11 +49,13 @@ def page(
     tokenizer: Tokenizer,
     *,
     artefact: str = "",
+    fullness: str = "",
     max_bytes: int = 0,
 ) -> str:
     """The page as HTML; with `max_bytes` it leaves out the last rows that would make it larger, but one.
 
-    `artefact` has the first digits of the key of the rows' artefact, for a command that looks through all.
+    `artefact` has the first digits of the key of the rows' artefact, for a command that looks through all;
+    `fullness` says how full all of them are.
     """
     style = _style()
     script = html.asset("rows.js")
@@ -78,6 +80,7 @@ def page(
         ),
         title=title,
         subtitle=subtitle,
+        fullness=fullness,
         articles=articles,
         legend=[(code, palette.NAMES[code]) for code in codes_met if code],
     )

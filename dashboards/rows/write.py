@@ -10,6 +10,7 @@ from pathlib import Path
 from curriculum.inspection.documents import chosen_lines
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.lineage import inputs
+from curriculum.inspection.row_yields import RowYields
 from curriculum.inspection.rows import RowView, shown, spread, tokenizer_of
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
@@ -18,11 +19,12 @@ from curriculum.train.run_directory import replace_whole
 from dashboards import html, palette
 from dashboards.rows.page import MAX_BYTES, TEMPLATES, named, page
 from schemas.errors import StoreError
+from schemas.reports import RowsReport
 
 FOLDER = "rows"
 MAX_ROWS = 6
 TOKENIZER_NAME = "tokenizer.json"
-REVISION = 5
+REVISION = 6
 """Revision of a page's content, beside its template and its colours."""
 
 
@@ -106,12 +108,14 @@ def _page(
     root: Path, rows: Artefact, held: Sequence[RowView], tokenizer: Tokenizer, *, max_bytes: int = 0
 ) -> str:
     where = rows.path.relative_to(root).as_posix()
+    yields = RowYields.of(rows.reported(RowsReport), int(rows.manifest.labels["row_length"]))
     shown = page(
         named(rows.manifest.labels),
         where,
         held,
         tokenizer,
         artefact=rows.key[:KEY_DIGITS],
+        fullness=yields.words if yields else "",
         max_bytes=max_bytes,
     )
     return shown + _mark()

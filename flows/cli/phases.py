@@ -31,6 +31,7 @@ from curriculum.inspection.stage_tables import (
     document_lines,
     domain_lines,
     domain_warnings,
+    fullness_lines,
     graph_lines,
     graph_warnings,
     held_out_warnings,
@@ -143,7 +144,8 @@ def _print_built(phase: str, built: Built) -> None:
         if lines:
             out.print(table(lines))
         if listed is yield_lines:
-            out.print(Text(YIELD_NOTE, MUTED))
+            for note in (YIELD_NOTE, *fullness_lines(built)):
+                out.print(Text(note, MUTED))
         if listed is graph_lines:
             for note in changed_lines(built):
                 out.print(Text(note, MUTED))

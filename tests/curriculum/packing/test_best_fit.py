@@ -120,6 +120,16 @@ def test_rows_are_counted_as_a_plan_makes_them(lengths: list[int], seed: int) ->
     assert found == planned(lengths, seed).num_rows
 
 
+@given(LENGTHS)
+def test_first_fit_in_order_is_that_of_a_loop(lengths: list[int]) -> None:
+    room: list[int] = []
+    for length in lengths:
+        at = next((row for row, left in enumerate(room) if left >= length), len(room))
+        room += [ROW] * (at == len(room))
+        room[at] -= length
+    assert best_fit.first_fit_rows(np.array(lengths), ROW) == len(room)
+
+
 @pytest.mark.parametrize("packer", ["best_fit", "rows_needed", "chop", "cut"])
 def test_a_document_without_a_token_is_an_error_that_names_it(packer: str) -> None:
     lengths, ties = np.array([7, 0, 3]), distinct_ties(3)

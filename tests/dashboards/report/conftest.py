@@ -184,6 +184,7 @@ def packed(each: ResolvedServing) -> Packed:
         documents={"whole": 8000, "elided": 900, "divided": 700, "routed": 300, "dropped": 20},
         elided_bytes=1,
         key="a" * 12,
+        fullness="yield 98.4%, lower bound 100.0%, padded 41.0%.",
         example=example(each),
     )
 

@@ -193,6 +193,11 @@ def test_each_serving_shows_a_row_that_leads_to_the_page_of_its_rows(facts: Fact
     assert 'class="example"' not in page(replace(facts, phases=(first,)))
 
 
+def test_packed_rows_are_compared_with_other_ways_to_fill_them(facts: Facts) -> None:
+    packed = sum(len(phase.packed) for phase in facts.phases)
+    assert page(facts).count("yield 98.4%, lower bound 100.0%, padded 41.0%.") == packed > 0
+
+
 def test_attempts_stand_on_one_axis_of_time(facts: Facts) -> None:
     text = re.search(r'(?s)<section class="card" id="when">.*?</section>', page(facts))
     assert text

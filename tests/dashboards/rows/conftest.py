@@ -15,6 +15,7 @@ from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
 from schemas.document import Document
 from schemas.packed_row import PACKED_ROW_SCHEMA
+from schemas.reports import DomainRows, RowsReport, StageReport
 from tests import factories
 from tests.factories import write_documents
 
@@ -159,9 +160,12 @@ def _published(
     labels: dict[str, str],
     fill: Callable[[Path], object],
     inputs: Sequence[Input] = (),
+    report: StageReport | None = None,
 ) -> Artefact:
     def make(drafts: Sequence[StagingDirectory]) -> None:
         fill(drafts[0].path)
+        if report is not None:
+            drafts[0].record(report)
 
     recipe = Recipe(
         stage=stage, labels=tuple(labels.items()), revision=1, config={}, inputs=tuple(inputs)
@@ -193,5 +197,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         store, "rows", {**labels, "split": "train"},
         lambda folder: _write_rows(folder, Tokenizer.parse(content.decode())),
         [tokenizer.as_input("tokenizer"), documents.as_input("documents v3_simple arena")],
+        RowsReport(domains={"general": DomainRows(rows=4, documents=6, tokens=2 * LENGTH)}),
     )  # fmt: skip
     return Made(home=home, store=store, rows=rows, documents=(documents,), tokenizer=tokenizer)

@@ -62,6 +62,8 @@ def test_the_example_is_the_row_of_most_documents_and_leads_to_it(made: Any, roo
 def test_whoever_asks_for_a_row_gets_that_one(made: Any) -> None:
     named = f"{'a' * 12}-0000000002"
     text = chosen_rows(made.store, made.rows, InspectOptions(pack_id=named))
+    assert "All rows of this data set: yield 50.0%, lower bound 100.0%." in text
+    assert "documents nearly fill rows (1.5 documents a row)" in text
     assert re.findall(r'data-pack="([^"]*)"', text) == [named]
     assert chosen_rows(made.store, made.rows, InspectOptions(rows=2)).count("<article") == 2
     with pytest.raises(StoreError, match="what was asked for"):
