@@ -62,7 +62,7 @@ MANIFEST = "manifest.json"
 SHALLOW = {"tokenizer.json": 2, "identities.json": 1, "replaced.json": 0}
 """Levels of files whose further names are data: words, paths, digests."""
 _DIGEST = re.compile(r"[0-9a-f]{12,}")
-_LABEL = re.compile(r"(?<=/)([a-z_]+)-[^/]*(?=/)")
+_LABEL = re.compile(r"(?<=/)([a-z_]+[-=])[^/]*(?=/)")
 _METRICS = re.compile(r"metrics/\d+")
 """Metrics are written every few seconds: the clock decides after which steps."""
 _PART = re.compile(r"\d{5,}")
@@ -250,7 +250,7 @@ def _kind(file: str) -> str:
     >>> _kind("documents/family-chat/repository-a/0123456789ab/data/part-00000.parquet")
     'documents/family-*/repository-*/<digest>/data/part-<number>.parquet'
     """
-    return _PART.sub("<number>", _LABEL.sub(r"\1-*", _DIGEST.sub("<digest>", file)))
+    return _PART.sub("<number>", _LABEL.sub(r"\1*", _DIGEST.sub("<digest>", file)))
 
 
 def _shown(file: str) -> str:
