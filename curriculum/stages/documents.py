@@ -5,6 +5,7 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType, TracebackType
 
 from pydantic import JsonValue
@@ -174,7 +175,7 @@ def write_or_skip(
         if corpus.on_error == "stop":
             raise
         for draft in drafts:
-            for file in draft.path.iterdir():
+            for file in filter(Path.is_file, draft.path.rglob("*")):
                 file.unlink()
         with FamilyWriters(drafts) as writers:
             writers.report(DocumentsReport(lacks=f"it is skipped: {failed}"))
