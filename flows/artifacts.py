@@ -78,7 +78,7 @@ def progress_of(client: SyncPrefectClient, run: UUID) -> str:
             type=ArtifactFilterType(any_=["progress"]),
         )
     )
-    newest = max(shown, key=lambda each: str(each.updated), default=None)
+    newest = max(shown, key=lambda artifact: str(artifact.updated), default=None)
     return _ESCAPED.sub(r"\1", newest.description or "") if newest else ""
 
 

@@ -58,8 +58,8 @@ def _server_words() -> frozenset[str]:
     """The words that names of Prefect's server are made of."""
     from coolname.data import config
 
-    lists = (each.get("words", ()) for each in cast("dict[str, dict[str, Any]]", config).values())
-    return frozenset(word for words in lists for word in words)
+    vocabulary = cast("dict[str, dict[str, Any]]", config).values()
+    return frozenset(word for part in vocabulary for word in part.get("words", ()))
 
 
 def run_name() -> str:

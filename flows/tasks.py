@@ -106,9 +106,8 @@ def _checkpoint_named(step: TrainStep) -> Iterator[None]:
 def _saved_words(plan: RunPlan, phase: str) -> str:
     """Name the checkpoint of the run that trains a phase, from which it is resumed."""
     ref = SpecialistRef(plan.diet.specialist, plan.diet.branch)
-    ours = [
-        each for each in open_attempts(plan.store) if (each.ref, each.job.phase) == (ref, phase)
-    ]
+    attempts = open_attempts(plan.store)
+    ours = [attempt for attempt in attempts if (attempt.ref, attempt.job.phase) == (ref, phase)]
     checkpoint = newest_checkpoint(ours[-1].path) if ours else None
     if checkpoint is None:
         return f"{phase} was stopped before its first checkpoint. Retry begins it anew."

@@ -13,13 +13,13 @@ def as_one(failed: Sequence[CorpusError]) -> CorpusError:
     if len(failed) == 1:
         return failed[0]
     listed = (
-        f"{each.name}: " + "; ".join(filter(None, (str(each.value or ""), each.cause)))
-        for each in failed
+        f"{error.name}: " + "; ".join(filter(None, (str(error.value or ""), error.cause)))
+        for error in failed
     )
     return CorpusError(
         f"{len(failed)} sources of the corpus",
         cause=". ".join(listed),
-        cure=". ".join(dict.fromkeys(each.cure for each in failed)),
+        cure=". ".join(dict.fromkeys(error.cure for error in failed)),
     )
 
 

@@ -373,7 +373,7 @@ class Sources:
         """
         require_each(specs, _require_readable)
         for cloned in (False, True):
-            require_each((each for each in specs if _is_cloned(each) is cloned), self.resolve)
+            require_each((spec for spec in specs if _is_cloned(spec) is cloned), self.resolve)
         return tuple(self.resolve(spec) for spec in specs)
 
     def _resolve(self, spec: RepositorySpec) -> Source:

@@ -76,7 +76,7 @@ def survey(past: OpenHistory, spec: RepositorySpec, pin: str) -> Survey:
         marks=frozenset(marks),
         tree_bytes=_tree_bytes(past, pin),
         in_log=in_log,
-        unread=unread_commits(in_log, {each.commit for each in found}, before, skips.reasons),
+        unread=unread_commits(in_log, set(changes["commit"]), before, skips.reasons),
     )
 
 

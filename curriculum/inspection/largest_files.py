@@ -17,18 +17,18 @@ LISTED = 3
 def shares_of(built: Built) -> tuple[FileShare, ...]:
     """The shares of the files of a build; none where something of it isn't built."""
     made = [built.selection, *built.documents, *built.tokens]
-    if any(each.planned for each in made):
+    if any(artefact.planned for artefact in made):
         return ()
     return file_shares(built.documents, built.tokens, built.selection)
 
 
 def share_lines(shares: Sequence[FileShare]) -> Iterator[Line]:
     """A line a file, the largest first: its share of the tokens of each family."""
-    families = sorted({each.family for each in shares})
+    families = sorted({file.family for file in shares})
     ranked = dict.fromkeys(
-        each.lineage for each in sorted(shares, key=lambda each: each.share, reverse=True)
+        file.lineage for file in sorted(shares, key=lambda file: file.share, reverse=True)
     )
-    known = {(each.family, each.lineage): each.share for each in shares}
+    known = {(file.family, file.lineage): file.share for file in shares}
     for lineage in [*ranked][:MAX_FILES]:
         found = {family: known.get((family, lineage)) for family in families}
         yield {
@@ -47,9 +47,9 @@ def phase_shares(phase: ResolvedPhase, shares: Iterable[FileShare]) -> list[tupl
     for serving in phase.servings:
         if serving.imported is None and not serving.repositories:
             family = serving.base or serving.family
-            for each in known:
-                if each.family == family:
-                    sums[each.lineage] += serving.share * each.share
+            for file in known:
+                if file.family == family:
+                    sums[file.lineage] += serving.share * file.share
     return sorted(sums.items(), key=lambda pair: (-pair[1], pair[0]))[:LISTED]
 
 

@@ -46,8 +46,9 @@ def loss_lines(built: Built) -> Iterator[Line]:
 def lack_warnings(built: Built) -> Iterator[str]:
     """Yield a warning for each repository that is skipped or has no index: families without it, and why."""
     found: dict[tuple[str, str], list[str]] = {}
-    for each in built.documents:
-        lacks, labels = each.reported(DocumentsReport).lacks, each.manifest.labels
+    for documents in built.documents:
+        lacks = documents.reported(DocumentsReport).lacks
+        labels = documents.manifest.labels
         if lacks and labels["family"] != ENRICHED_FAMILY:
             found.setdefault((labels["repository"], lacks), []).append(labels["family"])
     for (repository, lacks), families in found.items():

@@ -102,8 +102,10 @@ def check_plan(plan: RunPlan, built: Mapping[str, Built], estimated: Estimated) 
 
 def _below_a_step(plan: RunPlan, names: Collection[str]) -> Iterator[MixtureError]:
     """Yield the errors of phases without a step; one that a run resumes may have less left."""
-    for phase in (each for each in map(plan.phase, names) if not plan.resume_point_of(each)):
-        tokens_of = functools.partial(phase_tokens, plan.diet)
+    tokens_of = functools.partial(phase_tokens, plan.diet)
+    for phase in map(plan.phase, names):
+        if plan.resume_point_of(phase):
+            continue
         if fault := below_any_step(phase, tokens_of, tokens_per_step(plan)):
             yield fault
 

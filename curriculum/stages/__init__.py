@@ -211,25 +211,34 @@ def _files(
         dry = replace(coordinator, store=Store(coordinator.store.root, dry=True))
         planned = dry.by_task(Documents(), listed)
         pairs = zip(listed, planned, strict=True)
-        sound = [each for each, some in pairs if not any(one.planned for one in some)]
+        sound = [
+            repository
+            for repository, documents in pairs
+            if not any(artefact.planned for artefact in documents)
+        ]
         try:
             _graphs(coordinator, sound, families, configure)
         except CorpusError as more:
             raise as_one([failed, more]) from None
         raise
-    sound = [each for each, some in zip(listed, made, strict=True) if not _lacks(some)]
+    sound = [
+        repository
+        for repository, documents in zip(listed, made, strict=True)
+        if not _lacks(documents)
+    ]
     if not sound:
         raise CorpusError(
             f"corpus {listed[0].corpus.name}",
             cause=". ".join(map(_lacks, made)),
             cure="A corpus needs one repository that isn't skipped",
         )
-    return tuple(each for some in made for each in some), sound
+    return tuple(artefact for documents in made for artefact in documents), sound
 
 
 def _lacks(documents: Sequence[Artefact]) -> str:
     """Say why a repository is skipped; empty where it isn't, or isn't read yet."""
-    lacks = (each.reported(DocumentsReport).lacks for each in documents if not each.planned)
+    there = (artefact for artefact in documents if not artefact.planned)
+    lacks = (artefact.reported(DocumentsReport).lacks for artefact in there)
     return next(filter(None, lacks), "")
 
 
@@ -247,7 +256,7 @@ def _graphs(
 
 
 def _graph_families(families: Collection[str]) -> tuple[str, ...]:
-    return tuple(each for each in families_of("commits") if each in families)
+    return tuple(family for family in families_of("commits") if family in families)
 
 
 @in_lease

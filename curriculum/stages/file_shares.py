@@ -39,15 +39,15 @@ def file_shares(
     `tokens` are those of the documents, in any order; documents without tokens and families of graphs add
     none. All artefacts are there.
     """
-    tokens_of = {record.key: each for each in tokens for record in each.manifest.inputs}
+    tokens_of = {record.key: made for made in tokens for record in made.manifest.inputs}
     sums: dict[str, Counter[str]] = {}
-    for each in documents:
-        family = each.manifest.labels["family"]
-        if family not in families_of("changes") or each.key not in tokens_of:
+    for artefact in documents:
+        family = artefact.manifest.labels["family"]
+        if family not in families_of("changes") or artefact.key not in tokens_of:
             continue
-        picked = decisions(selection, each)
+        picked = decisions(selection, artefact)
         is_train = picked.kept & ~picked.val
-        counts = np.diff(TokenStore.open(tokens_of[each.key].path).offsets)
+        counts = np.diff(TokenStore.open(tokens_of[artefact.key].path).offsets)
         found = np.bincount(
             picked.lineage[is_train], weights=counts[is_train], minlength=len(picked.lineages)
         )

@@ -117,7 +117,7 @@ def readers_or_read(home: Path, what: str) -> Readers | ReadUntil:
 def _is_untrained(store: Store, what: str) -> bool:
     """Return True for the name of a diet, or of a specialist that is mixed at most."""
     mixtures = [*store.artefacts("mixtures")]
-    meant = named(store.root, what, {specialist_of(each) for each in mixtures})
+    meant = named(store.root, what, {specialist_of(mixture) for mixture in mixtures})
     is_mixed = meant is not None and any(map(meant.has, mixtures))
     return is_mixed or what in diet_names(store.root)
 

@@ -80,15 +80,15 @@ def status(
 
 def _phases_of(store: Store, name: str, phases: Sequence[PhaseStatus]) -> list[PhaseStatus]:
     """The phases of a specialist, or the one that is named."""
-    refs = {each.ref for each in phases}
+    refs = {phase.ref for phase in phases}
     meant = named(store.root, name, refs)
     found = [
-        each
-        for each in phases
-        if meant is not None and each.ref == meant.ref and meant.phase in (None, each.phase)
+        phase
+        for phase in phases
+        if meant is not None and phase.ref == meant.ref and meant.phase in (None, phase.phase)
     ]
     if not found:
-        known = [*map(spelled, refs), *(spelled(each.ref, each.phase) for each in phases)]
+        known = [*map(spelled, refs), *(spelled(phase.ref, phase.phase) for phase in phases)]
         begin = f"Start with: curriculum run {name}" if name in diet_names(store.root) else ""
         raise StoreError(
             name,
