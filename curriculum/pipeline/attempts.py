@@ -36,8 +36,10 @@ from schemas.study import study_mark
 def mark_current(store: Store, name: str, artefacts: Sequence[Artefact]) -> bool:
     """Let a name stand for these artefacts from now on, and catalog.sql read what is in use then.
 
-    The result is False where the name stands for them already: nothing is written then.
+    The result is False where the name stands for them already: nothing is written then but a workspace.json
+    that was lost.
     """
+    store.open()
     if store.is_marked(name, artefacts):
         return False
     # `status` loads this and asks nothing of DuckDB.

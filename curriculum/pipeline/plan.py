@@ -42,7 +42,7 @@ from curriculum.stages.conversations import require_conversations
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.metric_writers import parse_writers
-from curriculum.train.run_directory import read_report
+from curriculum.train.run_directory import is_finished, read_report
 from schemas.corpus import CHAT_DOMAIN, CorpusSpec
 from schemas.cures import tokenizer_file
 from schemas.diet import TRAINED_TOKENIZER, Diet
@@ -120,14 +120,15 @@ class RunPlan:
         return "+".join([stage, file_stem((self.diet.specialist, self.diet.branch)), phase])
 
     def current(self, stage: str, phase: ResolvedPhase) -> Artefact | None:
-        """The artefact that a stage of a phase left last."""
+        """The artefact that a stage of a phase left last; None for a run that was moved away since."""
         name = self.mark_of(stage, phase.name)
         if name in self.planned:
             return self.planned[name]
         file = self.store.root / "current" / f"{name}.txt"
         if not file.is_file():
             return None
-        return self.store.load(self.store.root / read_mark(file)[0])
+        path = self.store.root / read_mark(file)[0]
+        return None if stage == "runs" and not is_finished(path) else self.store.load(path)
 
     def keep(self, stage: str, phase: ResolvedPhase, artefact: Artefact) -> None:
         """Make an artefact the current one of a stage of a phase."""

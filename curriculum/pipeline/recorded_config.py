@@ -130,7 +130,7 @@ def _read(file: Path) -> ConfigSnapshot:
         file,
         error=StoreError,
         cause="it isn't a config snapshot of this version",
-        cure="Start the run again",
+        cure="Delete it, and start its run again",
     )
 
 

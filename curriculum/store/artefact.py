@@ -14,7 +14,7 @@ from pydantic import BaseModel, JsonValue
 from curriculum.published_files import damaged, footer_of, sha256_of
 from curriculum.store.inside import files_of, folders
 from schemas.corpus import is_name
-from schemas.cures import LOST
+from schemas.cures import LOST, run_of
 from schemas.errors import StoreError
 from schemas.json_text import MAJOR, of_version
 from schemas.json_text import digest as digest
@@ -203,7 +203,8 @@ def published(path: Path) -> Artefact:
     file = path / MANIFEST_NAME
     files = [name for name, _ in files_of(path)]
     if MANIFEST_NAME not in files:
-        raise StoreError(str(path), cause="there is no manifest.json", cure="Build it again")
+        again = "Train the phase again" if run_of(path) else "Build it again"
+        raise StoreError(str(path), cause="there is no manifest.json", cure=again)
     manifest = read_manifest(file)
     key = key_of(
         stage=manifest.stage,

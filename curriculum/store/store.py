@@ -115,13 +115,21 @@ class Store:
         return next((folder for folder, file in names if file.exists() or file.is_symlink()), None)
 
     def workspace(self) -> WorkspaceFile:
-        """Identity of this workspace, made by its first writer."""
+        """Identity of this workspace, made by its first writer.
+
+        Raises:
+            StoreError: for a file that is missing, or isn't what was written.
+        """
+        file = self.root / WORKSPACE_NAME
+        if not file.exists():
+            again = "Restore it, or build again: that writes one with another uuid"
+            raise StoreError(str(file), cause="there is no such file", cure=again)
         return read_json(
             WorkspaceFile,
-            self.root / WORKSPACE_NAME,
+            file,
             error=StoreError,
             cause="it was changed since it was written, or another version wrote it",
-            cure="Restore it, or delete it: the next build writes one with another uuid",
+            cure="Restore it, or delete it and build again: that writes one with another uuid",
         )
 
     def require_inside(self, path: Path) -> None:

@@ -147,6 +147,22 @@ def test_short_rows_are_not_measured_unless_the_diet_requires_it(
     assert len(asked) == 2, "a resumed run reads what it measured"
 
 
+def test_a_damaged_cost_is_deleted_as_its_cure_says_and_measured_again(
+    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_of_job", lambda *_: cost(0.96))
+    measured_once(long_job(world), world.store.root, tmp_path, CPU)
+    file = tmp_path / "masking_cost.json"
+    file.write_text(file.read_text()[:40])
+    with pytest.raises(JobError) as refused:
+        measured_once(long_job(world), world.store.root, tmp_path, CPU)
+    assert refused.value.name == str(file)
+    assert refused.value.cure.startswith("Delete it")
+    file.unlink()
+    assert measured_once(long_job(world), world.store.root, tmp_path, CPU) == cost(0.96)
+    assert file.is_file()
+
+
 @pytest.mark.parametrize(("device", "measured"), [("cpu", False), ("cuda", True)])
 def test_rows_whose_unmasked_pass_takes_a_cpu_minutes_are_measured_on_gpus_alone(
     world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, measured: bool
