@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import ValidationError
-
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Store
+from schemas.errors import StoreError
 from schemas.progress import Event, EventKind
 
 POST_S = 10.0
@@ -133,7 +132,7 @@ def _workspace(home: Path) -> str:
     """The workspace's name; its folder's where it can't be read."""
     try:
         return Store(home, dry=True).workspace().name
-    except (OSError, ValidationError):
+    except (OSError, StoreError):
         return home.name
 
 

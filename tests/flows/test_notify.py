@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from curriculum.pipeline import notifiers as notifying
-from curriculum.pipeline.notifiers import EventSource, is_url, takes_json
+from curriculum.pipeline.notifiers import EventSource, event_of, is_url, takes_json
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
 from flows.settings.contexts import context_of
@@ -416,3 +416,13 @@ def test_urls_are_told_from_commands() -> None:
     assert not is_url("mail https://x")
     assert takes_json("HTTP://x")
     assert not takes_json("json://x")
+
+
+@pytest.mark.parametrize("text", [None, "{"])
+def test_an_event_of_a_workspace_whose_record_is_lost_or_damaged_has_its_folders_name(
+    tmp_path: Path, text: str | None
+) -> None:
+    if text is not None:
+        (tmp_path / "workspace.json").write_text(text)
+    source = EventSource(home=tmp_path, specialist="templates", branch=None)
+    assert event_of(source, "done", "text", phase=None, run=None).workspace == tmp_path.name
