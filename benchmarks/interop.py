@@ -7,13 +7,13 @@ them numpy copies the same ids and masks: what a disk and a cast alone cost.
 """
 
 import argparse
+import json
 import shutil
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -31,15 +31,31 @@ from curriculum.packing import best_fit
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
-from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.codec import BYTE_OF, Tokenizer
 from schemas.mixture import PLAN_SCHEMA, MixtureReport
 from schemas.packed_row import RowFormat
 
 VOCAB = 32_000
-TOKENIZER = cast(
-    Tokenizer,
-    SimpleNamespace(json="{}", vocab_size=VOCAB, pad_id=0, bos_id=1, eos_id=2),
-)
+
+
+def tokenizer() -> Tokenizer:
+    """A tokenizer of VOCAB ids, of which most are pieces that no text yields."""
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    controls = ["<pad>", "<s>", "</s>"]
+    fillers = (f"a{number}" for number in range(VOCAB - len(controls) - len(BYTE_OF)))
+    vocab = {piece: number for number, piece in enumerate((*controls, *BYTE_OF, *fillers))}
+    content = {
+        "added_tokens": [
+            {"id": vocab[text], "content": text, "special": True} for text in controls
+        ],
+        "pre_tokenizer": byte_level,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": vocab, "merges": []},
+    }
+    return Tokenizer.parse(json.dumps(content))
+
+
+TOKENIZER = tokenizer()
 NOTHING = RowFacts(family=None, objective=None, variant=None, domain=None, split=None)
 
 
