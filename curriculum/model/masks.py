@@ -63,6 +63,18 @@ class Boundaries:
             lengths=tuple(lengths.tolist()),
         )
 
+    @property
+    def segments(self) -> Tensor:
+        """Number of each position's segment among all of the rows, int64 [B, T].
+
+        doc_ids [[0 0 1] [0 1 1]] -> [[0 0 1] [2 3 3]].
+        """
+        edges = self.cu_seqlens.long()
+        numbers = torch.arange(len(self.lengths), device=edges.device)
+        return numbers.repeat_interleave(edges.diff(), output_size=self.doc_ids.numel()).view_as(
+            self.doc_ids
+        )
+
     def to(self, device: torch.device) -> "Boundaries":
         """The same boundaries on another device."""
         return Boundaries(

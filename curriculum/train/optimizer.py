@@ -42,9 +42,11 @@ class TrainState:
             self.model.reshard()
 
 
-def new_train_state(job: Job, device: torch.device, ranks: Ranks = ALONE) -> TrainState:
+def new_train_state(
+    job: Job, device: torch.device, ranks: Ranks = ALONE, *, dtype: torch.dtype = torch.float32
+) -> TrainState:
     """A fresh model on the device and its AdamW; the same weights whatever the number of ranks."""
-    model = initialise(Decoder(job.model, job.kernel), job.seed).to(device)
+    model = initialise(Decoder(job.model, job.kernel), job.seed).to(device, dtype)
     model.rope_base = job.rope_base
     model.context = ranks.context
     if job.recompute:

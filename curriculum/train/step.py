@@ -277,6 +277,10 @@ class Gradient:
     loss: float
     z_loss: float
     norm: float
+    documents: tuple[Tensor, ...]
+    """Σ nll of the scored targets of each segment [S], one tensor per micro-batch, on the model's device.
+    Segments are the documents and the padding of the rows laid end to end. Of ranks that share rows each
+    has the sums over its own positions."""
 
 
 def gradients(
@@ -315,7 +319,7 @@ def gradients(
         for batch in prefetcher.each(batches)
     ]
     send_next()
-    losses: list[list[float]] = torch.stack(sums).tolist()
+    losses: list[list[float]] = torch.stack([each.step for each in sums]).tolist()
     suspects = [
         batch
         for batch, (nll, _) in zip(batches, losses, strict=True)
@@ -327,7 +331,12 @@ def gradients(
     clip = job.optimizer.gradient_clip
     norm = float(whole(torch.nn.utils.clip_grad_norm_(train_state.model.parameters(), clip)))
     finite.require(norm, "the gradient", batches)
-    return Gradient(loss=nll / count, z_loss=job.optimizer.z_loss * z / count, norm=norm)
+    return Gradient(
+        loss=nll / count,
+        z_loss=job.optimizer.z_loss * z / count,
+        norm=norm,
+        documents=tuple(each.documents for each in sums),
+    )
 
 
 def optimizer_step(
@@ -364,20 +373,31 @@ def optimizer_step(
     return gradient
 
 
-def _backward(train_state: TrainState, batch: Batch, divisor: float, z_weight: float) -> Tensor:
-    """Σ nll and Σ z of a batch [2]."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _BatchSums:
+    """Sums over the scored targets of one micro-batch."""
+
+    step: Tensor
+    """[2]: Σ nll and Σ z."""
+    documents: Tensor
+    """[S]: Σ nll of each segment."""
+
+
+def _backward(train_state: TrainState, batch: Batch, divisor: float, z_weight: float) -> _BatchSums:
     model = train_state.model
+    mask_BT = model.part(batch.loss_mask)
     with mixed(train_state.device):
         x_BTD = model.hidden(batch.input_ids, batch.boundaries, batch.structure)
         sums = loss.loss_sums(
-            x_BTD,
-            model.head.weight,
-            model.part(batch.target_ids),
-            model.part(batch.loss_mask),
-            z_weight=z_weight,
+            x_BTD, model.head.weight, model.part(batch.target_ids), mask_BT, z_weight=z_weight
         )
     (sums.total / divisor).backward()  # type: ignore[no-untyped-call]
-    return torch.stack([sums.nll, sums.z])
+    segments_N = model.part(batch.boundaries.segments)[mask_BT.bool()]
+    nll_S = sums.token_nll.new_zeros(len(batch.boundaries.lengths))
+    return _BatchSums(
+        step=torch.stack([sums.nll, sums.z]),
+        documents=nll_S.index_add_(0, segments_N, sums.token_nll),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,7 +5,7 @@ checkpoint; write_end and report_of (report.py) leave report.json.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -39,7 +39,7 @@ from curriculum.train.processes import failure_of
 from curriculum.train.proof import proven
 from curriculum.train.report import HeartbeatWriter, Outcome, record_kernel, report_of, write_end
 from curriculum.train.run_directory import REPORT, claimed, read_job, read_report, write_text
-from curriculum.train.step import Prefetcher, optimizer_step
+from curriculum.train.step import Gradient, Prefetcher, optimizer_step
 from curriculum.train.validate import require_fitting, require_shared_rows
 from schemas.errors import CurriculumError
 from schemas.job import Job, Report
@@ -123,6 +123,10 @@ def _stopped(job: Job, store: Store, directory: Path, ranks: Ranks) -> Report:
     return read_report(directory)
 
 
+StepWatch = Callable[[int, Sequence[Batch], Gradient], None]
+"""Called after each step with its number from 1, its batches, and its gradient's sums."""
+
+
 class Trainer:
     """The training loop of one rank, from the newest whole checkpoint of a run directory or from the start.
 
@@ -138,12 +142,15 @@ class Trainer:
         device: torch.device,
         stop: Callable[[], bool],
         ranks: Ranks = ALONE,
+        *,
+        dtype: torch.dtype = torch.float32,
+        watch: StepWatch | None = None,
     ) -> None:
-        self.job, self.device, self.ranks = job, device, ranks
+        self.job, self.device, self.ranks, self.watch = job, device, ranks, watch
         # A signal reaches ranks at different times; they must stop at the same step.
         self.stop: Callable[[], bool] = lambda: ranks.any(stop())
         torch.manual_seed(job.seed)
-        self.train_state = new_train_state(job, device, ranks)
+        self.train_state = new_train_state(job, device, ranks, dtype=dtype)
         checkpoints = directory / "checkpoints"
         last = ranks.from_first(lambda: checkpoint.newest(checkpoints))
         self.saver = Saver(checkpoints, self.train_state, last)
@@ -275,6 +282,8 @@ class Trainer:
                 prefetcher=self.prefetcher,
                 send_next=self._send_next,
             )
+        if self.watch is not None:
+            self.watch(step + 1, batches, gradient)
         numbers = counts_of_step(batches, self.token_bytes).numbers()
         # Ranks that share rows have the same.
         numbers = numbers if self.ranks.counts else [0] * len(numbers)
