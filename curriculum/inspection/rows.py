@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 from curriculum import parquet
 from curriculum.inspection.documents import Line, Piece
 from curriculum.inspection.lineage import inputs, origins, tokenizer_artefact
-from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from schemas.packed_row import GENERATED_PIECE
@@ -150,12 +149,7 @@ def tokenizer_of(store: Store, artefact: Artefact) -> Tokenizer:
     Raises:
         StoreError: naming its folder, where it is gone.
     """
-    return tokenizer_in(tokenizer_artefact(store, artefact))
-
-
-def tokenizer_in(artefact: Artefact) -> Tokenizer:
-    """Return the tokenizer of an artefact."""
-    return load_tokenizer(artefact)
+    return Tokenizer.load(tokenizer_artefact(store, artefact).path / "tokenizer.json")
 
 
 COLUMNS = (

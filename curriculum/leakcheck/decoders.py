@@ -1,7 +1,4 @@
-"""Our own decoder, each family of its layers small and all together, and the operators under the layers.
-
-Operators are compared with their documents one by one: exact, so bit by bit.
-"""
+"""Our own decoder: each family of its layers small, all of them together, and attention's scores."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -12,14 +9,11 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from curriculum.leakcheck import claims
-from curriculum.leakcheck.claims import ROW_LENGTH, TOLERANCE, examine, subject_of
-from curriculum.leakcheck.subject import Subject, by_boundaries, doc_ids_of, numbers, one_thread
-from curriculum.model import conv, engram, hyper_connections, mamba
+from curriculum.leakcheck.claims import ROW_LENGTH, examine, subject_of
+from curriculum.leakcheck.subject import Subject, by_boundaries, numbers, one_thread
 from curriculum.model.backends import attention
 from curriculum.model.decoder import Decoder, initialise
-from curriculum.model.hyper_connections import HyperConnection
-from curriculum.model.masks import BLOCK, Attend, Boundaries, Chunks
-from curriculum.model.n_gram_tables import tables
+from curriculum.model.masks import BLOCK, Attend, Boundaries
 from curriculum.model.structure import Structure
 from schemas.job import Backend, EngramSpec, MambaSpec, ModelSpec
 from schemas.leak import Finding, LeakReport
@@ -139,9 +133,9 @@ def subject(
 
 
 def findings(case: Case, backend: Backend, subject: Subject) -> Iterator[Finding]:
-    """All claims about a decoder and the operators in it."""
+    """All claims about a decoder and its attention."""
     yield from examine(subject)
-    yield from operator_findings(subject, case.spec, backend)
+    yield from attention_findings(subject, case.spec, backend)
 
 
 @one_thread()
@@ -197,26 +191,16 @@ def made_up_structure(ids_BT: Tensor, boundaries: Boundaries) -> Structure:
     )
 
 
-THRICE = ((50, 50, 50), (70, 70, 10))
-"""[A, A, A | B, B, B]: two rows, three documents each."""
 FEATURES = 16
 HEADS = 2
 
 
-def operator_findings(subject: Subject, spec: ModelSpec, backend: Backend) -> Iterator[Finding]:
-    """Yield the findings about the operators of a model with this pattern."""
+def attention_findings(subject: Subject, spec: ModelSpec, backend: Backend) -> Iterator[Finding]:
+    """Yield the findings about the attention of a model with this pattern."""
     if "A" in spec.blocks:
         yield attention_mass(subject, backend)
     if "A" in spec.blocks and backend == "math":
         yield attention_scores(subject)
-    if set("CEM") & set(spec.blocks):
-        yield convolution(subject)
-    if "M" in spec.blocks:
-        yield state(subject, spec.mamba.chunk)
-    if "E" in spec.blocks:
-        yield n_grams(subject, spec)
-    if spec.streams > 1:
-        yield mixing_weights(subject)
 
 
 def attention_mass(subject: Subject, backend: Backend) -> Finding:
@@ -276,143 +260,4 @@ def _queries_and_keys(subject: Subject) -> tuple[Tensor, Tensor]:
 
 
 def _attend(subject: Subject, backend: Backend) -> Attend:
-    return attention(backend)(subject.cut(subject.doc_ids).to(subject.device))
-
-
-def convolution(subject: Subject) -> Finding:
-    """Outputs and gradients of masked_conv, packed against alone; then with NaN in all documents but one."""
-    doc_ids_BT = doc_ids_of(THRICE)
-    x_BTC = _leaf(subject, (*doc_ids_BT.shape, FEATURES), 1)
-    weight_CK = _leaf(subject, (FEATURES, 4), 2)
-
-    def convolved(boundaries: Boundaries, x_BTC: Tensor) -> Tensor:
-        return conv.masked_conv(x_BTC, weight_CK, boundaries)
-
-    apart = _difference(subject, convolved, doc_ids_BT, (x_BTC,))
-    return subject.finding(claims.CONVOLUTION, not apart and _nan_stays_out(subject, x_BTC), apart)
-
-
-def _nan_stays_out(subject: Subject, x_BTC: Tensor) -> bool:
-    doc_ids_BT = doc_ids_of(THRICE)
-    boundaries = subject.cut(doc_ids_BT).to(subject.device)
-    weight_CK = torch.ones(FEATURES, 4, device=subject.device, dtype=subject.dtype)
-    inside = (doc_ids_BT == 1)[..., None].to(subject.device)
-    poisoned = torch.where(inside, x_BTC.detach(), math.nan)
-    clean = conv.masked_conv(x_BTC.detach(), weight_CK, boundaries)
-    around = conv.masked_conv(poisoned, weight_CK, boundaries)
-    return torch.equal(clean[inside[..., 0]], around[inside[..., 0]])
-
-
-def state(subject: Subject, chunk: int) -> Finding:
-    """Outputs of the scan over state spaces, packed against alone, bit by bit; gradients within rounding.
-
-    What a step's gradient adds up is the same, but products of another size add it in another order.
-    """
-    doc_ids_BT = doc_ids_of(THRICE)
-    wide = torch.promote_types(subject.dtype, torch.float32)
-    rate_H = -torch.linspace(1, 8, HEADS, device=subject.device, dtype=wide)
-    shapes = ((HEADS, FEATURES), (HEADS,), (FEATURES,), (FEATURES,))
-    inputs = tuple(
-        _leaf(subject, (*doc_ids_BT.shape, *shape), seed) for seed, shape in enumerate(shapes)
-    )
-
-    def scanned(
-        boundaries: Boundaries, x_BTHP: Tensor, step_BTH: Tensor, b_BTE: Tensor, c_BTE: Tensor
-    ) -> Tensor:
-        x, step, b, c = (each.flatten(0, 1) for each in (x_BTHP, step_BTH, b_BTE, c_BTE))
-        chunks = Chunks.of(boundaries, chunk)
-        y_NHP = mamba.scanned(x, step.to(wide) - 2, rate_H, b, c, chunks)
-        return y_NHP.flatten(1).view(*x_BTHP.shape[:2], -1)
-
-    apart = _difference(subject, scanned, doc_ids_BT, inputs, rounding=TOLERANCE[wide])
-    return subject.finding(claims.STATE, not apart, apart)
-
-
-def n_grams(subject: Subject, spec: ModelSpec) -> Finding:
-    """The rows of memory that tokens read, packed against alone; gradients can't see ids."""
-    doc_ids_BT = subject.doc_ids
-    hashes = tables(spec.engram)
-    ids_BT = subject.ids(doc_ids_BT.shape, seed=8)
-    packed = engram.n_gram_slots(ids_BT, subject.cut(doc_ids_BT), hashes)
-    wrong = 0
-    for row, document in _documents(doc_ids_BT):
-        ids_1T = ids_BT[row, document][None]
-        alone = engram.n_gram_slots(ids_1T, subject.cut(torch.zeros_like(ids_1T)), hashes)
-        wrong += int((alone[0] != packed[row, document]).sum())
-    return subject.finding(claims.N_GRAMS, not wrong, f"{wrong} are others" if wrong else "")
-
-
-def mixing_weights(subject: Subject) -> Finding:
-    """The weights of one token stay bitwise while all others change."""
-    spec = ModelSpec(
-        name="streams", vocab_size=1, blocks="F", width=8, heads=1, kv_heads=1, mlp_width=1,
-        streams=3,
-    )  # fmt: skip
-    connection = HyperConnection(spec)
-    with torch.no_grad():
-        connection.start(torch.Generator().manual_seed(0))
-        connection.gains_3.fill_(1.0)
-    connection = connection.to(subject.device, subject.dtype)
-    x, y = (numbers((2, 9, 3, 8), seed=seed).to(connection.static_E) for seed in (1, 2))
-    other = y.clone()
-    other[0, 4] = x[0, 4]
-    pairs = zip(connection.weights(x), connection.weights(other), strict=True)
-    same = all(torch.equal(one[0, 4], two[0, 4]) for one, two in pairs)
-    features = hyper_connections.token_features(x)
-    return subject.finding(claims.PER_TOKEN, same and features.shape[:2] == x.shape[:2])
-
-
-def _leaf(subject: Subject, shape: Sequence[int], seed: int) -> Tensor:
-    drawn = numbers(shape, seed=seed).to(subject.device, subject.dtype)
-    return drawn.requires_grad_()
-
-
-def _difference(
-    subject: Subject,
-    apply: Callable[..., Tensor],
-    doc_ids_BT: Tensor,
-    inputs_BTX: Sequence[Tensor],
-    *,
-    rounding: float = 0.0,
-) -> str:
-    """Name the places where a packed run differs bitwise from its documents alone; empty if nowhere.
-
-    Gradients may differ by `rounding`, as a share of the largest.
-    """
-    packed, gradients = _outputs_and_gradients(
-        apply, subject.cut(doc_ids_BT).to(subject.device), inputs_BTX, 0
-    )
-    for row, document in _documents(doc_ids_BT):
-        length = int(document.sum())
-        boundaries = subject.cut(torch.zeros(1, length, dtype=torch.int32)).to(subject.device)
-        own = [each.detach()[row, document][None].requires_grad_() for each in inputs_BTX]
-        start = row * doc_ids_BT.shape[1] + int(document.int().argmax())
-        alone, alone_gradients = _outputs_and_gradients(apply, boundaries, own, start)
-        if not torch.equal(alone[0], packed[row, document]):
-            return f"outputs of document {start}+{length}"
-        for one, other in zip(alone_gradients, gradients, strict=True):
-            far = (one[0] - other[row, document]).abs().max()
-            if not bool(far <= rounding * other.abs().max()):
-                return f"gradients of document {start}+{length}"
-    return ""
-
-
-def _outputs_and_gradients(
-    apply: Callable[..., Tensor], boundaries: Boundaries, inputs: Sequence[Tensor], start: int
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Outputs and the inputs' gradients of a loss whose weights go by the place in all rows."""
-    outputs = apply(boundaries, *inputs)
-    B, T, C = outputs.shape
-    weights = numbers((THRICE_TOKENS, C), seed=9)[start : start + B * T].view(B, T, C)
-    gradients = torch.autograd.grad((outputs * weights.to(outputs)).sum(), inputs)
-    return outputs.detach(), gradients
-
-
-THRICE_TOKENS = sum(map(sum, THRICE))
-
-
-def _documents(doc_ids_BT: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Each document as its row and a mask over the row."""
-    for row, doc_ids_T in enumerate(doc_ids_BT):
-        for document in doc_ids_T.unique_consecutive():
-            yield row, doc_ids_T == document
+    return attention(backend)(Boundaries.of(subject.doc_ids).to(subject.device))

@@ -1,4 +1,4 @@
-"""Models of others, built by a named function, fed by what their forward takes, and steps of training."""
+"""Models of others: built by a named function, fed by what their forward takes, trained by plain steps."""
 
 import copy
 import importlib
@@ -13,30 +13,33 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from curriculum.leakcheck.claims import OUTPUTS, PERTURBED, ROW_LENGTH, examine_any, subject_of
-from curriculum.leakcheck.proof import environment
-from curriculum.leakcheck.step import Observer, Setting
-from curriculum.leakcheck.step_claims import (
-    CPU,
-    StepSubject,
-    adversarial_rows,
-    step_findings,
-    step_subject,
+from curriculum.leakcheck.claims import (
+    REPACKED,
+    ROW_LENGTH,
+    repeats,
+    subject_of,
+    the_future_is_not_seen,
 )
+from curriculum.leakcheck.documents import proof_documents
+from curriculum.leakcheck.packings import MULTIPLE, Packing, packings
+from curriculum.leakcheck.proof import CPU, environment, finding_of
+from curriculum.leakcheck.recorder import Recorder, by_segment, train_plainly
+from curriculum.leakcheck.repacked import COARSE, ROUNDED, Setting, Tolerance, disagreements
 from curriculum.leakcheck.subject import (
     Feed,
     Subject,
     by_boundaries,
     dtype_name,
     one_thread,
+    same_bits,
     spread_constant_weights,
 )
 from curriculum.model.masks import BLOCK, Boundaries
 from curriculum.model.presets import model_spec
 from curriculum.train.batch import Batch
 from schemas.errors import JobError
+from schemas.job import Job
 from schemas.leak import Finding, InjectedLeakReport, LeakReport
-from schemas.packed_row import ROW_MULTIPLE
 from schemas.progress import Progress, ProgressCallback, ignore_progress
 
 DOCUMENTS = ("doc_ids", "document_ids", "segment_ids", "seq_idx")
@@ -45,7 +48,7 @@ EDGES = ("cu_seqlens", "cu_seq_lens")
 LONGEST = ("max_seqlen", "max_length")
 WITHHELD = "boundaries are withheld"
 UNCOVERED = (
-    "the loader, loss and optimizer that the model trains with: steps had ours",
+    "the loader, loss and optimizer that the model trains with: the proof used its own",
     "recomputation and mixed precision of its own trainer",
 )
 
@@ -62,17 +65,20 @@ class ExternalModel:
     multiple: int = 1
 
 
+STEPS = 3
+CLIP, RATE = 1.0, 1e-3
+
+
 @one_thread()
 def prove_external_model(
     external: ExternalModel,
     *,
     dtypes: tuple[torch.dtype, ...] = (torch.float32,),
     row_lengths: tuple[int, ...] = (ROW_LENGTH,),
-    mutations: bool = True,
     device: torch.device = CPU,
     watch: ProgressCallback = ignore_progress,
 ) -> LeakReport:
-    """Examine a model, then withhold its boundaries from it, which must turn what held before red.
+    """Prove REPACKED for a model, then withhold its boundaries, after which REPACKED must fail.
 
     Raises:
         JobError: for a model without an nn.Embedding, or one whose forward fails.
@@ -84,14 +90,14 @@ def prove_external_model(
     for done, (dtype, row_length) in enumerate(tasks):
         watch(_progress(done, len(tasks), f"{dtype_name(dtype)} T={row_length}"))
         subject = _subject(external, dtype, row_length, device)
-        about = tuple(examine_any(subject))
-        if row_length % ROW_MULTIPLE == 0:
-            about += step_findings(external_steps(subject), watch)
-        else:
-            uncovered[f"steps: their rows have multiples of {ROW_MULTIPLE} tokens"] = None
-        found.extend(about)
-        if mutations and not {each.claim for each in about if not each.passed} & PERTURBED:
-            planted.append(_withheld(subject))
+        found += (repeats(subject), *_future(subject))
+        if row_length % MULTIPLE:
+            uncovered[f"rows of {row_length} tokens: REPACKED needs multiples of {MULTIPLE}"] = None
+            continue
+        about = repacked_externally(subject, external.feed)
+        found += about
+        if all(finding.passed for finding in about):
+            planted.append(_withheld(subject, external.feed))
     watch(_progress(len(tasks), len(tasks), ""))
     return LeakReport(
         findings=tuple(found),
@@ -99,6 +105,87 @@ def prove_external_model(
         uncovered=tuple(uncovered),
         environment=(*environment(device), *_versions(external)),
     )
+
+
+@one_thread()
+def leakcheck(
+    build: Callable[[], nn.Module],
+    *,
+    vocab_size: int,
+    name: str = "model",
+    dtype: torch.dtype = torch.float32,
+    device: torch.device = CPU,
+    row_length: int = ROW_LENGTH,
+) -> LeakReport:
+    """Prove REPACKED for any module that takes ids [B, T] and boundaries, for a test of one's own.
+
+    Ids are below `vocab_size`.
+
+    Raises:
+        JobError: for a module without an nn.Embedding.
+    """
+    subject = subject_of(
+        build(), name=name, vocab_size=vocab_size, dtype=dtype, device=device, row_length=row_length
+    )
+    findings = (
+        repeats(subject),
+        *_future(subject),
+        *repacked_externally(subject, by_boundaries),
+    )
+    return LeakReport(findings=findings, environment=environment(device))
+
+
+def _future(subject: Subject) -> Iterator[Finding]:
+    return the_future_is_not_seen(subject, rounding=_tolerance(subject).loss)
+
+
+def repacked_externally(subject: Subject, feed: Feed) -> tuple[Finding, ...]:
+    """Return REPACKED about plain steps of a copy of the subject's model, a finding per packing."""
+    setting = _setting(subject)
+    steps = proof_documents(setting.model, longest=subject.row_length, steps=STEPS)
+    ways = packings(steps, subject.row_length)
+
+    def train(_: Setting, job: Job, workspace: Path, recorder: Recorder, __: Packing) -> None:
+        train_plainly(_PlainSteps(subject, feed), job, workspace, recorder)
+
+    with same_bits(subject.device):
+        return tuple(
+            replace(
+                finding_of(setting, steps, subject.row_length, ways[0], way, found, name=""),
+                subject=subject.name,
+                backend=subject.backend,
+            )
+            for way, found in disagreements(
+                setting, steps, ways, train=train, tolerance=_tolerance(subject)
+            )
+        )
+
+
+def _setting(subject: Subject) -> Setting:
+    return Setting(
+        model=model_spec("tiny", subject.vocab_size),
+        backend="documents",
+        recompute=False,
+        dtype=subject.dtype,
+        device=subject.device,
+    )
+
+
+def _tolerance(subject: Subject) -> Tolerance:
+    """Return that of the shortest format that a module of the model returns: autocast may be inside."""
+    seen: set[torch.dtype] = {subject.dtype}
+
+    def note(_: nn.Module, __: Any, output: Any) -> None:
+        if isinstance(output, Tensor) and output.is_floating_point():
+            seen.add(output.dtype)
+
+    hooks = [module.register_forward_hook(note) for module in subject.model.modules()]
+    doc_ids_BT = subject.doc_ids[:1]
+    with torch.no_grad():
+        subject.run(subject.ids(doc_ids_BT.shape, seed=9), doc_ids_BT)
+    for hook in hooks:
+        hook.remove()
+    return COARSE if seen & {torch.bfloat16, torch.float16} else ROUNDED
 
 
 def _subject(
@@ -119,23 +206,21 @@ def _subject(
     return replace(subject, vocab_size=subject.embedding.num_embeddings)
 
 
-def _withheld(subject: Subject) -> InjectedLeakReport:
-    """Give the model each row as one document: one that goes by its boundaries must leak now.
+def _withheld(subject: Subject, feed: Feed) -> InjectedLeakReport:
+    """Give the model each row as one document: REPACKED must fail of a model that reads its boundaries."""
 
-    Its outputs must show it; gradients may be blind, where layers are linear or documents enter as ids.
-    """
+    def joined(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
+        whole = Boundaries.of(torch.zeros_like(boundaries.doc_ids))
+        return feed(model, ids_BT, whole)
 
-    def joined(doc_ids_BT: Tensor) -> Boundaries:
-        return Boundaries.of(torch.zeros_like(doc_ids_BT))
-
-    red = {each.claim for each in examine_any(replace(subject, cut=joined)) if not each.passed}
+    red = {finding.claim for finding in repacked_externally(subject, joined) if not finding.passed}
     return InjectedLeakReport(
         leak=WITHHELD,
         subject=subject.name,
         backend=subject.backend,
         dtype=dtype_name(subject.dtype),
-        expected=tuple(sorted(red & PERTURBED | {OUTPUTS})),
-        red=tuple(sorted(red & PERTURBED)),
+        expected=(REPACKED,),
+        red=tuple(red),
     )
 
 
@@ -317,73 +402,56 @@ def _progress(done: int, total: int, note: str) -> Progress:
     return Progress(stage="leakcheck", item="", done=done, total=total, unit="rounds", note=note)
 
 
-CLIP, RATE = 1.0, 1e-3
+class _PlainSteps:
+    """A copy of a model in train mode, trained by AdamW on the mean cross-entropy of scored targets.
 
-
-def external_steps(subject: Subject) -> StepSubject:
-    """Rows for both claims, and steps of a copy of the model in train mode, dropout seeded alike.
-
-    What it returns is taken for logits where it is as wide as its vocabulary, else for states that its
-    embedding turns into logits.
+    Outputs are taken for logits where they are as wide as the vocabulary, else for states that the
+    embedding turns into logits. Dropout is off.
     """
-    setting = Setting(
-        model=model_spec("tiny", subject.vocab_size),
-        backend="documents",
-        recompute=False,
-        dtype=subject.dtype,
-        device=subject.device,
-        row_length=subject.row_length,
-    )
-    return step_subject(
-        setting,
-        *adversarial_rows(setting),
-        name=subject.name,
-        backend=subject.backend,
-        start=lambda *_: _ExternalTrainer(subject),
-    )
 
-
-class _ExternalTrainer:
-    """A copy of a model, trained by AdamW on the mean cross-entropy of scored targets, clipped."""
-
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, feed: Feed) -> None:
         place = [*subject.model.modules()].index(subject.embedding)
-        self.subject = subject
+        self.subject, self.feed = subject, feed
         self.model = spread_constant_weights(copy.deepcopy(subject.model)).train()
+        for module in self.model.modules():
+            if isinstance(module, nn.Dropout):
+                # Attention reads the share of its module as well, in training mode.
+                module.p = 0.0
         embedding = [*self.model.modules()][place]
         assert isinstance(embedding, nn.Embedding), "a copy has the modules of its original"
         self.embedding = embedding
-        self.weights = [*self.model.named_parameters()]
-        self.optimizer = torch.optim.AdamW([weight for _, weight in self.weights], lr=RATE)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE)
 
-    def take_step(
-        self, number: int, batches: Sequence[Batch], observer: Observer
-    ) -> tuple[float, float]:
-        """Accumulate gradients over the batches and update; return the loss and the gradient's norm."""
+    def step(self, batches: Sequence[Batch]) -> tuple[list[list[float]], dict[str, Tensor]]:
+        """Accumulate gradients over the batches, clip and update."""
         count = max(sum(int(batch.loss_mask.sum()) for batch in batches), 1)
-        total = 0.0
-        with observer.watching(self.embedding, self.optimizer, self.weights):
-            for batch in (each.to(self.subject.device) for each in batches):
-                output_BTC = self.subject.feed(self.model, batch.input_ids, batch.boundaries)
-                observer.note_hidden(output_BTC)
-                x_NC = output_BTC[batch.loss_mask.bool()]
-                if x_NC.shape[-1] < self.embedding.num_embeddings:
-                    x_NC = F.linear(x_NC, self.embedding.weight)
-                nll_N = F.cross_entropy(
-                    x_NC.float(), batch.target_ids[batch.loss_mask.bool()].long(), reduction="none"
-                )
-                observer.note_losses(nll_N, torch.zeros_like(nll_N))
-                loss = nll_N.sum()
-                (loss / count).backward()  # type: ignore[no-untyped-call]
-                total += float(loss.detach())
-            norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), CLIP))
-            self.optimizer.step()
-            self.optimizer.zero_grad()
-        return total / count, norm
+        nll = [
+            by_segment(batch, self._backward(batch.to(self.subject.device), count))
+            for batch in batches
+        ]
+        nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
+        gradients = {
+            name: weight.grad.detach().clone()
+            for name, weight in self.model.named_parameters()
+            if weight.grad is not None
+        }
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return nll, gradients
 
-    def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Weights and AdamW's moments by name."""
-        yield from self.weights
-        for name, weight in self.weights:
-            for moment, value in self.optimizer.state.get(weight, {}).items():
-                yield f"{name}.{moment}", value
+    def _backward(self, batch: Batch, count: int) -> Tensor:
+        """Return nll [N] of a batch's targets; their gradient is added to the weights'."""
+        output_BTC = self.feed(self.model, batch.input_ids, batch.boundaries)
+        x_NC = output_BTC.reshape(*batch.input_ids.shape, -1)[batch.loss_mask.bool()]
+        wide = torch.promote_types(x_NC.dtype, torch.float32)
+        x_NC = x_NC.to(wide)
+        if x_NC.shape[-1] < self.embedding.num_embeddings:
+            x_NC = F.linear(x_NC, self.embedding.weight.to(wide))
+        targets_N = batch.target_ids[batch.loss_mask.bool()].long()
+        nll_N = F.cross_entropy(x_NC, targets_N, reduction="none")
+        (nll_N.sum() / count).backward()  # type: ignore[no-untyped-call]
+        return nll_N.detach()
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return none: they are compared in float64 alone, and may be large."""
+        return {}

@@ -1,20 +1,19 @@
-"""The whole proof: all cases, backends and dtypes, then each injected leak; and the proof of a job.
+"""The whole proof: REPACKED and the claims about a model alone, for presets and patterns, and for a job.
 
-A job is proved as it will train: its model, loader, row lengths, precision and recomputation.
+A job is proved as it will train: its layers, backend, vocabulary, recomputation and optimizer.
 `prove_file` reads a job.json and writes a sealed report.
 """
 
-import dataclasses
 import functools
 import hashlib
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from curriculum.leakcheck.claims import ROW_LENGTH
+from curriculum.leakcheck.claims import REPACKED, ROW_LENGTH
 from curriculum.leakcheck.decoders import (
     NAMES,
     Case,
@@ -25,20 +24,16 @@ from curriculum.leakcheck.decoders import (
     small_model,
     subject,
 )
-from curriculum.leakcheck.injected import LEAKS, InjectedLeak, try_leak
-from curriculum.leakcheck.mutations import MUTATIONS, Mutation
-from curriculum.leakcheck.rows import Document, Rows, planned_rows
-from curriculum.leakcheck.step import RATE, Setting
-from curriculum.leakcheck.step_claims import (
-    CPU,
-    adversarial_rows,
-    own_rows_findings,
-    prove_step,
-    step_findings,
-    step_subject,
+from curriculum.leakcheck.documents import (
+    ProofSteps,
+    planned_documents,
+    proof_documents,
 )
-from curriculum.leakcheck.subject import SHORT_ROW, dtype_name, one_thread
+from curriculum.leakcheck.packings import MULTIPLE, Packing, packings
+from curriculum.leakcheck.repacked import Disagreement, Setting, Train, disagreements, first_layer
+from curriculum.leakcheck.subject import dtype_name, one_thread, same_bits
 from curriculum.leakcheck.verdicts import device_words, proven_once
+from curriculum.model.decoder import Decoder
 from curriculum.model.masks import BLOCK
 from curriculum.model.presets import model_spec
 from curriculum.store import Store
@@ -48,8 +43,7 @@ from curriculum.train.run_directory import read_job, write_text
 from curriculum.train.validate import require_fitting
 from schemas.errors import JobError
 from schemas.job import Backend, Job, ModelSpec
-from schemas.leak import Finding, InjectedLeakReport, LeakReport, ProvenJob, Skipped
-from schemas.packed_row import ROW_MULTIPLE
+from schemas.leak import Finding, LeakReport, ProvenJob, Skipped
 from schemas.progress import Progress, ProgressCallback, ignore_progress
 from schemas.study import Study, study_mark
 
@@ -62,12 +56,16 @@ DTYPES = {
 THREE = tuple(DTYPES.values())[:3]
 UNEVEN = 203
 """A row length that no block and no chunk divides."""
-STEP_LENGTHS = (4096, 16_384)
-"""Rows of the steps that are proven without a job."""
-STEP_IDS = 32_768
-STEP_BACKENDS: tuple[Backend, ...] = ("documents", "sdpa", "math", "flex", "varlen")
-"""Backends in the order in which one is chosen for steps; the first is the fastest on a CPU."""
-LONGER = (UNEVEN, ROW_LENGTH, 512, 1000, 1024)
+TRAINED_LENGTHS = (1024,)
+"""Longest documents on which REPACKED trains without a job; rows are as long, and twice as long."""
+TRAINED_STEPS = 16
+JOB_STEPS = 4
+TRAINED_IDS = 4096
+MAX_LENGTH = 2176
+"""Longest documents on which a job's REPACKED trains: enough for a second level of the scan."""
+TRAINED_BACKENDS: tuple[Backend, ...] = ("documents", "sdpa", "math", "flex", "varlen")
+"""Backends in the order in which one is chosen to train by; the first is the fastest on a CPU."""
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,14 +77,10 @@ class Scope:
     dtypes: tuple[torch.dtype, ...] = THREE
     row_lengths: tuple[int, ...] = (ROW_LENGTH,)
     uneven: bool = True
-    """All together also in rows of UNEVEN tokens, in float32."""
-    mutations: bool = True
+    """All families together also in rows of UNEVEN tokens, in float32."""
     model: ModelSpec | None = None
-    """Model whose steps are proven; None where only models are."""
-    step_lengths: tuple[int, ...] = STEP_LENGTHS
-    every_dtype: bool = False
-    """Leaks are planted in each dtype that has the precision to show them, not in one only, and into the
-    step that trains as well, which takes a CPU a minute."""
+    """Model for which REPACKED is proven; None proves the claims about models alone."""
+    trained_lengths: tuple[int, ...] = TRAINED_LENGTHS
     device: torch.device = CPU
 
 
@@ -125,18 +119,18 @@ def cases_of(model: str | None) -> tuple[Case, ...]:
     return cases(model_spec(model, 97))
 
 
-def model_of_steps(model: str | None) -> ModelSpec:
-    """The model whose steps are proven: a preset, a pattern in tiny sizes, or all families together.
+def trained_model(model: str | None) -> ModelSpec:
+    """Return the model for REPACKED: a preset, a pattern in tiny sizes, or all families together.
 
     Raises:
         JobError: for a name that is no preset and no pattern.
     """
-    tiny = model_spec("tiny", STEP_IDS)
+    tiny = model_spec("tiny", TRAINED_IDS)
     if model is None:
         return tiny.model_copy(update={"blocks": "".join(NAMES)})
     if model and set(model) <= set(NAMES):
         return tiny.model_copy(update={"name": model, "blocks": model})
-    return model_spec(model, STEP_IDS)
+    return model_spec(model, TRAINED_IDS)
 
 
 def device_of(name: str | None) -> torch.device:
@@ -156,39 +150,27 @@ def device_of(name: str | None) -> torch.device:
 
 @one_thread()
 def prove(scope: Scope, watch: ProgressCallback = ignore_progress) -> LeakReport:
-    """Examine all that the scope names; what a backend refuses is reported as skipped.
+    """Examine everything that the scope names; what a backend refuses is reported as skipped.
 
     Raises:
         JobError: where nothing is left to examine.
     """
-    tasks, planted_tasks = list(_tasks(scope)), list(_planting(scope))
-    step_leaks = _step_leaks(scope)
-    total = len(tasks) + len(planted_tasks) + len(step_leaks)
+    tasks = list(_tasks(scope))
     found: list[Finding] = []
-    planted: list[InjectedLeakReport] = []
     skipped: list[Skipped] = []
     for done, task in enumerate(tasks):
-        watch(_progress(done, total, str(task)))
+        watch(_progress(done, len(tasks), str(task)))
         result = _examined(task, scope)
         found.extend(result if isinstance(result, tuple) else ())
         skipped.extend([result] if isinstance(result, Skipped) else ())
-    for done, (mutation, task) in enumerate(planted_tasks, start=len(tasks)):
-        watch(_progress(done, total, f"planting: {mutation.leak}"))
-        tried = _tried(mutation, task, scope)
-        planted.extend([tried] if isinstance(tried, InjectedLeakReport) else ())
-        skipped.extend([tried] if isinstance(tried, Skipped) else ())
-    for done, leak in enumerate(step_leaks, start=len(tasks) + len(planted_tasks)):
-        watch(_progress(done, total, f"planting: {leak.words}"))
-        planted.append(try_leak(leak))
-    watch(_progress(total, total, ""))
+    watch(_progress(len(tasks), len(tasks), ""))
     _require_some(found, skipped)
     covered: list[str] = []
     uncovered: list[str] = []
     if scope.model is not None:
-        found += _steps(scope.model, scope, covered, uncovered, watch)
+        found += _trained(scope.model, scope, covered, uncovered, watch)
     return LeakReport(
         findings=tuple(found),
-        planted=tuple(planted),
         skipped=tuple(skipped),
         covered=tuple(covered),
         uncovered=tuple(uncovered),
@@ -196,40 +178,124 @@ def prove(scope: Scope, watch: ProgressCallback = ignore_progress) -> LeakReport
     )
 
 
-def _steps(
+def _trained(
     model: ModelSpec,
     scope: Scope,
     covered: list[str],
     uncovered: list[str],
     watch: ProgressCallback,
 ) -> Iterator[Finding]:
-    """Steps of training in each row length and dtype, every other one with recomputed blocks."""
-    backend = next(each for each in STEP_BACKENDS if each in scope.backends)
-    dtypes = [each for each in (torch.float32, torch.bfloat16) if each in scope.dtypes]
-    rows = [each for each in scope.step_lengths if each % ROW_MULTIPLE == 0]
+    """REPACKED for each length, every other one with recomputed blocks."""
+    backend = next(each for each in TRAINED_BACKENDS if each in scope.backends)
     if len(scope.backends) > 1 and "A" in model.blocks:
         others = ", ".join(each for each in scope.backends if each != backend)
-        uncovered.append(f"steps by the backends {others}: those by {backend} were examined")
-    if not dtypes:
-        uncovered.append("steps: they are examined in float32 and bfloat16")
-    if len(rows) < len(scope.step_lengths):
-        uncovered.append(f"steps in rows of other lengths than multiples of {ROW_MULTIPLE}")
-    number = 0
-    for row_length in rows:
-        for dtype in dtypes:
-            recompute = number % 2 == 1
-            yield from prove_step(
-                model, backend=backend, row_length=row_length, dtype=dtype,
-                recompute=recompute, device=scope.device, watch=watch,
+        uncovered.append(f"training by the backends {others}: {backend} was examined")
+    for number, length in enumerate(scope.trained_lengths):
+        if length % MULTIPLE:
+            uncovered.append(f"training in rows of {length} tokens: no multiple of {MULTIPLE}")
+            continue
+        setting = Setting(
+            model=small_model(model),
+            backend=backend,
+            recompute=number % 2 == 1,
+            dtype=_trained_dtype(backend, scope.device),
+            device=scope.device,
+        )
+        steps = proof_documents(setting.model, longest=length, steps=TRAINED_STEPS)
+        yield from repacked_findings(setting, steps, length, watch)
+        covered.append(covered_words(setting, steps, length))
+    uncovered.extend(_uncovered_here(scope.device))
+
+
+def _trained_dtype(backend: Backend, device: torch.device) -> torch.dtype:
+    """float64 where the backend computes it, else the widest that it computes."""
+    if backend == "varlen":
+        return torch.bfloat16
+    # The kernel of flex has no float64 on GPUs; the trainer's products are bfloat16 there.
+    return torch.float32 if device.type == "cuda" else torch.float64
+
+
+def repacked_findings(
+    setting: Setting,
+    steps: ProofSteps,
+    row_length: int,
+    watch: ProgressCallback = ignore_progress,
+    *,
+    name: str = "training",
+    count: int | None = None,
+    train: Train | None = None,
+) -> tuple[Finding, ...]:
+    """REPACKED as one finding per packing but the reference; `count` takes the first packings alone.
+
+    Without `train` the trainer of training jobs trains.
+
+    Where packings disagree, the one with the fewest positions is trained again to name the layer.
+    """
+    train = train or _our_training()
+    ways = packings(steps, row_length)[:count]
+    results: list[tuple[Packing, Disagreement | None]] = []
+    with same_bits(setting.device):
+        for done, result in enumerate(disagreements(setting, steps, ways, train=train)):
+            results.append(result)
+            note = f"{name} {setting.model.blocks} T={row_length}"
+            watch(
+                Progress(stage="leakcheck", item="", done=done + 1, total=len(ways) - 1,
+                         unit="packings", note=note)
             )  # fmt: skip
-            with_it = "with" if recompute else "without"
-            covered.append(
-                f"steps over rows of {row_length} tokens of {model.vocab_size} ids in "
-                f"{dtype_name(dtype)}, {with_it} recomputation"
-            )
-            number += 1
-    if number < 2:
-        uncovered.append("steps with recomputation: one row length and dtype has none")
+        failed = [(way, found) for way, found in results if found is not None]
+        layer = ""
+        if failed:
+            smallest, found = min(failed, key=lambda each: each[0].positions)
+            place = first_layer(setting, steps, ways[0], smallest, found.step, train=train)
+            layer = f"; {place} in {smallest}"
+    return tuple(
+        finding_of(setting, steps, row_length, ways[0], way, found, name=name, layer=layer)
+        for way, found in results
+    )
+
+
+def _our_training() -> Train:
+    # The trainer needs safetensors, which a measurement on a bare device does without.
+    from curriculum.leakcheck.our_training import our_training
+
+    return our_training
+
+
+def finding_of(
+    setting: Setting,
+    steps: ProofSteps,
+    row_length: int,
+    reference: Packing,
+    way: Packing,
+    found: Disagreement | None,
+    *,
+    name: str,
+    layer: str = "",
+) -> Finding:
+    """Return REPACKED about one packing as a finding."""
+    documents = sum(len(step) for step in steps)
+    recompute = ", recompute" if setting.recompute else ""
+    return Finding(
+        subject=f"{name} {setting.model.blocks}".strip(),
+        backend=setting.backend if "A" in setting.model.blocks else "",
+        dtype=dtype_name(setting.dtype),
+        row_length=row_length,
+        mode=f"{len(steps)} steps of {documents} documents{recompute}, {reference} and {way}",
+        claim=REPACKED,
+        passed=found is None,
+        detail="" if found is None else f"{found}{layer}",
+    )
+
+
+def covered_words(setting: Setting, steps: ProofSteps, row_length: int) -> str:
+    """Say on what REPACKED was examined."""
+    documents = sum(len(step) for step in steps)
+    recompute = "with" if setting.recompute else "without"
+    return (
+        f"{len(steps)} steps of {documents:,} documents of 1 to {row_length} tokens in rows of "
+        f"{MULTIPLE} to {2 * row_length}, {setting.model.vocab_size} ids, "
+        f"{dtype_name(setting.dtype)}, {recompute} recomputation"
+    )
 
 
 def _tasks(scope: Scope) -> Iterator[_Task]:
@@ -240,38 +306,6 @@ def _tasks(scope: Scope) -> Iterator[_Task]:
                     yield _Task(case=case, backend=backend, dtype=dtype, row_length=row_length)
             if scope.uneven and case == scope.cases[-1]:
                 yield _Task(case=case, backend=backend, dtype=torch.float32, row_length=UNEVEN)
-
-
-def _planting(scope: Scope) -> Iterator[tuple[Mutation, _Task]]:
-    """Leaks of the families in scope; one of attention for each backend asked for."""
-    for mutation in MUTATIONS if scope.mutations else ():
-        case = next((each for each in scope.cases if each.name == mutation.case), None)
-        if case is None or (mutation.of_backend and mutation.backend not in scope.backends):
-            continue
-        others = mutation.dtypes if scope.every_dtype else ()
-        for dtype in dict.fromkeys((mutation.dtype, *others)):
-            yield (
-                mutation,
-                _Task(case=case, backend=mutation.backend, dtype=dtype, row_length=ROW_LENGTH),
-            )
-
-
-def _step_leaks(scope: Scope) -> tuple[InjectedLeak, ...]:
-    """Leaks of the step, of the families, backends and inputs in scope, where the proof is a full one."""
-    if not scope.mutations or not scope.every_dtype:
-        return ()
-    specs = [case.spec for case in scope.cases]
-    letters = {letter for spec in specs for letter in spec.blocks}
-    streams = max(spec.streams for spec in specs)
-    structure = any(spec.structure for spec in specs)
-    return tuple(
-        leak
-        for leak in LEAKS
-        if set(leak.needs.blocks) <= letters
-        and ("A" not in leak.needs.blocks or leak.needs.backend in scope.backends)
-        and (leak.needs.streams == 1 or streams > 1)
-        and (structure or not leak.needs.structure)
-    )
 
 
 def _examined(task: _Task, scope: Scope) -> tuple[Finding, ...] | Skipped:
@@ -301,21 +335,6 @@ def _refused(task: _Task, scope: Scope) -> str:
     return ""
 
 
-def _tried(mutation: Mutation, task: _Task, scope: Scope) -> InjectedLeakReport | Skipped:
-    with mutation.plant():
-        found = _examined(task, scope)
-    if isinstance(found, Skipped):
-        return found
-    return InjectedLeakReport(
-        leak=mutation.leak,
-        subject=task.case.name,
-        backend=task.backend if task.case.attends else "",
-        dtype=dtype_name(task.dtype),
-        expected=tuple(sorted(mutation.red)),
-        red=tuple(sorted(finding.claim for finding in found if not finding.passed)),
-    )
-
-
 def _require_some(found: Sequence[Finding], skipped: Sequence[Skipped]) -> None:
     if not found:
         raise JobError(
@@ -340,8 +359,12 @@ def environment(device: torch.device) -> tuple[tuple[str, str], ...]:
     )
 
 
-REAL_ROWS = 2
-"""Rows of the plan in a step of short rows; of long rows there is one."""
+OWN_POSITIONS = 2048
+"""Tokens of the plan's first documents that are trained on."""
+OWN_LENGTH = 1024
+"""Tokens of each of these documents."""
+LARGE = 5_000_000
+"""Weights of a model above which the plan's documents are trained on in its small counterpart."""
 
 
 def prove_job(
@@ -352,109 +375,87 @@ def prove_job(
     *,
     anew: bool = False,
 ) -> LeakReport:
-    """The claims about a small model with the layers and sizes of a job, about its steps, and its own rows.
+    """Prove the claims about a small model with the layers and sizes of a job.
 
     What doesn't depend on the rows is proven once for all jobs of the workspace with these layers, row
-    lengths and settings, unless `anew` is true. Rates of learning are no part of them: they scale what a
-    step changes.
+    lengths and settings, and the plan's own documents once per plan and start, unless `anew` is true.
 
     Raises:
         CurriculumError: where plan and rows can't be read.
     """
     job = with_backend(job, device)
-    lengths = sorted({rows.row_length for rows in job.rows})
-    alone = Setting(
-        model=job.model,
-        backend=job.kernel,
-        recompute=False,
-        dtype=torch.float32,
-        device=device,
-        row_length=ROW_LENGTH,
-    )
+    longest = max(source.row_length for source in job.rows)
+    length = min(longest, MAX_LENGTH)
+    setting = _setting(job, device)
     decoder = functools.partial(check_decoder, job.model, job.kernel, device=device)
-    found = list(proven_once(workspace, "decoder", alone, decoder, anew=anew).findings)
-    for done, row_length in enumerate(lengths):
-        watch(
-            Progress(stage="leakcheck", item="", done=done, total=len(lengths), unit="row lengths",
-                     note=expected(job, row_length))
-        )  # fmt: skip
-        setting = _setting(job, row_length, device)
-        prove = functools.partial(_adversarial, setting, watch)
-        found += proven_once(workspace, "steps", setting, prove, anew=anew).findings
-        found += _own_rows(job, workspace, setting)
+    found = list(proven_once(workspace, "decoder", setting, decoder, anew=anew).findings)
+    steps = proof_documents(setting.model, longest=length, steps=JOB_STEPS)
+    prove = functools.partial(_repacked_report, setting, steps, length, watch)
+    found += proven_once(workspace, f"rows of {length}", setting, prove, anew=anew).findings
+    own = functools.partial(_own_documents, job, workspace, setting, watch)
+    start = "fresh weights" if job.start_from is None else job.start_from.run_content
+    what = f"plan {job.plan_content} from {start}"
+    found += proven_once(workspace, what, setting, own, anew=anew).findings
     return LeakReport(
         findings=tuple(found),
-        covered=tuple(
-            f"rows of {each} tokens, {job.model.vocab_size} ids, "
-            f"{'recomputed blocks' if job.recompute else 'blocks without recomputation'}"
-            for each in lengths
-        ),
-        uncovered=tuple(_uncovered(job)),
+        covered=(covered_words(setting, steps, length),),
+        uncovered=(*_uncovered(job, length), *_uncovered_here(device)),
         environment=environment(device),
     )
 
 
-def _setting(job: Job, row_length: int, device: torch.device) -> Setting:
-    rates = {name: getattr(RATE, name) for name in ("learning_rate", "warmup_steps", "schedule")}
+def _setting(job: Job, device: torch.device) -> Setting:
+    rates = {"learning_rate": 1e-3, "warmup_steps": 2, "schedule": "stable"}
     return Setting(
         model=small_model(job.model),
         backend=job.kernel,
         recompute=job.recompute,
-        dtype=torch.float32,
+        dtype=_trained_dtype(job.kernel, device),
         device=device,
-        row_length=row_length,
         rope_base=job.rope_base,
         optimizer=job.optimizer.model_copy(update=rates),
     )
 
 
-def _adversarial(setting: Setting, watch: ProgressCallback) -> LeakReport:
-    subject = step_subject(setting, *adversarial_rows(setting))
-    return LeakReport(findings=tuple(step_findings(subject, watch)))
+def _repacked_report(
+    setting: Setting, steps: ProofSteps, length: int, watch: ProgressCallback
+) -> LeakReport:
+    return LeakReport(findings=repacked_findings(setting, steps, length, watch))
 
 
-def _own_rows(job: Job, workspace: Path, setting: Setting) -> Iterator[Finding]:
-    """The claim about scored documents on the plan's first rows, beside two adversarial ones."""
-    rows, muted = adversarial_rows(setting)
-    rows = dataclasses.replace(rows, rows=rows.rows[:2])
-    count = REAL_ROWS if setting.row_length <= SHORT_ROW else 1
-    real = planned_rows(job, workspace, rows, count)
-    name = f"rows {setting.model.blocks}"
-    subject = step_subject(setting, _beside(rows, real), muted, name=name)
-    none_muted = dataclasses.replace(subject.muted_rows, rows=())
-    yield from own_rows_findings(dataclasses.replace(subject, muted_rows=none_muted))
+def _own_documents(
+    job: Job, workspace: Path, setting: Setting, watch: ProgressCallback
+) -> LeakReport:
+    """REPACKED in one step of the plan's first documents, from the weights that the job starts from.
+
+    A large model is stood in for by its small counterpart with fresh weights.
+    """
+    documents = planned_documents(job, workspace, longest=OWN_LENGTH, positions=OWN_POSITIONS)
+    start = None if job.start_from is None else workspace / job.start_from.path
+    with torch.device("meta"):
+        weights = sum(weight.numel() for weight in Decoder(job.model, "math").parameters())
+    if weights <= LARGE:
+        setting = replace(setting, model=job.model, start=start, seed=job.seed)
+    longest = max(map(len, documents))
+    length = -(-longest // MULTIPLE) * MULTIPLE
+    found = repacked_findings(setting, (documents,), length, watch, name="plan", count=3)
+    return LeakReport(findings=found)
 
 
-def _beside(rows: Rows, real: tuple[tuple[Document, ...], ...]) -> Rows:
-    """Rows of the plan among the adversarial ones, so that micro-batches hold both."""
-    found = list(rows.rows)
-    for at, row in enumerate(real):
-        found.insert(at * (len(found) + 1) // len(real) + 1, row)
-    return dataclasses.replace(rows, rows=tuple(found))
-
-
-def expected(job: Job, row_length: int) -> str:
-    """The row length, and where its proof takes longer than a minute on a CPU, about how long."""
-    words, attends = f"T={row_length}", "A" in job.model.blocks
-    # Biases of structure take the square of a row, at some cost for each pair.
-    long = LONG // 2 if job.model.structure and attends else LONG
-    if job.device == "cuda" or row_length <= long:
-        return words
-    minutes = (row_length / long) ** (2 if attends else 1)
-    return f"{words}, about {max(round(minutes), 1)} min"
-
-
-LONG = 16_384
-"""Rows up to so many tokens are proven within a minute of a CPU."""
-
-
-def _uncovered(job: Job) -> Iterator[str]:
+def _uncovered(job: Job, length: int) -> Iterator[str]:
+    if any(source.row_length > 2 * length for source in job.rows):
+        yield f"rows of more than {2 * length} tokens: the proof trains on shorter ones"
     if job.processes > 1:
-        yield f"{job.processes} processes that share the model: one computed its step alone"
+        yield f"{job.processes} processes that share the model: one trained alone"
     if job.context_parallel > 1:
         yield f"{job.context_parallel} processes that share each row: one computed whole rows"
     if job.workers:
-        yield f"{job.workers} processes that load rows: the proof loaded them itself"
+        yield f"{job.workers} processes that load rows: the proof loaded rows itself"
+
+
+def _uncovered_here(device: torch.device) -> Iterator[str]:
+    if device.type == "cuda":
+        yield "float64: on a GPU packings are compared within the rounding of its formats"
 
 
 def prove_file(path: Path, report: Path) -> bool:

@@ -18,7 +18,7 @@ import torch
 
 import curriculum
 import schemas
-from curriculum.leakcheck.step import Setting
+from curriculum.leakcheck.repacked import Setting
 from curriculum.leakcheck.subject import dtype_name
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import write_text
@@ -80,6 +80,7 @@ def _described(setting: Setting) -> str:
         "optimizer": setting.optimizer.model_dump(mode="json"),
         "dtype": dtype_name(setting.dtype),
         "device": device_words(setting.device),
+        "start": str(setting.start or ""),
         "threads": torch.get_num_threads(),
     }
     return json.dumps(fields | words, sort_keys=True)

@@ -116,9 +116,7 @@ def _as_framed(
 Ids = npt.NDArray[np.int32]
 Offsets = npt.NDArray[np.int64]
 Encode = Callable[[list[str]], tuple[Ids, Offsets]]
-Engine = Literal["fastokens", "tokenizers", "none"]
-NO_ENGINE: Engine = "none"
-"""Engine of a tokenizer that came with finished rows, and encodes no text."""
+Engine = Literal["fastokens", "tokenizers"]
 NOT_COMPILED = (
     "fastokens hasn't compiled the pattern of its words, and takes three times as long or more"
 )

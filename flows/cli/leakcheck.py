@@ -9,18 +9,18 @@ from typing import get_args
 from rich.table import Table
 from rich.text import Text
 
+from curriculum.leakcheck.claims import ROW_LENGTH
 from curriculum.leakcheck.external_models import external, prove_external_model
 from curriculum.leakcheck.proof import (
     DTYPES,
-    LONGER,
-    STEP_LENGTHS,
     THREE,
+    TRAINED_LENGTHS,
     Scope,
     cases_of,
     device_of,
-    model_of_steps,
     prove,
     proven_file,
+    trained_model,
 )
 from curriculum.pipeline.references import run_of
 from curriculum.store import Store
@@ -47,13 +47,11 @@ class LeakcheckOptions:
     backends: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     row_lengths: tuple[int, ...] = ()
-    full: bool = False
-    mutations: bool = True
     device: str | None = None
 
 
 def leakcheck(options: LeakcheckOptions, json_file: Path | None) -> bool:
-    """Prove, show, and write the report; whether nothing leaks and every planted leak was seen.
+    """Prove, show, and write the report; return whether nothing leaks.
 
     Raises:
         JobError: for what can't be examined, and names that aren't there.
@@ -70,7 +68,6 @@ def leakcheck(options: LeakcheckOptions, json_file: Path | None) -> bool:
 
 def _proven(options: LeakcheckOptions, watch: ProgressCallback) -> LeakReport:
     dtypes = tuple(DTYPES[_known("dtype", name, DTYPES)] for name in options.dtypes)
-    lengths = options.row_lengths or (LONGER if options.full else ())
     device = device_of(options.device)
     if options.what is not None:
         _require_no_decoder_options(options)
@@ -82,8 +79,7 @@ def _proven(options: LeakcheckOptions, watch: ProgressCallback) -> LeakReport:
         return prove_external_model(
             external(options.what),
             dtypes=dtypes or (DTYPES["float32"],),
-            row_lengths=lengths or LONGER[1:2],
-            mutations=options.mutations,
+            row_lengths=options.row_lengths or (ROW_LENGTH,),
             device=device,
             watch=watch,
         )
@@ -92,12 +88,10 @@ def _proven(options: LeakcheckOptions, watch: ProgressCallback) -> LeakReport:
         cases=cases_of(options.model),
         backends=tuple(each for each in BACKENDS if not chosen or each in chosen),
         dtypes=dtypes or THREE,
-        row_lengths=lengths or LONGER[1:2],
-        uneven=not lengths,
-        mutations=options.mutations,
-        model=model_of_steps(options.model),
-        step_lengths=options.row_lengths or STEP_LENGTHS,
-        every_dtype=options.full,
+        row_lengths=options.row_lengths or (ROW_LENGTH,),
+        uneven=not options.row_lengths,
+        model=trained_model(options.model),
+        trained_lengths=options.row_lengths or TRAINED_LENGTHS,
         device=device,
     )
     return prove(scope, watch)

@@ -8,7 +8,6 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from curriculum.leakcheck.mutations import MUTATIONS
 from flows.cli import app
 from flows.cli.leakcheck import show
 from schemas.leak import Finding, InjectedLeakReport, LeakReport, Skipped
@@ -34,22 +33,11 @@ def test_a_pattern_is_proven_and_its_report_written(tmp_path: Path) -> None:
     report = json.loads(file.read_text())
     assert report["passed"]
     assert report["environment"]["torch"] == torch.__version__
-    assert {each["subject"] for each in report["findings"]} == {
-        "convolution", "engram", "mHC", "whole CE", "step CE"
+    assert {finding["subject"] for finding in report["findings"]} == {
+        "convolution", "engram", "mHC", "whole CE", "training CE"
     }  # fmt: skip
-    assert all(each["passed"] for each in report["findings"])
-    planted = {each["leak"]: each for each in report["planted"]}
-    assert set(planted) == {
-        each.leak for each in MUTATIONS if each.case in {"convolution", "engram", "mHC"}
-    }
-    assert all(each["red"] == each["expected"] for each in planted.values())
-
-
-@pytest.mark.system
-def test_without_mutations_none_is_planted() -> None:
-    done = leakcheck(*SMALL, "--model", "F", "--no-mutations")
-    assert done.exit_code == 0, done.output
-    assert "planted" not in done.output
+    assert all(finding["passed"] for finding in report["findings"])
+    assert report["planted"] == []
 
 
 def test_a_leaking_model_ends_with_1_and_says_which_claims(
@@ -67,10 +55,10 @@ def test_a_leaking_model_ends_with_1_and_says_which_claims(
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    done = leakcheck("row_mean:Model", "--row-length", "64")
+    done = leakcheck("row_mean:Model", "--row-length", "128")
     assert done.exit_code == 1
     assert "Documents influence one another." in done.output
-    assert "outputs of a document don't see others" in done.output
+    assert "the same documents, packed otherwise, train the same weights" in done.output
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ CALLS: dict[str, Calls] = {
     "import": ((WRONG, "{home}/leases/state.pkl"), (WRONG, "{home}/prefect --format flat")),
     "init": ((OK, "own"),),
     "inspect": ((OK, "plain/first"), (OK, "rows --list"), (OK, "documents"), (OK, "mixtures --list")),
-    "leakcheck": ((OK, "--model tiny --row-length 64 --no-mutations --dtype float32 --device cpu"),),
+    "leakcheck": ((OK, "--model F --row-length 64 --dtype float32 --device cpu"),),
     "lineage": ((OK, "plain/first"), (OK, "plain/first --step 1")),
     "ls": ((OK, ""), (OK, "runs --json")),
     "merge": ((OK, "{home} --home {out}/merged"),),

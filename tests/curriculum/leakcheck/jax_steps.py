@@ -1,4 +1,4 @@
-"""Claims about steps in JAX, as they are and with leaks: for test_tpu_steps.py, which calls these by name."""
+"""REPACKED of steps in JAX, as they are and with leaks: for test_tpu_steps.py, which calls these by name."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -9,20 +9,14 @@ from typing import Any
 import numpy as np
 from jax import numpy as jnp
 
-from curriculum.leakcheck.injected import LEAKS
-from curriculum.leakcheck.injected.site import swapped
-from curriculum.leakcheck.step_claims import (
-    StepSubject,
-    adversarial_rows,
-    step_findings,
-    step_subject,
-)
 from curriculum.leakcheck.subject import one_thread
-from curriculum.leakcheck.tpu_steps import prove_tpu_step, tpu_step_subject
+from curriculum.leakcheck.tpu_steps import Compute, compiled, prove_tpu_step, repacked_in_jax
 from curriculum.model import tpu
 from curriculum.model.presets import model_spec
 from schemas.job import EngramSpec, MambaSpec, ModelSpec
 from schemas.leak import Finding
+from tests.curriculum.leakcheck.leaks import LEAKS
+from tests.curriculum.leakcheck.leaks.site import swapped
 
 
 def spec(blocks: str) -> ModelSpec:
@@ -34,27 +28,22 @@ def spec(blocks: str) -> ModelSpec:
 
 
 def proof(vocab_size: int, row_length: int, streams: int) -> tuple[Finding, ...]:
-    """Both claims on all adversarial rows, of the layers and sizes of a preset."""
+    """REPACKED for the layers and sizes of a preset."""
     model = model_spec("tiny", vocab_size, softcap=20.0).model_copy(update={"streams": streams})
     return prove_tpu_step(model, row_length=row_length)
 
 
 @functools.cache
-def subject(blocks: str) -> StepSubject:
-    """A step over few rows, compiled once."""
-    whole = tpu_step_subject(spec(blocks))
-    rows, muted = adversarial_rows(whole.setting)
-    return step_subject(
-        whole.setting,
-        replace(rows, rows=rows.rows[:4]),
-        replace(muted, rows=muted.rows[:4]),
-        start=whole.start,
-    )
+def compute(blocks: str) -> Compute:
+    """A step, compiled once per shape."""
+    return compiled(spec(blocks))
 
 
 @one_thread()
-def red(blocks: str) -> set[str]:
-    return {each.claim for each in step_findings(subject(blocks)) if not each.passed}
+def agrees(blocks: str) -> bool:
+    """Return True if packings agree."""
+    findings = repacked_in_jax(spec(blocks), compute(blocks), row_length=128)
+    return all(finding.passed for finding in findings)
 
 
 def _inputs(**changed: Callable[[Any], Any]) -> AbstractContextManager[None]:
@@ -99,15 +88,15 @@ LEAKING: dict[str, tuple[str, Callable[[], AbstractContextManager[Any]]]] = {
 
 
 def _convolution_over_rows() -> AbstractContextManager[None]:
-    return _compiled("within", lambda _right, at, _k: jnp.ones_like(at[..., None], dtype=bool))
+    return _swapped_in("within", lambda _right, at, _k: jnp.ones_like(at[..., None], dtype=bool))
 
 
 def _scan_over_rows() -> AbstractContextManager[None]:
-    return _compiled("chunk_masks", lambda right, resets: right(jnp.zeros_like(resets)))
+    return _swapped_in("chunk_masks", lambda right, resets: right(jnp.zeros_like(resets)))
 
 
 @contextmanager
-def _compiled(name: str, leak: Callable[..., Any]) -> Iterator[None]:
+def _swapped_in(name: str, leak: Callable[..., Any]) -> Iterator[None]:
     """A leak in place of an operator; JAX must not take what it has traced of the right one."""
     right, runs = getattr(tpu, name), []
 
@@ -127,20 +116,20 @@ COMPILED: dict[str, tuple[str, Callable[[], AbstractContextManager[Any]]]] = {
 """Leaks in operators, which are compiled with them; so no other leak has the same blocks."""
 
 
-def leaking(name: str) -> set[str]:
-    """The claims that fail of a leak."""
+def is_seen(name: str) -> bool:
+    """Return True if packings disagree with a leak planted."""
     blocks, plant = (LEAKING | COMPILED)[name]
     if name in LEAKING:
-        subject(blocks)
+        agrees(blocks)
     with plant():
-        return red(blocks)
+        return not agrees(blocks)
 
 
-def loading(words: str) -> set[str]:
-    """The claims that fail of a leak of the loader, planted as into our own step."""
+def is_seen_in_loading(words: str) -> bool:
+    """Return True if packings disagree with a leak of the loader, planted as into our own step."""
     (leak,) = (each for each in LEAKS if each.words == words)
-    subject("A")
+    agrees("A")
     with leak.injected() as site:
-        found = red("A")
+        seen = not agrees("A")
     assert site.runs
-    return found
+    return seen

@@ -7,22 +7,21 @@ import torch
 
 import schemas
 from curriculum.leakcheck import verdicts
-from curriculum.leakcheck.proof import _adversarial
-from curriculum.leakcheck.step import RATE, Setting
+from curriculum.leakcheck.documents import proof_documents
+from curriculum.leakcheck.proof import repacked_findings
+from curriculum.leakcheck.repacked import RATE, Setting
 from curriculum.leakcheck.verdicts import FOLDER, proven_once
 from curriculum.model.presets import model_spec
 from schemas.errors import JobError
 from schemas.leak import Finding, LeakReport
-from schemas.progress import ignore_progress
 
 MODEL = model_spec("tiny", 97).model_copy(update={"blocks": "F", "width": 16, "mlp_width": 16})
 SETTING = Setting(
     model=MODEL,
     backend="documents",
     recompute=False,
-    dtype=torch.float32,
+    dtype=torch.float64,
     device=torch.device("cpu"),
-    row_length=128,
 )
 OTHERS: dict[str, Any] = {
     "model": MODEL.model_copy(update={"vocab_size": 98}),
@@ -30,11 +29,10 @@ OTHERS: dict[str, Any] = {
     "recompute": True,
     "dtype": torch.bfloat16,
     "device": torch.device("meta"),
-    "row_length": 256,
     "rope_base": 10_000.0,
     "optimizer": RATE.model_copy(update={"z_loss": 0.5}),
-    "carries_on": True,
     "seed": 1,
+    "start": Path("elsewhere"),
 }
 """Another value of each field of a setting."""
 
@@ -57,12 +55,17 @@ def proofs(workspace: Path, *settings: Setting, passed: bool = True) -> int:
     return len(made)
 
 
+def proven() -> LeakReport:
+    steps = proof_documents(MODEL, longest=128)
+    return LeakReport(findings=repacked_findings(SETTING, steps, 128))
+
+
 def test_a_kept_verdict_equals_proving_again(tmp_path: Path) -> None:
-    first = proven_once(tmp_path, "steps", SETTING, lambda: _adversarial(SETTING, ignore_progress))
+    first = proven_once(tmp_path, "steps", SETTING, proven)
     assert first.passed
     assert len(first.findings) > 2
     kept = proven_once(tmp_path, "steps", SETTING, report)
-    again = _adversarial(SETTING, ignore_progress)
+    again = proven()
     assert kept == first == again
     assert proven_once(tmp_path, "steps", SETTING, report, anew=True) == report()
 

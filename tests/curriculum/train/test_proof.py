@@ -155,26 +155,27 @@ def test_a_job_is_proven_with_rows_of_its_plan_and_says_what_is_not_covered(worl
     read = read_json(ProvenJob, directory / LEAKCHECK, error=JobError, cause="broken", cure="mend")
     assert read.result == "not all covered"
     assert any("2 processes that load rows" in each for each in read.report.uncovered)
-    steps = [each for each in read.report.findings if each.mode]
-    assert {each.row_length for each in steps} == {128, 256}
-    assert all(each.mode.startswith("train, recompute") for each in steps)
+    trained = [finding for finding in read.report.findings if finding.mode]
+    assert {finding.subject for finding in trained} == {"training F", "plan F"}
+    assert all(", recompute, " in finding.mode for finding in trained)
     assert json.loads(read.report.json_text())["uncovered"]
 
 
 @pytest.mark.system
-def test_a_kept_verdict_does_not_hide_a_leak_of_the_loader(
+def test_a_verdict_is_kept_until_something_that_it_depends_on_differs(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from curriculum.leakcheck import claims
+    from curriculum.leakcheck import claims, verdicts
     from curriculum.leakcheck.proof import prove_job
-    from curriculum.leakcheck.verdicts import FOLDER
 
     model = world.job().model.model_copy(update={"blocks": "F"})
     job, device = world.job(model=model), torch.device("cpu")
     first = prove_job(job, world.store.root, device)
     assert first.passed
-    kept = {file: file.read_bytes() for file in (world.store.root / FOLDER).rglob("*.json")}
-    assert len(kept) == 3, "the layers, and steps in rows of two lengths"
+    kept = {
+        file: file.read_bytes() for file in (world.store.root / verdicts.FOLDER).rglob("*.json")
+    }
+    assert len(kept) == 3, "the layers, made-up documents, and the plan's documents"
     assert (
         prove_job(job, world.store.root, device)
         == first
@@ -186,6 +187,6 @@ def test_a_kept_verdict_does_not_hide_a_leak_of_the_loader(
         return dataclasses.replace(batch, input_ids=batch.input_ids.roll(1, dims=1))
 
     monkeypatch.setattr(dataloader, "collate", shifted)
+    monkeypatch.setattr(verdicts, "code_digest", lambda: "of this loader")
     found = prove_job(job, world.store.root, device)
-    assert claims.FED in {each.claim for each in found.failures}
-    assert all(file.read_bytes() == data for file, data in kept.items())
+    assert {finding.claim for finding in found.failures} == {claims.REPACKED}

@@ -6,8 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from curriculum.leakcheck.claims import SCORED
-from curriculum.leakcheck.injected.site import (
+from curriculum.model import backends, conv, dense_backends, engram, loss, mamba
+from curriculum.model.loss import LossSums
+from curriculum.model.masks import Attend, Boundaries, Chunks
+from tests.curriculum.leakcheck.leaks.site import (
     LARGE_IDS,
     LONG_ROWS,
     LONG_SCANS,
@@ -21,9 +23,6 @@ from curriculum.leakcheck.injected.site import (
     scored_losses,
     summed,
 )
-from curriculum.model import backends, conv, dense_backends, engram, loss, mamba
-from curriculum.model.loss import LossSums
-from curriculum.model.masks import Attend, Boundaries, Chunks
 
 LONG = 8192
 """The count of 13 bits."""
@@ -234,7 +233,6 @@ def _rows_of_one_scale(site: Site[Tensor], table: nn.Embedding, ids: Tensor) -> 
     kind=LARGE_IDS,
     replaces=(loss, "loss_sums"),
     needs=Needs(blocks="F", vocab_size=2 * RARE),
-    red=frozenset({SCORED}),
 )
 def _normaliser_of_the_batch(
     site: Site[LossSums],
@@ -243,7 +241,8 @@ def _normaliser_of_the_batch(
     targets_BT: Tensor,
     mask_BT: Tensor,
     *,
-    z_weight: float,
+    z_weight: float = 0.0,
+    chunk: int | None = None,
 ) -> LossSums:
     """Rare targets share a normaliser, as an adaptive softmax has one for a cluster."""
     rare_N = targets_BT[mask_BT.bool()] >= RARE

@@ -11,8 +11,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from curriculum.leakcheck.claims import MUTED, SCORED
-from curriculum.leakcheck.injected.site import (
+from curriculum.model import conv, hyper_connections, loss
+from curriculum.model.conv import ConvMixer
+from curriculum.model.decoder import MLP, Attention, Decoder
+from curriculum.model.dense_backends import math_attend
+from curriculum.model.engram import Engram
+from curriculum.model.hyper_connections import HyperConnection
+from curriculum.model.loss import LossSums
+from curriculum.model.mamba import Mamba
+from curriculum.model.masks import Boundaries, LayerInputs
+from curriculum.train import optimizer, step
+from tests.curriculum.leakcheck.leaks.site import (
     BATCH_STATISTICS,
     GRADIENTS_OF_WEIGHTS,
     LOSS_OF_THE_BATCH,
@@ -27,16 +36,6 @@ from curriculum.leakcheck.injected.site import (
     scored_losses,
     summed,
 )
-from curriculum.model import conv, hyper_connections, loss
-from curriculum.model.conv import ConvMixer
-from curriculum.model.decoder import MLP, Attention, Decoder
-from curriculum.model.dense_backends import math_attend
-from curriculum.model.engram import Engram
-from curriculum.model.hyper_connections import HyperConnection
-from curriculum.model.loss import LossSums
-from curriculum.model.mamba import Mamba
-from curriculum.model.masks import Boundaries, LayerInputs
-from curriculum.train import optimizer, step
 
 DROPPED = 0.1
 SLOWLY = 0.9
@@ -257,7 +256,6 @@ def _again_from_centred(site: Site[None], block: Any, *given: Any) -> Any:
     kind=LOSS_OF_THE_BATCH,
     replaces=(loss, "loss_sums"),
     needs=Needs(blocks="F"),
-    red=frozenset({SCORED}),
 )
 def _gradient_centred(
     site: Site[LossSums], x_BTD: Tensor, head_VD: Tensor, *masks_BT: Tensor, **named: Any
@@ -279,7 +277,6 @@ def _centred(x_BTD: Tensor, mask_BT: Tensor) -> Tensor:
     kind=LOSS_OF_THE_BATCH,
     replaces=(loss, "loss_sums"),
     needs=Needs(blocks="F"),
-    red=frozenset({SCORED}),
 )
 def _logits_centred(
     site: Site[LossSums], x_BTD: Tensor, head_VD: Tensor, *masks_BT: Tensor, **named: Any
@@ -294,7 +291,6 @@ def _logits_centred(
     kind=LOSS_OF_THE_BATCH,
     replaces=(loss, "loss_sums"),
     needs=Needs(blocks="F"),
-    red=frozenset({SCORED}),
 )
 def _z_loss_centred(
     site: Site[LossSums],
@@ -303,7 +299,8 @@ def _z_loss_centred(
     targets_BT: Tensor,
     mask_BT: Tensor,
     *,
-    z_weight: float,
+    z_weight: float = 0.0,
+    chunk: int | None = None,
 ) -> LossSums:
     """The normaliser is drawn to its mean over the batch, not to 0."""
     site.ran()
@@ -316,7 +313,6 @@ def _z_loss_centred(
     kind=LOSS_OF_THE_BATCH,
     replaces=(loss, "loss_sums"),
     needs=Needs(blocks="F"),
-    red=frozenset({SCORED}),
 )
 def _smoothed_by_the_batch(
     site: Site[LossSums],
@@ -325,7 +321,8 @@ def _smoothed_by_the_batch(
     targets_BT: Tensor,
     mask_BT: Tensor,
     *,
-    z_weight: float,
+    z_weight: float = 0.0,
+    chunk: int | None = None,
 ) -> LossSums:
     """A tenth of each target is spread over the ids of the batch as often as they stand in it."""
     site.ran()
@@ -386,18 +383,6 @@ def _until_all_converged(site: Site[Tensor], logits_NNL: Tensor) -> Tensor:
 
 
 @injected(
-    "Sinkhorn begins from the batch's largest logit",
-    kind=SINKHORN_OF_THE_BATCH,
-    replaces=(hyper_connections, "doubly_stochastic"),
-    needs=Needs(blocks="AF", streams=4),
-)
-def _by_the_largest_of_all(site: Site[Tensor], logits_NNL: Tensor) -> Tensor:
-    """Equal but for the rounding of the batch's largest logit."""
-    site.ran()
-    return site.right(logits_NNL - logits_NNL.detach().max())
-
-
-@injected(
     "mixing matrices are divided by the batch's largest entry",
     kind=SINKHORN_OF_THE_BATCH,
     replaces=(HyperConnection, "weights"),
@@ -412,25 +397,10 @@ def _mixed_by_the_largest_entry(
 
 
 @injected(
-    "what columns lack is filled by the batch's mean",
-    kind=SINKHORN_OF_THE_BATCH,
-    replaces=(hyper_connections, "doubly_stochastic"),
-    needs=Needs(blocks="AF", streams=4),
-)
-def _lacking_of_all(site: Site[Tensor], logits_NNL: Tensor) -> Tensor:
-    """Fill missing columns by their mean over the batch."""
-    site.ran()
-    P_NNL = site.right(logits_NNL)
-    lacking_1NL = 1 - P_NNL.detach().sum(0, keepdim=True)
-    return P_NNL + lacking_1NL.mean(2, keepdim=True) / len(P_NNL)
-
-
-@injected(
     "the gradient of a convolution's taps reaches over starts",
     kind=GRADIENTS_OF_WEIGHTS,
     replaces=(conv, "_weight_gradient"),
     needs=Needs(blocks="C"),
-    red=frozenset({MUTED}),
 )
 def _taps_over_starts(
     site: Site[Tensor],
@@ -451,7 +421,6 @@ def _taps_over_starts(
     kind=GRADIENTS_OF_WEIGHTS,
     replaces=(nn.Embedding, "forward"),
     needs=Needs(blocks="F"),
-    red=frozenset({MUTED}),
 )
 def _embedding_one_token_back(site: Site[Tensor], table: nn.Embedding, ids: Tensor) -> Tensor:
     """A row's gradient goes to the row of the token before as well."""
@@ -467,7 +436,6 @@ def _embedding_one_token_back(site: Site[Tensor], table: nn.Embedding, ids: Tens
     kind=GRADIENTS_OF_WEIGHTS,
     replaces=(Engram, "read"),
     needs=Needs(blocks="E"),
-    red=frozenset({MUTED}),
 )
 def _memory_over_starts(
     site: Site[Tensor], layer: Engram, ids_BT: Tensor, boundaries: Boundaries, *part: Any
@@ -483,7 +451,6 @@ def _memory_over_starts(
     kind=GRADIENTS_OF_WEIGHTS,
     replaces=(loss, "loss_sums"),
     needs=Needs(blocks="F"),
-    red=frozenset({MUTED}),
 )
 def _unscored_in_the_head(
     site: Site[LossSums], x_BTD: Tensor, head_VD: Tensor, *masks_BT: Tensor, **named: Any
@@ -500,7 +467,6 @@ def _unscored_in_the_head(
     kind=GRADIENTS_OF_WEIGHTS,
     replaces=(nn.Embedding, "forward"),
     needs=Needs(blocks="F"),
-    red=frozenset({MUTED}),
 )
 def _scaled_by_frequency(site: Site[Tensor], table: nn.Embedding, ids: Tensor) -> Tensor:
     """Forward is right; a row's gradient is divided by how often its id stands in the batch."""
@@ -513,7 +479,6 @@ def _scaled_by_frequency(site: Site[Tensor], table: nn.Embedding, ids: Tensor) -
     kind=GRADIENTS_OF_WEIGHTS,
     replaces=(nn.Embedding, "forward"),
     needs=Needs(blocks="F", vocab_size=8192),
-    red=frozenset({MUTED}),
 )
 def _renormalised_in_place(site: Site[Tensor], table: nn.Embedding, ids: Tensor) -> Tensor:
     """Rows that are read are shortened for good."""
@@ -526,7 +491,6 @@ def _renormalised_in_place(site: Site[Tensor], table: nn.Embedding, ids: Tensor)
     kind=GRADIENTS_OF_WEIGHTS,
     replaces=(nn.Embedding, "forward"),
     needs=Needs(blocks="F"),
-    red=frozenset({MUTED}),
 )
 def _small_embeddings(site: Site[Tensor], table: nn.Embedding, ids: Tensor) -> Tensor:
     """All embeddings that are read are drawn to 0, those of unscored tokens too."""

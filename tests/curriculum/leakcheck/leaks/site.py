@@ -1,8 +1,8 @@
-"""An injected leak, the function of the product that it replaces, and its trial against the claims of a step.
+"""An injected leak, the function of the product that it replaces, and its trial against REPACKED.
 
 The model itself has no switch. A leaking function replaces the right one for the time of a proof; it is
 given a `Site`, by which it reaches the right one and records that it ran. A leak whose function is gone
-raises, and one whose function is never called proves nothing: its proof fails as well.
+raises, and one whose function is never called proves nothing.
 """
 
 import contextlib
@@ -14,14 +14,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from curriculum.leakcheck.claims import MUTED, SCORED
-from curriculum.leakcheck.step import Setting
-from curriculum.leakcheck.step_claims import CPU, adversarial_rows, step_findings, step_subject
+from curriculum.leakcheck.documents import proof_documents
+from curriculum.leakcheck.our_training import our_training
+from curriculum.leakcheck.packings import packings
+from curriculum.leakcheck.proof import CPU
+from curriculum.leakcheck.repacked import Disagreement, Setting, disagreements
 from curriculum.leakcheck.subject import one_thread
 from curriculum.model.loss import LossSums
 from curriculum.model.masks import Boundaries
 from schemas.job import Backend, EngramSpec, MambaSpec, ModelSpec
-from schemas.leak import InjectedLeakReport
 
 R = TypeVar("R")
 
@@ -38,23 +39,6 @@ SHIFTED_STRUCTURE = "structure columns shifted over a boundary"
 LOSS_OF_THE_BATCH = "the loss depends on the batch"
 SINKHORN_OF_THE_BATCH = "Sinkhorn depends on the batch"
 GRADIENTS_OF_WEIGHTS = "gradients of weights not blanked at boundaries"
-
-KINDS = (
-    BATCH_STATISTICS,
-    RUNNING_STATE,
-    RECOMPUTED,
-    LONG_ROWS,
-    MANY_DOCUMENTS,
-    LONG_SCANS,
-    LARGE_IDS,
-    SHORT_DOCUMENTS,
-    JOINED,
-    SHIFTED_STRUCTURE,
-    LOSS_OF_THE_BATCH,
-    SINKHORN_OF_THE_BATCH,
-    GRADIENTS_OF_WEIGHTS,
-)
-"""Kinds of leaks that a proof in eval mode, over small made-up batches of a decoder alone, doesn't reach."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +70,7 @@ class Site(Generic[R]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InjectedLeak:
-    """One way to leak, the settings it needs and the claims that must fail of it."""
+    """One way to leak, and the settings it needs."""
 
     words: str
     kind: str
@@ -96,7 +80,6 @@ class InjectedLeak:
     leaking: Callable[..., Any]
     """Called with the site, then with what the right function is called with."""
     needs: Needs
-    red: frozenset[str]
 
     @contextlib.contextmanager
     def injected(self) -> Iterator[Site[Any]]:
@@ -128,14 +111,13 @@ def injected(
     kind: str,
     replaces: tuple[Any, str],
     needs: Needs,
-    red: frozenset[str] = frozenset({SCORED, MUTED}),
 ) -> Callable[[Callable[..., Any]], InjectedLeak]:
     """Declare the decorated function a leak that replaces a module's or class's function of that name."""
     owner, name = replaces
 
     def declare(leaking: Callable[..., Any]) -> InjectedLeak:
         return InjectedLeak(
-            words=words, kind=kind, owner=owner, name=name, leaking=leaking, needs=needs, red=red
+            words=words, kind=kind, owner=owner, name=name, leaking=leaking, needs=needs
         )
 
     return declare
@@ -193,49 +175,40 @@ def summed(nll_N: Tensor, normaliser_N: Tensor, z_weight: float) -> LossSums:
     )
 
 
-def try_leak(leak: InjectedLeak) -> InjectedLeakReport:
-    """Plant a leak into the step under the settings that it needs; `red` are the claims that failed.
-
-    A claim holds where the leaking code never ran, whatever failed then.
+def try_leak(leak: InjectedLeak) -> Disagreement | None:
+    """Return what REPACKED says of a leak under the settings that it needs; None where it sees nothing.
 
     Raises:
-        KeyError: where what it replaces is gone.
+        KeyError: where what the leak replaces is gone.
     """
     with leak.injected() as site:
-        red = red_claims(leak.needs)
-    return InjectedLeakReport(
-        leak=leak.words,
-        subject=f"step {leak.needs.blocks}",
-        backend=leak.needs.backend if "A" in leak.needs.blocks else "",
-        dtype="float32",
-        expected=tuple(sorted(leak.red)),
-        red=red if site.runs else (),
-    )
+        found = first_disagreement(leak.needs)
+    return found if site.runs else None
 
 
 @one_thread()
-def red_claims(needs: Needs) -> tuple[str, ...]:
-    """The claims about a step under these settings that fail."""
-    model = ModelSpec(
-        name="planted",
-        vocab_size=needs.vocab_size,
-        blocks=needs.blocks,
-        width=16,
-        heads=1,
-        kv_heads=1,
-        mlp_width=24,
-        streams=needs.streams,
-        mamba=MambaSpec(state=8, head_width=8, expand=1, chunk=needs.chunk),
-        engram=EngramSpec(orders=(2, 3), heads=2, slots=53, slot_width=8),
-        structure=needs.structure,
-    )
+def first_disagreement(needs: Needs) -> Disagreement | None:
+    """Return the first disagreement of packings under these settings, as the gate of a job proves them."""
     setting = Setting(
-        model=model,
+        model=ModelSpec(
+            name="planted",
+            vocab_size=needs.vocab_size,
+            blocks=needs.blocks,
+            width=16,
+            heads=1,
+            kv_heads=1,
+            mlp_width=24,
+            streams=needs.streams,
+            mamba=MambaSpec(state=8, head_width=8, expand=1, chunk=needs.chunk),
+            engram=EngramSpec(orders=(2, 3), heads=2, slots=53, slot_width=8),
+            structure=needs.structure,
+        ),
         backend=needs.backend,
         recompute=needs.recompute,
-        dtype=torch.float32,
+        dtype=torch.float64,
         device=CPU,
-        row_length=needs.row_length,
     )
-    findings = step_findings(step_subject(setting, *adversarial_rows(setting)))
-    return tuple(sorted(each.claim for each in findings if not each.passed))
+    length = needs.row_length
+    steps = proof_documents(setting.model, longest=length)
+    found = disagreements(setting, steps, packings(steps, length), train=our_training)
+    return next((each for _, each in found if each is not None), None)

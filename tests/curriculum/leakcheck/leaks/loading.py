@@ -8,8 +8,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from curriculum.leakcheck.claims import CHANGES_REACH, FED, MUTED, SCORED
-from curriculum.leakcheck.injected.site import (
+from curriculum.model import masks, structure
+from curriculum.model.structure import RowStructure, Structure
+from curriculum.packing.rows import RowBatch
+from curriculum.train.batch import GroupStructure, Row, RowGroup
+from tests.curriculum.leakcheck.leaks.site import (
     JOINED,
     SHIFTED_STRUCTURE,
     Needs,
@@ -17,10 +20,6 @@ from curriculum.leakcheck.injected.site import (
     injected,
     joined,
 )
-from curriculum.model import masks, structure
-from curriculum.model.structure import RowStructure, Structure
-from curriculum.packing.rows import RowBatch
-from curriculum.train.batch import GroupStructure, Row, RowGroup
 
 Int32s = npt.NDArray[np.int32]
 Masks = npt.NDArray[np.uint8]
@@ -99,7 +98,6 @@ def _near_edges_dropped(site: Site[Tensor], doc_ids_BT: Tensor) -> Tensor:
     kind=JOINED,
     replaces=(masks, "segment_edges"),
     needs=Needs(blocks="A"),
-    red=frozenset({SCORED}),
 )
 def _rows_end_to_end(site: Site[Tensor], doc_ids_BT: Tensor) -> Tensor:
     """An edge is where ids differ: a row of one document goes on in the next one's first."""
@@ -117,7 +115,6 @@ def _rows_end_to_end(site: Site[Tensor], doc_ids_BT: Tensor) -> Tensor:
     kind=JOINED,
     replaces=(RowBatch, "loss_mask"),
     needs=Needs(blocks="F"),
-    red=frozenset({SCORED, MUTED, FED, CHANGES_REACH}),
 )
 def _last_tokens_scored(site: Site[Masks], batch: RowBatch) -> Masks:
     """The last token of a document predicts the first of the next."""

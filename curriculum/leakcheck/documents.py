@@ -1,0 +1,236 @@
+"""Documents on which a proof trains: lengths at which leaks hide, and the first documents of a job's plan."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from curriculum import parquet
+from curriculum.parquet import reading_pages
+from curriculum.tokens import EncodedStructure, Encoding
+from curriculum.train.plan_reader import PlanReader
+from schemas.job import Job, ModelSpec
+from schemas.structure import (
+    LABEL_CODES,
+    LARGEST_CODES,
+    LARGEST_LEVEL,
+    STRUCTURE_CODES,
+    STRUCTURE_COLUMNS,
+    STRUCTURE_TOKENS,
+)
+
+Int32s = npt.NDArray[np.int32]
+MAX_CHUNKS = 8
+"""Chunks of structure in a document."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProofDocument:
+    """One document; arrays are [n] of its n tokens."""
+
+    ids: Int32s
+    loss_mask: npt.NDArray[np.uint8]
+    structure: EncodedStructure | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def is_scored(self) -> bool:
+        """Return True if the document has a target."""
+        return bool(self.loss_mask.any())
+
+    def encoding(self, number: int) -> Encoding:
+        """Return the encoding that the writer of rows takes, under an id of the number."""
+        n = len(self)
+        return Encoding(
+            document_id=f"{number:032x}",
+            ids=self.ids,
+            loss_mask=self.loss_mask,
+            pieces=np.array([[0, 0, n, 0, n]], dtype=np.int32),
+            structure=self.structure,
+        )
+
+    def first(self, n: int) -> "ProofDocument":
+        """Return the first n tokens as a document, with the chunks that end within them."""
+        if len(self) <= n:
+            return self
+        mask = self.loss_mask[:n].copy()
+        mask[-1] = 0
+        structure = None if self.structure is None else _first_of(self.structure, n)
+        return ProofDocument(ids=self.ids[:n], loss_mask=mask, structure=structure)
+
+
+def _first_of(structure: EncodedStructure, n: int) -> EncodedStructure:
+    count = int((structure.chunks[:, 1] <= n).cumprod().sum())
+    calls, types = (
+        edges[(edges[:, 0] < count) & (edges[:, 1] < count)]
+        for edges in (structure.call_edges, structure.type_edges)
+    )
+    return replace(
+        structure,
+        codes=structure.codes[:n],
+        chunks=structure.chunks[:count],
+        call_edges=calls,
+        type_edges=types,
+    )
+
+
+ProofSteps = Sequence[Sequence[ProofDocument]]
+"""The documents of each step; the number of a document counts over all steps."""
+MANY = 1_030
+"""Two-token documents of one step: more than ten bits count."""
+
+
+def proof_documents(spec: ModelSpec, *, longest: int, steps: int = 4, seed: int = 0) -> ProofSteps:
+    """Return documents with lengths at which leaks hide, up to `longest` tokens; ids span the vocabulary.
+
+    Step 1 has documents of 1, 2, 3, 127, 128 and 129 tokens and one of `longest`; step 2 has more than
+    1,024 documents; the other steps have lengths drawn at random.
+    """
+    chance = np.random.default_rng([seed, longest])
+    edges = [length for length in (2, 3, 127, 128, 129) if length < longest]
+    drawn = [
+        [int(length) for length in chance.integers(2, max(longest // 4, 3), 6)]
+        for _ in range(steps)
+    ]
+    lengths = [[longest, *edges, 1, 1], [*drawn[1], 1, *[2] * MANY], *drawn[2:]][:steps]
+    return tuple(
+        tuple(_random_document(spec, length, chance) for length in of_step) for of_step in lengths
+    )
+
+
+def _random_document(spec: ModelSpec, length: int, chance: np.random.Generator) -> ProofDocument:
+    """A document about half of whose positions are scored, its first and last targets among them."""
+    ids = chance.integers(0, spec.vocab_size, length).astype(np.int32)
+    ids[length // 2] = (0, spec.vocab_size - 1)[int(chance.integers(2))]
+    mask = (chance.random(length) < 0.5).astype(np.uint8)
+    mask[:3] = 1
+    mask[-2:] = 1
+    mask[-1] = 0
+    structure = random_structure(length, chance) if spec.structure else None
+    return ProofDocument(ids=ids, loss_mask=mask, structure=structure)
+
+
+def random_structure(n: int, chance: np.random.Generator) -> EncodedStructure:
+    """Codes, chunks and edges by chance for a document of n tokens."""
+    limits = np.array([*LARGEST_CODES.values()])
+    codes = chance.integers(0, limits + 1, (n, len(limits))).astype(np.uint8)
+    count = int(chance.integers(1, min(n, MAX_CHUNKS) + 1))
+    edges = np.sort(chance.choice(n, count, replace=False)) if n > 1 else np.zeros(1, dtype=int)
+    ends = np.append(edges[1:], n)
+    kinds = chance.integers(1, max(STRUCTURE_CODES.values()) + 1, count)
+    levels = chance.integers(1, LARGEST_LEVEL + 1, count)
+    return EncodedStructure(
+        base_document_id="0" * 32,
+        codes=codes,
+        chunks=np.stack([edges, ends, kinds, levels], axis=1).astype(np.int32),
+        call_edges=_random_edges(count, chance),
+        type_edges=_random_edges(count, chance),
+    )
+
+
+def _random_edges(chunks: int, chance: np.random.Generator) -> Int32s:
+    pairs = np.unique(chance.integers(0, chunks, (2 * chunks, 2)), axis=0)
+    labels = chance.integers(1, max(LABEL_CODES.values()) + 1, (len(pairs), 1))
+    return np.concatenate([pairs, labels], axis=1).astype(np.int32)
+
+
+def planned_documents(
+    job: Job, workspace: Path, *, longest: int, positions: int
+) -> tuple[ProofDocument, ...]:
+    """Return the plan's first documents, each cut to `longest` tokens, `positions` tokens together.
+
+    They are read with pyarrow, past the loader; all have structure where the job's model reads it.
+    """
+    found: list[ProofDocument] = []
+    room = positions
+    for row in _planned_rows(job, workspace):
+        for document in row:
+            if room < 2:
+                return tuple(found)
+            kept = document.first(min(longest, room))
+            found.append(kept)
+            room -= len(kept)
+    return tuple(found)
+
+
+def _planned_rows(job: Job, workspace: Path) -> Iterator[tuple[ProofDocument, ...]]:
+    folders = {each.key: workspace / each.path for each in job.rows}
+    plan = PlanReader(workspace / job.plan)
+    seen: set[str] = set()
+    for position in range(len(plan)):
+        planned = plan.at(position)
+        if planned.pack_id in seen:
+            continue
+        seen.add(planned.pack_id)
+        file = parquet.shards_of(folders[planned.rows_key])[planned.shard]
+        yield tuple(_documents(_row(file, planned.row), structured=job.model.structure))
+
+
+_COLUMNS = ("input_ids", "loss_mask", "doc_starts", "valid_token_count")
+_STRUCTURE = [field.name for field in STRUCTURE_COLUMNS]
+
+
+def _row(file: Path, row: int) -> dict[str, Any]:
+    """The columns of one row; of the file only its row group is read."""
+    with reading_pages(file), parquet.File(file) as opened:
+        names = [each for each in (*_COLUMNS, *_STRUCTURE) if each in opened.schema_arrow.names]
+        for group in range(opened.num_row_groups):
+            rows = opened.metadata.row_group(group).num_rows
+            if row < rows:
+                table: pa.Table = opened.read_row_group(group, columns=names, use_threads=False)
+                return {name: table[name][row] for name in names}
+            row -= rows
+    raise AssertionError("a plan names rows that are there: the job's parts fit together")
+
+
+def _documents(row: dict[str, Any], *, structured: bool) -> Iterator[ProofDocument]:
+    ids, mask = (row[name].values.to_numpy() for name in ("input_ids", "loss_mask"))
+    edges = np.append(row["doc_starts"].values.to_numpy(), row["valid_token_count"].as_py())
+    for number, (start, end) in enumerate(pairwise(edges)):
+        structure = _structure(row, number, start, end) if structured else None
+        yield ProofDocument(ids=ids[start:end], loss_mask=mask[start:end], structure=structure)
+
+
+def _structure(row: dict[str, Any], number: int, start: int, end: int) -> EncodedStructure:
+    """The structure of one document, counted from its first token; zeros in rows that have none."""
+    none = np.zeros((0, 3), dtype=np.int32)
+    if _STRUCTURE[0] not in row:
+        return EncodedStructure(
+            base_document_id="0" * 32,
+            codes=np.zeros((end - start, len(STRUCTURE_TOKENS)), dtype=np.uint8),
+            chunks=np.zeros((0, 4), dtype=np.int32),
+            call_edges=none,
+            type_edges=none,
+        )
+    codes = [row[name].values.to_numpy()[start:end] for name in STRUCTURE_TOKENS]
+    chunks = _fields(row, "chunk_boundaries", ("start", "end", "kind", "dep_level", "doc"))
+    mine = np.flatnonzero(chunks[:, 4] == number)
+    first, after = (int(mine[0]), int(mine[-1]) + 1) if len(mine) else (0, 0)
+    calls, types = (
+        _within(_fields(row, name, ("source", "target", "label")), first, after)
+        for name in ("call_edges", "type_edges")
+    )
+    return EncodedStructure(
+        base_document_id="0" * 32,
+        codes=np.stack(codes, axis=1),
+        chunks=chunks[mine, :4] - np.array([start, start, 0, 0], dtype=np.int32),
+        call_edges=calls,
+        type_edges=types,
+    )
+
+
+def _within(edges: Int32s, first: int, after: int) -> Int32s:
+    kept = edges[(edges[:, 0] >= first) & (edges[:, 0] < after)]
+    return kept - np.array([first, first, 0], dtype=np.int32)
+
+
+def _fields(row: dict[str, Any], column: str, names: tuple[str, ...]) -> Int32s:
+    items = row[column].values
+    return np.stack([items.field(name).to_numpy() for name in names], axis=1)

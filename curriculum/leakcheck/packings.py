@@ -1,0 +1,316 @@
+"""Packings: ways to lay the same documents into rows, files, micro-batches and interruptions.
+
+The documents of a step are fixed; everything else about a step is the packing's choice.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curriculum import parquet
+from curriculum.leakcheck.documents import ProofDocument, ProofSteps
+from curriculum.model.masks import BLOCK
+from curriculum.packing import best_fit
+from curriculum.packing.spool import Spool, SpooledDocuments
+from curriculum.packing.write import RowLabels, RowWriter
+from schemas.mixture import PLAN_SCHEMA
+from schemas.packed_row import ROW_MULTIPLE, RowFormat
+
+PLAN = "plan.parquet"
+MULTIPLE = max(ROW_MULTIPLE, BLOCK)
+"""Row lengths are multiples of it: block masks need whole blocks."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PackedRow:
+    """One row: its length, the data set that holds it, and the numbers of its documents in order."""
+
+    row_length: int
+    documents: tuple[int, ...]
+    data_set: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Packing:
+    """Rows of each step, and everything else in which two trainings on the same documents may differ."""
+
+    name: str
+    steps: tuple[tuple[PackedRow, ...], ...]
+    micro_positions: int
+    shard_rows: int | None = None
+    """Rows per file; None writes all rows of a data set to one file."""
+    stores_doc_ids: bool = True
+    evaluate_every: int | None = None
+    """Steps between evaluations; None evaluates never."""
+    checkpoint_every: int | None = None
+    """Steps between checkpoints; None writes one checkpoint after the last step."""
+    resume_after: int | None = None
+    """Step after which the run is stopped and resumed; None runs without a stop."""
+
+    def __str__(self) -> str:
+        return f"{self.name!r} ({self.positions:,} positions)"
+
+    @property
+    def positions(self) -> int:
+        """Row positions of all steps."""
+        return sum(row.row_length for step in self.steps for row in step)
+
+    @property
+    def data_sets(self) -> dict[tuple[int, int], tuple[PackedRow, ...]]:
+        """The rows of each data set, by row length and number, in the order of the steps."""
+        found: dict[tuple[int, int], list[PackedRow]] = {}
+        for row in (row for step in self.steps for row in step):
+            found.setdefault((row.row_length, row.data_set), []).append(row)
+        return {key: tuple(rows) for key, rows in found.items()}
+
+
+def data_set_key(row_length: int, number: int) -> str:
+    """Return the key of a data set: 64 digits of which the first 12 differ between data sets."""
+    return f"{row_length:08d}{number:04d}".ljust(64, "0")
+
+
+def data_set_path(row_length: int, number: int) -> str:
+    """Return the folder of a data set in the proof's workspace."""
+    return f"rows-{row_length}-{number}"
+
+
+def pack_id(place: tuple[int, int], row: int) -> str:
+    """Return the name of a row of a data set."""
+    return f"{data_set_key(*place)[:12]}-{row:010d}"
+
+
+def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
+    """Return seven packings of the same documents; the first is the reference.
+
+    No document is longer than `row_length`, a multiple of MULTIPLE.
+    """
+    T = row_length
+    best = _laid(steps, lambda documents: _best_fit(documents, T))
+    return (
+        Packing(name="best fit", steps=best, micro_positions=T),
+        Packing(
+            name="one document per row",
+            steps=_laid(steps, lambda documents: _alone(documents, T)),
+            micro_positions=4 * T,
+        ),
+        Packing(
+            name="shuffled, files of two rows",
+            steps=_laid(steps, lambda documents: _first_fit(documents, T, seed=1)),
+            micro_positions=2 * T,
+            shard_rows=2,
+            checkpoint_every=1,
+            evaluate_every=1,
+        ),
+        Packing(
+            name="one micro-batch",
+            steps=_laid(steps, lambda documents: _first_fit(documents, T, seed=3)),
+            micro_positions=1 << 30,
+            checkpoint_every=2,
+            resume_after=2,
+        ),
+        Packing(
+            name="rows twice as long",
+            steps=_laid(steps, lambda documents: _first_fit(documents, 2 * T, seed=2)),
+            micro_positions=2 * T,
+        ),
+        Packing(
+            name="two row lengths, without doc_ids",
+            steps=_laid(steps, lambda documents: _mixed(documents, T)),
+            micro_positions=2 * T,
+            stores_doc_ids=False,
+            evaluate_every=3,
+            resume_after=1,
+            checkpoint_every=1,
+        ),
+        Packing(
+            name="best fit, two data sets, reversed",
+            steps=_in_two_data_sets(_reversed(best)),
+            micro_positions=4 * T,
+            shard_rows=3,
+        ),
+    )
+
+
+ALONE = 24
+"""Documents of a step that have a row of their own."""
+Numbered = Sequence[tuple[int, ProofDocument]]
+Rows = list[tuple[int, list[int]]]
+"""Rows as (row length, numbers of documents)."""
+
+
+def _laid(steps: ProofSteps, lay: Callable[[Numbered], Rows]) -> tuple[tuple[PackedRow, ...], ...]:
+    """Lay the scored documents of each step, then put unscored documents where there is room."""
+    found, first = [], 0
+    for documents in steps:
+        numbered = list(enumerate(documents, start=first))
+        first += len(documents)
+        lengths = {number: len(document) for number, document in numbered}
+        scored = [(number, each) for number, each in numbered if each.is_scored]
+        rows = lay(scored)
+        for number, document in numbered:
+            if not document.is_scored:
+                _put(rows, number, lengths)
+        found.append(
+            tuple(PackedRow(row_length=T, documents=tuple(numbers)) for T, numbers in rows)
+        )
+    return tuple(found)
+
+
+def _put(rows: Rows, number: int, lengths: dict[int, int]) -> None:
+    """Put an unscored document into the first row with room; a loader refuses a row of its own."""
+    for at, (T, numbers) in enumerate(rows):
+        if sum(lengths[each] for each in numbers) + lengths[number] <= T:
+            numbers.append(number)
+            return
+        if at == len(rows) - 1:
+            # The last row grows, so that every packing holds every document.
+            rows[at] = (T + _rounded(lengths[number]), [*numbers, number])
+            return
+
+
+def _alone(documents: Numbered, row_length: int) -> Rows:
+    """The first documents in rows of their own, as short as they go; many more would be many rows."""
+    alone = [(_rounded(len(document)), [number]) for number, document in documents[:ALONE]]
+    return alone + _first_fit(documents[ALONE:], row_length, seed=5)
+
+
+def _rounded(length: int) -> int:
+    return -(-length // MULTIPLE) * MULTIPLE
+
+
+def _best_fit(documents: Numbered, row_length: int) -> Rows:
+    lengths = np.array([len(document) for _, document in documents], dtype=np.int64)
+    ties = np.arange(len(lengths), dtype=np.uint64)
+    plan = best_fit.plan(lengths, row_length, ties, seed=0)
+    return [
+        (row_length, [documents[int(at)][0] for at in plan.order[start:end]])
+        for start, end in pairwise(plan.row_starts)
+    ]
+
+
+def _first_fit(documents: Numbered, row_length: int, *, seed: int) -> Rows:
+    order = np.random.default_rng(seed).permutation(len(documents))
+    rows: list[tuple[int, list[int]]] = []
+    room: list[int] = []
+    for number, document in (documents[int(at)] for at in order):
+        length = len(document)
+        at = next((at for at, left in enumerate(room) if left >= length), len(rows))
+        if at == len(rows):
+            rows.append((row_length, []))
+            room.append(row_length)
+        rows[at][1].append(number)
+        room[at] -= length
+    return rows
+
+
+def _mixed(documents: Numbered, row_length: int) -> Rows:
+    """Every other document in rows twice as long, the others in rows of their own."""
+    return _first_fit(documents[::2], 2 * row_length, seed=4) + _alone(documents[1::2], row_length)
+
+
+def _in_two_data_sets(
+    steps: tuple[tuple[PackedRow, ...], ...],
+) -> tuple[tuple[PackedRow, ...], ...]:
+    return tuple(
+        tuple(replace(row, data_set=at % 2) for at, row in enumerate(rows)) for rows in steps
+    )
+
+
+def _reversed(
+    steps: tuple[tuple[PackedRow, ...], ...],
+) -> tuple[tuple[PackedRow, ...], ...]:
+    return tuple(
+        tuple(replace(row, documents=row.documents[::-1]) for row in rows[::-1]) for rows in steps
+    )
+
+
+def write(
+    packing: Packing, steps: ProofSteps, workspace: Path, *, vocab_size: int, structured: bool
+) -> None:
+    """Write the data sets of a packing and the plan that reads them step by step."""
+    documents = [document for step in steps for document in step]
+    for (row_length, number), rows in packing.data_sets.items():
+        _write_data_set(
+            [[documents[each] for each in row.documents] for row in rows],
+            workspace / data_set_path(row_length, number),
+            packing,
+            labels=RowLabels(
+                rows_key=data_set_key(row_length, number),
+                family="leakcheck",
+                objective="causal",
+                variant=0,
+                split="train",
+                structured=structured,
+            ),
+            row_format=RowFormat(
+                row_length=row_length, vocab_size=vocab_size, pad_id=0, bos_id=None, eos_id=None
+            ),
+        )
+    pq.write_table(
+        pa.Table.from_pylist(list(_planned(packing, documents)), PLAN_SCHEMA), workspace / PLAN
+    )
+
+
+def _write_data_set(
+    rows: Sequence[Sequence[ProofDocument]],
+    folder: Path,
+    packing: Packing,
+    *,
+    labels: RowLabels,
+    row_format: RowFormat,
+) -> None:
+    spool = folder / "spool"
+    spool.mkdir(parents=True)
+    documents = [document for row in rows for document in row]
+    with Spool(spool, structured=labels.structured) as spooling:
+        for number, document in enumerate(documents):
+            spooling.append(document.encoding(number))
+    starts = np.cumsum([0, *(len(row) for row in rows)])
+    sizes = (
+        {}
+        if packing.shard_rows is None
+        else {"shard_tokens": packing.shard_rows * row_format.row_length}
+    )
+    with RowWriter(
+        folder, row_format=row_format, labels=labels, store_targets=False, **sizes
+    ) as writer:
+        writer.write(SpooledDocuments(spool), np.arange(len(documents)), starts, domain="leakcheck")
+    if not packing.stores_doc_ids:
+        for file in parquet.shards_of(folder):
+            table = parquet.read_table(file)
+            pq.write_table(table.drop_columns(["doc_ids"]), file, write_page_checksum=True)
+
+
+def _planned(
+    packing: Packing, documents: Sequence[ProofDocument]
+) -> Iterator[dict[str, int | str]]:
+    """Yield the lines of the plan: one slot per step, rows of a data set in the order of its files."""
+    seen: dict[tuple[int, int], int] = {}
+    position = 0
+    for step, rows in enumerate(packing.steps):
+        for row in rows:
+            place = row.row_length, row.data_set
+            at = seen.get(place, 0)
+            seen[place] = at + 1
+            shard_rows = packing.shard_rows or len(packing.data_sets[place])
+            lengths = [len(documents[number]) for number in row.documents]
+            yield {
+                "position": position,
+                "slot": step,
+                "serving": 0,
+                "stratum": 0,
+                "row_length": row.row_length,
+                "rows_key": data_set_key(*place),
+                "shard": at // shard_rows,
+                "row": at % shard_rows,
+                "pack_id": pack_id(place, at),
+                "repetition": 0,
+                "valid_tokens": sum(lengths),
+                "attention_pairs": sum(length * (length + 1) // 2 for length in lengths),
+            }
+            position += 1

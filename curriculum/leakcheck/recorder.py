@@ -1,0 +1,214 @@
+"""Recorder of training steps: losses by document, gradients, weights, and outputs of blocks."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from curriculum.leakcheck.documents import ProofDocument
+from curriculum.leakcheck.packings import Packing, pack_id
+from curriculum.model.decoder import Decoder
+from curriculum.train.batch import Batch
+from curriculum.train.dataloader import PlannedRows, steps_of
+from schemas.job import Job
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Probes:
+    """Outputs of blocks in one step and the gradients of its loss by them, by block and document."""
+
+    outputs: Mapping[str, Mapping[int, Tensor]]
+    gradients: Mapping[str, Mapping[int, Tensor]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepTrace:
+    """Losses, gradients and weights of one step of training."""
+
+    losses: Mapping[int, float]
+    """Σ nll of the scored targets of each document, in nats, by the document's number."""
+    gradients: Mapping[str, Tensor]
+    """Gradients of the first step as the optimizer gets them, clipped; empty in later steps."""
+    weights: Mapping[str, Tensor]
+    """Weights after the last step; empty in others."""
+    fault: str
+    """Difference of the batches from the documents; empty where there is none."""
+    probes: Probes
+
+
+@dataclass(kw_only=True, slots=True)
+class Recorder:
+    """Traces of the steps of a run, resumed or not."""
+
+    packing: Packing
+    documents: Sequence[ProofDocument]
+    probed_step: int | None = None
+    """The step, from 1, in which outputs of blocks are kept."""
+    traces: list[StepTrace] = field(default_factory=list)
+    _rows: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for place, rows in self.packing.data_sets.items():
+            for at, row in enumerate(rows):
+                self._rows[pack_id(place, at)] = row.documents
+
+    def note(
+        self,
+        batches: Sequence[Batch],
+        nll: Sequence[Sequence[float]],
+        gradients: Mapping[str, Tensor],
+        weights: Mapping[str, Tensor],
+        probes: Probes | None = None,
+    ) -> None:
+        """Keep the trace of a step; `nll` has the Σ nll of each segment of each batch."""
+        step = len(self.traces)
+        planned = sorted(number for row in self.packing.steps[step] for number in row.documents)
+        fed = sorted(
+            number for batch in batches for number, _ in self.segments(batch) if number is not None
+        )
+        fault = next(filter(None, map(self._fault, batches)), "")
+        if fed != planned:
+            fault = f"{len(fed)} documents are trained on, not {len(planned)}"
+        self.traces.append(
+            StepTrace(
+                losses=dict.fromkeys(planned, math.nan) if fault else self._losses(batches, nll),
+                gradients=gradients if step == 0 else {},
+                weights=weights if step == len(self.packing.steps) - 1 else {},
+                fault=fault,
+                probes=probes or Probes(outputs={}, gradients={}),
+            )
+        )
+
+    def _losses(self, batches: Sequence[Batch], nll: Sequence[Sequence[float]]) -> dict[int, float]:
+        return {
+            number: value
+            for batch, values in zip(batches, nll, strict=True)
+            for (number, _), value in zip(self.segments(batch), values, strict=True)
+            if number is not None
+        }
+
+    def segments(self, batch: Batch) -> Iterator[tuple[int | None, slice]]:
+        """Yield document and place of each segment of a batch laid end to end; None for padding."""
+        length = batch.input_ids.shape[1]
+        for at, name in enumerate(batch.pack_ids):
+            start = at * length
+            for number in self._rows[name]:
+                yield number, slice(start, start + len(self.documents[number]))
+                start += len(self.documents[number])
+            if start < (at + 1) * length:
+                yield None, slice(start, (at + 1) * length)
+
+    def _fault(self, batch: Batch) -> str:
+        """Name the first way in which a batch differs from its documents; empty where it doesn't."""
+        segments = list(self.segments(batch))
+        if tuple(place.stop - place.start for _, place in segments) != batch.boundaries.lengths:
+            return f"the boundaries of rows {', '.join(batch.pack_ids)} aren't those of their documents"
+        ids_N, mask_N = (
+            each.cpu().numpy().reshape(-1) for each in (batch.input_ids, batch.loss_mask)
+        )
+        for number, place in segments:
+            document = None if number is None else self.documents[number]
+            if document is None and mask_N[place].any():
+                return f"padding is scored in rows {', '.join(batch.pack_ids)}"
+            if document is not None and not np.array_equal(ids_N[place], document.ids):
+                return f"document {number} is fed with other ids"
+            if document is not None and not np.array_equal(mask_N[place], document.loss_mask):
+                return f"other positions of document {number} are scored"
+        return ""
+
+
+class PlainModel(Protocol):
+    """A model that is trained by plain steps, in place of our trainer."""
+
+    def step(
+        self, batches: Sequence[Batch]
+    ) -> tuple[Sequence[Sequence[float]], Mapping[str, Tensor]]:
+        """Update the weights from a step's batches; return Σ nll of each segment of each, and gradients."""
+
+    def weights(self) -> Mapping[str, Tensor]:
+        """Return the weights by name."""
+
+
+def train_plainly(model: PlainModel, job: Job, workspace: Path, recorder: Recorder) -> None:
+    """Train a model on the batches that our loader makes of a job's rows."""
+    rows = PlannedRows.of(job, workspace)
+    for batches in steps_of(job, rows, first_step=0, workers=0):
+        nll, gradients = model.step(batches)
+        recorder.note(batches, nll, gradients, model.weights())
+
+
+def by_segment(batch: Batch, nll_N: Tensor) -> list[float]:
+    """Return the Σ nll of each segment of a batch, from nll [N] of its scored targets."""
+    segments_N = batch.boundaries.segments[batch.loss_mask.bool()]
+    sums_S = torch.zeros(len(batch.boundaries.lengths), dtype=torch.float64)
+    sums: list[float] = sums_S.index_add_(
+        0, segments_N.cpu(), nll_N.detach().cpu().double()
+    ).tolist()
+    return sums
+
+
+class Probe:
+    """Keeps the outputs of blocks of the probed step, micro-batch by micro-batch, and their gradients."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._outputs: dict[str, list[Tensor]] = {}
+        self._gradients: dict[str, dict[int, Tensor]] = {}
+
+    def hook(self, model: Decoder, hooks: ExitStack) -> None:
+        """Watch the embedding, each block and the final norm of a model."""
+        places = {"the embedding": model.embedding, "the final norm": model.norm}
+        blocks = {
+            f"block {at} ({letter})": block
+            for at, (letter, block) in enumerate(zip(model.spec.blocks, model.blocks, strict=True))
+        }
+        ordered = {"the embedding": places["the embedding"], **blocks}
+        for name, module in {**ordered, "the final norm": places["the final norm"]}.items():
+            hooks.callback(module.register_forward_hook(self._keeping(name)).remove)
+
+    def _keeping(self, name: str) -> Callable[[nn.Module, Any, Tensor], None]:
+        def keep(module: nn.Module, _: Any, output: Tensor) -> None:
+            if not module.training or len(self.recorder.traces) + 1 != self.recorder.probed_step:
+                return
+            kept = self._outputs.setdefault(name, [])
+            at = len(kept)
+            kept.append(output.detach().clone())
+            gradients = self._gradients.setdefault(name, {})
+            if output.requires_grad:
+                output.register_hook(  # type: ignore[no-untyped-call]
+                    lambda gradient: gradients.update({at: gradient.detach().clone()})
+                )
+
+        return keep
+
+    def by_document(self, batches: Sequence[Batch]) -> Probes | None:
+        """Return the probes of a step's batches, by document; None where nothing was kept."""
+        if not self._outputs:
+            return None
+        probes = Probes(
+            outputs={
+                name: self._of_documents(batches, dict(enumerate(kept)))
+                for name, kept in self._outputs.items()
+            },
+            gradients={
+                name: self._of_documents(batches, kept) for name, kept in self._gradients.items()
+            },
+        )
+        self._outputs, self._gradients = {}, {}
+        return probes
+
+    def _of_documents(
+        self, batches: Sequence[Batch], kept: Mapping[int, Tensor]
+    ) -> dict[int, Tensor]:
+        return {
+            number: kept[at].flatten(0, 1)[place]
+            for at, batch in enumerate(batches)
+            for number, place in self.recorder.segments(batch)
+            if number is not None and at in kept
+        }

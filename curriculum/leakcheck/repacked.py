@@ -1,0 +1,329 @@
+"""The claim REPACKED: training is a function of the documents of each step, not of how they are packed.
+
+The same documents are trained on in several packings (packings.py): other neighbours, order, row lengths,
+micro-batches, files, evaluations, checkpoints and resumes. In each step the summed loss of each document,
+the gradients and the weights must agree. Whatever a document reads of its row, of its batch or of former
+batches differs between packings, and so shows.
+"""
+
+import contextlib
+import io
+import itertools
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from curriculum.leakcheck.documents import ProofDocument, ProofSteps
+from curriculum.leakcheck.packings import PLAN, Packing, data_set_key, data_set_path, write
+from curriculum.leakcheck.recorder import Recorder, StepTrace
+from schemas.job import (
+    Backend,
+    Evaluation,
+    EvaluationStratum,
+    Job,
+    ModelSpec,
+    OptimizerSpec,
+    RowsSource,
+    TokenizerRef,
+)
+
+KEY = "0" * 64
+TOKENIZER = "tokenizer"
+RATE = OptimizerSpec(learning_rate=1e-3, warmup_steps=2)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """Everything that decides how a proof trains, but documents and packings."""
+
+    model: ModelSpec
+    backend: Backend
+    recompute: bool
+    dtype: torch.dtype
+    device: torch.device
+    rope_base: float = 500_000.0
+    optimizer: OptimizerSpec = RATE
+    seed: int = 0
+    start: Path | None = None
+    """Checkpoint whose weights training starts from; None starts from fresh weights, spread."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tolerance:
+    """Largest differences between two packings."""
+
+    loss: float
+    """Relative difference of a document's summed loss in a step from equal weights."""
+    gradient: float
+    """Difference of a tensor's gradient in a step from equal weights, relative to its norm."""
+    later_loss: float
+    """Relative difference of a document's summed loss in later steps."""
+    weights: float
+    """Difference of a weight per learning rate and step; infinite if rounding can turn an update around."""
+    floor: float = 0.0
+    """Share of the norm of all gradients below which the norm of one is rounding."""
+
+
+EXACT = Tolerance(loss=1e-12, gradient=1e-12, later_loss=1e-11, weights=1e-8)
+ROUNDED = Tolerance(loss=1e-5, gradient=1e-4, later_loss=1e-3, weights=math.inf, floor=1e-2)
+COARSE = Tolerance(loss=3e-2, gradient=1e-1, later_loss=1e-1, weights=math.inf, floor=1e-1)
+TOLERANCES = {torch.float64: EXACT, torch.float32: ROUNDED, torch.bfloat16: COARSE}
+"""For float64 summation order moves losses by 6e-16 to 5e-15. AdamW divides small gradients by their own
+size, so weights are compared in float64 alone."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Disagreement:
+    """The first figure in which a packing differs from the reference beyond the tolerance."""
+
+    step: int
+    """From 1."""
+    figure: str
+    """Loss of a document, gradient or weight, in words."""
+    amount: float
+    limit: float
+    document: int | None = None
+    """Number of the document whose loss it is."""
+
+    def __str__(self) -> str:
+        if math.isinf(self.amount):
+            return f"step {self.step}: {self.figure}"
+        return (
+            f"step {self.step}: {self.figure} differs by {self.amount:.1e}, limit {self.limit:.0e}"
+        )
+
+
+Train = Callable[["Setting", Job, Path, Recorder, Packing], None]
+"""Trains the job of a workspace and lets the recorder note each step."""
+
+
+def disagreements(
+    setting: Setting,
+    steps: ProofSteps,
+    ways: Sequence[Packing],
+    *,
+    train: Train,
+    tolerance: Tolerance | None = None,
+) -> Iterator[tuple[Packing, Disagreement | None]]:
+    """Train on every packing; yield each but the first with its first difference from the first.
+
+    Raises:
+        CurriculumError: for whatever ends a training run of such a job.
+    """
+    limits = tolerance or TOLERANCES[setting.dtype]
+    documents = [document for step in steps for document in step]
+    expected = traces(setting, steps, ways[0], train=train)
+    for way in ways[1:]:
+        found = traces(setting, steps, way, train=train)
+        yield way, _first_difference(setting, documents, expected, found, limits)
+
+
+def traces(
+    setting: Setting,
+    steps: ProofSteps,
+    packing: Packing,
+    *,
+    train: Train,
+    probed_step: int | None = None,
+) -> list[StepTrace]:
+    """Train on one packing in a temporary workspace, and return what each step computed.
+
+    The trace of `probed_step` has the outputs of each block, by document.
+    """
+    with tempfile.TemporaryDirectory(prefix="leakcheck-") as folder:
+        workspace = Path(folder)
+        spec = setting.model
+        write(packing, steps, workspace, vocab_size=spec.vocab_size, structured=spec.structure)
+        _write_token_bytes(workspace / TOKENIZER, spec.vocab_size)
+        documents = [document for step in steps for document in step]
+        recorder = Recorder(packing=packing, documents=documents, probed_step=probed_step)
+        # The console log of a training run says nothing about the proof.
+        with contextlib.redirect_stdout(io.StringIO()):
+            train(setting, _job(setting, packing), workspace, recorder, packing)
+        return recorder.traces
+
+
+def _write_token_bytes(folder: Path, vocab_size: int) -> None:
+    folder.mkdir()
+    sizes = np.ones(vocab_size, dtype=np.int32)
+    pq.write_table(pa.table({"num_bytes": sizes}), folder / "token_bytes.parquet")
+
+
+def _job(setting: Setting, packing: Packing) -> Job:
+    sources = tuple(
+        RowsSource(
+            key=data_set_key(*place),
+            content=KEY,
+            path=data_set_path(*place),
+            row_length=place[0],
+        )
+        for place in packing.data_sets
+    )
+    longest = max(source.row_length for source in sources)
+    count = len(packing.steps)
+    vocab_size = setting.model.vocab_size
+    return Job(
+        specialist="leakcheck",
+        branch=None,
+        phase="leakcheck",
+        run_key="",
+        attempt=1,
+        seed=setting.seed,
+        model=setting.model,
+        backend=setting.backend,
+        device="cuda" if setting.device.type == "cuda" else "cpu",
+        tokenizer=TokenizerRef(key=KEY, content=KEY, path=TOKENIZER, vocab_size=vocab_size),
+        recompute=setting.recompute,
+        plan=PLAN,
+        plan_key=KEY,
+        plan_content=KEY,
+        rows=sources,
+        rope_base=setting.rope_base,
+        micro_positions=max(packing.micro_positions, longest),
+        # The plan has one slot per step.
+        tokens_per_step=longest,
+        steps=count,
+        optimizer=setting.optimizer,
+        start_from=None,
+        evaluations=() if packing.evaluate_every is None else (_evaluation(sources[0]),),
+        evaluate_every=packing.evaluate_every or count,
+        checkpoint_every=packing.checkpoint_every or count,
+        advance_when=None,
+        require=(),
+        overrides={},
+    )
+
+
+def _evaluation(rows: RowsSource) -> Evaluation:
+    """An evaluation of the first row, which must leave no trace in training."""
+    stratum = EvaluationStratum(
+        family="leakcheck",
+        objective="causal",
+        domain="leakcheck",
+        weight=1.0,
+        rows=rows,
+        measured=(0,),
+        documents=1,
+        lineages=1,
+    )
+    return Evaluation(set="phase", phase="leakcheck", documents=1, lineages=1, strata=(stratum,))
+
+
+def _first_difference(
+    setting: Setting,
+    documents: Sequence[ProofDocument],
+    expected: Sequence[StepTrace],
+    found: Sequence[StepTrace],
+    limits: Tolerance,
+) -> Disagreement | None:
+    rate = setting.optimizer.learning_rate
+    for step, (one, other) in enumerate(zip(expected, found, strict=True), start=1):
+        compared = itertools.chain(
+            _faults(one, other, step),
+            _losses(one, other, step, documents, limits.loss if step == 1 else limits.later_loss),
+            _gradients(one, other, step, limits),
+            _weights(one, other, step, limits.weights * rate * step),
+        )
+        for figure in compared:
+            if not figure.amount <= figure.limit:
+                return figure
+    return None
+
+
+def _faults(one: StepTrace, other: StepTrace, step: int) -> Iterator[Disagreement]:
+    for trace in (one, other):
+        if trace.fault:
+            yield Disagreement(step=step, figure=trace.fault, amount=math.inf, limit=0.0)
+
+
+def _losses(
+    one: StepTrace,
+    other: StepTrace,
+    step: int,
+    documents: Sequence[ProofDocument],
+    limit: float,
+) -> Iterator[Disagreement]:
+    """Compare the documents' losses, the largest difference first."""
+    for number in sorted(
+        one.losses, key=lambda each: -_relative(one.losses[each], other.losses[each])
+    ):
+        yield Disagreement(
+            step=step,
+            figure=f"the loss of document {number}, of {len(documents[number])} tokens,",
+            amount=_relative(one.losses[number], other.losses[number]),
+            limit=limit,
+            document=number,
+        )
+
+
+def _relative(one: float, other: float) -> float:
+    difference = abs(one - other)
+    return difference / max(abs(one), abs(other)) if difference else 0.0
+
+
+def _gradients(
+    one: StepTrace, other: StepTrace, step: int, limits: Tolerance
+) -> Iterator[Disagreement]:
+    whole = math.hypot(*(float(gradient.double().norm()) for gradient in one.gradients.values()))
+    for name, gradient in one.gradients.items():
+        there = other.gradients.get(name)
+        distance = math.inf if there is None else _norm(gradient.double() - there.double())
+        scale = max(_norm(gradient.double()), limits.floor * whole)
+        yield Disagreement(
+            step=step,
+            figure=f"the gradient of {name}",
+            amount=distance / scale if scale else distance,
+            limit=limits.gradient,
+        )
+
+
+def _norm(values: Tensor) -> float:
+    return float(values.norm())
+
+
+def _weights(one: StepTrace, other: StepTrace, step: int, limit: float) -> Iterator[Disagreement]:
+    for name, weight in one.weights.items():
+        amount = float((weight - other.weights[name]).abs().max())
+        yield Disagreement(step=step, figure=f"weight {name}", amount=amount, limit=limit)
+
+
+def first_layer(
+    setting: Setting, steps: ProofSteps, one: Packing, other: Packing, step: int, *, train: Train
+) -> str:
+    """Name the first place where two packings differ in a step of ours: a block's output or gradient.
+
+    Both are trained again. Blocks are compared document by document, forward from the embedding on,
+    then backward from the last block on; where all of them agree, the optimizer is left.
+    """
+    here, there = (
+        traces(setting, steps, way, train=train, probed_step=step)[step - 1].probes
+        for way in (one, other)
+    )
+    limit = TOLERANCES[setting.dtype].later_loss
+    for direction, places in (("output", [*here.outputs]), ("gradient", [*here.outputs][::-1])):
+        kept = here.outputs if direction == "output" else here.gradients
+        others = there.outputs if direction == "output" else there.gradients
+        for place in places:
+            number, amount = _worst(kept[place], others[place])
+            if not amount <= limit:
+                return f"first in the {direction} of {place}, at document {number}, by {amount:.1e}"
+    return "neither in the output nor in the gradient of a block: in weights or optimizer"
+
+
+def _worst(one: Mapping[int, Tensor], other: Mapping[int, Tensor]) -> tuple[int, float]:
+    """The document with the largest difference relative to its norm, and that difference."""
+    amounts = {
+        number: _norm(values.double() - other[number].double())
+        / max(_norm(values.double()), 1e-300)
+        for number, values in one.items()
+    }
+    number = max(amounts, key=lambda each: amounts[each])
+    return number, amounts[number]
