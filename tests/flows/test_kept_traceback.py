@@ -24,6 +24,7 @@ def _pydantic() -> None:
 def test_the_traceback_of_what_a_reader_refuses_is_kept(
     fail: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "home").mkdir()
     monkeypatch.setenv("CURRICULUM_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(status, "garbage", lambda *_, **__: fail())
     ended = CliRunner().invoke(app, ["status", "--home", str(tmp_path / "home")])
@@ -40,6 +41,7 @@ def test_an_error_is_named_where_its_traceback_cannot_be_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "state").touch()
+    (tmp_path / "home").mkdir()
     monkeypatch.setenv("CURRICULUM_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(status, "garbage", lambda *_, **__: _arrow())
     ended = CliRunner().invoke(app, ["status", "--home", str(tmp_path / "home")])
@@ -54,6 +56,7 @@ def test_a_mistake_of_ours_keeps_its_traceback_and_exit_code(
     def fail(*_: object, **__: object) -> None:
         raise KeyError("ours")
 
+    (tmp_path / "home").mkdir()
     monkeypatch.setattr(status, "garbage", fail)
     ended = CliRunner().invoke(app, ["status", "--home", str(tmp_path / "home")])
     assert ended.exit_code == 1

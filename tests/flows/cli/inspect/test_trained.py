@@ -101,10 +101,13 @@ def test_a_checkpoint_as_json_has_model_state_and_every_tensor(
     assert said["job"]["specialist"] == "fmt"
 
 
-def test_weights_that_are_not_there_or_not_whole_are_none(tmp_path: Path) -> None:
+def test_weights_that_are_not_there_are_none_and_those_of_no_checkpoint_are_refused(
+    tmp_path: Path,
+) -> None:
     assert tensors(tmp_path) == []
     (tmp_path / "model.safetensors").write_bytes(b"\xff" * 16)
-    assert tensors(tmp_path) == [], "a head as long as that is none"
+    with pytest.raises(JobError, match="the checkpoint is damaged"):
+        tensors(tmp_path)
 
 
 def test_an_open_run_has_no_lines_to_choose(home: Path) -> None:
