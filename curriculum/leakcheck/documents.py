@@ -84,22 +84,22 @@ def _first_of(structure: EncodedStructure, n: int) -> EncodedStructure:
 ProofSteps = Sequence[Sequence[ProofDocument]]
 """The documents of each step; the number of a document counts over all steps."""
 MANY = 1_030
-"""Two-token documents of one step: more than ten bits count."""
+"""Two-token documents of the last step: more than ten bits count."""
 
 
 def proof_documents(spec: ModelSpec, *, longest: int, steps: int = 4, seed: int = 0) -> ProofSteps:
     """Return documents with lengths at which leaks hide, up to `longest` tokens; ids span the vocabulary.
 
-    Step 1 has documents of 1, 2, 3, 127, 128 and 129 tokens and one of `longest`; step 2 has more than
-    1,024 documents; the other steps have lengths drawn at random.
+    The first step has documents of 1, 2, 3, 127, 128 and 129 tokens and one of `longest`; the last has more
+    than 1,024 documents; those between have lengths drawn at random.
     """
     chance = np.random.default_rng([seed, longest])
     edges = [length for length in (2, 3, 127, 128, 129) if length < longest]
     drawn = [
-        [int(length) for length in chance.integers(2, max(longest // 4, 3), 6)]
+        [int(length) for length in chance.integers(2, max(longest // 4, 3), 5)]
         for _ in range(steps)
     ]
-    lengths = [[longest, *edges, 1, 1], [*drawn[1], 1, *[2] * MANY], *drawn[2:]][:steps]
+    lengths = [[longest, *edges, 1, 1], *drawn[1:-1], [*drawn[-1], 1, *[2] * MANY]]
     return tuple(
         tuple(_random_document(spec, length, chance) for length in of_step) for of_step in lengths
     )

@@ -359,9 +359,9 @@ def environment(device: torch.device) -> tuple[tuple[str, str], ...]:
     )
 
 
-OWN_POSITIONS = 2048
+OWN_POSITIONS = 1024
 """Tokens of the plan's first documents that are trained on."""
-OWN_LENGTH = 1024
+OWN_LENGTH = 512
 """Tokens of each of these documents."""
 LARGE = 5_000_000
 """Weights of a model above which the plan's documents are trained on in its small counterpart."""
@@ -438,7 +438,7 @@ def _own_documents(
         setting = replace(setting, model=job.model, start=start, seed=job.seed)
     longest = max(map(len, documents))
     length = -(-longest // MULTIPLE) * MULTIPLE
-    found = repacked_findings(setting, (documents,), length, watch, name="plan", count=3)
+    found = repacked_findings(setting, (documents,), length, watch, name="plan", count=2)
     return LeakReport(findings=found)
 
 

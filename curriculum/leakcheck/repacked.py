@@ -115,6 +115,8 @@ def disagreements(
 ) -> Iterator[tuple[Packing, Disagreement | None]]:
     """Train on every packing; yield each but the first with its first difference from the first.
 
+    A packing of fewer steps is compared in these.
+
     Raises:
         CurriculumError: for whatever ends a training run of such a job.
     """
@@ -148,6 +150,7 @@ def traces(
         # The console log of a training run says nothing about the proof.
         with contextlib.redirect_stdout(io.StringIO()):
             train(setting, _job(setting, packing), workspace, recorder, packing)
+        assert len(recorder.traces) == len(packing.steps), "all steps are trained"
         return recorder.traces
 
 
@@ -225,7 +228,7 @@ def _first_difference(
     limits: Tolerance,
 ) -> Disagreement | None:
     rate = setting.optimizer.learning_rate
-    for step, (one, other) in enumerate(zip(expected, found, strict=True), start=1):
+    for step, (one, other) in enumerate(zip(expected, found, strict=False), start=1):
         compared = itertools.chain(
             _faults(one, other, step),
             _losses(one, other, step, documents, limits.loss if step == 1 else limits.later_loss),
@@ -290,8 +293,8 @@ def _norm(values: Tensor) -> float:
 
 
 def _weights(one: StepTrace, other: StepTrace, step: int, limit: float) -> Iterator[Disagreement]:
-    for name, weight in one.weights.items():
-        amount = float((weight - other.weights[name]).abs().max())
+    for name in one.weights.keys() & other.weights.keys():
+        amount = float((one.weights[name] - other.weights[name]).abs().max())
         yield Disagreement(step=step, figure=f"weight {name}", amount=amount, limit=limit)
 
 
