@@ -265,10 +265,10 @@ def test_a_manifest_changed_with_its_time_and_size_kept_is_seen(line: Line) -> N
 
 
 def test_no_module_goes_by_the_time_of_a_file() -> None:
-    """But for the catalog's cache, where times only say what needn't be written again.
+    """But for the identity of a file, which only says what needn't be compared or written again.
 
-    A table kept in the cache counts as ours at the inode, size and ctime of the moment it was written: no
-    copy of a workspace can bring these along. Any other is written anew, so nothing depends on the time.
+    A file counts as compared at the inode, size and ctime of that moment, which no copy of a workspace can
+    bring along. Any other file is compared anew, so nothing depends on the time.
     """
     pattern = re.compile(r"st_[mca]time|getmtime|getctime|os\.utime")
     files = [
@@ -279,4 +279,4 @@ def test_no_module_goes_by_the_time_of_a_file() -> None:
     found = {
         each.relative_to(ROOT).as_posix() for each in files if pattern.search(each.read_text())
     }
-    assert found == {"curriculum/catalog/cache.py"}
+    assert found == {"curriculum/published_files.py"}

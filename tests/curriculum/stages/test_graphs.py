@@ -231,7 +231,9 @@ def test_scored_context_of_a_held_out_target_is_found(built: Built, tmp_path: Pa
     scored = everything.set_column(
         at, everything.schema.field(at), pa.array(masks, everything.schema.field(at).type)
     )
-    pq.write_table(scored, tmp_path / file.name)
+    copy = tmp_path / file.relative_to(rows.val.path)
+    copy.parent.mkdir()
+    pq.write_table(scored, copy)
     changed = replace(rows.val, path=tmp_path)
     held_out = val_lineages(built.selections[V4])
     with pytest.raises(PackError, match="held-out target"):

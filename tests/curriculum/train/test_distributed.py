@@ -93,7 +93,7 @@ def test_a_blank_batch_adds_exactly_nothing(world: Any) -> None:
         gradient = gradients(train_state, given, job, step=1)
         found.append((gradient, [each.grad for each in train_state.model.parameters()]))
     (one, ones), (other, others) = found
-    assert one == other
+    assert (one.loss, one.z_loss, one.norm) == (other.loss, other.z_loss, other.norm)
     for a, b in zip(ones, others, strict=True):
         assert a is not None
         assert b is not None
