@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from curriculum import parquet
 from curriculum.families.render import render
 from curriculum.families.v6_enriched import (
     CALL_KINDS,
@@ -306,7 +307,7 @@ def test_documents_and_structure_are_written_and_read_back(
         for document, structure in zip(found, structures, strict=True):
             writer.append(document, structure)
     assert writer.count == len(found)
-    assert len(list(tmp_path.iterdir())) == -(-len(found) // 4)
+    assert len(parquet.shards_of(tmp_path)) == -(-len(found) // 4)
     table = pa.Table.from_batches(read_documents(tmp_path))
     assert table.schema.equals(ENRICHED_SCHEMA)
     assert [row["text"] for row in table.to_pylist()] == [document.text for document in found]
@@ -341,14 +342,14 @@ def test_equal_documents_give_equal_files(file_documents: list[Document], tmp_pa
         with EnrichedWriter(tmp_path / name) as writer:
             for document in file_documents:
                 writer.append(document, enrich(document))
-        (file,) = (tmp_path / name).iterdir()
+        (file,) = parquet.shards_of(tmp_path / name)
         digests.append(hashlib.sha256(file.read_bytes()).hexdigest())
     assert digests[0] == digests[1]
 
 
 def test_no_documents_give_one_file_of_the_schema(tmp_path: Path) -> None:
     EnrichedWriter(tmp_path).close()
-    (file,) = tmp_path.iterdir()
+    (file,) = parquet.shards_of(tmp_path)
     assert pq.read_schema(file).equals(ENRICHED_SCHEMA)
     assert list(documents_in(tmp_path)) == []
 
