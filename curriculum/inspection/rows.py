@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from curriculum import parquet
 from curriculum.inspection.documents import Line, Piece
 from curriculum.inspection.lineage import inputs, origins, tokenizer_artefact
+from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from schemas.packed_row import GENERATED_PIECE
@@ -149,7 +150,12 @@ def tokenizer_of(store: Store, artefact: Artefact) -> Tokenizer:
     Raises:
         StoreError: naming its folder, where it is gone.
     """
-    return Tokenizer.load(tokenizer_artefact(store, artefact).path / "tokenizer.json")
+    return tokenizer_in(tokenizer_artefact(store, artefact))
+
+
+def tokenizer_in(artefact: Artefact) -> Tokenizer:
+    """Return the tokenizer of an artefact."""
+    return load_tokenizer(artefact)
 
 
 COLUMNS = (

@@ -11,6 +11,7 @@ from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens import store as token_store
 from curriculum.tokens import train
 from curriculum.tokens.codec import DocumentTokens, Roles, Tokenizer
+from curriculum.tokens.finished import load_finished
 from schemas.families import VERSIONS_FAMILY
 
 TOKENIZER_NAME = "tokenizer.json"
@@ -81,13 +82,18 @@ class Tokenizers(Stage[KeptDocuments, TokenizerTask]):
         draft.record(train.write_tokenizer(tokenizer, draft.path))
 
 
-def given_tokenizer(store: Store, file: Path, document_tokens: DocumentTokens) -> Artefact:
+def given_tokenizer(
+    store: Store, file: Path, document_tokens: DocumentTokens, *, finished: bool = False
+) -> Artefact:
     """The artefact of a tokenizer.json; one of the workspace that is the same, where there is one.
 
+    One for `finished` rows, for which no text is encoded, may lose bytes.
+
     Raises:
-        TokenizerError: for one that loses bytes; nothing is written then.
+        TokenizerError: for another one that loses bytes; nothing is written then.
     """
-    given = Tokenizer.load(file, Tokenizing(document_tokens=document_tokens).roles)
+    load = load_finished if finished else Tokenizer.load
+    given = load(file, Tokenizing(document_tokens=document_tokens).roles)
     for each in store.artefacts("tokenizers"):
         known = load_tokenizer(each)
         same = known.json == given.json and known.ids_of == given.ids_of
@@ -108,7 +114,8 @@ def load_tokenizer(artefact: Artefact) -> Tokenizer:
     """The tokenizer of an artefact."""
     config = artefact.manifest.config
     roles = {field.name: config[field.name] for field in fields(Roles)}
-    return Tokenizer.load(artefact.path / TOKENIZER_NAME, Roles(**cast(Any, roles)))
+    load = load_finished if config.get("encodes") is False else Tokenizer.load
+    return load(artefact.path / TOKENIZER_NAME, Roles(**cast(Any, roles)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -349,14 +349,7 @@ def admitted(text: str, name: str) -> dict[str, Any]:
             cause="only BPE without dropout keeps promises",
             cure="Give a byte-level BPE, or train one: curriculum tokenizer train",
         )  # fmt: skip
-    try:
-        described = _File.model_validate(content)
-    except ValidationError as invalid:
-        first = invalid.errors(include_url=False)[0]
-        place = ".".join(_short(each) for each in first["loc"])
-        raise _refused(name, place, first["msg"]) from None
-    _require_distinct(described, name)
-    _require_given_ids(described, name)
+    require_numbered(content, name)
     for field in _PARTS:
         _require_parts(field, content.get(field), name)
     for pattern in _patterns({key: value for key, value in content.items() if key != "model"}):
@@ -366,6 +359,22 @@ def admitted(text: str, name: str) -> dict[str, Any]:
             raise _refused(name, f"the pattern {_short(pattern)}", str(unbounded)) from None
     found: dict[str, Any] = content
     return found
+
+
+def require_numbered(content: dict[str, Any], name: str) -> None:
+    """Raise unless each piece and added token has an id of its own, the one that tokenizers gives it.
+
+    Raises:
+        TokenizerError: naming the file and the first fault.
+    """
+    try:
+        described = _File.model_validate(content)
+    except ValidationError as invalid:
+        first = invalid.errors(include_url=False)[0]
+        place = ".".join(_short(each) for each in first["loc"])
+        raise _refused(name, place, first["msg"]) from None
+    _require_distinct(described, name)
+    _require_given_ids(described, name)
 
 
 def controls_of(content: dict[str, Any]) -> dict[str, int]:

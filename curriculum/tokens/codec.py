@@ -116,7 +116,9 @@ def _as_framed(
 Ids = npt.NDArray[np.int32]
 Offsets = npt.NDArray[np.int64]
 Encode = Callable[[list[str]], tuple[Ids, Offsets]]
-Engine = Literal["fastokens", "tokenizers"]
+Engine = Literal["fastokens", "tokenizers", "none"]
+NO_ENGINE: Engine = "none"
+"""Engine of a tokenizer that came with finished rows, and encodes no text."""
 NOT_COMPILED = (
     "fastokens hasn't compiled the pattern of its words, and takes three times as long or more"
 )

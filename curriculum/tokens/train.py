@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trai
 from tokenizers import Tokenizer as Model
 
 from curriculum import parquet
-from curriculum.tokens.codec import BYTE_OF, NAMES, Tokenizer
+from curriculum.tokens.codec import BYTE_OF, NAMES, NO_ENGINE, Tokenizer
 from curriculum.tokens.word_patterns import LLAMA_3
 from schemas.document import required
 from schemas.errors import TokenizerError
@@ -76,7 +76,9 @@ def trained_config(*, vocab_size: int, sample_bytes: int = SAMPLE_BYTES) -> dict
 def given_config(tokenizer: Tokenizer) -> dict[str, JsonValue]:
     """Return the settings in the key of a given tokenizer: the file, its roles, its chat template if any."""
     template = tokenizer.chat_template
-    own = {} if template is None else {"chat_template": template.sha256}
+    own: dict[str, JsonValue] = {} if template is None else {"chat_template": template.sha256}
+    if tokenizer.engine == NO_ENGINE:
+        own["encodes"] = False
     return {"tokenizer_json": tokenizer.sha256, **own, **asdict(tokenizer.roles)}
 
 

@@ -11,7 +11,7 @@ from curriculum.inspection.documents import chosen_lines
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.lineage import inputs
 from curriculum.inspection.row_yields import RowYields
-from curriculum.inspection.rows import RowView, shown, spread, tokenizer_of
+from curriculum.inspection.rows import RowView, shown, spread, tokenizer_in, tokenizer_of
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
@@ -23,7 +23,6 @@ from schemas.reports import RowsReport
 
 FOLDER = "rows"
 MAX_ROWS = 6
-TOKENIZER_NAME = "tokenizer.json"
 REVISION = 6
 """Revision of a page's content, beside its template and its colours."""
 
@@ -78,7 +77,7 @@ def write(root: Path, rows: Artefact, made_of: Sequence[Artefact], reports: Path
     held = list(shown(spread(rows, MAX_ROWS), documents))
     if not held or not tokenizers:
         return None
-    tokenizer = Tokenizer.load(tokenizers[0].path / TOKENIZER_NAME)
+    tokenizer = tokenizer_in(tokenizers[0])
     text = _page(root, rows, held, tokenizer, max_bytes=MAX_BYTES)
     file.parent.mkdir(parents=True, exist_ok=True)
     replace_whole(file, lambda draft: draft.write_text(text, encoding="utf-8"))

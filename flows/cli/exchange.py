@@ -30,7 +30,7 @@ from curriculum.pipeline.status import later_phases
 from curriculum.stages.tokens import TOKENIZER_NAME, given_tokenizer, load_tokenizer
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.tokens.codec import DocumentTokens, Tokenizer
+from curriculum.tokens.codec import NO_ENGINE, DocumentTokens, Tokenizer
 from flows.cli.console import MUTED, err, out, warn
 from flows.settings import trust
 from schemas.cures import tokenizer_file
@@ -294,6 +294,8 @@ def import_rows(home: Path, options: ImportOptions) -> None:
         mark_current(store, mark, [rows, artefact])
     write_card(store)
     _print_import(store, rows)
+    if tokenizer.engine == NO_ENGINE:
+        out.print(Text(f"{tokenizer.name} encodes no text here: {tokenizer.engine_reason}", MUTED))
     if options.name is None:
         return
     keys = [line.rpartition("/")[2] for line in lines if line.startswith("rows/")]
@@ -358,7 +360,7 @@ def _tokenizer_for(store: Store, options: ImportOptions) -> Artefact:
     file = file / TOKENIZER_NAME if file.is_dir() else file
     wanted = options.document_tokens or "bos_eos"
     framed: DocumentTokens = next(name for name in get_args(DocumentTokens) if name == wanted)
-    return given_tokenizer(store, file, framed)
+    return given_tokenizer(store, file, framed, finished=options.format == "parquet")
 
 
 def _print_import(store: Store, rows: Artefact) -> None:

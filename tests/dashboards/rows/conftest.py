@@ -1,7 +1,7 @@
 """A workspace with rows made by hand: three documents in a row, one of structure, hostile text among them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from curriculum.inspection.rows import RowView, shown, spread
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
-from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.codec import Roles, Tokenizer
 from curriculum.tokens.train import train_tokenizer
 from schemas.document import Document
 from schemas.packed_row import PACKED_ROW_SCHEMA
@@ -168,7 +168,11 @@ def _published(
             drafts[0].record(report)
 
     recipe = Recipe(
-        stage=stage, labels=tuple(labels.items()), revision=1, config={}, inputs=tuple(inputs)
+        stage=stage,
+        labels=tuple(labels.items()),
+        revision=1,
+        config=asdict(Roles()),
+        inputs=tuple(inputs),
     )
     return store.produce([recipe], make)[0]
 

@@ -1,0 +1,132 @@
+"""The tokenizer of finished rows: the bytes and control tokens of its ids; it encodes no text.
+
+Rows that come packed need no text encoded. So for them a tokenizer is taken too that alters text, such as one
+with a normalizer, or one that puts a space in front. Nothing of the file is run.
+
+    piece of a byte-level BPE            Ġint  -> " int"
+    of SentencePiece, BPE or Unigram     ▁int  -> " int",    <0x0A> -> a line feed
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curriculum.tokens.admit import controls_of, require_numbered
+from curriculum.tokens.chat_template import ChatTemplate
+from curriculum.tokens.codec import (
+    BYTE_OF,
+    NO_ENGINE,
+    Encode,
+    Ids,
+    Offsets,
+    Roles,
+    Tokenizer,
+    find_roles,
+)
+from schemas import regular_files
+from schemas.errors import TokenizerError
+from schemas.json_text import parse_json
+
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+_SPACE = "▁"
+_KINDS = ("BPE", "Unigram")
+"""Models whose pieces say which bytes they stand for."""
+
+
+def load_finished(path: Path, roles: Roles) -> Tokenizer:
+    """Return the tokenizer of a tokenizer.json, without an engine where it loses bytes of text.
+
+    Raises:
+        TokenizerError: for a file that isn't one, and a model whose pieces don't say what they stand for.
+    """
+    try:
+        return Tokenizer.load(path, roles)
+    except TokenizerError as refused:
+        content = _vocabulary(path)
+        if content is None:
+            raise
+        require_numbered(content, path.name)
+        return _without_engine(path, roles, content, refused)
+
+
+def _vocabulary(path: Path) -> dict[str, Any] | None:
+    """Return the file's content with a vocabulary by piece; None for another model."""
+    try:
+        content = parse_json(regular_files.read(path, follow_links=True).decode())
+    except (OSError, ValueError):
+        return None
+    model = content.get("model") if isinstance(content, dict) else None
+    if not isinstance(content, dict) or not isinstance(model, dict):
+        return None
+    vocab = model.get("vocab")
+    if isinstance(vocab, list) and all(isinstance(pair, list) and pair for pair in vocab):
+        vocab = {str(pair[0]): number for number, pair in enumerate(vocab)}
+    if model.get("type", "BPE") not in _KINDS or not isinstance(vocab, dict):
+        return None
+    return {**content, "model": {**model, "type": "BPE", "vocab": vocab}}
+
+
+def _without_engine(
+    path: Path, roles: Roles, content: dict[str, Any], refused: TokenizerError
+) -> Tokenizer:
+    controls = controls_of(content)
+    texts = _texts(content, controls)
+    return Tokenizer(
+        name=path.name,
+        json=regular_files.read(path, follow_links=True).decode(),
+        roles=roles,
+        chat_template=ChatTemplate.beside(path),
+        vocab_size=len(texts),
+        ids_of=find_roles(controls, roles, name=path.name),
+        token_bytes=np.array([len(text) for text in texts], dtype=np.int32),
+        ends_line=np.array([text.endswith(b"\n") for text in texts], dtype=np.bool_),
+        mid_character=np.array(
+            [bool(text) and text[0] & 0xC0 == 0x80 for text in texts], dtype=np.bool_
+        ),
+        leading_space=np.array(
+            [len(text) - len(text.lstrip()) if text.strip() else 0 for text in texts],
+            dtype=np.int32,
+        ),
+        engine=NO_ENGINE,
+        engine_reason=refused.cause,
+        _texts=texts,
+        _controls={token: text for text, token in controls.items()},
+        _encode=_refusing(path.name, refused.cause),
+    )
+
+
+def _texts(content: dict[str, Any], controls: dict[str, int]) -> tuple[bytes, ...]:
+    """Return the bytes of each id; none for control tokens, and for ids that no piece has."""
+    added = {token["content"]: token["id"] for token in content.get("added_tokens") or ()}
+    vocab: dict[str, int] = {**content["model"]["vocab"], **added}
+    is_byte_level = "ByteLevel" in json.dumps(
+        [content.get("pre_tokenizer"), content.get("decoder")]
+    )
+    texts = [b""] * (max(vocab.values(), default=-1) + 1)
+    for piece, token in vocab.items():
+        if piece in controls:
+            continue
+        if piece in added:
+            texts[token] = piece.encode()
+        elif is_byte_level:
+            texts[token] = bytes(BYTE_OF[letter] for letter in piece if letter in BYTE_OF)
+        elif byte := _BYTE.fullmatch(piece):
+            texts[token] = bytes([int(byte[1], 16)])
+        else:
+            texts[token] = piece.replace(_SPACE, " ").encode()
+    return tuple(texts)
+
+
+def _refusing(name: str, cause: str) -> Encode:
+    def encode(texts: Sequence[str]) -> tuple[Ids, Offsets]:
+        raise TokenizerError(
+            name,
+            cause=f"it came with finished rows, and encodes no text here: {cause}",
+            cure="Build with another tokenizer, or train one: curriculum tokenizer train",
+        )
+
+    return encode
