@@ -113,6 +113,7 @@ def run_card(folder: Path, monkeypatch: pytest.MonkeyPatch, chosen: str) -> dict
     monkeypatch.chdir(folder)
     # transformers takes any process that has imported marimo for a notebook, and then wants IPython.
     monkeypatch.delitem(sys.modules, "marimo", raising=False)
+    imported("transformers").utils.import_utils.is_in_notebook.cache_clear()
     blocks = BLOCK.findall((folder / "README.md").read_text().partition("## Training")[2])
     names: dict[str, Any] = {}
     for code in (blocks[0], *(block for block in blocks[1:] if chosen in block)):
