@@ -101,7 +101,7 @@ def name(request: pytest.FixtureRequest) -> str:
 def empty_address(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the pages of an empty workspace are shown."""
     folder = tmp_path_factory.mktemp("empty")
-    Store(folder / "lab")
+    (folder / "lab").mkdir()
     with dashboard_of(folder / "lab", folder / "said.txt") as shown:
         yield shown
 
