@@ -89,6 +89,7 @@ class Doors:
         patch.setattr(steps, "mix_phase", self.mix)
         patch.setattr(steps, "train_phase", self.train)
         patch.setattr(steps, "trained", self.trained)
+        patch.setattr("flows.tasks.fullness_lines", lambda _: [])
         for place in ("yield", "loss", "mixture"):
             patch.setattr(f"flows.tasks.{place}_lines", lambda _: [])
             patch.setattr(f"flows.tasks.{place}_words", lambda _: "")

@@ -37,7 +37,7 @@ TAKES_A_PHASE = (
     "export {}/syntax --to TO",
     "export {}/syntax --format flat --to TO",
     "leakcheck {}/syntax",
-    "run tiny --branch ux --continue {}/syntax --dry-run",
+    "run tiny --branch ux --continue {}/syntax --token-budget 8K --dry-run",
 )
 
 

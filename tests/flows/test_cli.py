@@ -233,7 +233,7 @@ def test_an_interrupted_run_leaves_nothing_running_and_can_go_on(
     monkeypatch.setenv("HOLD_AT", "step 1/")
     monkeypatch.setenv("HOLD_IN", "/phase-syntax/")
     home = tmp_path / "home"
-    words = ["run", "templates.demo", "--max-commits", "4", "--token-budget", "20K"]
+    words = ["run", "templates.demo", "--max-commits", "4", "--token-budget", "60K"]
     words += ["--versions-per-path", "1", "--max-repetition", "100", "--workers", "1"]
     code, said = _interrupt(words, home, lambda said: "train syntax: 0/" in said)
     assert code == 130, said

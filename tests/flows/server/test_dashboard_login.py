@@ -49,7 +49,9 @@ def shown(tmp_path: Path) -> Iterator[Shown]:
         f'#!/bin/sh\nprintf "%s" "$*" > {argument}.new\nmv {argument}.new {argument}\n'
     )
     browser.chmod(0o755)
-    command = [sys.executable, "-m", "flows.cli", "dashboard", "--home", str(tmp_path / "home")]
+    home = tmp_path / "home"
+    home.mkdir()
+    command = [sys.executable, "-m", "flows.cli", "dashboard", "--home", str(home)]
     with said.open("wb") as file:
         process = subprocess.Popen(
             command,
