@@ -368,6 +368,7 @@ def test_a_path_that_no_terminal_can_show_is_printed_and_is_json(
     tmp_path: Path, raw: bytes
 ) -> None:
     home = Path(os.fsdecode(bytes(tmp_path / "home ") + raw))
+    home.mkdir()
     done = CliRunner().invoke(cli.app, ["status", "--home", str(home)])
     assert (done.exit_code, raw_controls(done.output)) == (0, [])
     done = CliRunner().invoke(cli.app, ["status", "--home", str(home), "--json"])

@@ -1,6 +1,6 @@
 """Leaks, each injected into the product: what REPACKED must see, at different places of the product."""
 
-from tests.curriculum.leakcheck.leaks import layers, loading, sizes, training
+from tests.curriculum.leakcheck.leaks import layers, loading, outside, sizes, training
 from tests.curriculum.leakcheck.leaks.site import (
     InjectedLeak,
     Needs,
@@ -11,6 +11,7 @@ from tests.curriculum.leakcheck.leaks.site import (
 
 __all__ = [
     "LEAKS",
+    "OUTSIDE",
     "InjectedLeak",
     "Needs",
     "Site",
@@ -20,8 +21,10 @@ __all__ = [
 
 LEAKS: tuple[InjectedLeak, ...] = tuple(
     leak
-    for module in (layers, training, sizes, loading)
+    for module in (layers, training, sizes, loading, outside)
     for leak in vars(module).values()
     if isinstance(leak, InjectedLeak)
 )
 """Every leak that these modules declare."""
+OUTSIDE = tuple(leak for leak in LEAKS if leak in vars(outside).values())
+"""Leaks that were written without knowing how they are looked for."""
