@@ -15,7 +15,7 @@ from curriculum.leakcheck.claims import ROW_LENGTH
 from curriculum.leakcheck.decoders import small_model, whole
 from curriculum.leakcheck.documents import proof_documents
 from curriculum.leakcheck.packings import Packing
-from curriculum.leakcheck.proof import Scope, prove, repacked_findings
+from curriculum.leakcheck.proof import Scope, many_findings, prove, repacked_findings
 from curriculum.leakcheck.recorder import Recorder, train_plainly
 from curriculum.leakcheck.repacked import Setting as ProofSetting
 from curriculum.leakcheck.subject import dtype_name, spread_constant_weights
@@ -99,7 +99,10 @@ def of_training(setting: Setting, backend: Backend, dtype: torch.dtype) -> tuple
         device=setting.device,
     )
     steps = proof_documents(proven.model, longest=ROW_LENGTH, steps=2)
-    return repacked_findings(proven, steps, ROW_LENGTH, train=_by_steps)
+    return (
+        *repacked_findings(proven, steps, ROW_LENGTH, train=_by_steps),
+        *many_findings(proven, train=_by_steps),
+    )
 
 
 def _by_steps(

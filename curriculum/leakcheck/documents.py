@@ -84,22 +84,35 @@ def _first_of(structure: EncodedStructure, n: int) -> EncodedStructure:
 ProofSteps = Sequence[Sequence[ProofDocument]]
 """The documents of each step; the number of a document counts over all steps."""
 MANY = 1_030
-"""Two-token documents of the last step: more than ten bits count."""
+"""Documents of a step of short documents: more than ten bits count."""
 
 
 def proof_documents(spec: ModelSpec, *, longest: int, steps: int = 4, seed: int = 0) -> ProofSteps:
     """Return documents with lengths at which leaks hide, up to `longest` tokens; ids span the vocabulary.
 
-    The first step has documents of 1, 2, 3, 127, 128 and 129 tokens and one of `longest`; the last has more
-    than 1,024 documents; those between have lengths drawn at random.
+    The first step has documents of 1, 2, 3, 127, 128 and 129 tokens and one of `longest`; the other steps
+    have lengths drawn at random.
     """
     chance = np.random.default_rng([seed, longest])
     edges = [length for length in (2, 3, 127, 128, 129) if length < longest]
-    drawn = [
+    lengths = [[longest, *edges, 1, 1]]
+    lengths += [
         [int(length) for length in chance.integers(2, max(longest // 4, 3), 5)]
-        for _ in range(steps)
+        for _ in range(steps - 1)
     ]
-    lengths = [[longest, *edges, 1, 1], *drawn[1:-1], [*drawn[-1], 1, *[2] * MANY]]
+    return _with_lengths(spec, lengths, chance)
+
+
+def many_documents(spec: ModelSpec, *, seed: int = 0) -> ProofSteps:
+    """Return one step of more than 1,024 documents of 1 to 5 tokens."""
+    chance = np.random.default_rng([seed, MANY])
+    lengths = [1, 1, *(int(length) for length in chance.integers(2, 6, MANY))]
+    return _with_lengths(spec, [lengths], chance)
+
+
+def _with_lengths(
+    spec: ModelSpec, lengths: Sequence[Sequence[int]], chance: np.random.Generator
+) -> ProofSteps:
     return tuple(
         tuple(_random_document(spec, length, chance) for length in of_step) for of_step in lengths
     )

@@ -20,8 +20,8 @@ from curriculum.leakcheck.claims import (
     subject_of,
     the_future_is_not_seen,
 )
-from curriculum.leakcheck.documents import proof_documents
-from curriculum.leakcheck.packings import MULTIPLE, Packing, packings
+from curriculum.leakcheck.documents import ProofSteps, many_documents, proof_documents
+from curriculum.leakcheck.packings import MANY_PACKINGS, MULTIPLE, Packing, packings
 from curriculum.leakcheck.proof import CPU, environment, finding_of
 from curriculum.leakcheck.recorder import Recorder, by_segment, train_plainly
 from curriculum.leakcheck.repacked import COARSE, ROUNDED, Setting, Tolerance, disagreements
@@ -141,24 +141,32 @@ def _future(subject: Subject) -> Iterator[Finding]:
 
 def repacked_externally(subject: Subject, feed: Feed) -> tuple[Finding, ...]:
     """Return REPACKED about plain steps of a copy of the subject's model, a finding per packing."""
+    spec = _setting(subject).model
+    few = proof_documents(spec, longest=subject.row_length, steps=STEPS)
+    return (
+        *_repacked(subject, feed, few),
+        *_repacked(subject, feed, many_documents(spec), count=MANY_PACKINGS),
+    )
+
+
+def _repacked(
+    subject: Subject, feed: Feed, steps: ProofSteps, *, count: int | None = None
+) -> Iterator[Finding]:
     setting = _setting(subject)
-    steps = proof_documents(setting.model, longest=subject.row_length, steps=STEPS)
-    ways = packings(steps, subject.row_length)
+    ways = packings(steps, subject.row_length)[:count]
 
     def train(_: Setting, job: Job, workspace: Path, recorder: Recorder, __: Packing) -> None:
         train_plainly(_PlainSteps(subject, feed), job, workspace, recorder)
 
     with same_bits(subject.device):
-        return tuple(
-            replace(
+        for way, found in disagreements(
+            setting, steps, ways, train=train, tolerance=_tolerance(subject)
+        ):
+            yield replace(
                 finding_of(setting, steps, subject.row_length, ways[0], way, found, name=""),
                 subject=subject.name,
                 backend=subject.backend,
             )
-            for way, found in disagreements(
-                setting, steps, ways, train=train, tolerance=_tolerance(subject)
-            )
-        )
 
 
 def _setting(subject: Subject) -> Setting:

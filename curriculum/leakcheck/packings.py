@@ -87,11 +87,9 @@ def pack_id(place: tuple[int, int], row: int) -> str:
 def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
     """Return seven packings of the same documents; the first is the reference.
 
-    No document is longer than `row_length`, a multiple of MULTIPLE. Four packings have all steps, the
-    others all but the last, whose many documents take long.
+    No document is longer than `row_length`, a multiple of MULTIPLE.
     """
     T = row_length
-    fewer = steps[:-1] or steps
     best = _laid(steps, lambda documents: _best_fit(documents, T))
     return (
         Packing(name="best fit", steps=best, micro_positions=T),
@@ -99,14 +97,6 @@ def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
             name="one document per row",
             steps=_laid(steps, lambda documents: _alone(documents, T)),
             micro_positions=4 * T,
-        ),
-        Packing(
-            name="shuffled, files of two rows",
-            steps=_laid(fewer, lambda documents: _first_fit(documents, T, seed=1)),
-            micro_positions=2 * T,
-            shard_rows=2,
-            checkpoint_every=1,
-            evaluate_every=1,
         ),
         Packing(
             name="one micro-batch",
@@ -121,8 +111,16 @@ def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
             micro_positions=2 * T,
         ),
         Packing(
+            name="shuffled, files of two rows",
+            steps=_laid(steps, lambda documents: _first_fit(documents, T, seed=1)),
+            micro_positions=2 * T,
+            shard_rows=2,
+            checkpoint_every=1,
+            evaluate_every=1,
+        ),
+        Packing(
             name="two row lengths, without doc_ids",
-            steps=_laid(fewer, lambda documents: _mixed(documents, T)),
+            steps=_laid(steps, lambda documents: _mixed(documents, T)),
             micro_positions=2 * T,
             stores_doc_ids=False,
             evaluate_every=3,
@@ -131,13 +129,15 @@ def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
         ),
         Packing(
             name="best fit, two data sets, reversed",
-            steps=_in_two_data_sets(_reversed(best[: len(fewer)])),
+            steps=_in_two_data_sets(_reversed(best)),
             micro_positions=4 * T,
             shard_rows=3,
         ),
     )
 
 
+MANY_PACKINGS = 4
+"""The first packings, on which a step of many documents is trained: it takes long."""
 ALONE = 24
 """Documents of a step that have a row of their own."""
 Numbered = Sequence[tuple[int, ProofDocument]]

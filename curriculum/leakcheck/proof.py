@@ -26,10 +26,11 @@ from curriculum.leakcheck.decoders import (
 )
 from curriculum.leakcheck.documents import (
     ProofSteps,
+    many_documents,
     planned_documents,
     proof_documents,
 )
-from curriculum.leakcheck.packings import MULTIPLE, Packing, packings
+from curriculum.leakcheck.packings import MANY_PACKINGS, MULTIPLE, Packing, packings
 from curriculum.leakcheck.repacked import Disagreement, Setting, Train, disagreements, first_layer
 from curriculum.leakcheck.subject import dtype_name, one_thread, same_bits
 from curriculum.leakcheck.verdicts import device_words, proven_once
@@ -204,6 +205,7 @@ def _trained(
         steps = proof_documents(setting.model, longest=length, steps=TRAINED_STEPS)
         yield from repacked_findings(setting, steps, length, watch)
         covered.append(covered_words(setting, steps, length))
+        yield from many_findings(setting, watch)
     uncovered.extend(_uncovered_here(scope.device))
 
 
@@ -251,6 +253,28 @@ def repacked_findings(
     return tuple(
         finding_of(setting, steps, row_length, ways[0], way, found, name=name, layer=layer)
         for way, found in results
+    )
+
+
+MANY_LENGTH = 512
+"""Row length in which many documents are packed."""
+
+
+def many_findings(
+    setting: Setting,
+    watch: ProgressCallback = ignore_progress,
+    *,
+    train: Train | None = None,
+) -> tuple[Finding, ...]:
+    """REPACKED in a step of more than 1,024 documents, from equal weights."""
+    return repacked_findings(
+        setting,
+        many_documents(setting.model),
+        MANY_LENGTH,
+        watch,
+        name="many documents",
+        count=MANY_PACKINGS,
+        train=train,
     )
 
 
@@ -392,6 +416,8 @@ def prove_job(
     steps = proof_documents(setting.model, longest=length, steps=JOB_STEPS)
     prove = functools.partial(_repacked_report, setting, steps, length, watch)
     found += proven_once(workspace, f"rows of {length}", setting, prove, anew=anew).findings
+    many = functools.partial(_many_report, setting, watch)
+    found += proven_once(workspace, "many documents", setting, many, anew=anew).findings
     own = functools.partial(_own_documents, job, workspace, setting, watch)
     start = "fresh weights" if job.start_from is None else job.start_from.run_content
     what = f"plan {job.plan_content} from {start}"
@@ -421,6 +447,10 @@ def _repacked_report(
     setting: Setting, steps: ProofSteps, length: int, watch: ProgressCallback
 ) -> LeakReport:
     return LeakReport(findings=repacked_findings(setting, steps, length, watch))
+
+
+def _many_report(setting: Setting, watch: ProgressCallback) -> LeakReport:
+    return LeakReport(findings=many_findings(setting, watch))
 
 
 def _own_documents(

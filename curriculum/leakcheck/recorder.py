@@ -36,7 +36,7 @@ class StepTrace:
     gradients: Mapping[str, Tensor]
     """Gradients of the first step as the optimizer gets them, clipped; empty in later steps."""
     weights: Mapping[str, Tensor]
-    """Weights after each of the last two steps; empty in others."""
+    """Weights after the last step; empty in others."""
     fault: str
     """Difference of the batches from the documents; empty where there is none."""
     probes: Probes
@@ -79,7 +79,7 @@ class Recorder:
             StepTrace(
                 losses=dict.fromkeys(planned, math.nan) if fault else self._losses(batches, nll),
                 gradients=gradients if step == 0 else {},
-                weights=weights if step >= len(self.packing.steps) - 2 else {},
+                weights=weights if step == len(self.packing.steps) - 1 else {},
                 fault=fault,
                 probes=probes or Probes(outputs={}, gradients={}),
             )

@@ -115,8 +115,6 @@ def disagreements(
 ) -> Iterator[tuple[Packing, Disagreement | None]]:
     """Train on every packing; yield each but the first with its first difference from the first.
 
-    A packing of fewer steps is compared in these.
-
     Raises:
         CurriculumError: for whatever ends a training run of such a job.
     """
@@ -228,7 +226,7 @@ def _first_difference(
     limits: Tolerance,
 ) -> Disagreement | None:
     rate = setting.optimizer.learning_rate
-    for step, (one, other) in enumerate(zip(expected, found, strict=False), start=1):
+    for step, (one, other) in enumerate(zip(expected, found, strict=True), start=1):
         compared = itertools.chain(
             _faults(one, other, step),
             _losses(one, other, step, documents, limits.loss if step == 1 else limits.later_loss),

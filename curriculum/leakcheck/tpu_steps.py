@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from curriculum.leakcheck.decoders import small_model
-from curriculum.leakcheck.documents import proof_documents
+from curriculum.leakcheck.documents import many_documents, proof_documents
 from curriculum.leakcheck.packings import Packing, packings
 from curriculum.leakcheck.proof import CPU, finding_of
 from curriculum.leakcheck.recorder import Recorder, by_segment, train_plainly
@@ -54,7 +54,8 @@ def repacked_in_jax(
 ) -> tuple[Finding, ...]:
     """Return REPACKED about steps of a compiled model, a finding per packing."""
     setting = _setting(model)
-    steps = proof_documents(setting.model, longest=row_length, steps=STEPS)
+    few = proof_documents(setting.model, longest=row_length, steps=STEPS)
+    steps = (*few, *many_documents(setting.model))
     ways = packings(steps, row_length)
 
     def train(_: Setting, job: Job, workspace: Path, recorder: Recorder, __: Packing) -> None:

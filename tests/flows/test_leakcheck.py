@@ -34,7 +34,7 @@ def test_a_pattern_is_proven_and_its_report_written(tmp_path: Path) -> None:
     assert report["passed"]
     assert report["environment"]["torch"] == torch.__version__
     assert {finding["subject"] for finding in report["findings"]} == {
-        "convolution", "engram", "mHC", "whole CE", "training CE"
+        "convolution", "engram", "mHC", "whole CE", "training CE", "many documents CE"
     }  # fmt: skip
     assert all(finding["passed"] for finding in report["findings"])
     assert report["planted"] == []

@@ -156,7 +156,7 @@ def test_a_job_is_proven_with_rows_of_its_plan_and_says_what_is_not_covered(worl
     assert read.result == "not all covered"
     assert any("2 processes that load rows" in each for each in read.report.uncovered)
     trained = [finding for finding in read.report.findings if finding.mode]
-    assert {finding.subject for finding in trained} == {"training F", "plan F"}
+    assert {finding.subject for finding in trained} == {"training F", "many documents F", "plan F"}
     assert all(", recompute, " in finding.mode for finding in trained)
     assert json.loads(read.report.json_text())["uncovered"]
 
@@ -175,7 +175,7 @@ def test_a_verdict_is_kept_until_something_that_it_depends_on_differs(
     kept = {
         file: file.read_bytes() for file in (world.store.root / verdicts.FOLDER).rglob("*.json")
     }
-    assert len(kept) == 3, "the layers, made-up documents, and the plan's documents"
+    assert len(kept) == 4, "the layers, made-up documents, many of them, and the plan's documents"
     assert (
         prove_job(job, world.store.root, device)
         == first

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from curriculum.leakcheck.documents import proof_documents
+from curriculum.leakcheck.documents import many_documents, proof_documents
 from curriculum.leakcheck.our_training import our_training
-from curriculum.leakcheck.packings import packings
-from curriculum.leakcheck.proof import CPU
+from curriculum.leakcheck.packings import MANY_PACKINGS, packings
+from curriculum.leakcheck.proof import CPU, MANY_LENGTH
 from curriculum.leakcheck.repacked import Disagreement, Setting, disagreements
 from curriculum.leakcheck.subject import one_thread
 from curriculum.model.loss import LossSums
@@ -209,6 +209,12 @@ def first_disagreement(needs: Needs) -> Disagreement | None:
         device=CPU,
     )
     length = needs.row_length
-    steps = proof_documents(setting.model, longest=length)
-    found = disagreements(setting, steps, packings(steps, length), train=our_training)
-    return next((each for _, each in found if each is not None), None)
+    few, many = proof_documents(setting.model, longest=length), many_documents(setting.model)
+    for steps, ways in (
+        (few, packings(few, length)),
+        (many, packings(many, MANY_LENGTH)[:MANY_PACKINGS]),
+    ):
+        for _, found in disagreements(setting, steps, ways, train=our_training):
+            if found is not None:
+                return found
+    return None
