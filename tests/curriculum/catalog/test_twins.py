@@ -153,7 +153,7 @@ def test_each_run_goes_on_from_the_one_attempt_that_it_read(
     catalog: duckdb.DuckDBPyConnection,
 ) -> None:
     found = catalog.execute(
-        "SELECT phase, before, back FROM ancestry WHERE run LIKE '%phase=anneal%' ORDER BY back DESC"
+        "SELECT phase, before, back FROM ancestry WHERE run LIKE '%phase-anneal%' ORDER BY back DESC"
     ).fetchall()
     assert next(phase for phase, _, _ in found) == "syntax"
     assert len(found) == 5
