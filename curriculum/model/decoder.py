@@ -20,6 +20,7 @@ from curriculum.model.engram import Engram
 from curriculum.model.hyper_connections import HyperConnection, gathered, spread
 from curriculum.model.mamba import Mamba
 from curriculum.model.masks import Boundaries, Chunks, Context, LayerInputs, Rotation, RowPart
+from curriculum.model.norm import RmsNorm
 from curriculum.model.structure import RelationBias, Structure, StructureEmbedding
 from schemas.errors import JobError
 from schemas.job import Backend, ModelSpec
@@ -34,8 +35,8 @@ class Attention(nn.Module):
         self.query = nn.Linear(spec.width, spec.heads * self.head_width, bias=False)
         self.key = nn.Linear(spec.width, spec.kv_heads * self.head_width, bias=False)
         self.value = nn.Linear(spec.width, spec.kv_heads * self.head_width, bias=False)
-        self.query_norm = nn.RMSNorm(self.head_width, eps=1e-6)
-        self.key_norm = nn.RMSNorm(self.head_width, eps=1e-6)
+        self.query_norm = RmsNorm(self.head_width)
+        self.key_norm = RmsNorm(self.head_width)
         self.output = nn.Linear(spec.heads * self.head_width, spec.width, bias=False)
         self.relations = RelationBias(spec.heads) if spec.structure else None
 
@@ -114,7 +115,7 @@ class Block(nn.Module):
 
     def __init__(self, letter: str, spec: ModelSpec) -> None:
         super().__init__()
-        self.norm = nn.RMSNorm(spec.width, eps=1e-6)
+        self.norm = RmsNorm(spec.width)
         self.layer = FAMILIES[letter](spec)
         self.connection = HyperConnection(spec) if spec.streams > 1 else None
 
@@ -149,7 +150,7 @@ class Decoder(nn.Module):
         self.attend_within = attention(backend, softcap=spec.softcap, relations=spec.structure)
         self.embedding = nn.Embedding(spec.vocab_size, spec.width)
         self.blocks = nn.ModuleList(Block(letter, spec) for letter in spec.blocks)
-        self.norm = nn.RMSNorm(spec.width, eps=1e-6)
+        self.norm = RmsNorm(spec.width)
         self.head = nn.Linear(spec.width, spec.vocab_size, bias=False)
         self.structure = StructureEmbedding(spec.width) if spec.structure else None
 

@@ -16,6 +16,7 @@ from curriculum.model.context import convolved
 from curriculum.model.conv import masked_conv
 from curriculum.model.masks import Boundaries, LayerInputs, RowPart
 from curriculum.model.n_gram_tables import BLANK, Table, tables
+from curriculum.model.norm import RmsNorm
 from schemas.job import ModelSpec
 
 
@@ -54,9 +55,9 @@ class Engram(nn.Module):
         rows = sum(table.size for table in self.hashes)
         self.table = nn.Embedding(rows, spec.engram.slot_width)
         self.key = nn.Linear(features, spec.width, bias=False)
-        self.key_norm = nn.RMSNorm(spec.width, eps=1e-6)
+        self.key_norm = RmsNorm(spec.width)
         self.value = nn.Linear(features, spec.width, bias=False)
-        self.value_norm = nn.RMSNorm(spec.width, eps=1e-6)
+        self.value_norm = RmsNorm(spec.width)
         self.taps_DK = nn.Parameter(torch.zeros(spec.width, spec.conv_kernel))
 
     def start(self, generator: torch.Generator) -> None:

@@ -23,6 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from curriculum.model.context import convolved, state_before
 from curriculum.model.conv import masked_conv
 from curriculum.model.masks import Chunks, LayerInputs, RowPart
+from curriculum.model.norm import RmsNorm
 from schemas.errors import JobError
 from schemas.job import ModelSpec
 
@@ -54,7 +55,7 @@ class Mamba(nn.Module):
         self.step = nn.Parameter(torch.zeros(heads))
         self.log_rate = nn.Parameter(torch.zeros(heads))
         self.skip = nn.Parameter(torch.ones(heads))
-        self.norm = nn.RMSNorm(inner, eps=1e-6)
+        self.norm = RmsNorm(inner)
         self.output = nn.Linear(inner, spec.width, bias=False)
 
     def start(self, generator: torch.Generator) -> None:

@@ -20,6 +20,7 @@ from curriculum.model.hyper_connections import HyperConnection
 from curriculum.model.loss import LossSums
 from curriculum.model.mamba import Mamba
 from curriculum.model.masks import Boundaries, LayerInputs
+from curriculum.model.norm import RmsNorm
 from curriculum.train import optimizer, step
 from tests.curriculum.leakcheck.leaks.site import (
     BATCH_STATISTICS,
@@ -49,10 +50,10 @@ LONGEST = 0.05
 @injected(
     "norms divide by the mean square of the batch in training mode",
     kind=BATCH_STATISTICS,
-    replaces=(nn.RMSNorm, "forward"),
+    replaces=(RmsNorm, "forward"),
     needs=Needs(blocks="F"),
 )
-def _norm_of_the_batch(site: Site[Tensor], norm: nn.RMSNorm, x: Tensor) -> Tensor:
+def _norm_of_the_batch(site: Site[Tensor], norm: RmsNorm, x: Tensor) -> Tensor:
     if not norm.training:
         return site.right(norm, x)
     site.ran()
