@@ -42,6 +42,7 @@ def measurements(setting: Setting) -> Iterator[Measurement]:
     for dtype in (torch.bfloat16, torch.float32):
         yield _measurement(setting, first, dtype, EXACT, of_model, wave=1)
     yield _measurement(setting, first, torch.float32, EXACT, of_training, wave=1)
+    yield _measurement(setting, "documents", torch.float64, EXACT, of_training, wave=1)
     if setting.on_gpu:
         yield _measurement(setting, first, torch.bfloat16, EXACT, of_training, wave=1)
         yield _measurement(setting, first, torch.float32, TF32, of_model, wave=2)

@@ -206,15 +206,15 @@ def _trained(
         yield from repacked_findings(setting, steps, length, watch)
         covered.append(covered_words(setting, steps, length))
         yield from many_findings(setting, watch)
-    uncovered.extend(_uncovered_here(scope.device))
+    uncovered.extend(_uncovered_format(_trained_dtype(backend, scope.device)))
 
 
 def _trained_dtype(backend: Backend, device: torch.device) -> torch.dtype:
     """float64 where the backend computes it, else the widest that it computes."""
     if backend == "varlen":
         return torch.bfloat16
-    # The kernel of flex has no float64 on GPUs; the trainer's products are bfloat16 there.
-    return torch.float32 if device.type == "cuda" else torch.float64
+    # The kernel of flex has no float64 on GPUs; autocast makes its products bfloat16 there.
+    return torch.float32 if backend == "flex" and device.type == "cuda" else torch.float64
 
 
 def repacked_findings(
@@ -425,7 +425,7 @@ def prove_job(
     return LeakReport(
         findings=tuple(found),
         covered=(covered_words(setting, steps, length),),
-        uncovered=(*_uncovered(job, length), *_uncovered_here(device)),
+        uncovered=(*_uncovered(job, length), *_uncovered_format(setting.dtype)),
         environment=environment(device),
     )
 
@@ -483,9 +483,9 @@ def _uncovered(job: Job, length: int) -> Iterator[str]:
         yield f"{job.workers} processes that load rows: the proof loaded rows itself"
 
 
-def _uncovered_here(device: torch.device) -> Iterator[str]:
-    if device.type == "cuda":
-        yield "float64: on a GPU packings are compared within the rounding of its formats"
+def _uncovered_format(dtype: torch.dtype) -> Iterator[str]:
+    if dtype != torch.float64:
+        yield f"float64: packings were compared within the rounding of {dtype_name(dtype)}"
 
 
 def prove_file(path: Path, report: Path) -> bool:
