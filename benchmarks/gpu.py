@@ -7,7 +7,7 @@ Sections: backends (which this device has), masking (tokens/s masked, unmasked a
 layer by layer, with MFU), leakcheck, block mask, memory (peaks with recompute on and off), loader (share of
 time that waits for rows) and agreement (twenty steps against the CPU's). Rows are made here from seeds.
 gpu.md and gpu.json in DIR are whole after every line, so a stop loses nothing, and the same command takes
-the lines that are missing: at most 24 in the order of their worth, each within 45 seconds. `--dry-run` needs
+the lines that are missing: at most 46 in the order of their worth, each within 45 seconds. `--dry-run` needs
 no GPU: it builds each of them on fake tensors of one, and names those that DIR has no figures of. Only
 torch, numpy, pyarrow, pydantic and pyyaml are needed, and no installation: it runs in a checkout.
 `--device cpu --tiny` tries all of it in seconds.

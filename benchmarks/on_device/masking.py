@@ -60,7 +60,7 @@ class Rows:
 def measurements(setting: Setting) -> Iterator[Measurement]:
     """Whole models first, then layer by layer; the first mean before one document a row and others."""
     first, *others = setting.means
-    for subjects, waves in ((wholes, (1, 2)), (families, (3, 4))):
+    for subjects, waves in ((wholes, (1, 3)), (families, (2, 4))):
         for subject, length in itertools.product(subjects(setting), setting.lengths):
             for mean in (first, None, *others):
                 # One document over the longest row is where masks can cost most.

@@ -56,7 +56,7 @@ class Setting:
     proofs: int = 5
     """Backends that leakcheck examines, in the order of preference."""
     threads: int = 1
-    cells: int = 24
+    cells: int = 46
     """Measurements at most, in the order of their worth."""
 
     @property
