@@ -14,7 +14,7 @@ from benchmarks.on_device.setting import Setting
 from curriculum.leakcheck.claims import ROW_LENGTH
 from curriculum.leakcheck.decoders import small_model, whole
 from curriculum.leakcheck.documents import proof_documents
-from curriculum.leakcheck.packings import Packing
+from curriculum.leakcheck.packings import Packing, packings
 from curriculum.leakcheck.proof import Scope, many_findings, prove, repacked_findings
 from curriculum.leakcheck.recorder import Recorder, train_plainly
 from curriculum.leakcheck.repacked import Setting as ProofSetting
@@ -101,7 +101,7 @@ def of_training(setting: Setting, backend: Backend, dtype: torch.dtype) -> tuple
     )
     steps = proof_documents(proven.model, longest=ROW_LENGTH, steps=2)
     return (
-        *repacked_findings(proven, steps, ROW_LENGTH, train=_by_steps),
+        *repacked_findings(proven, steps, packings(steps, ROW_LENGTH), train=_by_steps),
         *many_findings(proven, train=_by_steps),
     )
 

@@ -83,6 +83,8 @@ def _first_of(structure: EncodedStructure, n: int) -> EncodedStructure:
 
 ProofSteps = Sequence[Sequence[ProofDocument]]
 """The documents of each step; the number of a document counts over all steps."""
+LATER_LONGEST = 256
+"""Tokens of a document in all steps but the first, at most."""
 MANY = 1_030
 """Documents of a step of short documents: more than ten bits count."""
 
@@ -95,11 +97,9 @@ def proof_documents(spec: ModelSpec, *, longest: int, steps: int = 4, seed: int 
     """
     chance = np.random.default_rng([seed, longest])
     edges = [length for length in (2, 3, 127, 128, 129) if length < longest]
+    later = min(max(longest // 4, 3), LATER_LONGEST)
     lengths = [[longest, *edges, 1, 1]]
-    lengths += [
-        [int(length) for length in chance.integers(2, max(longest // 4, 3), 5)]
-        for _ in range(steps - 1)
-    ]
+    lengths += [[int(length) for length in chance.integers(2, later, 5)] for _ in range(steps - 1)]
     return _with_lengths(spec, lengths, chance)
 
 

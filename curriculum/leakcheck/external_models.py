@@ -21,7 +21,7 @@ from curriculum.leakcheck.claims import (
     the_future_is_not_seen,
 )
 from curriculum.leakcheck.documents import ProofSteps, many_documents, proof_documents
-from curriculum.leakcheck.packings import MANY_PACKINGS, MULTIPLE, Packing, packings
+from curriculum.leakcheck.packings import MULTIPLE, Packing, many_packings, packings
 from curriculum.leakcheck.proof import CPU, environment, finding_of
 from curriculum.leakcheck.recorder import Recorder, by_segment, train_plainly
 from curriculum.leakcheck.repacked import COARSE, ROUNDED, Setting, Tolerance, disagreements
@@ -143,17 +143,17 @@ def repacked_externally(subject: Subject, feed: Feed) -> tuple[Finding, ...]:
     """Return REPACKED about plain steps of a copy of the subject's model, a finding per packing."""
     spec = _setting(subject).model
     few = proof_documents(spec, longest=subject.row_length, steps=STEPS)
+    many = many_documents(spec)
     return (
-        *_repacked(subject, feed, few),
-        *_repacked(subject, feed, many_documents(spec), count=MANY_PACKINGS),
+        *_repacked(subject, feed, few, packings(few, subject.row_length)),
+        *_repacked(subject, feed, many, many_packings(many)),
     )
 
 
 def _repacked(
-    subject: Subject, feed: Feed, steps: ProofSteps, *, count: int | None = None
+    subject: Subject, feed: Feed, steps: ProofSteps, ways: Sequence[Packing]
 ) -> Iterator[Finding]:
     setting = _setting(subject)
-    ways = packings(steps, subject.row_length)[:count]
 
     def train(_: Setting, job: Job, workspace: Path, recorder: Recorder, __: Packing) -> None:
         train_plainly(_PlainSteps(subject, feed), job, workspace, recorder)
@@ -163,7 +163,7 @@ def _repacked(
             setting, steps, ways, train=train, tolerance=_tolerance(subject)
         ):
             yield replace(
-                finding_of(setting, steps, subject.row_length, ways[0], way, found, name=""),
+                finding_of(setting, steps, ways[0], way, found, name=""),
                 subject=subject.name,
                 backend=subject.backend,
             )

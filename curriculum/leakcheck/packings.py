@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum import parquet
-from curriculum.leakcheck.documents import ProofDocument, ProofSteps
+from curriculum.leakcheck.documents import LATER_LONGEST, ProofDocument, ProofSteps
 from curriculum.model.masks import BLOCK
 from curriculum.packing import best_fit
 from curriculum.packing.spool import Spool, SpooledDocuments
@@ -56,6 +56,11 @@ class Packing:
         return f"{self.name!r} ({self.positions:,} positions)"
 
     @property
+    def row_length(self) -> int:
+        """Row length of the first row."""
+        return self.steps[0][0].row_length
+
+    @property
     def positions(self) -> int:
         """Row positions of all steps."""
         return sum(row.row_length for step in self.steps for row in step)
@@ -87,32 +92,35 @@ def pack_id(place: tuple[int, int], row: int) -> str:
 def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
     """Return seven packings of the same documents; the first is the reference.
 
-    No document is longer than `row_length`, a multiple of MULTIPLE.
+    No document is longer than `row_length`, a multiple of MULTIPLE. Rows of the first step have as many
+    tokens, those of later steps half as many, LATER_ROWS at most, or as many as their longest document.
     """
     T = row_length
-    best = _laid(steps, lambda documents: _best_fit(documents, T))
+    best = _laid(steps, T, _best_fit)
     return (
         Packing(name="best fit", steps=best, micro_positions=T),
         Packing(
             name="one document per row",
-            steps=_laid(steps, lambda documents: _alone(documents, T)),
+            steps=_laid(steps, T, _alone),
             micro_positions=4 * T,
         ),
         Packing(
             name="one micro-batch",
-            steps=_laid(steps, lambda documents: _first_fit(documents, T, seed=3)),
+            steps=_laid(steps, T, lambda documents, length: _first_fit(documents, length, seed=3)),
             micro_positions=1 << 30,
             checkpoint_every=2,
             resume_after=2,
         ),
         Packing(
             name="rows twice as long",
-            steps=_laid(steps, lambda documents: _first_fit(documents, 2 * T, seed=2)),
+            steps=_laid(
+                steps, T, lambda documents, length: _first_fit(documents, 2 * length, seed=2)
+            ),
             micro_positions=2 * T,
         ),
         Packing(
             name="shuffled, files of two rows",
-            steps=_laid(steps, lambda documents: _first_fit(documents, T, seed=1)),
+            steps=_laid(steps, T, lambda documents, length: _first_fit(documents, length, seed=1)),
             micro_positions=2 * T,
             shard_rows=2,
             checkpoint_every=1,
@@ -120,7 +128,7 @@ def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
         ),
         Packing(
             name="two row lengths, without doc_ids",
-            steps=_laid(steps, lambda documents: _mixed(documents, T)),
+            steps=_laid(steps, T, _mixed),
             micro_positions=2 * T,
             stores_doc_ids=False,
             evaluate_every=3,
@@ -136,8 +144,18 @@ def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
     )
 
 
-MANY_PACKINGS = 4
-"""The first packings, on which a step of many documents is trained: it takes long."""
+MANY_LENGTH = 512
+"""Row length in which many documents are packed."""
+
+
+def many_packings(steps: ProofSteps) -> tuple[Packing, ...]:
+    """Return three of the packings: a step of many documents takes long."""
+    ways = packings(steps, MANY_LENGTH)
+    return ways[0], ways[2], ways[3]
+
+
+LATER_ROWS = 2 * LATER_LONGEST
+"""Row length of all steps but the first, at most."""
 ALONE = 24
 """Documents of a step that have a row of their own."""
 Numbered = Sequence[tuple[int, ProofDocument]]
@@ -145,15 +163,19 @@ Rows = list[tuple[int, list[int]]]
 """Rows as (row length, numbers of documents)."""
 
 
-def _laid(steps: ProofSteps, lay: Callable[[Numbered], Rows]) -> tuple[tuple[PackedRow, ...], ...]:
+def _laid(
+    steps: ProofSteps, row_length: int, lay: Callable[[Numbered, int], Rows]
+) -> tuple[tuple[PackedRow, ...], ...]:
     """Lay the scored documents of each step, then put unscored documents where there is room."""
     found, first = [], 0
     for documents in steps:
+        later = max(min(row_length // 2, LATER_ROWS), *map(len, documents))
+        length = row_length if first == 0 else rounded(later)
         numbered = list(enumerate(documents, start=first))
         first += len(documents)
         lengths = {number: len(document) for number, document in numbered}
         scored = [(number, each) for number, each in numbered if each.is_scored]
-        rows = lay(scored)
+        rows = lay(scored, length)
         for number, document in numbered:
             if not document.is_scored:
                 _put(rows, number, lengths)
@@ -171,17 +193,18 @@ def _put(rows: Rows, number: int, lengths: dict[int, int]) -> None:
             return
         if at == len(rows) - 1:
             # The last row grows, so that every packing holds every document.
-            rows[at] = (T + _rounded(lengths[number]), [*numbers, number])
+            rows[at] = (T + rounded(lengths[number]), [*numbers, number])
             return
 
 
 def _alone(documents: Numbered, row_length: int) -> Rows:
     """The first documents in rows of their own, as short as they go; many more would be many rows."""
-    alone = [(_rounded(len(document)), [number]) for number, document in documents[:ALONE]]
+    alone = [(rounded(len(document)), [number]) for number, document in documents[:ALONE]]
     return alone + _first_fit(documents[ALONE:], row_length, seed=5)
 
 
-def _rounded(length: int) -> int:
+def rounded(length: int) -> int:
+    """Return the smallest row length for so many tokens."""
     return -(-length // MULTIPLE) * MULTIPLE
 
 

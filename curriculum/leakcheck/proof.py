@@ -4,10 +4,10 @@ A job is proved as it will train: its layers, backend, vocabulary, recomputation
 `prove_file` reads a job.json and writes a sealed report.
 """
 
-import functools
 import hashlib
+import itertools
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from curriculum.leakcheck.documents import (
     planned_documents,
     proof_documents,
 )
-from curriculum.leakcheck.packings import MANY_PACKINGS, MULTIPLE, Packing, packings
+from curriculum.leakcheck.packings import MULTIPLE, Packing, many_packings, packings, rounded
 from curriculum.leakcheck.repacked import Disagreement, Setting, Train, disagreements, first_layer
 from curriculum.leakcheck.subject import dtype_name, one_thread, same_bits
 from curriculum.leakcheck.verdicts import device_words, proven_once
@@ -203,7 +203,7 @@ def _trained(
             device=scope.device,
         )
         steps = proof_documents(setting.model, longest=length, steps=TRAINED_STEPS)
-        yield from repacked_findings(setting, steps, length, watch)
+        yield from repacked_findings(setting, steps, packings(steps, length), watch)
         covered.append(covered_words(setting, steps, length))
         yield from many_findings(setting, watch)
     uncovered.extend(_uncovered_format(_trained_dtype(backend, scope.device)))
@@ -220,26 +220,24 @@ def _trained_dtype(backend: Backend, device: torch.device) -> torch.dtype:
 def repacked_findings(
     setting: Setting,
     steps: ProofSteps,
-    row_length: int,
+    ways: Sequence[Packing],
     watch: ProgressCallback = ignore_progress,
     *,
     name: str = "training",
-    count: int | None = None,
     train: Train | None = None,
 ) -> tuple[Finding, ...]:
-    """REPACKED as one finding per packing but the reference; `count` takes the first packings alone.
+    """REPACKED as one finding per packing but the first, the reference.
 
     Without `train` the trainer of training jobs trains.
 
     Where packings disagree, the one with the fewest positions is trained again to name the layer.
     """
     train = train or _our_training()
-    ways = packings(steps, row_length)[:count]
     results: list[tuple[Packing, Disagreement | None]] = []
     with same_bits(setting.device):
         for done, result in enumerate(disagreements(setting, steps, ways, train=train)):
             results.append(result)
-            note = f"{name} {setting.model.blocks} T={row_length}"
+            note = f"{name} {setting.model.blocks} T={ways[0].row_length}"
             watch(
                 Progress(stage="leakcheck", item="", done=done + 1, total=len(ways) - 1,
                          unit="packings", note=note)
@@ -251,13 +249,9 @@ def repacked_findings(
             place = first_layer(setting, steps, ways[0], smallest, found.step, train=train)
             layer = f"; {place} in {smallest}"
     return tuple(
-        finding_of(setting, steps, row_length, ways[0], way, found, name=name, layer=layer)
+        finding_of(setting, steps, ways[0], way, found, name=name, layer=layer)
         for way, found in results
     )
-
-
-MANY_LENGTH = 512
-"""Row length in which many documents are packed."""
 
 
 def many_findings(
@@ -267,14 +261,9 @@ def many_findings(
     train: Train | None = None,
 ) -> tuple[Finding, ...]:
     """REPACKED in a step of more than 1,024 documents, from equal weights."""
+    steps = many_documents(setting.model)
     return repacked_findings(
-        setting,
-        many_documents(setting.model),
-        MANY_LENGTH,
-        watch,
-        name="many documents",
-        count=MANY_PACKINGS,
-        train=train,
+        setting, steps, many_packings(steps), watch, name="many documents", train=train
     )
 
 
@@ -288,7 +277,6 @@ def _our_training() -> Train:
 def finding_of(
     setting: Setting,
     steps: ProofSteps,
-    row_length: int,
     reference: Packing,
     way: Packing,
     found: Disagreement | None,
@@ -303,7 +291,7 @@ def finding_of(
         subject=f"{name} {setting.model.blocks}".strip(),
         backend=setting.backend if "A" in setting.model.blocks else "",
         dtype=dtype_name(setting.dtype),
-        row_length=row_length,
+        row_length=reference.row_length,
         mode=f"{len(steps)} steps of {documents} documents{recompute}, {reference} and {way}",
         claim=REPACKED,
         passed=found is None,
@@ -391,6 +379,7 @@ LARGE = 5_000_000
 """Weights of a model above which the plan's documents are trained on in its small counterpart."""
 
 
+@one_thread()
 def prove_job(
     job: Job,
     workspace: Path,
@@ -411,19 +400,23 @@ def prove_job(
     longest = max(source.row_length for source in job.rows)
     length = min(longest, MAX_LENGTH)
     setting = _setting(job, device)
-    decoder = functools.partial(check_decoder, job.model, job.kernel, device=device)
-    found = list(proven_once(workspace, "decoder", setting, decoder, anew=anew).findings)
     steps = proof_documents(setting.model, longest=length, steps=JOB_STEPS)
-    prove = functools.partial(_repacked_report, setting, steps, length, watch)
-    found += proven_once(workspace, f"rows of {length}", setting, prove, anew=anew).findings
-    many = functools.partial(_many_report, setting, watch)
-    found += proven_once(workspace, "many documents", setting, many, anew=anew).findings
-    own = functools.partial(_own_documents, job, workspace, setting, watch)
     start = "fresh weights" if job.start_from is None else job.start_from.run_content
-    what = f"plan {job.plan_content} from {start}"
-    found += proven_once(workspace, what, setting, own, anew=anew).findings
+    proofs: dict[str, Callable[[], tuple[Finding, ...]]] = {
+        "decoder": lambda: check_decoder(job.model, job.kernel, device=device).findings,
+        f"rows of {length}": lambda: repacked_findings(
+            setting, steps, packings(steps, length), watch
+        ),
+        "many documents": lambda: many_findings(setting, watch),
+        f"plan {job.plan_content} from {start}": lambda: _own_documents(
+            job, workspace, setting, watch
+        ),
+    }
+    found = [
+        proven_once(workspace, what, setting, prove, anew=anew) for what, prove in proofs.items()
+    ]
     return LeakReport(
-        findings=tuple(found),
+        findings=tuple(itertools.chain.from_iterable(found)),
         covered=(covered_words(setting, steps, length),),
         uncovered=(*_uncovered(job, length), *_uncovered_format(setting.dtype)),
         environment=environment(device),
@@ -431,6 +424,7 @@ def prove_job(
 
 
 def _setting(job: Job, device: torch.device) -> Setting:
+    """The setting of a job's proof; the base of rotations is its plan's documents' own matter."""
     rates = {"learning_rate": 1e-3, "warmup_steps": 2, "schedule": "stable"}
     return Setting(
         model=small_model(job.model),
@@ -438,24 +432,13 @@ def _setting(job: Job, device: torch.device) -> Setting:
         recompute=job.recompute,
         dtype=_trained_dtype(job.kernel, device),
         device=device,
-        rope_base=job.rope_base,
         optimizer=job.optimizer.model_copy(update=rates),
     )
 
 
-def _repacked_report(
-    setting: Setting, steps: ProofSteps, length: int, watch: ProgressCallback
-) -> LeakReport:
-    return LeakReport(findings=repacked_findings(setting, steps, length, watch))
-
-
-def _many_report(setting: Setting, watch: ProgressCallback) -> LeakReport:
-    return LeakReport(findings=many_findings(setting, watch))
-
-
 def _own_documents(
     job: Job, workspace: Path, setting: Setting, watch: ProgressCallback
-) -> LeakReport:
+) -> tuple[Finding, ...]:
     """REPACKED in one step of the plan's first documents, from the weights that the job starts from.
 
     A large model is stood in for by its small counterpart with fresh weights.
@@ -466,10 +449,10 @@ def _own_documents(
         weights = sum(weight.numel() for weight in Decoder(job.model, "math").parameters())
     if weights <= LARGE:
         setting = replace(setting, model=job.model, start=start, seed=job.seed)
+    setting = replace(setting, rope_base=job.rope_base)
     longest = max(map(len, documents))
-    length = -(-longest // MULTIPLE) * MULTIPLE
-    found = repacked_findings(setting, (documents,), length, watch, name="plan", count=2)
-    return LeakReport(findings=found)
+    ways = packings((documents,), rounded(longest))[:2]
+    return repacked_findings(setting, (documents,), ways, watch, name="plan")
 
 
 def _uncovered(job: Job, length: int) -> Iterator[str]:

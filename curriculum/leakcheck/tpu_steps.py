@@ -63,7 +63,7 @@ def repacked_in_jax(
 
     return tuple(
         replace(
-            finding_of(setting, steps, row_length, ways[0], way, found, name="jax"),
+            finding_of(setting, steps, ways[0], way, found, name="jax"),
             backend="splash" if "A" in model.blocks else "",
         )
         for way, found in disagreements(setting, steps, ways, train=train, tolerance=ROUNDED)

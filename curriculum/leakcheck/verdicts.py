@@ -24,7 +24,7 @@ from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import write_text
 from schemas.errors import JobError
 from schemas.json_text import Sealed, read_json
-from schemas.leak import LeakReport
+from schemas.leak import Finding, LeakReport
 
 FOLDER = "leakchecks"
 
@@ -40,11 +40,11 @@ def proven_once(
     workspace: Path,
     what: str,
     setting: Setting,
-    prove: Callable[[], LeakReport],
+    prove: Callable[[], tuple[Finding, ...]],
     *,
     anew: bool = False,
-) -> LeakReport:
-    """The report of `prove`, or the kept one of the same claims under the same setting, code and versions.
+) -> tuple[Finding, ...]:
+    """The findings of `prove`, or those kept of the same claims under the same setting, code and versions.
 
     `anew` proves in any case.
 
@@ -63,14 +63,14 @@ def proven_once(
             cure="Delete it: it is proven again",
         )
         if kept.setting == described and kept.report.passed:
-            return kept.report
-    report = prove()
+            return kept.report.findings
+    report = LeakReport(findings=prove())
     if report.passed:
         folder.mkdir(parents=True, exist_ok=True)
         write_text(file, KeptVerdict(setting=described, report=report).model_dump_json(indent=1))
         for other in {*folder.parent.iterdir()} - {folder}:
             shutil.rmtree(other, ignore_errors=True)
-    return report
+    return report.findings
 
 
 def _described(setting: Setting) -> str:

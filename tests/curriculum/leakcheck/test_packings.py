@@ -65,7 +65,7 @@ def test_packings_differ_in_everything_that_training_must_not_depend_on() -> Non
     assert len({packing.steps for packing in ways}) == len(ways) == 7
     lengths = [{row.row_length for step in way.steps for row in step} for way in ways]
     assert any(len(found) > 1 for found in lengths)
-    assert {1024} in lengths
+    assert any(1024 in found for found in lengths)
     assert len({way.micro_positions for way in ways}) > 2
     assert {way.stores_doc_ids for way in ways} == {True, False}
     assert any(way.resume_after for way in ways)

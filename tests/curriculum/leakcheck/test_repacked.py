@@ -38,7 +38,7 @@ def _one_thread() -> None:
 
 def all_hold(proven: Setting, length: int = 256) -> bool:
     steps = proof_documents(proven.model, longest=length)
-    found = repacked_findings(proven, steps, length)
+    found = repacked_findings(proven, steps, packings(steps, length))
     assert {finding.claim for finding in found} == {REPACKED}
     assert len(found) == 6
     assert all(finding.passed for finding in found), [finding.detail for finding in found]
@@ -65,7 +65,7 @@ def test_packings_agree_in_float32_within_its_rounding() -> None:
 def test_packings_agree_for_every_preset_reduced(name: str, seed: int) -> None:
     proven = setting(small_model(model_spec(name, 300)), seed=seed)
     steps = proof_documents(proven.model, longest=256, seed=seed)
-    assert all(finding.passed for finding in repacked_findings(proven, steps, 256))
+    assert all(finding.passed for finding in repacked_findings(proven, steps, packings(steps, 256)))
 
 
 @pytest.mark.system
@@ -73,7 +73,9 @@ def test_packings_agree_in_rows_past_8192_and_micro_batches_past_32767() -> None
     proven = setting(spec("AMCEF"))
     steps = proof_documents(proven.model, longest=8320, steps=2)
     assert 4 * 8320 > 32_767
-    assert all(finding.passed for finding in repacked_findings(proven, steps, 8320))
+    assert all(
+        finding.passed for finding in repacked_findings(proven, steps, packings(steps, 8320))
+    )
 
 
 def leaky(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +91,9 @@ def test_a_leak_is_named_by_step_document_and_layer(monkeypatch: pytest.MonkeyPa
     leaky(monkeypatch)
     proven = setting(spec("CF"))
     steps = proof_documents(proven.model, longest=128)
-    found = [each for each in repacked_findings(proven, steps, 128) if not each.passed]
+    found = [
+        each for each in repacked_findings(proven, steps, packings(steps, 128)) if not each.passed
+    ]
     assert found
     assert "step 1: the loss of document" in found[0].detail
     assert "first in the output of block 1 (F)" in found[0].detail

@@ -8,12 +8,13 @@ import torch
 import schemas
 from curriculum.leakcheck import verdicts
 from curriculum.leakcheck.documents import proof_documents
+from curriculum.leakcheck.packings import packings
 from curriculum.leakcheck.proof import repacked_findings
 from curriculum.leakcheck.repacked import RATE, Setting
 from curriculum.leakcheck.verdicts import FOLDER, proven_once
 from curriculum.model.presets import model_spec
 from schemas.errors import JobError
-from schemas.leak import Finding, LeakReport
+from schemas.leak import Finding
 
 MODEL = model_spec("tiny", 97).model_copy(update={"blocks": "F", "width": 16, "mlp_width": 16})
 SETTING = Setting(
@@ -37,9 +38,8 @@ OTHERS: dict[str, Any] = {
 """Another value of each field of a setting."""
 
 
-def report(*, passed: bool = True) -> LeakReport:
-    found = Finding(subject="step F", dtype="float32", claim="nothing is seen", passed=passed)
-    return LeakReport(findings=(found,))
+def found(*, passed: bool = True) -> tuple[Finding, ...]:
+    return (Finding(subject="step F", dtype="float32", claim="nothing is seen", passed=passed),)
 
 
 def proofs(workspace: Path, *settings: Setting, passed: bool = True) -> int:
@@ -47,27 +47,27 @@ def proofs(workspace: Path, *settings: Setting, passed: bool = True) -> int:
     made: list[Setting] = []
     for setting in settings:
 
-        def prove(each: Setting = setting) -> LeakReport:
+        def prove(each: Setting = setting) -> tuple[Finding, ...]:
             made.append(each)
-            return report(passed=passed)
+            return found(passed=passed)
 
-        assert proven_once(workspace, "steps", setting, prove) == report(passed=passed)
+        assert proven_once(workspace, "steps", setting, prove) == found(passed=passed)
     return len(made)
 
 
-def proven() -> LeakReport:
+def proven() -> tuple[Finding, ...]:
     steps = proof_documents(MODEL, longest=128)
-    return LeakReport(findings=repacked_findings(SETTING, steps, 128))
+    return repacked_findings(SETTING, steps, packings(steps, 128))
 
 
 def test_a_kept_verdict_equals_proving_again(tmp_path: Path) -> None:
     first = proven_once(tmp_path, "steps", SETTING, proven)
-    assert first.passed
-    assert len(first.findings) > 2
-    kept = proven_once(tmp_path, "steps", SETTING, report)
+    assert len(first) > 2
+    assert all(finding.passed for finding in first)
+    kept = proven_once(tmp_path, "steps", SETTING, found)
     again = proven()
     assert kept == first == again
-    assert proven_once(tmp_path, "steps", SETTING, report, anew=True) == report()
+    assert proven_once(tmp_path, "steps", SETTING, found, anew=True) == found()
 
 
 @pytest.mark.parametrize("name", [each.name for each in dataclasses.fields(Setting)])
@@ -78,7 +78,8 @@ def test_another_setting_is_proven_by_itself(tmp_path: Path, name: str) -> None:
 
 def test_other_claims_are_proven_by_themselves(tmp_path: Path) -> None:
     assert proofs(tmp_path, SETTING) == 1
-    assert proven_once(tmp_path, "decoder", SETTING, lambda: report(passed=False)).failures
+    (other,) = proven_once(tmp_path, "decoder", SETTING, lambda: found(passed=False))
+    assert not other.passed
 
 
 def test_a_leak_is_never_remembered(tmp_path: Path) -> None:
@@ -100,14 +101,14 @@ def test_other_code_proves_anew_and_removes_what_the_old_one_kept(
 def test_the_code_is_all_of_our_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "below" / "module.py"
     file.parent.mkdir()
-    found = []
+    digests = []
     monkeypatch.setattr(schemas, "__path__", [str(tmp_path)])
     for text in ("a = 1", "a = 2"):
         file.write_text(text)
-        found.append(verdicts.code_digest.__wrapped__())
+        digests.append(verdicts.code_digest.__wrapped__())
     file.rename(file.with_name("other.py"))
-    found.append(verdicts.code_digest.__wrapped__())
-    assert len(set(found)) == 3
+    digests.append(verdicts.code_digest.__wrapped__())
+    assert len(set(digests)) == 3
 
 
 def test_a_changed_verdict_is_refused(tmp_path: Path) -> None:

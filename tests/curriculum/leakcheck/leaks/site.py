@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 from curriculum.leakcheck.documents import many_documents, proof_documents
 from curriculum.leakcheck.our_training import our_training
-from curriculum.leakcheck.packings import MANY_PACKINGS, packings
-from curriculum.leakcheck.proof import CPU, MANY_LENGTH
+from curriculum.leakcheck.packings import many_packings, packings
+from curriculum.leakcheck.proof import CPU
 from curriculum.leakcheck.repacked import Disagreement, Setting, disagreements
 from curriculum.leakcheck.subject import one_thread
 from curriculum.model.loss import LossSums
@@ -212,7 +212,7 @@ def first_disagreement(needs: Needs) -> Disagreement | None:
     few, many = proof_documents(setting.model, longest=length), many_documents(setting.model)
     for steps, ways in (
         (few, packings(few, length)),
-        (many, packings(many, MANY_LENGTH)[:MANY_PACKINGS]),
+        (many, many_packings(many)),
     ):
         for _, found in disagreements(setting, steps, ways, train=our_training):
             if found is not None:
