@@ -60,7 +60,7 @@ def _likely(name: str, known: Sequence[str]) -> list[str]:
     """The names that another one, in whatever case, likely stands for: a near one, or what begins so."""
     word = name.casefold()
     by_word = {each.casefold(): each for each in known}
-    near = difflib.get_close_matches(word, by_word, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(word, by_word, n=1)
     if near:
         return [by_word[near[0]]]
     return [each for each in known if len(word) > 1 and each.casefold().startswith(word)][:3]

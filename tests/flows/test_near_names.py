@@ -88,6 +88,18 @@ def test_a_share_beyond_percent_is_lowered(tmp_path: Path) -> None:
     assert wrong.value.cure == "Lower it"
 
 
+@pytest.mark.parametrize("domain", ["kernels", "parsing", "threads"])
+def test_a_domain_that_no_name_is_near_lists_all_of_the_corpus(domain: str, tmp_path: Path) -> None:
+    serving = "{family: v2_simple, share: 1, domains: {DOMAIN: 2}}".replace("DOMAIN", domain)
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        DIET.replace("PORTION", "0.6").replace("{family: v2_simple, share: 1}", serving)
+    )
+    said = refused("run", str(file), "--dry-run", home=tmp_path / "home")
+    assert "There are: build_toolchain, testing, algorithms" in said
+    assert "Did you mean" not in said
+
+
 def test_an_unknown_model_lists_all(home: Path) -> None:
     for name in ("tny", "llama"):
         said = refused("run", "templates.demo", "--model", name, "--dry-run", home=home)
