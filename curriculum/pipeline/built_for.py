@@ -1,11 +1,13 @@
 """Artefacts of a stage by what they were built for: a run or a mixture, a corpus, a family, a repository."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from curriculum.inspection.lineage import inputs
+from curriculum.mixing.mix import report_of
 from curriculum.pipeline.references import LISTED, Reference, artefacts_of
 from curriculum.store import Artefact, Store, read_mark
 from schemas.errors import StoreError
@@ -18,7 +20,7 @@ def of_owner(store: Store, found: Reference, owner: str) -> Reference:
     """Keep the artefacts of one stage that belong to `owner`.
 
     That is a label (family, repository, specialist, phase …), a corpus, or what `artefacts_of` resolves: a
-    run, a mixture, the first digits of a key.
+    run, a mixture, the first digits of a key. Of a mixture the rows with most of its tokens come first.
 
     Raises:
         StoreError: where none does.
@@ -38,6 +40,8 @@ def of_owner(store: Store, found: Reference, owner: str) -> Reference:
         owners = artefacts_of(store, owner, STAGES)
         made_of = {one.path for each in owners for one in (each, *inputs(store, each, stage))}
         kept = [each for each in found.artefacts if each.path in made_of]
+        tokens = _planned_tokens(owners)
+        kept.sort(key=lambda artefact: -tokens[artefact.key])
     if not kept:
         raise StoreError(
             owner,
@@ -45,6 +49,17 @@ def of_owner(store: Store, found: Reference, owner: str) -> Reference:
             cure=f"Name one: {', '.join(_owners(corpora, found.artefacts)[: 2 * LISTED])}",
         )
     return replace(found, artefacts=tuple(kept))
+
+
+def _planned_tokens(owners: Iterable[Artefact]) -> Counter[str]:
+    """Return the tokens that the mixtures among some artefacts take of rows, by the rows' key."""
+    found: Counter[str] = Counter()
+    for mixture in (each for each in owners if each.manifest.stage == "mixtures"):
+        for stratum in report_of(mixture).strata:
+            for variant in stratum.by_variant:
+                taken = variant.drawn * variant.rows_tokens // max(variant.rows, 1)
+                found[variant.rows_key] += taken
+    return found
 
 
 def last_built_first(store: Store, artefacts: Sequence[Artefact]) -> list[Artefact]:

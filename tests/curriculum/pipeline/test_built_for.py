@@ -9,11 +9,18 @@ from curriculum.pipeline.built_for import last_built_first, of_owner
 from curriculum.pipeline.references import find
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
 from schemas.errors import StoreError
+from schemas.mixture import MixtureReport
+
+EMPTY_MIXTURE = MixtureReport(
+    slot_length=8, slots=0, rows=0, tokens=0, budget=0, tokens_per_step=8, steps=0, strata=()
+)
 
 
 def _write(drafts: Sequence[StagingDirectory]) -> None:
     for draft in drafts:
         (draft.path / "lines.parquet").write_text(repr(draft.recipe.labels))
+        if draft.recipe.stage == "mixtures":
+            draft.record(EMPTY_MIXTURE)
 
 
 def _made(store: Store, stage: str, *inputs: Input, **labels: str) -> Artefact:
