@@ -31,8 +31,11 @@ MOST_PLACES = 4
 
 
 def plan(store: Store, mixture: Artefact, options: InspectOptions) -> Iterator[RenderableType]:
-    """A mixture: its strata, and rows of its plan; chosen rows with the documents in them."""
+    """A mixture: its strata, and rows of its plan; chosen rows alone, with the documents in them."""
     report = report_of(mixture)
+    if options.only.given:
+        yield from _rows(store, mixture, report, options)
+        return
     yield Text(_facts(report))
     yield strip(
         [
@@ -172,7 +175,10 @@ LINES = 12
 def selection(
     store: Store, artefact: Artefact, options: InspectOptions
 ) -> Iterator[RenderableType]:
-    """A selection: domains, losses by reason, and the documents that are asked for."""
+    """A selection: domains, losses by reason, and some documents; chosen documents alone."""
+    if options.only.given:
+        yield from _lines(store, artefact, options)
+        return
     report = artefact.reported(SelectionReport)
     yield Text(
         f"{report.kept:,} of {number(report.documents, 'document')} kept, {report.val:,} of them to "

@@ -49,8 +49,14 @@ class Saved(BaseModel):
 
 
 def run(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[RenderableType]:
-    """A closed run: what it consumed, its loss, its checkpoints, and every figure before and after."""
+    """A closed run: what it consumed, its loss, its checkpoints, and every figure before and after.
+
+    Where lines are chosen, those lines alone: steps, figures or both.
+    """
     report, job = run_report_of(artefact), Attempt.at(artefact.path).job
+    if options.only.given:
+        yield from _chosen(store, artefact, report, options)
+        return
     yield _ordered(job)
     yield ""
     yield table(run_lines([report]))
@@ -59,7 +65,10 @@ def run(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[R
         yield Text(unused, MUTED)
     yield ""
     yield table([machine_line(report)])
-    yield from _course(store, artefact, options)
+    losses = _losses(artefact.path)
+    if losses:
+        yield ""
+        yield _curve(losses)
     yield from _figures(artefact.path, report, options)
     yield from _kept_checkpoints(store, artefact.path)
 
@@ -92,14 +101,15 @@ def open_run(store: Store, begun: Attempt) -> Iterator[RenderableType]:
         )
     losses = _losses(begun.path)
     if losses:
-        yield Text.assemble(
-            ("loss  ", MUTED), line(losses), f"  {losses[0]:.3f} → {losses[-1]:.3f}"
-        )
+        yield _curve(losses)
     yield from _kept_checkpoints(store, begun.path)
 
 
 def checkpoint(store: Store, path: Path, options: InspectOptions) -> Iterator[RenderableType]:
-    """A checkpoint: its progress, its weights, the rows consumed until then, and its figures."""
+    """A checkpoint: its progress, its weights, the rows consumed until then, and its figures.
+
+    Where figures are chosen, those figures alone.
+    """
     require_listed(path)
     job, saved, files = Attempt.at(path.parents[1]).job, saved_at(path), manifest_of(path).files
     way = spelled((job.specialist, job.branch), job.phase)
@@ -109,6 +119,9 @@ def checkpoint(store: Store, path: Path, options: InspectOptions) -> Iterator[Re
     size = sum(each.num_bytes for each in files)
     where = path.relative_to(store.root).as_posix()
     yield Text(f"{where} · {number(len(files), 'file')} · {count(size)}B", MUTED)
+    if options.only.given:
+        yield table(_checkpoint_figures(saved, options))
+        return
     yield _ordered(job)
     yield Text(
         f"{count(saved.tokens.valid)} tokens of this phase, {count(saved.tokens.scored)} scored · "
@@ -162,16 +175,24 @@ def _from(job: Job) -> str:
     return f"continues {start.run_key[:KEY_DIGITS]}" if start else "new weights"
 
 
-def _course(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[RenderableType]:
-    """The loss as a line; of chosen steps a line each."""
-    losses = _losses(artefact.path)
-    if losses:
-        yield ""
-        yield Text.assemble(
-            ("loss  ", MUTED), line(losses), f"  {losses[0]:.3f} → {losses[-1]:.3f}"
-        )
-    if options.only.step is None and options.only.where is None:
-        return
+def _curve(losses: list[float]) -> Text:
+    """The loss of all steps as a line."""
+    return Text.assemble(("loss  ", MUTED), line(losses), f"  {losses[0]:.3f} → {losses[-1]:.3f}")
+
+
+def _chosen(
+    store: Store, artefact: Artefact, report: Report, options: InspectOptions
+) -> Iterator[RenderableType]:
+    """The steps and the figures that are asked for."""
+    only = options.only
+    if only.step or only.where:
+        yield from _steps(store, artefact, options)
+    if only.family or only.domain:
+        yield from _figures(artefact.path, report, options)
+
+
+def _steps(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[RenderableType]:
+    """A line a chosen step."""
     found = chosen_lines(store, artefact, options)
     held = [each for _, each in itertools.islice(found, None if options.full else STEP_LINES)]
     yield ""

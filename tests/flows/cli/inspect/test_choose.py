@@ -25,7 +25,7 @@ from curriculum.store import Artefact, Store
 from flows.cli.inspect import command
 from schemas.errors import StoreError
 from tests import factories
-from tests.flows.tiny_workspace import IDS, Larder, published
+from tests.flows.tiny_workspace import IDS, Larder, mixture, published
 
 
 @pytest.fixture(scope="module")
@@ -223,6 +223,20 @@ def test_the_rows_of_a_step_are_shown_with_their_documents(
     said = console.export_text()
     assert "beta cccccccccc lib/c.c" in said
     assert "2 rows of 3 match" in said
+    assert "realised" not in said, "the shares of the whole mixture weren't asked for"
+
+
+@pytest.mark.parametrize(("tokens", "first"), [((9, 6), "one"), ((5, 6), "two")])
+def test_rows_of_a_phase_begin_with_those_that_give_most_of_its_tokens(
+    tokens: tuple[int, int], first: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    larder = Larder(tmp_path)
+    taken = [(larder.one, 1, 0, tokens[0]), (larder.two, 0, 0, tokens[1])]
+    mixture(larder.home, "syntax", taken, specialist="mine")
+    command.show(larder.home, "rows", InspectOptions(), owner="mine/syntax", as_json=True)
+    shown = json.loads(capsys.readouterr().out)
+    wanted = {"one": larder.one, "two": larder.two}[first]
+    assert Path(shown["path"]) == wanted.path
 
 
 def test_a_list_names_each_artefact_by_its_key(

@@ -68,6 +68,41 @@ def test_a_runs_steps_and_figures_can_be_chosen(
     assert said["job"]["steps"] == 2
 
 
+@pytest.mark.parametrize(
+    ("only", "has_steps", "has_figures"),
+    [
+        ({"step": (2, 2)}, True, False),
+        ({"where": "loss < 3"}, True, False),
+        ({"domain": "general"}, False, True),
+        ({"step": (2, 2), "family": "v2_simple"}, True, True),
+    ],
+    ids=str,
+)
+def test_chosen_lines_of_a_run_come_without_its_overview(
+    home: Path, printed: Console, only: dict[str, Any], has_steps: bool, has_figures: bool
+) -> None:
+    command.show(home, "fmt/syntax", InspectOptions(only=LineFilter(**only)))
+    said = printed.export_text()
+    assert "4.000 → 2.000" not in said, "the curve of the whole run"
+    assert "checkpoints/step=1" not in said
+    assert "positions a step" not in said
+    lines = [line.split() for line in said.splitlines()]
+    assert (["2", "8", "2", "0.5", "0.2", "9", "3"] in lines) is has_steps
+    assert not any(line[:2] == ["1", "14"] for line in lines), "step 1 wasn't asked for"
+    assert any("1.900 to 2.100" in line for line in said.splitlines()) is has_figures
+    assert "2.400 to 2.600" not in said, "the mean of all domains"
+
+
+def test_chosen_figures_of_a_checkpoint_come_without_its_overview(
+    home: Path, printed: Console
+) -> None:
+    command.show(home, _checkpoint(home), InspectOptions(only=LineFilter(domain="general")))
+    said = printed.export_text()
+    assert "1.900 to 2.100" in said
+    assert "F32" not in said, "weights weren't asked for"
+    assert "consumed in this phase" not in said
+
+
 def test_an_open_run_says_how_it_stands(
     home: Path, printed: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:
