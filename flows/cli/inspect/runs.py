@@ -55,7 +55,7 @@ def run(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[R
     """
     report, job = run_report_of(artefact), Attempt.at(artefact.path).job
     if options.only.given:
-        yield from _chosen(store, artefact, report, options)
+        yield from _filtered(store, artefact, report, options)
         return
     yield _ordered(job)
     yield ""
@@ -180,7 +180,7 @@ def _curve(losses: list[float]) -> Text:
     return Text.assemble(("loss  ", MUTED), line(losses), f"  {losses[0]:.3f} → {losses[-1]:.3f}")
 
 
-def _chosen(
+def _filtered(
     store: Store, artefact: Artefact, report: Report, options: InspectOptions
 ) -> Iterator[RenderableType]:
     """The steps and the figures that are asked for."""
