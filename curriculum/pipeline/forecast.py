@@ -148,6 +148,8 @@ class PhaseForecast:
     note: str = ""
     whole: str = ""
     """The tokens of whole steps against its budget, where they leave out some."""
+    is_refused: bool = False
+    """True where its mixture can't be made, so that it has no tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -251,15 +253,17 @@ def forecast_words(found: Forecast, *, until: Verb) -> Iterator[str]:
     for each in found.phases:
         if each.whole:
             yield f"{each.phase}: {each.whole}"
+    refused = [each.phase for each in found.phases if each.is_refused]
     if until != "train":
         yield "how long building takes isn't measured"
     elif found.tokens:
-        yield expected(found.tokens, found.model, found.speed)
+        without = f"without {', '.join(refused)}: " if refused else ""
+        yield f"{without}{expected(found.tokens, found.model, found.speed)}"
         if found.price is None:
             yield "$CURRICULUM_GPU_PRICE, the price of a GPU hour, gives the cost"
         elif found.cost is not None:
             yield f"{money(found.cost)} at {found.price:g} for a GPU hour"
-    elif found.refusal is None:
+    elif not refused and found.refusal is None:
         yield "Nothing to train: every run is there."
 
 
@@ -294,15 +298,15 @@ def _phase_forecasts(
         if each.run.planned:
             ahead = _training(plan, phase, each.mixture, each.run, checks.get(name))
             again = scope.retrain and name == scope.phase and not resumed_step(each.run.path)
-            notes = [
-                blocked,
-                ahead.note,
+            of_a_run = [
                 "a new attempt" if again else "",
                 "its gate may end it earlier" if phase.advance_when else "",
                 "somebody must approve it" if APPROVAL in phase.require else "",
             ]
-            note = "; ".join(filter(None, notes))
-            yield replace(ahead, to_make=to_make, note=note)
+            notes = [blocked, ahead.note, *([] if ahead.is_refused else of_a_run)]
+            yield replace(ahead, to_make=to_make, note="; ".join(filter(None, notes)))
+            if ahead.is_refused and not blocked:
+                blocked = f"not before {name} can be served"
             continue
         gate = verdict(plan, name, each.run)
         closed = "" if gate.is_open else gate.why
@@ -341,7 +345,8 @@ def _training(
     name, step = phase.name, tokens_per_step(plan)
     ahead = PhaseForecast(phase=name, to_make={})
     if mixture.planned and check is not None and check.fault is not None:
-        return replace(ahead, note="will be refused")
+        how = "" if check.is_certain else "by the estimate, it "
+        return replace(ahead, note=f"{how}will be refused", is_refused=True)
     if mixture.planned and check is not None and check.whole is not None:
         whole, tokens = check.whole, check.phase.tokens
         if check.is_estimate or not check.is_counted:
