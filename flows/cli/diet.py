@@ -19,7 +19,14 @@ from curriculum.mixing.check import PhaseCheck, ServingCheck, SourceCheck, sourc
 from curriculum.mixing.load import warnings
 from curriculum.mixing.resolve import structure_faults
 from curriculum.mixing.supply import unmeasured
-from curriculum.pipeline.checks import CheckedPlan, check_plan, dry_build, kind_of, plan_estimate
+from curriculum.pipeline.checks import (
+    CheckedPlan,
+    check_plan,
+    dry_build,
+    kind_of,
+    plan_estimate,
+    shortages,
+)
 from curriculum.pipeline.forecast import HOUR, Speed, expected, last_speed
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
@@ -63,8 +70,9 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
     found = check_plan(plan, built, estimated)
     faults = [str(each.fault) for each in found.phases if each.fault]
     sources, speed = tuple(source_checks(found.phases)), last_speed(plan, context.resources)
+    remarks = [*_remarks(plan, found, sources)]
     if as_json:
-        print_json(_as_json(plan, found, faults, sources, speed))
+        print_json(_as_json(plan, found, faults, remarks, sources, speed))
     else:
         _show(plan, found, built, sources, speed)
     if plan.diet.study is not None:
@@ -73,20 +81,46 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
         warn(line)
     for line in warnings(config.specialist, structure_faults(plan.phases), config.workspace):
         warn(line)
-    for fault in faults:
-        warn(fault)
+    for line in (*remarks, *faults):
+        warn(line)
     if not as_json:
-        out.print(_unfit(plan, found) if faults else _fit(plan), soft_wrap=True)
+        out.print(
+            _unfit(plan, found) if faults else _fit(plan, found, sources=sources), soft_wrap=True
+        )
     return not faults
 
 
-def _fit(plan: RunPlan) -> Text:
-    """Return the verdict on a diet that can be served."""
+def _remarks(plan: RunPlan, found: CheckedPlan, sources: Sequence[SourceCheck]) -> Iterator[str]:
+    """Yield what follows for a diet that can be served: smaller shares, and source files read too often."""
+    for each in found.phases:
+        if each.fault is None:
+            yield from shortages(each)
+    limit = plan.diet.max_source_repetition
+    if often := _often(sources, limit):
+        listed = ", ".join(f"{each.title} {each.repetition:.1f} times" for each in often)
+        yield (
+            f"Source files are read more often than max_source_repetition, {limit:g}, over all phases: "
+            f"about {listed}. Lower token_budget or the share of these domains, or enlarge the corpus"
+        )
+
+
+def _often(sources: Sequence[SourceCheck], limit: float) -> list[SourceCheck]:
+    return [each for each in sources if each.repetition > limit]
+
+
+def _fit(plan: RunPlan, found: CheckedPlan, *, sources: Sequence[SourceCheck]) -> Text:
+    """Return the verdict on a diet that can be served, with what it is served otherwise than asked."""
     diet, names = plan.diet, ", ".join(each.name for each in plan.phases)
+    cut = [each.phase.name for each in found.phases if any(one.is_short for one in each.held)]
+    often = [each.title for each in _often(sources, diet.max_source_repetition)]
+    remarks = (
+        *([f"shares differ from the diet's in {', '.join(cut)}"] if cut else []),
+        *([f"source files of {', '.join(often)} are read too often"] if often else []),
+    )
     return Text(
         f"✓ {diet.specialist} trains {diet.model} on {count(diet.token_budget)} tokens of corpus "
-        f"{plan.corpus.name}: {names}",
-        GOOD,
+        f"{plan.corpus.name}: {names}{'; but ' if remarks else ''}{', and '.join(remarks)}",
+        ACCENT if remarks else GOOD,
     )
 
 
@@ -219,9 +253,8 @@ def _doubt(found: Estimate, held: Sequence[ServingCheck]) -> str:
 
 def _source_lines(sources: Sequence[SourceCheck], limit: float) -> Iterator[Line]:
     for each in sources:
-        only = f" of {', '.join(each.repositories)}" if each.repositories else ""
         yield {
-            "source files of": f"{each.domain}{only}",
+            "source files of": each.title,
             "asked": count(each.asked),
             "distinct": count(each.distinct),
             "seen about": f"{each.repetition:.1f}",
@@ -239,6 +272,7 @@ def _as_json(
     plan: RunPlan,
     found: CheckedPlan,
     faults: Sequence[str],
+    remarks: Sequence[str],
     sources: Sequence[SourceCheck],
     speed: Speed | None,
 ) -> dict[str, object]:
@@ -285,5 +319,6 @@ def _as_json(
         "smallest_token_budget": budgets.smallest,
         "largest_token_budget": budgets.largest,
         "faults": list(faults),
+        "warnings": list(remarks),
         "shadows": [*shadows(plan.store.root)],
     }
