@@ -347,11 +347,12 @@ def _shortage(
 ) -> str:
     worst = max(short, key=lambda at: shares[at] / supplies[at].tokens)
     asked = shares[worst] * limits.budget
-    others = f", and {len(short) - 1} more are short" if len(short) > 1 else ""
+    others = ", ".join(supplies[at].domain for at in short if at != worst)
+    too = f" Too few as well: {others}." if others else ""
     return (
         f"Domain {supplies[worst].domain}: {asked:,.0f} tokens are asked and there are "
-        f"{supplies[worst].tokens:,}{others}. Each row would be seen "
-        f"{asked / supplies[worst].tokens:.2f} times; max_repetition is {limits.max_repetition:g}."
+        f"{supplies[worst].tokens:,}. Each row would be seen "
+        f"{asked / supplies[worst].tokens:.2f} times; max_repetition is {limits.max_repetition:g}.{too}"
     )
 
 

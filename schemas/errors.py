@@ -8,7 +8,7 @@
     ├── TokenizerError   a tokenizer that cannot keep a promise
     │   └── TurnError        a conversation that its chat template can't mark
     ├── PackError        a document that cannot be fitted or packed
-    ├── MixtureError     a diet that its rows cannot serve
+    ├── MixtureError     a diet that its rows cannot serve: whoever has the file names its line
     ├── WorkerError      a process or a machine that builds
     ├── JobError         a training job
     │   ├── JobKilledError   its process was killed: another try resumes from its last checkpoint
@@ -28,16 +28,26 @@ class CurriculumError(Exception):
     """A user's mistake: the value, its cause and its cure, on one line.
 
     As a text it can be shown anywhere: what would command a terminal or hide is escaped. Its parts are raw.
+    `location` are the steps to a field of a file, for whoever has the file.
 
     >>> str(DietError("t.yaml:4", "share = 2", cause="a share is at most 1", cure="Lower it"))
     't.yaml:4: share = 2; a share is at most 1. Lower it'
     """
 
-    def __init__(self, name: str, value: object = None, *, cause: str, cure: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        value: object = None,
+        *,
+        cause: str,
+        cure: str,
+        location: tuple[int | str, ...] = (),
+    ) -> None:
         self.name = name
         self.value = value
         self.cause = cause
         self.cure = cure
+        self.location = location
         found = cause if value is None else f"{one_line(str(value))}; {cause}"
         # A cause of several lines, such as the end of a log, may end with the last of them.
         end = "" if found.endswith("\n") else ". "
@@ -45,13 +55,18 @@ class CurriculumError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle whole, so that an error crosses from a worker process with all its parts."""
-        return _rebuild, (type(self), self.name, self.value, self.cause, self.cure)
+        return _rebuild, (type(self), self.name, self.value, self.cause, self.cure, self.location)
 
 
 def _rebuild(
-    kind: type[CurriculumError], name: str, value: object, cause: str, cure: str
+    kind: type[CurriculumError],
+    name: str,
+    value: object,
+    cause: str,
+    cure: str,
+    location: tuple[int | str, ...],
 ) -> CurriculumError:
-    return kind(name, value, cause=cause, cure=cure)
+    return kind(name, value, cause=cause, cure=cure, location=location)
 
 
 class CorpusError(CurriculumError):
@@ -67,19 +82,7 @@ class DietError(CurriculumError):
 
 
 class DietFieldError(DietError):
-    """A field of a diet is wrong; `location` are the steps to it, for whoever has the file."""
-
-    def __init__(
-        self,
-        name: str,
-        value: object = None,
-        *,
-        cause: str,
-        cure: str,
-        location: tuple[int | str, ...] = (),
-    ) -> None:
-        super().__init__(name, value, cause=cause, cure=cure)
-        self.location = location
+    """A field of a diet is wrong."""
 
 
 class TokenizerError(CurriculumError):

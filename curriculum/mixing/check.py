@@ -148,6 +148,7 @@ def below_any_step(
         cause=f"one step has {tokens_per_step:,} row positions, and rows are half full at least",
         cure=f"Raise token_budget to {smallest:,}, with which every phase has a step, or lower "
         "tokens_per_step",
+        location=phase.location,
     )
 
 
@@ -413,6 +414,11 @@ class SourceCheck:
     asked: int
     distinct: int
     """Valid tokens of the family that has most: all families say the same again."""
+
+    @property
+    def title(self) -> str:
+        """Domain and repositories in words."""
+        return f"{self.domain}{' of ' * bool(self.repositories)}{', '.join(self.repositories)}"
 
     @property
     def repetition(self) -> float:

@@ -17,7 +17,7 @@ from curriculum.mixing.resolve import DietFault, faults
 from curriculum.store.inside import missing_workspace
 from schemas import regular_files
 from schemas.diet import Diet, PhaseSpec, PhasesSpec, token_count
-from schemas.errors import CurriculumError, DietError, DietFieldError
+from schemas.errors import CurriculumError, DietError, DietFieldError, MixtureError
 from schemas.mistakes import Location, locate, nearest
 from schemas.text import LARGEST_TEXT, line_of, named, parse, read_yaml, validated
 
@@ -194,12 +194,27 @@ def place_of(diet: str, location: Location, home: Path | None = None) -> str:
 
 @contextlib.contextmanager
 def placed(diet: str, home: Path | None = None) -> Iterator[None]:
-    """Name a diet's file and line where the block refuses one of its fields."""
+    """Name a diet's file and line where the block refuses one of its fields, or a phase's supply."""
     try:
         yield
     except DietFieldError as wrong:
         where = place_of(diet, wrong.location, home)
         raise DietError(where, wrong.value, cause=wrong.cause, cure=wrong.cure) from None
+    except MixtureError as unserved:
+        raise placed_shortage(diet, unserved, home) from None
+
+
+def placed_shortage(diet: str, unserved: MixtureError, home: Path | None = None) -> MixtureError:
+    """Return the error of a phase behind file and line; as it is where the diet can't be read any more."""
+    if not unserved.location:
+        return unserved
+    try:
+        where = place_of(diet, unserved.location, home)
+    except DietError:
+        return unserved
+    return MixtureError(
+        f"{where}: {unserved.name}", unserved.value, cause=unserved.cause, cure=unserved.cure
+    )
 
 
 @contextlib.contextmanager

@@ -329,6 +329,7 @@ def _the_rest(phase: ResolvedPhase, continued: Continued | None) -> ResolvedPhas
             f"{phase.tokens:,} tokens",
             cause=f"the run has seen {continued.tokens:,} at step {continued.step}, so none are left",
             cure="Raise the phase's portion or token_budget, or continue from an earlier step",
+            location=phase.location,
         )
     return replace(phase, tokens=left)
 

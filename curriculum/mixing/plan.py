@@ -293,6 +293,7 @@ def check_step(phase: ResolvedPhase, tokens_per_step: int) -> None:
             f"tokens_per_step = {tokens_per_step}",
             cause=f"a step must be whole slots of {phase.slot_length} row positions",
             cure=f"Take a multiple of {phase.slot_length}, the same in every phase",
+            location=phase.location,
         )
 
 
@@ -306,6 +307,7 @@ def less_than_a_step(
         f"{phase.tokens:,} tokens",
         cause=f"one step takes {first:,} tokens, in {tokens_per_step:,} row positions",
         cure=cure or usual,
+        location=phase.location,
     )
 
 

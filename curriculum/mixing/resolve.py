@@ -101,6 +101,8 @@ class ResolvedPhase:
     """Share of the diet's budget."""
     without: tuple[str, ...] = ()
     """pack_ids of rows that it must not see."""
+    location: Location = ()
+    """Its place in the diet."""
 
     @property
     def slot_length(self) -> int:
@@ -152,9 +154,13 @@ def resolve(
         tail = {"portion": diet.anneal.portion, "advance_when": None, "require": ()}
         jobs.append((ANNEAL, last.model_copy(update=tail)))
     budgets = phase_tokens(diet, diet.token_budget)
-    return tuple(
+    resolved = [
         _resolved(diet, name, phase, phases[phase.phase], tokens, imported)
         for (name, phase), tokens in zip(jobs, budgets, strict=True)
+    ]
+    return tuple(
+        replace(phase, location=(ANNEAL,) if phase.is_anneal else ("phases", at))
+        for at, phase in enumerate(resolved)
     )
 
 

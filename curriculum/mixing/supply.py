@@ -1,7 +1,7 @@
 """Supply of a mixture, from the small columns of rows, and the demand of each stratum."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -309,16 +309,17 @@ def demand(
         for stratum in _strata(serving, variants, taken or {})
     ]
     empty = [
-        serving.title
+        serving
         for serving in phase.servings
         if not any(stratum.serving.index == serving.index for stratum in strata)
     ]
     if empty and (phase.on_shortage == "stop" or not strata):
         raise MixtureError(
             f"phase {phase.name}",
-            empty[0],
+            empty[0].title,
             cause="there is no row of it",
             cure="Take the serving out, or build it from a larger corpus",
+            location=(*phase.location, "servings", empty[0].index),
         )
     return within_supply(phase, strata)
 
@@ -442,7 +443,7 @@ def within_supply(phase: ResolvedPhase, strata: Sequence[Stratum]) -> tuple[Stra
     shares = [stratum.share / whole for stratum in strata]
     short = [at for at, share in enumerate(shares) if share > most[at]]
     if short and phase.on_shortage == "stop":
-        raise _shortage(phase, [strata[at] for at in short])
+        raise _shortage(phase, strata, [strata[at] for at in short])
     if short:
         shares = _renormalised(phase, shares, most)
     return tuple(
@@ -459,29 +460,70 @@ def _renormalised(phase: ResolvedPhase, shares: list[float], most: list[float]) 
         there = int(math.fsum(most) * phase.tokens)
         raise MixtureError(
             f"phase {phase.name}",
-            f"{phase.tokens} tokens are asked",
-            cause=f"all servings together have {there} at max_repetition {phase.max_repetition:g}",
+            f"{phase.tokens:,} tokens are asked",
+            cause=f"all servings together have {there:,} at max_repetition {phase.max_repetition:g}",
             cure=f"Lower token_budget to {_budget(phase, there)}, raise max_repetition or enlarge "
             "the corpus",
+            location=phase.location,
         )
     return cut_to(shares, most)
 
 
-def _shortage(phase: ResolvedPhase, short: Sequence[Stratum]) -> MixtureError:
+def _shortage(
+    phase: ResolvedPhase, strata: Sequence[Stratum], short: Sequence[Stratum]
+) -> MixtureError:
     worst = max(short, key=lambda stratum: stratum.share / stratum.tokens)
     asked = worst.share * phase.tokens
     times = math.ceil(100 * asked / worst.tokens) / 100
     fitting = int(phase.max_repetition * worst.tokens / worst.share)
-    others = f" ({len(short) - 1} more are short)" if len(short) > 1 else ""
+    others = _grouped(stratum for stratum in short if stratum is not worst)
+    lower = _lower_share(phase, strata, worst)
     return MixtureError(
         f"phase {phase.name}: {worst.title}",
-        f"{asked:,.0f} tokens are asked and there are {worst.tokens:,}{others}",
+        f"{asked:,.0f} tokens are asked and there are {worst.tokens:,}",
         cause=f"each row would be seen {times:g} times, and max_repetition is "
-        f"{phase.max_repetition:g}",
+        f"{phase.max_repetition:g}{f'. Too few as well: {others}' if others else ''}",
         cure=f"Lower token_budget to {_budget(phase, fitting)}, raise max_repetition to "
-        f"{math.ceil(times)}, lower its share, enlarge the corpus, "
+        f"{math.ceil(times)}, {lower}{', ' * bool(lower)}enlarge the corpus, "
         "or set on_shortage: renormalise",
+        location=(*phase.location, "servings", worst.serving.index),
     )
+
+
+def _lower_share(phase: ResolvedPhase, strata: Sequence[Stratum], short: Stratum) -> str:
+    """The cure that lowers a stratum's share: by the factor of its domain, else by the serving's share.
+
+    Empty for a domain without a factor in the only serving of a phase, whose share is 1.
+    """
+    serving = short.serving
+    whole = math.fsum(each.share for each in strata if each.serving.index == serving.index)
+    rest, most = whole - short.share, phase.max_repetition * short.tokens / phase.tokens
+    factor = dict(serving.domains).get(short.domain)
+    if factor is not None and rest > 0 and most < whole:
+        fitting = factor * (most / (whole - most)) * (rest / short.share)
+        return f"lower its factor in domains from {factor:g} to {_rounded_down(fitting):g}"
+    if len(phase.servings) == 1:
+        return ""
+    fitting = serving.share * most / short.share
+    return f"lower the serving's share from {serving.share:g} to {_rounded_down(fitting):g}"
+
+
+def _grouped(strata: Iterable[Stratum]) -> str:
+    """List strata by serving: 'v2_simple causal at 512 (general, templates)'."""
+    found: dict[str, list[str]] = {}
+    for stratum in strata:
+        found.setdefault(stratum.serving.title, []).append(stratum.domain)
+    return "; ".join(f"{title} ({', '.join(domains)})" for title, domains in found.items())
+
+
+def _rounded_down(value: float) -> float:
+    """Return a positive number cut to three significant digits.
+
+    >>> _rounded_down(0.034567), _rounded_down(2.0)
+    (0.0345, 2.0)
+    """
+    digits = 2 - math.floor(math.log10(value))
+    return math.floor(value * 10**digits) / 10**digits
 
 
 def _budget(phase: ResolvedPhase, tokens: int) -> str:

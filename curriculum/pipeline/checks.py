@@ -14,6 +14,7 @@ from curriculum.mixing.check import (
     below_any_step,
     supposed_supply,
 )
+from curriculum.mixing.load import placed_shortage
 from curriculum.mixing.mix import rows_taken
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing, phase_tokens
 from curriculum.mixing.supply import Supply, read_supply
@@ -92,7 +93,7 @@ def check_plan(plan: RunPlan, built: Mapping[str, Built], estimated: Estimated) 
     supply = _supply(plan, listed, sets, found, is_whole=not unknown)
     return CheckedPlan(
         supply=supply,
-        phases=supply.check(),
+        phases=tuple(_placed(plan, phase) for phase in supply.check()),
         sets=sets,
         estimate=found,
         unknown=unknown,
@@ -107,7 +108,15 @@ def _below_a_step(plan: RunPlan, names: Collection[str]) -> Iterator[MixtureErro
         if plan.resume_point_of(phase):
             continue
         if fault := below_any_step(phase, tokens_of, tokens_per_step(plan)):
-            yield fault
+            yield placed_shortage(plan.config.specialist, fault, plan.config.workspace)
+
+
+def _placed(plan: RunPlan, check: PhaseCheck) -> PhaseCheck:
+    """Return a check whose fault names the file and the line of the diet."""
+    if check.fault is None:
+        return check
+    fault = placed_shortage(plan.config.specialist, check.fault, plan.config.workspace)
+    return replace(check, fault=fault)
 
 
 def known_supply(plan: RunPlan, built: Mapping[str, Built], sources: Sources | None) -> CheckedPlan:
@@ -151,9 +160,7 @@ def require_steps(plan: RunPlan, scope: Scope, context: Context) -> None:
 def supply_warnings(plan: RunPlan, found: CheckedPlan, names: Collection[str]) -> Iterator[str]:
     """Yield what a dry run has to say of the supply of some phases: what is short and what follows."""
     for each in (each for each in found.phases if each.phase.name in names):
-        how = "by the estimate, " if each.is_estimate else ""
-        for line in shortages(each):
-            yield f"{each.phase.name}: {how}{line}"
+        yield from shortages(each)
         if each.fault is not None and not each.is_certain:
             yield f"by the estimate, this will be refused: {each.fault}"
         for line in each.warnings:
@@ -170,6 +177,7 @@ def supply_warnings(plan: RunPlan, found: CheckedPlan, names: Collection[str]) -
 def shortages(check: PhaseCheck) -> Iterator[str]:
     """Yield a sentence for each serving of which more is asked than there is: how much, and what follows."""
     phase = check.phase
+    how = f"{phase.name}: {'by the estimate, ' if check.is_estimate else ''}"
     for serving in phase.servings:
         own = [each for each in check.held if each.stratum.serving.index == serving.index]
         short = [each for each in own if each.is_short]
@@ -188,7 +196,7 @@ def shortages(check: PhaseCheck) -> Iterator[str]:
         )
         about = "about " if check.is_estimate and there else ""
         yield (
-            f"{serving.title}{where}: {asked:,} tokens asked, {about}{have}; "
+            f"{how}{serving.title}{where}: {asked:,} tokens asked, {about}{have}; "
             f"{_consequence(check, serving.index)}"
         )
 

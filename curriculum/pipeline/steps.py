@@ -15,6 +15,7 @@ from curriculum.inspection.losses import require_documents
 from curriculum.inspection.runs import run_words
 from curriculum.interop.huggingface import CARD_NAME, write_card
 from curriculum.mixing.imported import completed
+from curriculum.mixing.load import placed
 from curriculum.mixing.mix import mix
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.model.backend_choice import Capabilities
@@ -115,17 +116,18 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
     resolved = plan.phase(phase)
     resumed = plan.resume_point_of(resolved)
     progress = Progress(stage="mix", item=phase, done=0, total=1, unit="tasks")
-    mixture = mix(
-        plan.store,
-        plan.diet,
-        replace(resolved, without=excluded_rows(plan, resolved, built)),
-        [[built.rows_of(each).train for each in variants] for variants in wanted_of(resolved)],
-        tokens_per_step=tokens_per_step(plan),
-        seen=() if resumed else plan.seen_before(resolved),
-        continued=continued(plan.store, resumed) if resumed else None,
-        documents=None if plan.store.dry else lambda: _lineages(built),
-        begins=lambda: context.watch(progress),
-    )
+    with placed(plan.config.specialist, plan.config.workspace):
+        mixture = mix(
+            plan.store,
+            plan.diet,
+            replace(resolved, without=excluded_rows(plan, resolved, built)),
+            [[built.rows_of(each).train for each in variants] for variants in wanted_of(resolved)],
+            tokens_per_step=tokens_per_step(plan),
+            seen=() if resumed else plan.seen_before(resolved),
+            continued=continued(plan.store, resumed) if resumed else None,
+            documents=None if plan.store.dry else lambda: _lineages(built),
+            begins=lambda: context.watch(progress),
+        )
     plan.keep("mixtures", resolved, mixture)
     if mixture.made:
         context.watch(replace(progress, done=1))

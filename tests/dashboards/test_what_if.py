@@ -102,6 +102,17 @@ def test_a_refusal_says_what_is_short_and_by_how_much() -> None:
     )
 
 
+def test_a_refusal_names_every_domain_that_is_short() -> None:
+    supplies = [
+        mixture_panels.Supply(serving=0, domain="general", tokens=1000, share=0.5),
+        mixture_panels.Supply(serving=0, domain="testing", tokens=1100, share=0.5),
+    ]
+    limits = mixture_panels.Limits(budget=10_000, max_repetition=4, renormalises=False)
+    refusal = mixture_panels.outcome(supplies, limits).refusal
+    assert refusal.startswith("Domain general: 5,000 tokens are asked and there are 1,000. ")
+    assert refusal.endswith("Too few as well: testing.")
+
+
 def test_nothing_asked_is_said_to_be_nothing() -> None:
     supplies = [mixture_panels.Supply(serving=0, domain="general", tokens=1000, share=0.0)]
     limits = mixture_panels.Limits(budget=10_000, max_repetition=4, renormalises=True)

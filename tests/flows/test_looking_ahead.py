@@ -175,7 +175,9 @@ def test_a_budget_below_a_step_is_refused_alike_by_check_dry_run_and_run(tmp_pat
     assert verdict.startswith("✗ tiny can't be served with 900 tokens; too few for one step of ")
     smallest = verdict.split()[-1]
     found = re.search(
-        r"^phase syntax: 450 tokens; one step takes .*$", checked.stderr, re.MULTILINE
+        r"^\S+/diets/tiny.yaml:10: phase syntax: 450 tokens; one step takes .*$",
+        checked.stderr,
+        re.MULTILINE,
     )
     assert found is not None, checked.stderr
     assert (
@@ -269,6 +271,62 @@ def test_a_dry_run_says_what_is_short_by_what_is_known_and_samples_nothing(
         r"v3_simple causal at 512.*; its share of 0\.4 becomes 0\.\d+, and", less.stderr
     )
     assert "refused" not in less.stderr
+
+
+def test_shares_that_shrink_are_said_alike_by_check_and_dry_run(
+    sampled: Path, tmp_path: Path
+) -> None:
+    home = Path(shutil.copytree(sampled, tmp_path / "home"))
+    edit(
+        home,
+        "diets/tiny.yaml",
+        "share: 0.4}]\n    max_repetition: 100\n",
+        "share: 0.4}]\n    max_repetition: 100\n    on_shortage: renormalise\n",
+    )
+    asked = (NAME, "--token-budget", "7M", "--home", str(home))
+    checked = curriculum("diet", "check", *asked)
+    assert checked.returncode == 0, checked.stderr
+    said = re.search(r"^syntax: .*share of 0\.4 becomes 0\.\d+.*$", checked.stderr, re.MULTILINE)
+    assert said is not None, checked.stderr
+    assert said[0] in curriculum("run", *asked, "--dry-run").stderr
+    often = re.search(r"max_source_repetition, 16, .* memory_raii [\d.]+ times", checked.stderr)
+    assert often is not None, "the table calls these domains `often`"
+    verdict = checked.stdout.splitlines()[-1]
+    assert "shares differ from the diet's in syntax" in verdict
+    assert "read too often" in verdict
+    listed = json.loads(curriculum("diet", "check", *asked, "--json").stdout)["warnings"]
+    assert said[0] in listed
+
+
+def test_a_phase_that_asks_too_much_is_refused_with_the_line_of_its_serving(
+    sampled: Path,
+) -> None:
+    diet, asked = (
+        sampled / "diets/tiny.yaml",
+        (NAME, "--token-budget", "12M", "--home", str(sampled)),
+    )
+    lines = diet.read_text().splitlines()
+    at = {name: lines.index(f"  - phase: {name}") + 3 for name in ("syntax", "file_graph")}
+    checked = curriculum("diet", "check", *asked)
+    assert checked.returncode == 2
+    for name, line in at.items():
+        assert f"{diet}:{line}: phase {name}: " in checked.stderr
+    dry = curriculum("run", *asked, "--dry-run")
+    assert f"{diet}:{at['syntax']}: phase syntax: " in dry.stderr
+    assert "Nothing to train" not in dry.stdout, "phases that can't be served aren't trained"
+
+
+def test_a_refused_phase_is_left_out_of_the_total_by_name(sampled: Path, tmp_path: Path) -> None:
+    home = Path(shutil.copytree(sampled, tmp_path / "home"))
+    limit = "servings: [{family: v2_simple, share: 1}]\n    max_repetition: "
+    gate = "\n    advance_when: {val_bpb: {stops_improving_by: 0.002, over_evaluations: 3}}"
+    edit(home, "diets/tiny.yaml", f"{limit}100", f"{limit}1{gate}")
+    dry = curriculum("run", NAME, "--token-budget", "400K", "--dry-run", "--home", str(home))
+    assert dry.returncode == 0, dry.stderr
+    said = " ".join(dry.stdout.split())
+    assert "without file_graph: 200k tokens; " in said
+    assert "refused" in said
+    assert "its gate may end it earlier" not in said, "it isn't trained"
 
 
 def test_an_edited_diet_is_checked_without_sampling_again_and_alike(

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,44 @@ def test_a_shortage_says_what_there_is_what_is_asked_and_what_to_change(
     assert "5,000 tokens are asked and there are 500" in said
     assert "10 times, and max_repetition is 4" in said
     assert "Lower token_budget to 4K, raise max_repetition to 10" in said
+
+
+def test_a_shortage_says_how_far_a_share_must_be_lowered(serving: Make, phase: Make) -> None:
+    rows = [supply("a", x=[500], y=[9_000]), supply("b", y=[90_000])]
+
+    def asked(share: float, **domains: float) -> ResolvedPhase:
+        first = serving(share=share, domains=tuple(domains.items()))
+        resolved: ResolvedPhase = phase(
+            first,
+            serving(1, share=1 - share),
+            tokens=10_000,
+            max_repetition=1,
+            location=("phases", 2),
+        )
+        return resolved
+
+    for domains, before, said in (
+        ({"x": 9.0}, 9.0, "its factor in domains"),
+        ({"y": 0.0}, 0.6, "the serving's share"),
+    ):
+        with pytest.raises(MixtureError, match=f"lower {said} from {before:g} to") as short:
+            of_one_variant(asked(0.6, **domains), rows)
+        assert short.value.location == ("phases", 2, "servings", 0)
+        fitting = float(short.value.cure.partition(f"{said} from {before:g} to ")[2].split(",")[0])
+        for number, fits in ((fitting, True), (1.02 * fitting, False)):
+            now = asked(0.6, x=number) if "x" in domains else asked(number, **domains)
+            with nullcontext() if fits else pytest.raises(MixtureError):
+                of_one_variant(now, rows)
+
+
+def test_all_that_a_phase_lacks_is_named(serving: Make, phase: Make) -> None:
+    servings = (serving(share=0.5), serving(1, share=0.5, row_length=1024))
+    rows = [supply("a", x=[500], y=[400]), supply("b", z=[300], y=[400])]
+    with pytest.raises(MixtureError) as short:
+        of_one_variant(phase(*servings, tokens=100_000, max_repetition=2), rows)
+    assert "at 512 (x)" in short.value.cause or "at 512 (x, y)" in short.value.cause
+    assert "at 1024 (" in short.value.cause
+    assert "share from 0.5 to" in short.value.cure
 
 
 def test_exactly_max_repetition_is_served(serving: Make, phase: Make) -> None:
