@@ -522,8 +522,8 @@ def _rounded_down(value: float) -> float:
     >>> _rounded_down(0.034567), _rounded_down(2.0)
     (0.0345, 2.0)
     """
-    digits = 2 - math.floor(math.log10(value))
-    return math.floor(value * 10**digits) / 10**digits
+    scale = 10.0 ** (2 - math.floor(math.log10(value)))
+    return math.floor(value * scale) / scale
 
 
 def _budget(phase: ResolvedPhase, tokens: int) -> str:
