@@ -66,6 +66,7 @@ class OurTrainer:
                 dict(gradients),
                 {name: weight.detach().clone() for name, weight in model.named_parameters()},
                 probe.by_document(batches),
+                gradient.norm,
             )
 
         trainer = Trainer(

@@ -31,7 +31,14 @@ from curriculum.leakcheck.documents import (
     proof_documents,
 )
 from curriculum.leakcheck.packings import MULTIPLE, Packing, many_packings, packings, rounded
-from curriculum.leakcheck.repacked import Disagreement, Setting, Train, disagreements, first_layer
+from curriculum.leakcheck.repacked import (
+    RATES,
+    Disagreement,
+    Setting,
+    Train,
+    disagreements,
+    first_layer,
+)
 from curriculum.leakcheck.subject import dtype_name, one_thread, same_bits
 from curriculum.leakcheck.verdicts import device_words, proven_once
 from curriculum.model.decoder import Decoder
@@ -425,14 +432,13 @@ def prove_job(
 
 def _setting(job: Job, device: torch.device) -> Setting:
     """The setting of a job's proof; the base of rotations is its plan's documents' own matter."""
-    rates = {"learning_rate": 1e-3, "warmup_steps": 2, "schedule": "stable"}
     return Setting(
         model=small_model(job.model),
         backend=job.kernel,
         recompute=job.recompute,
         dtype=_trained_dtype(job.kernel, device),
         device=device,
-        optimizer=job.optimizer.model_copy(update=rates),
+        optimizer=job.optimizer.model_copy(update=RATES),
     )
 
 

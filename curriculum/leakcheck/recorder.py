@@ -35,6 +35,8 @@ class StepTrace:
     """Σ nll of the scored targets of each document, in nats, by the document's number."""
     gradients: Mapping[str, Tensor]
     """Gradients of the first step as the optimizer gets them, clipped; empty in later steps."""
+    norm: float | None
+    """Norm of all gradients before they are clipped; None where the training doesn't tell."""
     weights: Mapping[str, Tensor]
     """Weights after the last step; empty in others."""
     fault: str
@@ -65,6 +67,7 @@ class Recorder:
         gradients: Mapping[str, Tensor],
         weights: Mapping[str, Tensor],
         probes: Probes | None = None,
+        norm: float | None = None,
     ) -> None:
         """Keep the trace of a step; `nll` has the Σ nll of each segment of each batch."""
         step = len(self.traces)
@@ -79,6 +82,7 @@ class Recorder:
             StepTrace(
                 losses=dict.fromkeys(planned, math.nan) if fault else self._losses(batches, nll),
                 gradients=gradients if step == 0 else {},
+                norm=norm,
                 weights=weights if step == len(self.packing.steps) - 1 else {},
                 fault=fault,
                 probes=probes or Probes(outputs={}, gradients={}),

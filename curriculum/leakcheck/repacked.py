@@ -37,7 +37,9 @@ from schemas.job import (
 
 KEY = "0" * 64
 TOKENIZER = "tokenizer"
-RATE = OptimizerSpec(learning_rate=1e-3, warmup_steps=2)
+RATES = {"learning_rate": 1e-3, "warmup_steps": 2, "schedule": "stable", "gradient_clip": 0.1}
+"""Rates of a proof, whatever its job's: a short warm-up, and a clip that every step reaches."""
+RATE = OptimizerSpec.model_validate(RATES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -239,6 +241,7 @@ def _first_difference(
             _faults(one, other, step),
             _losses(one, other, step, documents, limits.loss if step == 1 else limits.later_loss),
             _gradients(one, other, step, limits),
+            _norms(one, other, step, limits),
             _weights(one, other, step, limits.weights * rate * step),
         )
         for figure in compared:
@@ -296,6 +299,16 @@ def _gradients(
 
 def _norm(values: Tensor) -> float:
     return float(values.norm())
+
+
+def _norms(
+    one: StepTrace, other: StepTrace, step: int, limits: Tolerance
+) -> Iterator[Disagreement]:
+    if one.norm is not None and other.norm is not None:
+        limit = limits.gradient if step == 1 else limits.later_loss
+        amount = abs(one.norm - other.norm) / max(one.norm, 1e-300)
+        figure = "the norm of all gradients before clipping"
+        yield Disagreement(step=step, figure=figure, amount=amount, limit=limit)
 
 
 def _weights(one: StepTrace, other: StepTrace, step: int, limit: float) -> Iterator[Disagreement]:

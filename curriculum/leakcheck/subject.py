@@ -9,6 +9,7 @@ import torch
 import torch.utils.deterministic
 from torch import Tensor, nn
 
+from curriculum.model.hyper_connections import HyperConnection
 from curriculum.model.masks import BLOCK, Boundaries
 from schemas.errors import JobError
 from schemas.leak import Finding
@@ -57,6 +58,8 @@ Feed = Callable[[nn.Module, Tensor, Boundaries], Tensor]
 
 SCALE = 50.0
 """The factor of embeddings at positions that must leave no trace."""
+MIXING = ((0.2, 5.0), (0.05, 3.0))
+"""Factors of the static and dynamic logits of streams, layer by layer in turn."""
 SPREAD = 0.1
 """Spread of what is added to weights that are all alike, such as zeros, which let nothing through."""
 
@@ -162,11 +165,16 @@ def by_boundaries(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> T
 def spread_constant_weights(model: nn.Module) -> nn.Module:
     """The module, its weights that are all alike spread a little: a table of zeros hides what it would leak.
 
-    Ones of a norm and zeros of a bias are moved as well. Chance is turned off.
+    Ones of a norm and zeros of a bias are moved as well. Streams mix more than fresh ones do, by token, so
+    that Sinkhorn converges early for some tokens. Chance is turned off.
     """
     for number, weight in enumerate(model.parameters()):
         if weight.is_floating_point() and weight.numel() and weight.amin() == weight.amax():
             weight.add_(SPREAD * numbers(weight.shape, seed=number).to(weight))
+    connections = [each for each in model.modules() if isinstance(each, HyperConnection)]
+    for connection, (static, dynamic) in zip(connections, itertools.cycle(MIXING), strict=False):
+        connection.static_E.mul_(static)
+        connection.gains_3.mul_(dynamic)
     return model.eval()
 
 

@@ -17,9 +17,7 @@ from tests.curriculum.leakcheck.leaks import (
 )
 
 SMALL = [leak for leak in LEAKS if leak.needs.row_length <= MAX_LENGTH and leak not in OUTSIDE]
-UNSEEN = "Sinkhorn stops when all tokens of the row have converged"
-"""The leak whose effect, some 1e-10 of a loss, is below what four steps of few documents show."""
-LARGE = [leak for leak in LEAKS if leak not in SMALL and leak.words != UNSEEN]
+LARGE = [leak for leak in LEAKS if leak not in SMALL]
 
 
 @pytest.mark.parametrize("leak", SMALL, ids=lambda leak: leak.words)
@@ -46,7 +44,7 @@ def test_packings_agree_in_long_rows_too(needs: Needs) -> None:
 
 def test_there_are_sixty_leaks_at_many_places() -> None:
     assert len({leak.words for leak in LEAKS}) == len(LEAKS) >= 60
-    assert len(OUTSIDE) >= 30
+    assert len(OUTSIDE) >= 50
     assert len({(leak.owner, leak.name) for leak in LEAKS}) >= 30
 
 
@@ -83,10 +81,3 @@ def test_a_leak_whose_function_is_gone_is_refused() -> None:
 
 def test_a_change_that_is_the_same_for_all_packings_is_no_leak() -> None:
     assert try_leak(leak_at(torch.nn.functional, "silu", blocks="F")) is None
-
-
-@pytest.mark.system
-@pytest.mark.xfail(strict=True, reason="its effect is smaller than the limits of the proof")
-def test_a_leak_of_1e_10_is_seen() -> None:
-    (leak,) = (leak for leak in LEAKS if leak.words == UNSEEN)
-    assert try_leak(leak) is not None
