@@ -2,9 +2,10 @@
 
 import datetime
 import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from schemas.text import Documented, Number, Whole
 
@@ -29,9 +30,31 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-class RepositorySpec(Documented):
+class CorpusEntry(Documented):
+    """An entry of a corpus file, which errors name by file and line."""
+
+    KIND: ClassVar[str]
+    _places: Mapping[str, str] = PrivateAttr(default_factory=dict)
+
+    name: Name
+    """Name in diets, documents and reports; unique in the corpus."""
+
+    def found_at(self, places: Mapping[str, str]) -> Self:
+        """Return the entry with `file:line` of its fields, and of the entry itself under an empty name."""
+        placed = self.model_copy()
+        placed._places = dict(places)
+        return placed
+
+    def title(self, field: str = "") -> str:
+        """Return kind and name for an error, behind file and line of a field where a file has the entry."""
+        place = self._places.get(field) or self._places.get("")
+        return f"{f'{place}: ' if place else ''}{self.KIND} {self.name}"
+
+
+class RepositorySpec(CorpusEntry):
     """A repository pin: where it lies, which commit, and which part of its history."""
 
+    KIND = "repository"
     name: Name
     """Name in diets, documents and reports; unique in the corpus."""
     path: str | None = None
@@ -71,9 +94,10 @@ Overlong = Literal["skip", "drop_oldest"]
 OnError = Literal["stop", "skip"]
 
 
-class ConversationsSpec(Documented):
+class ConversationsSpec(CorpusEntry):
     """Conversations to learn from: a file of JSON lines, or a folder of such files."""
 
+    KIND = "conversations"
     name: Name
     """Name in diets, documents and reports; unique in the corpus, among repositories too."""
     path: str

@@ -120,7 +120,7 @@ def nothing_to_read(
         "folder": "Give the path of a clone, or take it out of the corpus",
     }
     return CorpusError(
-        f"repository {spec.name}",
+        spec.title("path"),
         spec.path or spec.url,
         cause=f"{read} has no file in {', '.join(_needed(corpus))}; it has "
         f"{found or 'no file at all'}",

@@ -60,7 +60,7 @@ class ConversationFiles:
     @property
     def title(self) -> str:
         """The source in words."""
-        return f"conversations {self.spec.name}"
+        return self.spec.title("path")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -126,10 +126,10 @@ def conversation_paths(spec: ConversationsSpec) -> tuple[Path, list[str]]:
         root, names = path.parent, [path.name] if path.is_file() else []
     if not names:
         raise CorpusError(
-            f"conversations {spec.name}",
+            spec.title("path"),
             str(path),
             cause=f"there is no {SUFFIX} file in it" if path.is_dir() else "nothing lies there",
-            cure="Correct its path in the corpus file",
+            cure="Correct its path",
         )
     return root, names
 
@@ -284,7 +284,7 @@ def _below(root: Path) -> Iterator[str]:
 def _sha256(spec: ConversationsSpec, root: Path, name: str) -> str:
     if not is_plain(os.fsencode(name)):
         raise CorpusError(
-            f"conversations {spec.name}",
+            spec.title("path"),
             ascii(name),
             cause="its name isn't printable UTF-8",
             cure="Rename the file",
@@ -294,7 +294,7 @@ def _sha256(spec: ConversationsSpec, root: Path, name: str) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as refused:
         raise CorpusError(
-            f"conversations {spec.name}",
+            spec.title("path"),
             name,
             cause=f"the file can't be read ({refused.strerror})",
             cure="Let us read it, or take it out of the corpus file",

@@ -76,7 +76,7 @@ def read_directory(
             skips.add(judged, path=path, commit=source.commit)
     if str(seen) != source.commit:
         raise CorpusError(
-            f"repository {spec.name}",
+            spec.title("path"),
             str(source.path),
             cause="the directory changed while it was read",
             cure="Build again, from a copy or a commit",
@@ -87,7 +87,7 @@ def read_directory(
             for reason, count in sorted(skips.counts.items())
         )
         raise CorpusError(
-            f"repository {spec.name}",
+            spec.title("path"),
             str(source.path),
             cause=f"it is no git repository, and of the plain folder no file is read: {why}",
             cure="Give the path of a clone, or a folder with files to read",

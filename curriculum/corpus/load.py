@@ -1,16 +1,16 @@
 """Corpora by name or path, and the sample repositories that are shipped as bundles."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from curriculum.corpus import git
 from curriculum.corpus.domains import is_path, load_domains, text_of
 from curriculum.corpus.sources import once
-from schemas.corpus import CorpusSpec, RepositorySpec
+from schemas.corpus import CorpusEntry, CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
-from schemas.mistakes import nearest
-from schemas.text import named, parse
+from schemas.mistakes import locate, nearest
+from schemas.text import line_of, named, parse, read_yaml
 
 SAMPLES = Path(__file__).parent.parent / "corpora" / "sample"
 ROOT = "@ROOT@"
@@ -68,19 +68,53 @@ def load_corpus(name: str, home: Path | None = None) -> CorpusSpec:
             its rules of domains.
     """
     file = _file(name, home)
-    corpus = parse(CorpusSpec, text_of(file), file=str(file), error=CorpusError)
-    placed = tuple(_placed(each, file.parent) for each in corpus.repositories)
+    text = text_of(file)
+    corpus = parse(CorpusSpec, text, file=str(file), error=CorpusError)
+    places = _entry_places(text, file)
+    placed = tuple(
+        _placed(spec, file.parent).found_at(places("repositories", at, spec))
+        for at, spec in enumerate(corpus.repositories)
+    )
     sources = tuple(
-        each.model_copy(update={"path": str(file.parent.absolute() / Path(each.path).expanduser())})
-        for each in corpus.conversations
+        each.model_copy(
+            update={"path": str(file.parent.absolute() / Path(each.path).expanduser())}
+        ).found_at(places("conversations", at, each))
+        for at, each in enumerate(corpus.conversations)
     )
     domains = corpus.domains
     if is_path(domains):
         domains = str(file.parent.absolute() / Path(domains).expanduser())
-    load_domains(domains)
+    _require_domains(domains, text, file)
     return corpus.model_copy(
         update={"repositories": placed, "conversations": sources, "domains": domains}
     )
+
+
+def _entry_places(text: str, file: Path) -> Callable[[str, int, CorpusEntry], dict[str, str]]:
+    """Return a function that gives `file:line` of an entry, and of its fields by name."""
+    node = read_yaml(text, file=str(file), error=CorpusError).node
+
+    def places(listed: str, at: int, entry: CorpusEntry) -> dict[str, str]:
+        locations = {
+            "": (listed, at),
+            **{name: (listed, at, name) for name in entry.model_fields_set},
+        }
+        return {name: f"{file}:{locate(node, where)[0]}" for name, where in locations.items()}
+
+    return places
+
+
+def _require_domains(domains: str, text: str, file: Path) -> None:
+    """Check the rules of a corpus file's domains; its own line is named where there are none."""
+    try:
+        load_domains(domains)
+    except CorpusError as wrong:
+        if wrong.name not in {"domains", domains}:
+            raise
+        line = line_of(text, ("domains",), file=str(file), error=CorpusError)
+        raise CorpusError(
+            f"{file}:{line}", f"domains = {domains!r}", cause=wrong.cause, cure=wrong.cure
+        ) from None
 
 
 def corpus_names(home: Path | None = None) -> list[str]:

@@ -153,7 +153,7 @@ def _patterns(spec: RepositorySpec, field_name: str, lines: tuple[str, ...]) -> 
         stars = max(name.count("*") for name in (*folders, last, "") if name != "**")
         if stars > MAX_STARS or folders.count("**") > MAX_DEPTHS:
             raise CorpusError(
-                f"repository {spec.name}",
+                spec.title(field_name),
                 f"{field_name}: {ascii(line)[:60]}",
                 cause=f"a name has at most {MAX_STARS} stars, and a pattern {MAX_DEPTHS} times **",
                 cure="Write several patterns, each with fewer",
@@ -162,7 +162,7 @@ def _patterns(spec: RepositorySpec, field_name: str, lines: tuple[str, ...]) -> 
         return GitIgnoreSpec.from_lines(lines)
     except ValueError as wrong:
         raise CorpusError(
-            f"repository {spec.name}",
+            spec.title(field_name),
             f"{field_name} = {list(lines)}",
             cause=str(wrong),
             cure="Write patterns as in .gitignore",

@@ -410,6 +410,7 @@ class Sources:
         if self.clones != "kept" and not target.exists():
             if self.aside is None or spec.url is not None:
                 raise CorpusError(
+                    spec.title("url"),
                     origin,
                     cause="it isn't cloned yet",
                     cure="`curriculum build` clones what it reads",
@@ -419,7 +420,15 @@ class Sources:
 
         def make(draft: Path) -> None:
             _require_own_objects(origin, spec)
-            git.transfer(*arguments, str(draft))
+            try:
+                git.transfer(*arguments, str(draft))
+            except CorpusError as failed:
+                raise CorpusError(
+                    spec.title("url"),
+                    f"{failed.name}: {failed.value}",
+                    cause=failed.cause,
+                    cure=failed.cure,
+                ) from None
             _require_commit(draft, spec)
 
         return once(target, make)
@@ -451,17 +460,17 @@ def _require_readable(spec: RepositorySpec) -> None:
         return
     if not path.is_file():
         raise CorpusError(
-            f"repository {spec.name}",
+            spec.title("path"),
             str(path),
             cause="neither a folder nor a file lies there"
             if path.exists()
             else "nothing lies there",
-            cure="Correct its path in the corpus file",
+            cure="Correct its path",
         )
     with path.open("rb") as file:
         if file.read(len(BUNDLE_MAGIC[0])) not in BUNDLE_MAGIC:
             raise CorpusError(
-                f"repository {spec.name}",
+                spec.title("path"),
                 str(path),
                 cause="the file is no git bundle",
                 cure="Give a folder, a bare repository or a bundle",
@@ -481,7 +490,7 @@ def _require_own_objects(origin: str, spec: RepositorySpec) -> None:
         layout = _layout(each, spec) if each.is_dir() else None
         for index in (layout.common / "objects/pack").glob("multi-pack-index*") if layout else ():
             raise CorpusError(
-                f"repository {spec.name}",
+                spec.title("path"),
                 index,
                 cause="it may name packs in another folder, and a clone would follow it",
                 cure="Give the repository by its path instead of a url",
@@ -489,7 +498,7 @@ def _require_own_objects(origin: str, spec: RepositorySpec) -> None:
 
 
 def _layout(path: Path, spec: RepositorySpec) -> git.Layout | None:
-    return find_layout(path, name=f"repository {spec.name}")
+    return find_layout(path, name=spec.title("path"))
 
 
 def _commit(layout: git.Layout, spec: RepositorySpec) -> str:
@@ -503,16 +512,15 @@ def _commit(layout: git.Layout, spec: RepositorySpec) -> str:
 
 
 def _no_commit(spec: RepositorySpec, unknown: CorpusError, known: list[str]) -> CorpusError:
-    name = f"repository {spec.name}"
     if not known and spec.commit == "HEAD":
         return CorpusError(
-            name,
+            spec.title("path"),
             spec.path or spec.url,
             cause="the repository has no commits",
             cure="Commit something, or take it out of the corpus",
         )
     return CorpusError(
-        name,
+        spec.title("commit"),
         f"commit = {spec.commit!r}",
         cause=f"the repository has no such commit ({unknown.cause})",
         cure=f"Give one that it has, such as {', '.join(known)}" if known else "Fetch it first",

@@ -51,7 +51,7 @@ class Repository:
         """
         if skips.lost_share > self.corpus.max_skipped:
             raise CorpusError(
-                f"repository {self.name}",
+                self.spec.title(),
                 f"{skips.lost_share:.1%} of its changes can't be read ({skips.unreadable_words()})",
                 cause=f"max_skipped allows {self.corpus.max_skipped:.1%}",
                 cure="Mend or exclude these files, or raise max_skipped in the corpus file; or skip the "

@@ -144,7 +144,7 @@ def _database(repository: Repository) -> Path | None:
     if named is not None:
         if not Path(named).is_file():
             raise CorpusError(
-                f"repository {repository.name}",
+                repository.spec.title("compile_commands"),
                 f"compile_commands = {named}",
                 cause="there is no such file",
                 cure="Generate it, or take the line out of the corpus file",

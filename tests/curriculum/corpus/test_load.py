@@ -1,8 +1,11 @@
+import pickle
 from pathlib import Path
 
 import pytest
 
+from curriculum.corpus.conversations import conversation_paths
 from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
+from curriculum.corpus.sources import Sources
 from schemas.errors import CorpusError
 
 CORPUS = """
@@ -46,6 +49,48 @@ def test_a_fault_in_the_file_names_its_line(tmp_path):
     (tmp_path / "c.yaml").write_text(CORPUS + "val_fractoin: 0.5\n")
     with pytest.raises(CorpusError, match=r"c\.yaml:8: .*Did you mean 'val_fraction'"):
         load_corpus(str(tmp_path / "c.yaml"))
+
+
+BROKEN = """
+name: mine
+repositories:
+  - name: gone
+    licence: MIT
+    path: repos/gone
+  - name: other
+    path: repo
+    commit: v9
+  - {name: far, url: "file:///nowhere/at/all"}
+conversations:
+  - name: chats
+    path: none.jsonl
+"""
+
+
+def test_every_entry_that_can_t_be_read_names_file_and_line(sample_clone, tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text(BROKEN.replace("path: repo\n", f"path: {sample_clone}\n"))
+    corpus = load_corpus(str(file))
+    found = Sources.of(tmp_path)
+    for spec, line in zip(corpus.repositories, (6, 9, 10), strict=True):
+        with pytest.raises(CorpusError) as wrong:
+            found.resolve(spec)
+        assert wrong.value.name == f"{file}:{line}: repository {spec.name}"
+    with pytest.raises(CorpusError, match=rf"{file}:6: repository gone"):
+        found.resolve_all(corpus.repositories)
+    with pytest.raises(CorpusError) as wrong:
+        conversation_paths(corpus.conversations[0])
+    assert wrong.value.name == f"{file}:13: conversations chats"
+    assert pickle.loads(pickle.dumps(corpus)).repositories[0].title("path").startswith(f"{file}:6")
+    assert corpus_of_repositories([tmp_path]).repositories[0].title("path").startswith("repository")
+
+
+def test_rules_that_a_corpus_names_and_that_are_not_there_name_its_line(tmp_path):
+    file = tmp_path / "c.yaml"
+    for domains in ("dmains", "./none.yaml"):
+        file.write_text(f"{CORPUS}domains: {domains}\n")
+        with pytest.raises(CorpusError, match=rf"^{file}:8: domains = "):
+            load_corpus(str(file))
 
 
 def test_a_file_that_is_no_text_says_so(tmp_path):
