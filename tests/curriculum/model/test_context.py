@@ -1,49 +1,21 @@
 """Rows shared by ranks: what each computes of them is what one process computes, gradients included."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 from curriculum.model.masks import Boundaries, Context, RowPart
 from schemas.errors import SchemaError
+from tests.curriculum.model import context_ranks
 from tests.curriculum.model.context_ranks import CASES, FORGETFUL, RANKS, ROWS, T
-
-SCRIPT = Path(__file__).with_name("context_ranks.py")
+from tests.rank_processes import results_of_ranks
 
 
 @pytest.fixture(scope="module")
 def differences(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, float]]]:
     """The largest difference of each case, by the number of ranks, as each of four processes found it."""
-    folder = tmp_path_factory.mktemp("ranks")
-    meet, out = (folder / "meet").as_uri(), folder / "out.json"
-    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
-    root = Path(__file__).parents[3]
-    ranks = [
-        subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tests.curriculum.model.context_ranks",
-                str(rank),
-                meet,
-                str(out),
-            ],
-            env=environment,
-            cwd=root,
-        )
-        for rank in range(RANKS)
-    ]
-    try:
-        assert [rank.wait(timeout=300) for rank in ranks] == [0] * RANKS
-    finally:
-        for rank in ranks:
-            rank.kill()
-    found: list[dict[str, dict[str, float]]] = json.loads(out.read_text())
+    found: list[dict[str, dict[str, float]]] = results_of_ranks(
+        context_ranks.__name__, RANKS, tmp_path_factory.mktemp("ranks")
+    )
     return found
 
 
