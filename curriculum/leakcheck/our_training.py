@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from curriculum.leakcheck.packings import Packing
 from curriculum.leakcheck.recorder import Probe, Recorder
@@ -15,6 +15,8 @@ from curriculum.leakcheck.repacked import Setting
 from curriculum.leakcheck.subject import spread_constant_weights
 from curriculum.train import restore
 from curriculum.train.batch import Batch
+from curriculum.train.distributed import ALONE, Ranks
+from curriculum.train.optimizer import TrainState, new_train_state, whole
 from curriculum.train.step import Gradient
 from curriculum.train.trainer import Trainer
 from schemas.job import Job
@@ -23,9 +25,18 @@ RUN = "run"
 
 
 def our_training(
-    setting: Setting, job: Job, workspace: Path, recorder: Recorder, packing: Packing
+    setting: Setting,
+    job: Job,
+    workspace: Path,
+    recorder: Recorder,
+    packing: Packing,
+    ranks: Ranks = ALONE,
 ) -> None:
-    """Train as a job does: the real trainer, with the evaluations, checkpoints and resume of a packing."""
+    """Train as a job does: the real trainer, with the evaluations, checkpoints and resume of a packing.
+
+    Each of several ranks calls this with the same workspace, and its recorder gets the steps of all ranks.
+    Outputs of blocks are probed with one rank alone.
+    """
     trainer = OurTrainer(
         job=job,
         workspace=workspace,
@@ -33,6 +44,7 @@ def our_training(
         dtype=setting.dtype,
         start=setting.start,
         recorder=recorder,
+        ranks=ranks,
     )
     if packing.resume_after is not None:
         trainer.run(stop_after=packing.resume_after)
@@ -50,6 +62,7 @@ class OurTrainer:
     start: Path | None
     """Checkpoint with the weights to start from; None spreads fresh weights."""
     recorder: Recorder
+    ranks: Ranks = ALONE
 
     def run(self, *, stop_after: int | None = None) -> None:
         """Train from the newest checkpoint of the workspace until the end, or stop after so many steps."""
@@ -60,11 +73,13 @@ class OurTrainer:
         probe = Probe(recorder)
 
         def watch(step: int, batches: Sequence[Batch], gradient: Gradient) -> None:
+            train_state.rest()
+            fed, nll = _of_all_ranks(self.ranks, batches, gradient)
             recorder.note(
-                batches,
-                [sums.tolist() for sums in gradient.documents],
+                fed,
+                nll,
                 dict(gradients),
-                {name: weight.detach().clone() for name, weight in model.named_parameters()},
+                {name: whole(weight.detach()).clone() for name, weight in model.named_parameters()},
                 probe.by_document(batches),
                 gradient.norm,
             )
@@ -75,36 +90,62 @@ class OurTrainer:
             directory,
             self.device,
             lambda: stop_after is not None and len(recorder.traces) >= stop_after,
+            self.ranks,
             dtype=self.dtype,
             watch=watch,
         )
-        model = trainer.train_state.model
+        train_state = trainer.train_state
+        model = train_state.model
         if not recorder.traces:
-            self._begin(model)
+            self._begin(train_state)
 
         def note_gradients(*_: Any) -> None:
             gradients.update(
                 {
-                    name: weight.grad.detach().clone()
+                    name: whole(weight.grad.detach()).clone()
                     for name, weight in model.named_parameters()
                     if weight.grad is not None
                 }
             )
 
         with ExitStack() as hooks:
-            hook = trainer.train_state.optimizer.register_step_pre_hook(note_gradients)
+            hook = train_state.optimizer.register_step_pre_hook(note_gradients)
             hooks.callback(hook.remove)
             if recorder.probed_step is not None:
                 probe.hook(model, hooks)
             trainer.train()
 
     @torch.no_grad()
-    def _begin(self, model: nn.Module) -> None:
+    def _begin(self, train_state: TrainState) -> None:
         """Give a fresh model the weights to start from."""
         if self.start is None:
-            spread_constant_weights(model).train()
-            return
-        there = restore.read_weights(self.start)
-        for name, weight in model.named_parameters():
+            alone = new_train_state(self.job, self.device, dtype=self.dtype).model
+            there = spread_constant_weights(alone).state_dict()
+        else:
+            there = restore.read_weights(self.start)
+        for name, weight in train_state.model.named_parameters():
             if name in there:
-                weight.copy_(there[name])
+                restore.copy_into(there[name], weight, self.ranks)
+
+
+def _of_all_ranks(
+    ranks: Ranks, batches: Sequence[Batch], gradient: Gradient
+) -> tuple[list[Batch], list[list[float]]]:
+    """Return the micro-batches of all ranks in a step, and Σ nll of each segment of each.
+
+    Ranks that share rows have the same batches, and each has the sums over its own positions.
+    """
+    sums = [sums.tolist() for sums in gradient.documents]
+    gathered = ranks.gathered(list(zip(batches, sums, strict=True)))
+    fed: list[Batch] = []
+    nll: list[list[float]] = []
+    for first in range(0, ranks.size, ranks.sharing):
+        for parts in zip(*gathered[first : first + ranks.sharing], strict=True):
+            batch = parts[0][0]
+            # A blank batch stands in for rows that a rank lacks.
+            if batch.pack_ids:
+                fed.append(batch)
+                nll.append(
+                    [sum(of_ranks) for of_ranks in zip(*(own for _, own in parts), strict=True)]
+                )
+    return fed, nll

@@ -139,7 +139,7 @@ def fill(checkpoint: Path, wanted: dict[str, Tensor], ranks: Ranks) -> None:
     for file in (WEIGHTS, MOMENTS):
         with safe_open(checkpoint / file, "pt") as tensors:
             for name in wanted.keys() & tensors.keys():
-                _copy(tensors.get_tensor(name), wanted[name], ranks)
+                copy_into(tensors.get_tensor(name), wanted[name], ranks)
 
 
 def _described(checkpoint: Path) -> dict[str, tuple[tuple[int, ...], Any]]:
@@ -154,7 +154,8 @@ def _described(checkpoint: Path) -> dict[str, tuple[tuple[int, ...], Any]]:
     }
 
 
-def _copy(value: Tensor, into: Tensor, ranks: Ranks) -> None:
+def copy_into(value: Tensor, into: Tensor, ranks: Ranks) -> None:
+    """Copy a whole tensor, which every rank has, into one that may be sharded."""
     if ranks.mesh is not None:
         from torch.distributed.tensor import DTensor, distribute_tensor
 

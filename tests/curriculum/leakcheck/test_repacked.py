@@ -16,7 +16,9 @@ from curriculum.leakcheck.repacked import Setting, disagreements, first_layer, t
 from curriculum.model import conv
 from curriculum.model.decoder import MLP
 from curriculum.model.presets import PRESETS, model_spec
-from schemas.job import Backend, ModelSpec
+from curriculum.train import dataloader
+from curriculum.train.loader_workers import batches_of
+from schemas.job import Backend, Job, ModelSpec
 
 
 def spec(blocks: str, **changes: Any) -> ModelSpec:
@@ -76,6 +78,28 @@ def test_packings_agree_in_rows_past_8192_and_micro_batches_past_32767() -> None
     assert all(
         finding.passed for finding in repacked_findings(proven, steps, packings(steps, 8320))
     )
+
+
+@pytest.mark.system
+def test_packings_agree_if_other_processes_load_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    def noted(loader: Any, workers: int) -> Any:
+        started.append(workers)
+        return batches_of(loader, workers)
+
+    def train(given: Setting, job: Job, *rest: Any) -> None:
+        workers = 0 if rest[-1] is ways[0] else 2
+        our_training(given, job.model_copy(update={"workers": workers}), *rest)
+
+    monkeypatch.setattr(dataloader, "batches_of", noted)
+    proven = setting(spec("AMCEF", structure=True))
+    steps = proof_documents(proven.model, longest=256)
+    ways = [way for at, way in enumerate(packings(steps, 256)) if at in (0, 2, 4, 5)]
+    found = [each for _, each in disagreements(proven, steps, ways, train=train)]
+    assert found == [None] * 3
+    # Two of the runs are resumed.
+    assert started == [0, 2, 2, 2, 2, 2]
 
 
 def leaky(monkeypatch: pytest.MonkeyPatch) -> None:
