@@ -146,7 +146,7 @@ def repacked_externally(subject: Subject, feed: Feed) -> tuple[Finding, ...]:
     many = many_documents(spec)
     return (
         *_repacked(subject, feed, few, packings(few, subject.row_length)),
-        *_repacked(subject, feed, many, many_packings(many)),
+        *_repacked(subject, feed, many, many_packings(many, subject.row_length)),
     )
 
 

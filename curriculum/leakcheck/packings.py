@@ -145,12 +145,12 @@ def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
 
 
 MANY_LENGTH = 512
-"""Row length in which many documents are packed."""
+"""Row length in which many documents are packed for our models."""
 
 
-def many_packings(steps: ProofSteps) -> tuple[Packing, ...]:
+def many_packings(steps: ProofSteps, row_length: int = MANY_LENGTH) -> tuple[Packing, ...]:
     """Return three of the packings: a step of many documents takes long."""
-    ways = packings(steps, MANY_LENGTH)
+    ways = packings(steps, row_length)
     return ways[0], ways[2], ways[3]
 
 
