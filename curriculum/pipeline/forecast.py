@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from curriculum.inspection.formats import Line, count, duration, gpu_hours, number
-from curriculum.inspection.runs import report_of, whole_steps
+from curriculum.inspection.formats import Line, count, duration, number
+from curriculum.inspection.runs import whole_steps
 from curriculum.mixing.check import PhaseCheck
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.pipeline.attempts import attempts_in, resumed_step, specialist_of
+from curriculum.pipeline.attempts import resumed_step
 from curriculum.pipeline.checks import known_supply, supply_warnings
-from curriculum.pipeline.context import Context, Resources
+from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import (
     Event,
     PhaseBuilt,
@@ -26,80 +26,21 @@ from curriculum.pipeline.execute import (
 )
 from curriculum.pipeline.gates import APPROVAL, verdict
 from curriculum.pipeline.plan import RunPlan
-from curriculum.pipeline.steps import UNKNOWN, machine_of, tokens_per_step
+from curriculum.pipeline.steps import UNKNOWN, tokens_per_step
+from curriculum.pipeline.training_time import (
+    NO_WORK,
+    Speed,
+    Workload,
+    expected,
+    last_speed,
+    workload_of,
+)
 from curriculum.stages import Built
 from curriculum.store import Artefact, Difference, Explanation, Step, Store, explain, explain_all
-from curriculum.store.artefact import KEY_DIGITS, Recipe
+from curriculum.store.artefact import Recipe
 from schemas.errors import MixtureError
-from schemas.job import Job
 from schemas.label_folders import label_of
-from schemas.specialist import spelled
 from schemas.study import study_remark
-
-HOUR = 3600
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Speed:
-    """Speed of a run."""
-
-    name: str
-    """Name of that run: its specialist and phase."""
-    run: str
-    """Its key."""
-    model: str
-    device: str
-    devices: int
-    """GPUs that trained together; 1 for a CPU."""
-    seconds_per_token: float
-    """Seconds of one device for a valid token, with its part of the evaluations."""
-
-    def seconds(self, tokens: int) -> float:
-        """Seconds until so many valid tokens are trained on, with as many devices as that run had."""
-        return tokens * self.seconds_per_token / self.devices
-
-    def cost(self, tokens: int, price: float | None) -> float | None:
-        """Cost of so many valid tokens at a price of a GPU hour; a CPU costs nothing."""
-        if price is None:
-            return None
-        hours = tokens * self.seconds_per_token / HOUR
-        return hours * price if self.device == "cuda" else 0.0
-
-    def words(self, tokens: int) -> str:
-        """Describe the time of so many tokens, and the run that it is derived from."""
-        used = f" ({gpu_hours(tokens * self.seconds_per_token)})" if self.device == "cuda" else ""
-        return (
-            f"{count(tokens)} tokens; about {duration(self.seconds(tokens))}{used} at the "
-            f"{self.devices / self.seconds_per_token:,.0f} tokens/s of {self.name}, "
-            f"run {self.run[:KEY_DIGITS]}, evaluations included; building and the checks before training "
-            "come on top"
-        )
-
-
-def last_speed(plan: RunPlan, resources: Resources) -> Speed | None:
-    """Return the speed of the newest run of the plan's model on a device of the kind that it would train on.
-
-    None where there is no such run: another model, or another device, says nothing of this one.
-    """
-    finished = [attempt for attempt in attempts_in(plan.store) if attempt.is_finished]
-    found = (
-        _speed_of(plan.store.load(attempt.path), attempt.job) for attempt in reversed(finished)
-    )
-    speeds = [speed for speed in found if speed is not None]
-    ours = [each for each in speeds if each.model == plan.diet.model]
-    # To look for a GPU may import torch: only where there is something to compare.
-    device = machine_of(plan, resources).device if ours else ""
-    return next((each for each in ours if each.device == device), None)
-
-
-def expected(tokens: int, model: str, speed: Speed | None) -> str:
-    """Describe the time of so many tokens by the last measured speed, or that none was measured."""
-    if speed is not None:
-        return speed.words(tokens)
-    return (
-        f"{count(tokens)} tokens; how long they take isn't known: no run of {model} on a device like "
-        "this machine's is in this workspace"
-    )
 
 
 def money(cost: float | None) -> str:
@@ -109,21 +50,6 @@ def money(cost: float | None) -> str:
     ('1,234.50', '0.00', '')
     """
     return "" if cost is None else f"{cost:,.2f}"
-
-
-def _speed_of(run: Artefact, job: Job) -> Speed | None:
-    report = report_of(run)
-    if not report.tokens.valid or not report.seconds:
-        return None
-    spent = report.gpu_seconds or report.seconds + (report.evaluation_seconds or 0.0)
-    return Speed(
-        name=spelled(specialist_of(run), report.phase),
-        run=run.key,
-        model=job.model.name,
-        device=job.device,
-        devices=job.processes if job.device == "cuda" else 1,
-        seconds_per_token=spent / report.tokens.valid,
-    )
 
 
 Until = Literal["build", "mix", "train"]
@@ -145,6 +71,8 @@ class PhaseForecast:
     tokens: int = 0
     """Valid tokens that would be trained on, at most: a gate may open before."""
     steps: int = 0
+    work: Workload = NO_WORK
+    """Its tokens with its evaluations, as a run."""
     note: str = ""
     whole: str = ""
     """The tokens of whole steps against its budget, where they leave out some."""
@@ -172,14 +100,19 @@ class Forecast:
         return sum(each.tokens for each in self.phases)
 
     @property
+    def work(self) -> Workload:
+        """Work of all phases."""
+        return sum((each.work for each in self.phases), NO_WORK)
+
+    @property
     def seconds(self) -> float | None:
-        """Seconds of training by the last measured speed; None where none was measured."""
-        return self.speed.seconds(self.tokens) if self.speed else None
+        """Seconds of training by the speed that is known; None where none is."""
+        return self.speed.seconds(self.work) if self.speed else None
 
     @property
     def cost(self) -> float | None:
         """Cost of the GPU hours of all phases; None where speed or price aren't known."""
-        return self.speed.cost(self.tokens, self.price) if self.speed else None
+        return self.speed.cost(self.work, self.price) if self.speed else None
 
 
 def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
@@ -212,8 +145,8 @@ def forecast_lines(found: Forecast, *, until: Verb) -> Iterator[Line]:
     for each in found.phases:
         line = {"phase": each.phase, "to make": _stages(each.to_make)}
         if until == "train":
-            seconds = found.speed.seconds(each.tokens) if found.speed and each.tokens else None
-            cost = found.speed.cost(each.tokens, found.price) if found.speed else None
+            seconds = found.speed.seconds(each.work) if found.speed and each.tokens else None
+            cost = found.speed.cost(each.work, found.price) if found.speed else None
             line |= {
                 "tokens": count(each.tokens) if each.tokens else "",
                 "steps": f"{each.steps:,}" if each.steps else "",
@@ -258,7 +191,7 @@ def forecast_words(found: Forecast, *, until: Verb) -> Iterator[str]:
         yield "how long building takes isn't measured"
     elif found.tokens:
         without = f"without {', '.join(refused)}: " if refused else ""
-        yield f"{without}{expected(found.tokens, found.model, found.speed)}"
+        yield f"{without}{expected(found.work, found.model, found.speed)}"
         if found.price is None:
             yield "$CURRICULUM_GPU_PRICE, the price of a GPU hour, gives the cost"
         elif found.cost is not None:
@@ -297,6 +230,8 @@ def _phase_forecasts(
             continue
         if each.run.planned:
             ahead = _training(plan, phase, each.mixture, each.run, checks.get(name))
+            if ahead.tokens:
+                ahead = replace(ahead, work=workload_of(phase, ahead.tokens, ahead.steps))
             again = scope.retrain and name == scope.phase and not resumed_step(each.run.path)
             of_a_run = [
                 "a new attempt" if again else "",

@@ -27,9 +27,18 @@ from curriculum.pipeline.checks import (
     plan_estimate,
     shortages,
 )
-from curriculum.pipeline.forecast import HOUR, Speed, expected, last_speed
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
+from curriculum.pipeline.steps import tokens_per_step
+from curriculum.pipeline.training_time import (
+    HOUR,
+    NO_WORK,
+    Speed,
+    Workload,
+    expected,
+    last_speed,
+    workload_of,
+)
 from curriculum.stages import Built
 from curriculum.store import Store
 from curriculum.supply import ALL, Estimate, Kind
@@ -182,7 +191,7 @@ def _show(
     out.print(table(_source_lines(sources, plan.diet.max_source_repetition)))
     out.print(Text(SEEN_NOTE, MUTED))
     out.print()
-    out.print(expected(plan.diet.token_budget, plan.diet.model, speed), soft_wrap=True)
+    out.print(expected(_work(plan), plan.diet.model, speed), soft_wrap=True)
     for note in found.estimate.notes if found.estimate else ():
         out.print(Text(note, MUTED), soft_wrap=True)
 
@@ -263,6 +272,13 @@ def _source_lines(sources: Sequence[SourceCheck], limit: float) -> Iterator[Line
         }
 
 
+def _work(plan: RunPlan) -> Workload:
+    """Return the work of training all phases from their beginning."""
+    step = tokens_per_step(plan)
+    phases = (workload_of(each, each.tokens, each.tokens // step) for each in plan.phases)
+    return sum(phases, NO_WORK)
+
+
 def _imported(held: ServingCheck) -> str | None:
     rows = held.stratum.serving.imported
     return rows.name if rows else None
@@ -309,11 +325,7 @@ def _as_json(
             for each in found.phases
         ],
         "sources": [{**asdict(each), "repetition": round(each.repetition, 4)} for each in sources],
-        "hours": (
-            round(speed.seconds(plan.diet.token_budget) * speed.devices / HOUR, 4)
-            if speed
-            else None
-        ),
+        "hours": round(speed.gpu_seconds(_work(plan)) / HOUR, 4) if speed else None,
         "speed": asdict(speed) if speed else None,
         "fits": not faults,
         "smallest_token_budget": budgets.smallest,

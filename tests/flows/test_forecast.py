@@ -3,36 +3,65 @@
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from curriculum.pipeline import forecast
 from curriculum.pipeline.context import Resources
-from curriculum.pipeline.forecast import Forecast, PhaseForecast, Speed, expected, money
-from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.forecast import Forecast, PhaseForecast, money
+from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.run_config import RunConfig
+from curriculum.pipeline.training_time import (
+    NO_WORK,
+    PUBLISHED,
+    Speed,
+    Workload,
+    expected,
+    last_speed,
+    workload_of,
+)
 from flows import settings
 from flows.cli import phases
+from schemas.diet import AdvanceWhen
+from tests import factories
+from tests.flows.tiny_workspace import Larder, figure, job, mixture, run
 
 
-def speed(*, device: str = "cuda", devices: int = 1, seconds_per_token: float = 1e-3) -> Speed:
+def speed(
+    *,
+    device: str = "cuda",
+    devices: int = 1,
+    seconds_per_token: float = 1e-3,
+    evaluation: float = 0.0,
+    start: float = 0.0,
+) -> Speed:
     return Speed(
-        name="templates/demo/syntax",
-        run="0123456789abcdef",
+        source="templates/demo/syntax, run 0123456789ab",
         model="tiny",
         device=device,
         devices=devices,
         seconds_per_token=seconds_per_token,
+        seconds_per_evaluation=evaluation,
+        start_seconds=start,
     )
 
 
+def work(tokens: int, evaluations: int = 0, runs: int = 0) -> Workload:
+    return Workload(tokens=tokens, evaluations=evaluations, runs=runs)
+
+
 def ahead(tokens: int, phase: str = "syntax") -> PhaseForecast:
-    return PhaseForecast(phase=phase, to_make={"runs": 1} if tokens else {}, tokens=tokens, steps=7)
+    return PhaseForecast(
+        phase=phase,
+        to_make={"runs": 1} if tokens else {},
+        tokens=tokens,
+        steps=7,
+        work=work(tokens, 2, 1) if tokens else NO_WORK,
+    )
 
 
 def foreseen(*tokens: int, speed: Speed | None, price: float | None) -> Forecast:
@@ -67,11 +96,12 @@ def test_without_a_speed_or_a_price_there_is_no_cost() -> None:
 
 @given(st.lists(st.integers(min_value=0, max_value=10**12), min_size=1, max_size=6))
 def test_phases_add_up_to_the_whole(tokens: list[int]) -> None:
-    pace, price = speed(devices=4), 3.0
+    pace, price = speed(devices=4, evaluation=2.0, start=8.0), 3.0
     whole = foreseen(*tokens, speed=pace, price=price)
+    phases = [each.work for each in whole.phases]
     assert whole.tokens == sum(tokens)
-    assert whole.cost == pytest.approx(sum(pace.cost(each, price) or 0 for each in tokens))
-    assert whole.seconds == pytest.approx(sum(pace.seconds(each) for each in tokens))
+    assert whole.cost == pytest.approx(sum(pace.cost(each, price) or 0 for each in phases))
+    assert whole.seconds == pytest.approx(sum(pace.seconds(each) for each in phases))
 
 
 def test_what_is_printed_names_tokens_time_price_and_the_run_that_measured(
@@ -85,7 +115,7 @@ def test_what_is_printed_names_tokens_time_price_and_the_run_that_measured(
         "1 h",
         "5.00",
         "2 GPU hours",
-        "tokens/s of templates/demo/syntax, run 0123456789ab, evaluations included; building",
+        "by templates/demo/syntax, run 0123456789ab: ",
         "at 2.5 for a GPU hour",
     ):
         assert part in said, said
@@ -102,40 +132,76 @@ def test_nothing_to_train_is_said(printed: Console) -> None:
 
 
 def test_an_unmeasured_speed_is_said() -> None:
-    assert "how long they take isn't known: no run of tiny" in expected(1000, "tiny", None)
+    assert "how long they take isn't known: no run of 1b" in expected(work(1000), "1b", None)
 
 
 def test_a_time_is_in_its_largest_units_and_not_in_parts_of_an_hour() -> None:
     on_cpu = speed(device="cpu", seconds_per_token=1e-3)
-    assert "about 50 s at the 1,000 tokens/s" in expected(50_000, "tiny", on_cpu)
+    said = expected(work(50_000), "tiny", on_cpu)
+    assert "about 50 s by templates/demo/syntax" in said
+    assert "1,000 tokens/s in steps; " in said
 
 
-def test_the_speed_is_that_of_the_newest_run_of_the_same_model_and_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs = [
-        speed(device="cpu", seconds_per_token=1.0),
-        replace(speed(device="cpu"), model="60m", seconds_per_token=2.0),
-        replace(speed(device="cuda"), model="60m", seconds_per_token=3.0),
-    ]
-    begun = [SimpleNamespace(path=run, job=None, is_finished=True) for run in runs]
-    monkeypatch.setattr(forecast, "attempts_in", lambda store: begun)
-    monkeypatch.setattr(forecast, "_speed_of", lambda run, job: run)
+def test_evaluations_starts_and_checks_are_part_of_the_time_and_only_starts_cost_nothing() -> None:
+    pace, asked = speed(devices=2, evaluation=10.0, start=30.0), work(200_000, 4, 2)
+    assert pace.seconds(asked) == pytest.approx(100 + 40 + 60)
+    assert pace.cost(asked, 3600) == pytest.approx(2 * (100 + 40))
+    said = expected(asked, "tiny", pace)
+    assert "about 3 min 20 s" in said
+    assert "10 s an evaluation, 30 s for the start" in said
 
-    def asked(model: str, device: str) -> Speed | None:
-        plan = SimpleNamespace(
-            store=SimpleNamespace(load=lambda path: path),
-            diet=SimpleNamespace(model=model),
+
+def test_a_gate_on_val_bpb_has_a_phase_evaluated_meanwhile() -> None:
+    gated = AdvanceWhen.model_validate(
+        {"val_bpb": {"stops_improving_by": 0.002, "over_evaluations": 3}}
+    )
+    assert workload_of(factories.resolved_phase(), 1000, 65) == work(1000, 2, 1)
+    assert workload_of(factories.resolved_phase(advance_when=gated), 1000, 65) == work(1000, 8, 1)
+    assert workload_of(factories.resolved_phase(advance_when=gated), 1000, 1) == work(1000, 2, 1)
+
+
+def test_a_speed_is_that_of_the_newest_runs_together(tmp_path: Path) -> None:
+    larder = Larder(tmp_path)
+    for name, seconds, lasted in (("old", 90.0, 110), ("new", 10.0, 3600), ("last", 30.0, 50)):
+        plan = mixture(tmp_path, "syntax", [(larder.one, 0, 0, 7)], specialist=name)
+        begun = datetime(2026, 11, 1, tzinfo=UTC)
+        ordered = job(plan, tmp_path, specialist=name, run_key="1" * 64, begun=begun.isoformat())
+        history = tuple(figure(2.0, 0.1, step=at) for at in (0, 2))
+        ended = (begun + timedelta(seconds=lasted)).isoformat()
+        run(
+            tmp_path,
+            ordered,
+            history,
+            history=history,
+            seconds=seconds,
+            evaluation_seconds=4.0,
+            ended=ended,
         )
-        machine = SimpleNamespace(device=device)
-        monkeypatch.setattr(forecast, "machine_of", lambda plan, resources: machine)
-        return forecast.last_speed(cast("RunPlan", plan), Resources())
+    plan = resolve_plan(RunConfig(specialist="templates.demo", workspace=tmp_path), dry=True)
+    found = last_speed(plan, Resources())
+    assert found is not None
+    assert found.seconds_per_token == pytest.approx(130 / (3 * 22))
+    assert found.seconds_per_evaluation == pytest.approx(2.0)
+    assert found.start_seconds == pytest.approx(16.0), "an hour of `new` was an interruption"
+    assert found.source.endswith(", and 2 runs before it")
 
-    assert asked("tiny", "cpu") == runs[0]
-    assert asked("tiny", "cuda") is None
-    assert asked("60m", "cpu") == runs[1]
-    assert asked("60m", "cuda") == runs[2]
-    assert asked("300m", "cpu") is None
+
+def test_without_a_run_the_speed_is_the_published_one_of_model_and_device(tmp_path: Path) -> None:
+    plan = resolve_plan(RunConfig(specialist="templates.demo", workspace=tmp_path), dry=True)
+    found = last_speed(plan, Resources())
+    assert found is not None
+    assert (found.model, found.device) == ("tiny", "cpu")
+    assert "docs/benchmarks.md" in expected(work(1000, 2, 1), "tiny", found)
+    larger = replace(plan, diet=plan.diet.model_copy(update={"model": "1b"}))
+    assert last_speed(larger, Resources()) is None
+
+
+def test_published_speeds_are_those_of_the_benchmarks() -> None:
+    text = (Path(__file__).parents[2] / "docs/benchmarks.md").read_text()
+    for each in PUBLISHED:
+        assert f"{1 / each.seconds_per_token:,.0f}" in text, each.model
+    tiny = PUBLISHED[0]
+    assert f"{tiny.seconds_per_evaluation:g} s an evaluation; {tiny.start_seconds:g} s for" in text
 
 
 def test_money_is_to_the_cent() -> None:
