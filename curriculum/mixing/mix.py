@@ -313,8 +313,7 @@ def _with_sources(
         if each.rows_key in there
     ]
     found: SourceRepetition = source_repetition(draws, documents, limit=diet.max_source_repetition)
-    message = warning(found)
-    warnings = (*report.warnings, message) if message else report.warnings
+    warnings = (*report.warnings, *filter(None, [warning(found)]))
     return report.model_copy(update={"sources": found, "warnings": warnings})
 
 

@@ -163,9 +163,9 @@ def test_a_gate_on_val_bpb_has_a_phase_evaluated_meanwhile() -> None:
 def test_a_speed_is_that_of_the_newest_runs_together(tmp_path: Path) -> None:
     larder = Larder(tmp_path)
     for name, seconds, lasted in (("old", 90.0, 110), ("new", 10.0, 3600), ("last", 30.0, 50)):
-        plan = mixture(tmp_path, "syntax", [(larder.one, 0, 0, 7)], specialist=name)
+        mixed = mixture(tmp_path, "syntax", [(larder.one, 0, 0, 7)], specialist=name)
         begun = datetime(2026, 11, 1, tzinfo=UTC)
-        ordered = job(plan, tmp_path, specialist=name, run_key="1" * 64, begun=begun.isoformat())
+        ordered = job(mixed, tmp_path, specialist=name, run_key="1" * 64, begun=begun.isoformat())
         history = tuple(figure(2.0, 0.1, step=at) for at in (0, 2))
         ended = (begun + timedelta(seconds=lasted)).isoformat()
         run(
