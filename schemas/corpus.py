@@ -167,7 +167,8 @@ class CorpusSpec(Documented):
     on_error: OnError = "stop"
     """The fate of a repository or a source of conversations that can't be read, or of which more than
     max_skipped is lost. stop ends the build with one message once all others are done; skip builds without
-    it, says why, and reads it again only where its commit changes or its folders in documents are deleted."""
+    it, says why, and reads it again only where its commit changes or its folders in documents are deleted.
+    A path or commit that isn't there stops every build: it is a mistake in the corpus file."""
     store_targets: bool = True
     """false halves the rows on disk; readers derive target_ids."""
 
