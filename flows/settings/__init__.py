@@ -94,6 +94,12 @@ def _own(folder: Path) -> Path:
     return folder
 
 
+def trusted_by_environment() -> Path | None:
+    """$CURRICULUM_TRUST: a workspace that is trusted without a record, as in containers."""
+    given = os.environ.get("CURRICULUM_TRUST")
+    return Path(given).resolve() if given else None
+
+
 def notify_target() -> str | None:
     """$CURRICULUM_NOTIFY: a URL (posted to, or one of apprise), or a command that reads events."""
     return os.environ.get("CURRICULUM_NOTIFY") or None

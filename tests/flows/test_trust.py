@@ -347,3 +347,34 @@ def test_what_a_workspace_hides_is_in_what_looks_at_a_diet(
         told = curriculum(*words, "--home", str(received), "--json")
         assert json.loads(told.stdout)["shadows"] == []
         assert "in place of" not in told.stderr
+
+
+def test_contents_that_take_the_place_of_trusted_ones_are_not_trusted(tmp_path: Path) -> None:
+    """Path, id, folder and times of the files are the same: all that a sender can set."""
+    home = tmp_path / "home"
+    trust.make_trusted(home)
+    before, folder = (home / "workspace.json").stat(), home.stat()
+    sent = Path(shutil.copytree(home, tmp_path / "sent"))
+    shutil.rmtree(home / "locks", ignore_errors=True)
+    for file in filter(Path.is_file, home.iterdir()):
+        file.unlink()
+    shutil.copytree(sent, home, dirs_exist_ok=True)
+    after = (home / "workspace.json").stat()
+    assert (home.stat().st_dev, home.stat().st_ino) == (folder.st_dev, folder.st_ino)
+    assert after.st_mtime_ns == before.st_mtime_ns
+    assert not trust.is_trusted(home)
+    trust.trust(home)
+    assert trust.is_trusted(home)
+
+
+def test_the_environment_trusts_one_workspace_by_its_path(
+    received: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    Store(other).open()
+    link = tmp_path / "link"
+    link.symlink_to(received)
+    monkeypatch.setenv("CURRICULUM_TRUST", str(link))
+    assert trust.is_trusted(received)
+    assert trust.is_trusted(link)
+    assert not trust.is_trusted(other)
