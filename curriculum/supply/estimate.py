@@ -42,7 +42,7 @@ from schemas.objectives import OBJECTIVES
 from schemas.progress import ProgressCallback, ignore_progress
 from schemas.reports import EstimateReport
 
-REVISION = 5
+REVISION = 6
 """Revision of how a sample is drawn and scaled."""
 LINES_NAME, SAMPLINGS_NAME, FILES_NAME = "lines.parquet", "samplings.parquet", "files.parquet"
 SHARES_NAME = "shares.parquet"
@@ -359,7 +359,7 @@ def _notes(task: EstimateTask, samplings: Iterable[Sampling]) -> Iterator[str]:
     plan, is_part = task.plan, any(each.read < each.units for each in samplings)
     yield from plain_folders([each.spec for each in plan.repositories])
     if task.tokenizing.file is None and is_part:
-        yield "a tokenizer was trained on the sample; one of the whole corpus may count otherwise"
+        yield "tokens of a tokenizer trained on the sample; one of the whole corpus may give other counts"
     for family in sorted(each for each in plan.families if FAMILIES[each].needs_index):
         yield from _index_notes(plan, family)
 

@@ -66,12 +66,18 @@ MEASURES_SCHEMA = pl.Schema(
         "domain": pl.String,
         "tokens": pl.Int64,
         "documents": pl.Int64,
+        "shortened": pl.Int64,
         "routed": pl.Int64,
         "held_out": pl.Int64,
     }
 )
 """Columns by unit, a commit or a conversation, and domain: valid tokens of rows to train on, documents that
-have some, documents that are too long for such a row, and documents that are held out."""
+have some, those among them that leave out parts to fit, documents that are too long for such a row, and
+documents that are held out."""
+
+
+ESTIMATED = ("tokens", "documents", "shortened", "routed")
+"""Columns of MEASURES_SCHEMA that are scaled with the sizes of units."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
@@ -112,9 +118,10 @@ def measure(
         domain = picked.domains[int(picked.domain[fitted.row])]
         tokens = sum(len(encoding.ids) for encoding in fitted.encodings)
         routed = int(fitted.outcome in ("routed", "too_long"))
-        rows.append((units[fitted.row], domain, tokens, int(tokens > 0), routed, 0))
+        shortened = int(tokens > 0 and fitted.elided_bytes > fitted.other_side_bytes)
+        rows.append((units[fitted.row], domain, tokens, int(tokens > 0), shortened, routed, 0))
     rows += [
-        (units[at], picked.domains[int(picked.domain[at])], 0, 0, 0, 1)
+        (units[at], picked.domains[int(picked.domain[at])], 0, 0, 0, 0, 1)
         for at in np.flatnonzero(picked.kept & picked.val)
     ]
     frame = pl.DataFrame(rows, schema=MEASURES_SCHEMA, orient="row")
@@ -148,6 +155,8 @@ class SupplyLine:
     """Their standard error; 0 where nothing is estimated."""
     documents: float
     """Number of documents that have tokens in such rows."""
+    shortened: float
+    """Number of those documents that leave out parts to fit a row."""
     routed: float
     """Number of documents that are too long for such a row and wait for a longer one."""
     held_out: float
@@ -208,12 +217,12 @@ def _file_lines(
     whole, population = float(sum(sizes.values())), _population(taken, repository)
     for domain in (ALL, *sorted(measured["domain"].unique())):
         own = measured if domain == ALL else measured.filter(domain=domain)
-        tokens, documents, routed = (
+        estimated = tuple(
             by_ratio(_amounts(own, name, units), known, whole=whole, population=population)
-            for name in ("tokens", "documents", "routed")
+            for name in ESTIMATED
         )
         held = _count(own, "held_out", units, population)
-        yield _line(kind, repository, domain, tokens, documents, routed, held)
+        yield _line(kind, repository, domain, estimated, held)
 
 
 def _graph_lines(
@@ -231,15 +240,15 @@ def _graph_lines(
         whole = by_ratio(amounts, each_one, whole=float(population), population=population)
         share = np.count_nonzero(amounts) / len(sampled)
         touching = max(len(walked), round(population * share))
-        tokens, documents, routed = (
+        estimated = tuple(
             _product(
                 by_ratio(_amounts(measured, name, walked), known, whole=1.0, population=touching),
                 whole,
             )
-            for name in ("tokens", "documents", "routed")
+            for name in ESTIMATED
         )
         held = _count(measured_here, "held_out", walked, population)
-        yield _line(kind, repository, domain, tokens, documents, routed, held)
+        yield _line(kind, repository, domain, estimated, held)
 
 
 def _count(frame: pl.DataFrame, column: str, units: Sequence[str], population: int) -> float:
@@ -251,11 +260,11 @@ def _line(
     kind: Kind,
     repository: str,
     domain: str,
-    tokens: tuple[float, float],
-    documents: tuple[float, float],
-    routed: tuple[float, float],
+    estimated: Sequence[tuple[float, float]],
     held_out: float,
 ) -> SupplyLine:
+    """The line of estimates with their errors, in the order of ESTIMATED."""
+    tokens, documents, shortened, routed = estimated
     return SupplyLine(
         family=kind.family,
         row_length=kind.row_length,
@@ -264,6 +273,7 @@ def _line(
         tokens=tokens[0],
         error=tokens[1],
         documents=documents[0],
+        shortened=shortened[0],
         routed=routed[0],
         held_out=held_out,
     )

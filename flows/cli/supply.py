@@ -10,7 +10,7 @@ from rich.text import Text
 from curriculum.corpus.domains import text_of
 from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
 from curriculum.corpus.sources import Sources
-from curriculum.inspection.formats import Line, count, number
+from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.inspection.held_out import expected_held_out
 from curriculum.inspection.largest_files import share_lines
 from curriculum.mixing.load import Phases, diet_names, load_phases
@@ -31,6 +31,11 @@ from schemas.progress import ProgressCallback
 from schemas.text import read_yaml
 
 CONFIGURATION = (".yaml", ".yml")
+SHORTENED_NOTE = (
+    "shortened: documents that leave out parts so that the rest fits a row: functions that the commit "
+    "didn't touch (v3), or the farthest context (v4, v5); in longer rows fewer are. v3 has no documents of "
+    "files that a commit adds"
+)
 SHARES_NOTE = "share of a family's tokens, over all versions of the file"
 DOUBT = 2.0
 """Standard errors to either side: about 19 estimates of 20 are so near."""
@@ -171,6 +176,8 @@ def _kinds(specs: Phases, corpus: CorpusSpec) -> tuple[Kind, ...]:
 
 def _show(found: Estimate, kinds: Sequence[Kind]) -> None:
     out.print(table(_kind_lines(found, kinds)))
+    if any(each.shortened for each in found.lines):
+        out.print(Text(SHORTENED_NOTE, MUTED), soft_wrap=True)
     out.print()
     out.print(table(_domain_lines(found, kinds)))
     out.print()
@@ -205,13 +212,18 @@ def _kind_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[Line]:
     for kind in kinds:
         tokens, error = found.total(kind)
         own = [each for each in found.lines if each.kind == kind and each.is_total]
-        routed = sum(each.routed for each in own)
+        documents = sum(each.documents for each in own)
+        shortened, routed = (
+            sum(each.shortened for each in own),
+            sum(each.routed for each in own),
+        )
         yield {
             "family": kind.family,
             "row length": kind.row_length,
             "tokens": count(tokens),
             "about": doubtful(tokens, error),
-            "documents": count(sum(each.documents for each in own)),
+            "documents": count(documents),
+            "shortened": percent(shortened / documents) if shortened else "",
             "too long": count(routed) if routed else "",
         }
 

@@ -66,6 +66,21 @@ def test_an_estimate_from_all_commits_is_what_a_build_leaves(tmp_path: Path) -> 
         assert {name: tokens for name, tokens in told.items() if tokens} == pytest.approx(domains)
 
 
+def test_documents_that_leave_out_parts_to_fit_are_counted(tmp_path: Path) -> None:
+    kinds = tuple(
+        Kind(family=family, row_length=length)
+        for family in ("v2_simple", "v3_simple")
+        for length in (512, 8192)
+    )
+    found = guess(one_repository(), kinds, tmp_path, 1.0)
+    totals = {each.kind: each for each in found.lines if each.is_total}
+    whole_files, short, whole_changes = totals[kinds[0]], totals[kinds[2]], totals[kinds[3]]
+    assert whole_files.shortened == 0, "v2 is divided over rows"
+    assert 0 < short.shortened <= short.documents
+    assert whole_changes.shortened == 0
+    assert short.tokens < whole_changes.tokens
+
+
 def test_graphs_of_all_commits_are_what_a_build_leaves_but_for_what_files_cannot_tell(
     tmp_path: Path,
 ) -> None:
