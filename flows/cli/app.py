@@ -329,7 +329,8 @@ Share = Annotated[
     typer.Option(
         min=0.0001,
         max=1.0,
-        help="Fraction of each repository's commits to read; a few dozen are read at least.",
+        help="Fraction of each repository's commits to read; at least 192 are read, and at least 4 for v4 "
+        "and v5, which parse whole trees.",
     ),
 ]
 PhasesFile = Annotated[

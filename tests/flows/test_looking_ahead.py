@@ -16,6 +16,8 @@ import pytest
 
 from curriculum.pipeline import Pipeline
 from curriculum.pipeline.run_config import MixConfig
+from curriculum.supply.sample import FEWEST
+from curriculum.supply.sampled_corpus import FEWEST_GRAPHS
 from flows.settings.trust import is_trusted
 from schemas.errors import MixtureError
 from tests.curriculum.pipeline.tiny_diet import NAME, edit, write_tiny_diet
@@ -65,9 +67,16 @@ def test_supply_of_a_repository_is_a_table_for_people(tmp_path: Path, sample_clo
         "supply", str(sample_clone), "--phases-file", "phases.demo", home=tmp_path / "home"
     )
     assert answer.returncode == 0, answer.stderr
-    assert re.search(r"v3_simple +512 +[\d.]+k", answer.stdout)
+    assert re.search(r"v3_simple +512 +[\d.]+k +\d+ +\d+\.\d%", answer.stdout)
+    assert "shortened: documents that leave out parts" in answer.stdout
     assert f"{sample_clone.name} " in answer.stdout
     assert "all commits with a change that the corpus reads were read" in answer.stdout
+
+
+def test_the_help_of_a_share_gives_the_commits_that_are_read_at_least() -> None:
+    for words in (("supply",), ("diet", "check")):
+        said = " ".join(curriculum(*words, "--help").stdout.replace("│", " ").split())
+        assert f"at least {FEWEST} are read, and at least {FEWEST_GRAPHS} for v4" in said
 
 
 @pytest.mark.parametrize(
