@@ -287,8 +287,8 @@ class DietPhase(Documented):
     max_repetition: Annotated[Number, Field(ge=1)] = 4.0
     """Times that a row may be seen in this phase; asking for more is a shortage."""
     on_shortage: Literal["stop", "renormalise"] = "stop"
-    """stop ends with what there is and what is asked; renormalise gives a serving all there is and the
-    others the rest."""
+    """For servings with too few rows: stop refuses the phase; renormalise lowers their shares to what there
+    is and raises the others."""
     advance_when: AdvanceWhen | None = None
     """The gate: the phase ends before its budget when all its rules hold."""
     on_budget: Literal["advance", "hold"] = "advance"

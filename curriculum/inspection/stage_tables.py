@@ -198,23 +198,23 @@ def machine_line(report: Report) -> Line:
         "attention density": "" if density is None else percent(density),
         "masked MFU": "" if mfu is None else percent(mfu),
         "MFU unmasked": "" if report.causal_mfu is None else percent(report.causal_mfu),
-        "saved by packing": _saved(report),
+        "without packing": _saved(report),
         "masked ÷ unmasked": _masking(report.masking_cost),
     }
 
 
 def _saved(report: Report) -> str:
-    """Positions, time and price that rows of one document each would have taken beside.
+    """Positions, further time and further price that rows of one document each would have taken.
 
     _saved(report) ->
-    '2.1 × the positions: 3 min, 0.42'
+    '2.1 × the positions, 3 min more, 0.42 more'
     """
     positions, padded = report.tokens.positions, report.padded_positions
     if not padded or not positions:
         return ""
     times = padded / positions
-    saved = f"{times:,.1f} × the positions: {duration((times - 1) * report.seconds)}"
-    return saved if report.cost is None else f"{saved}, {(times - 1) * report.cost:,.2f}"
+    saved = f"{times:,.1f} × the positions, {duration((times - 1) * report.seconds)} more"
+    return saved if report.cost is None else f"{saved}, {(times - 1) * report.cost:,.2f} more"
 
 
 def _masking(cost: MaskingCost | None) -> str:

@@ -143,7 +143,7 @@ def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
 def forecast_lines(found: Forecast, *, until: Verb) -> Iterator[Line]:
     """A line a phase: what would be made, and of training its tokens, steps, time and cost."""
     for each in found.phases:
-        line = {"phase": each.phase, "to make": _stages(each.to_make)}
+        line = {"phase": each.phase, "artefacts to make": _stages(each.to_make)}
         if until == "train":
             seconds = found.speed.seconds(each.work) if found.speed and each.tokens else None
             cost = found.speed.cost(each.work, found.price) if found.speed else None
@@ -164,7 +164,7 @@ def forecast_summary(found: Forecast, *, until: Verb) -> Iterator[Line]:
     for each, line in zip(found.phases, lines, strict=True):
         made = number(sum(each.to_make.values()), "artefact") if each.to_make else "nothing"
         figures = {name: line[name] for name in names} if until == "train" else {}
-        yield {"phase": each.phase, "to make": made, **figures}
+        yield {"phase": each.phase, "artefacts": made, **figures}
 
 
 def notes_words(found: Forecast) -> Iterator[str]:

@@ -52,10 +52,10 @@ UNEVEN = 1.1
 """Ratio from which on a serving's domains are seen unevenly and one is named; rows aren't quite alike."""
 
 
-SEEN_NOTE = (
-    "asked, there, distinct: tokens. seen: times that a row is read in its phase, at most max_repetition of "
-    "the phase; of source files: times that their code is read in all phases, at most max_source_repetition "
-    "of the diet"
+COLUMNS_NOTE = (
+    "asked, available and distinct count tokens. repetition: how often a row is seen in its phase; its "
+    "limit is max_repetition of the phase. read about: how often the code of source files is seen in all "
+    "phases and forms; its limit is max_source_repetition of the diet."
 )
 
 
@@ -189,7 +189,7 @@ def _show(
     for line in alike(_held_out(found, built)):
         warn(line)
     out.print(table(_source_lines(sources, plan.diet.max_source_repetition)))
-    out.print(Text(SEEN_NOTE, MUTED))
+    out.print(Text(COLUMNS_NOTE, MUTED))
     out.print()
     out.print(expected(_work(plan), plan.diet.model, speed), soft_wrap=True)
     for note in found.estimate.notes if found.estimate else ():
@@ -238,11 +238,11 @@ def _held_line(title: str, held: Sequence[ServingCheck], *, found: Estimate | No
     return {
         "serving": title,
         "asked": count(sum(each.asked for each in held)),
-        "there": count(sum(each.available for each in held)),
+        "available": count(sum(each.available for each in held)),
         "from": "rows" if found is None else f"estimate {_doubt(found, held)}".rstrip(),
-        "seen": f"{max(each.repetition for each in held):.2f}",
-        "most of": _most(held),
-        "at most": f"{held[0].limit:g}",
+        "repetition": f"{max(each.repetition for each in held):.2f}",
+        "most repeated": _most(held),
+        "limit": f"{held[0].limit:g}",
         "": "short" if any(each.is_short for each in held) else "",
     }
 
@@ -266,8 +266,8 @@ def _source_lines(sources: Sequence[SourceCheck], limit: float) -> Iterator[Line
             "source files of": each.title,
             "asked": count(each.asked),
             "distinct": count(each.distinct),
-            "seen about": f"{each.repetition:.1f}",
-            "at most": f"{limit:g}",
+            "read about": f"{each.repetition:.1f}",
+            "limit": f"{limit:g}",
             "": "often" if each.repetition > limit else "",
         }
 

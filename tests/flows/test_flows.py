@@ -206,7 +206,7 @@ def test_a_dry_run_shows_what_would_be_made_and_makes_nothing(
         _artifact(state, f"{name}-templates-demo-syntax") for name in ("forecast", "reasons")
     )
     assert [line["phase"] for line in forecast] == ["syntax"]
-    assert re.fullmatch(r"\d+ artefacts", forecast[0]["to make"])
+    assert re.fullmatch(r"\d+ artefacts", forecast[0]["artefacts"])
     assert ("tokens" in forecast[0]) == (flow in (train, run))
     assert sum(map(len, map(str, forecast[0].values()))) < 60, "Prefect's page cuts wide tables"
     assert {line["why"] for line in reasons} == {"first version"}

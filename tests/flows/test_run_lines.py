@@ -37,7 +37,7 @@ def test_what_a_run_measured_of_its_machine_is_a_line() -> None:
         "attention density": "17.1%",
         "masked MFU": "41.4%",
         "MFU unmasked": "55.0%",
-        "saved by packing": f"3.0 × the positions: {duration(2 * report().seconds)}, 7.50",
+        "without packing": f"3.0 × the positions, {duration(2 * report().seconds)} more, 7.50 more",
         "masked ÷ unmasked": "1.31 over 328k positions, rows of 16,384",
     }
     assert run_line(measured)["context"] == "1,234"

@@ -169,7 +169,7 @@ def test_a_dry_run_of_a_form_shows_what_it_would_make(served: Served, page: Page
     run = served.run(_run(page))
     assert run.name == "run ours all (dry run), seed=7"
     assert {"specialist:templates", "branch:ours", "phase:all"} <= {*run.tags}
-    _look_at_artifact(page, page.url.partition("?")[0], "forecast-templates-ours-all", "to make")
+    _look_at_artifact(page, page.url.partition("?")[0], "forecast-templates-ours-all", "artefacts")
     _shoot(page, "forecast")
 
 
