@@ -24,6 +24,7 @@ def line(kind: Kind, domain: str, tokens: float, held: float) -> SupplyLine:
         tokens=tokens,
         error=0.0,
         documents=1.0,
+        shortened=0.0,
         routed=0.0,
         held_out=held,
     )
