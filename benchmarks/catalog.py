@@ -202,6 +202,8 @@ class Workspace:
             scored_bytes=2,
             documents=12,
             lineages=5,
+            effective_documents=12,
+            effective_lineages=5,
         )
         labels = _phase(at)
         report = Report(

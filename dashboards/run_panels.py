@@ -11,7 +11,7 @@ from curriculum.pipeline.next_steps import next_steps
 from dashboards import charts, frame, html, plots
 from dashboards.overview_panels import in_order
 from dashboards.questions import Snapshot, question
-from schemas.held_out import tells
+from schemas.held_out import HeldOutCount
 
 TEMPLATE = "runs.html"
 DEEPEST = 46.0
@@ -30,10 +30,22 @@ class Gain:
     high: float | None
     documents: int | None
     lineages: int | None
+    effective_documents: float | None
+    effective_lineages: float | None
     anchor_before: float | None
     anchor_after: float | None
     tokens: int
     study: str | None = None
+
+    @property
+    def count(self) -> HeldOutCount:
+        """Return what the figure is of."""
+        return HeldOutCount(
+            documents=self.documents or 0,
+            lineages=self.lineages or 0,
+            effective_documents=self.effective_documents or 0.0,
+            effective_lineages=self.effective_lineages or 0.0,
+        )
 
     @property
     def by(self) -> float:
@@ -135,10 +147,9 @@ def _heat(gain: Gain | None, best: float) -> HeatCell | None:
     if gain is None:
         return None
     interval = ""
-    counted = gain.documents or 0, gain.lineages or 0
     if gain.low is not None and gain.high is not None:
-        said = formats.interval(gain.low, gain.high, is_sure=tells(*counted))
-        interval = f"95 % interval: {said}, {formats.held_out_words(*counted)}"
+        said = formats.interval(gain.low, gain.high, is_sure=gain.count.is_sure)
+        interval = f"95 % interval: {said}, {formats.held_out_words(gain.count)}"
     depth = DEEPEST * gain.by / best if gain.by > 0 and best > 0 else 0.0
     return HeatCell(gain=gain, depth=depth, interval=interval)
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from schemas.corpus import Name
 from schemas.diet import AdvanceWhen
 from schemas.document import SCHEMA_VERSION, required
-from schemas.held_out import tells
+from schemas.held_out import HeldOutCount
 from schemas.json_text import Sealed
 from schemas.objectives import ANCHOR_SET, PHASE_SET, SetName
 from schemas.regular_files import PlainPath, PlainPathOrNone
@@ -102,7 +102,7 @@ class RowsSource(Strict):
     row_length: int
 
 
-class EvaluationStratum(Strict):
+class EvaluationStratum(HeldOutCount):
     """One stratum of an evaluation: rows of a directory, and its weight in the mean."""
 
     family: str
@@ -112,10 +112,6 @@ class EvaluationStratum(Strict):
     rows: RowsSource
     measured: tuple[int, ...]
     """Rows that are measured, by their number over all files, in rising order."""
-    documents: int
-    """Documents in these rows."""
-    lineages: int
-    """Lineages of these documents: files through renames."""
 
     @property
     def positions(self) -> int:
@@ -123,16 +119,12 @@ class EvaluationStratum(Strict):
         return len(self.measured) * self.rows.row_length
 
 
-class Evaluation(Strict):
+class Evaluation(HeldOutCount):
     """A set of validation rows: `phase` and its objectives for each phase so far, and the one `anchor`."""
 
     set: SetName
     phase: str
     """The phase whose strata these are; `anchor` for the anchor."""
-    documents: int
-    """Documents of all strata."""
-    lineages: int
-    """Lineages of all strata, each once."""
     strata: tuple[EvaluationStratum, ...]
 
     @property
@@ -242,8 +234,8 @@ class Job(Sealed):
         return self.backend
 
 
-class Figure(Strict):
-    """val_bpb of one evaluation at one step, with the interval of a bootstrap over documents."""
+class Figure(HeldOutCount):
+    """val_bpb of one evaluation at one step, with its interval over lineages of documents."""
 
     set: SetName
     phase: str
@@ -256,10 +248,6 @@ class Figure(Strict):
     high: float
     scored_tokens: int
     scored_bytes: int
-    documents: int
-    """Held-out documents that it is measured on."""
-    lineages: int
-    """Lineages of these documents: files through renames."""
 
     @property
     def name(self) -> str:
@@ -270,11 +258,6 @@ class Figure(Strict):
     def is_whole(self) -> bool:
         """True for figures of the anchor and of all that a phase serves, not of an objective apart."""
         return self.set in (PHASE_SET, ANCHOR_SET)
-
-    @property
-    def is_sure(self) -> bool:
-        """True where it is of documents and lineages enough; else one file decides it."""
-        return tells(self.documents, self.lineages)
 
 
 class TokenCounts(Strict):
@@ -444,6 +427,7 @@ EVALUATED_SCHEMA = pa.schema(
         required("row_length", pa.int32()),
         required("rows_key", pa.string()),
         required("document_id", pa.string()),
+        required("lineage", pa.string()),
         required("nats", pa.float64()),
         required("bytes", pa.int64()),
         required("tokens", pa.int64()),

@@ -13,6 +13,7 @@ from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.store import Store
 from curriculum.train.run_directory import JOB, claimed, read_job
 from schemas.document import PARTS, Document, Part, Provenance
+from schemas.held_out import HeldOutCount
 from schemas.job import Figure, Report, TokenCounts
 
 COMMIT, BLOB = "c" * 40, "b" * 40
@@ -50,6 +51,16 @@ def document(text: str, **changes: Any) -> Document:
     return Document(**{**values, **changes})
 
 
+def equal_count(documents: int, lineages: int) -> HeldOutCount:
+    """So many documents and lineages of a single stratum."""
+    return HeldOutCount(
+        documents=documents,
+        lineages=lineages,
+        effective_documents=documents,
+        effective_lineages=lineages,
+    )
+
+
 def figure(val_bpb: float, **changes: Any) -> Figure:
     """A weighted mean of the phase's own evaluation, of documents enough unless `changes` say other."""
     values: dict[str, Any] = {
@@ -62,8 +73,7 @@ def figure(val_bpb: float, **changes: Any) -> Figure:
         "high": val_bpb,
         "scored_tokens": 1,
         "scored_bytes": 2,
-        "documents": 12,
-        "lineages": 5,
+        **equal_count(changes.pop("documents", 12), changes.pop("lineages", 5)).model_dump(),
         **changes,
     }
     name = "anchor" if values["phase"] == "anchor" else "phase"

@@ -77,7 +77,8 @@ TABLES: dict[str, pa.Schema] = {
     "figures": _schema("""
         path key specialist run_phase attempt:int64 moment set phase family domain step:int64
         val_bpb:double low:double high:double scored_tokens:int64 scored_bytes:int64
-        documents:int64 lineages:int64 is_sure:bool
+        documents:int64 lineages:int64
+        effective_documents:double effective_lineages:double is_sure:bool
     """),
     "mixtures": _schema("""
         path key slot_length:int64 slots:int64 rows:int64 tokens:int64 budget:int64

@@ -1,8 +1,10 @@
 """Numbers and times as text, and lines of tables, the same in the terminal, on pages and in messages."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
+
+from schemas.held_out import MIN_DOCUMENTS, MIN_LINEAGES, HeldOutCount
 
 if TYPE_CHECKING:
     # It imports pyarrow, and --help formats nothing.
@@ -139,13 +141,29 @@ def interval(low: float, high: float, *, is_sure: bool) -> str:
     return f"{bits(low)} to {bits(high)}" if is_sure else TOO_FEW
 
 
-def held_out_words(documents: int, lineages: int) -> str:
-    """The documents and lineages that a figure is of.
+def held_out_words(count: HeldOutCount) -> str:
+    """The documents and lineages that a figure is of; what they are worth where their weights make it unsure.
 
-    >>> held_out_words(12, 5), held_out_words(1, 1)
-    ('12 documents of 5 lineages', '1 document of 1 lineage')
+    held_out_words(count) ->
+    '21 documents of 10 lineages (by weight 4.0 of 1.0)'
     """
-    return f"{number(documents, 'document')} of {number(lineages, 'lineage')}"
+    words = f"{number(count.documents, 'document')} of {number(count.lineages, 'lineage')}"
+    if count.is_sure or count.documents < MIN_DOCUMENTS or count.lineages < MIN_LINEAGES:
+        return words
+    return f"{words} (by weight {count.effective_documents:.1f} of {count.effective_lineages:.1f})"
+
+
+def alike(lines: Iterable[tuple[str, str | None]]) -> list[str]:
+    """A line for all phases of which the same is said; None says nothing.
+
+    >>> alike([("syntax", "too few"), ("file_graph", None), ("anneal", "too few")])
+    ['syntax, anneal: too few']
+    """
+    named: dict[str, list[str]] = {}
+    for phase, words in lines:
+        if words is not None:
+            named.setdefault(words, []).append(phase)
+    return [f"{', '.join(phases)}: {words}" for words, phases in named.items()]
 
 
 def difference(by: float) -> str:
@@ -167,8 +185,8 @@ def paired(change: "PairedChange") -> str:
     '−0.118 (−0.130 to −0.104)'
     """
     said = difference(change.change)
-    if change.low == change.high:
-        return said
+    if not change.count.is_sure:
+        return f"{said} ({TOO_FEW})"
     return f"{said} ({difference(change.low)} to {difference(change.high)})"
 
 

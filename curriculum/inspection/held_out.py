@@ -1,16 +1,31 @@
 """Held-out documents by domain: what val_bpb is measured on, what fills val, and domains that val lacks."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from curriculum.inspection.formats import TOO_FEW, held_out_words, number, percent
+from curriculum.mixing.resolve import ResolvedServing
 from curriculum.stages import Built, RowSet
 from curriculum.stages.file_sides import FileSide, file_sides
 from curriculum.store import Artefact
 from curriculum.supply import Estimate, Kind
-from curriculum.train.evaluation_sets import order_of
-from schemas.held_out import MIN_DOCUMENTS, MIN_LINEAGES, tells
+from curriculum.train.evaluation_sets import (
+    MAX_READ,
+    factor_of,
+    held_out_set,
+    order_of,
+    validation_of,
+)
+from schemas.held_out import (
+    MIN_DOCUMENTS,
+    MIN_LINEAGES,
+    HeldOutCount,
+    WeightedStratum,
+    held_out_count,
+)
+from schemas.objectives import PHASE_SET
 from schemas.reports import RowsReport
 
 FILLED = 0.5
@@ -28,8 +43,10 @@ class HeldOut:
     """Domains that are trained on, those with most tokens first."""
     documents: Mapping[str, int]
     """Held-out documents of all servings, by domain."""
-    lineages: int | None
-    """Lineages of these documents; None where it isn't known yet."""
+    count: HeldOutCount
+    """Their lineages, and how many of equal weight they are worth in val_bpb."""
+    knows_lineages: bool = True
+    """False where lineages aren't known yet, and each document counts as one of its own."""
     rows: Mapping[str, int] = field(default_factory=dict)
     """Their rows in all servings, by domain; empty where no row is built."""
     files: tuple[FileSide, ...] = ()
@@ -47,32 +64,28 @@ class HeldOut:
         return ". ".join(self._sentences()) or None
 
     def _sentences(self) -> Iterator[str]:
-        if not self.tells or self.unmeasured:
+        if not self.count.is_sure or self.unmeasured:
             rows = f" in {number(sum(self.rows.values()), 'row')}" if self.rows else ""
             domains = ", ".join(sorted(name for name, held in self.documents.items() if held))
-            held = f"val holds {self._counted()}{rows}" + f", all of {domains}" * bool(domains)
+            about = "" if self.rows else "about "
+            held = f"val holds {about}{self._counted()}{rows}" + f", all of {domains}" * bool(
+                domains
+            )
             silent = f"val_bpb says nothing of {', '.join(self.unmeasured)}"
             yield f"{held}: {silent}" if self.unmeasured else held
-        if not self.tells:
+        if not self.count.is_sure:
             yield (
                 f"val_bpb reads {TOO_FEW} below {MIN_DOCUMENTS} documents of {MIN_LINEAGES} lineages, "
                 "and a gate on it never ends the phase before its budget"
             )
         yield from self._filled()
-        if not self.tells or self.unmeasured:
+        if not self.count.is_sure or self.unmeasured:
             yield self._advice()
 
-    @property
-    def tells(self) -> bool:
-        """True where val_bpb is of documents and lineages enough."""
-        lineages = MIN_LINEAGES if self.lineages is None else self.lineages
-        return tells(sum(self.documents.values()), lineages)
-
     def _counted(self) -> str:
-        count = sum(self.documents.values())
-        if self.lineages is None:
-            return number(count, "document")
-        return held_out_words(count, self.lineages)
+        if self.knows_lineages:
+            return held_out_words(self.count)
+        return number(sum(self.documents.values()), "document")
 
     def _filled(self) -> Iterator[str]:
         """Yield what fills val, and the line that leaves it out."""
@@ -127,38 +140,43 @@ def filling_of(built: Sequence[Artefact]) -> str:
     return filling_words(file_sides(documents, of_files[0])) if len(of_files) == 1 else ""
 
 
-def held_out(rows: Iterable[RowSet], built: Built | None = None) -> HeldOut | None:
-    """The held-out documents of some built rows; None where some aren't built or nothing is measured."""
-    served: Counter[str] = Counter()
+def held_out(
+    servings: Sequence[ResolvedServing],
+    sets: Sequence[RowSet],
+    built: Built | None = None,
+    *,
+    workspace: Path,
+) -> HeldOut | None:
+    """The held-out documents of a phase's servings, each with its rows, in a workspace.
+
+    None where some rows aren't built or nothing is measured.
+    """
+    if any(side is not None and side.planned for each in sets for side in (each.train, each.val)):
+        return None
+    measured = [
+        (serving, each, each.val)
+        for serving, each in zip(servings, sets, strict=True)
+        if each.val is not None
+    ]
+    if not measured:
+        return None
+    served, held_rows = Counter[str](), Counter[str]()
     documents: defaultdict[str, set[str]] = defaultdict(set)
-    lineages: set[str] = set()
-    held_rows: Counter[str] = Counter()
-    is_measured = False
-    for each in rows:
-        if each.wanted.variant:
-            continue
-        if each.train.planned or (each.val is not None and each.val.planned):
-            return None
-        if each.val is None:
-            continue
-        is_measured = True
+    for _, each, val in measured:
         for name, size in each.train.reported(RowsReport).domains.items():
             served[name] += size.tokens
-        for row in order_of(each.val).rows:
-            documents[row.domain].update(row.documents)
-            lineages.update(row.lineages)
-        for name, size in each.val.reported(RowsReport).domains.items():
+        for name, size in val.reported(RowsReport).domains.items():
             held_rows[name] += size.rows
-    if not is_measured:
-        return None
-    names = tuple(name for name, tokens in served.most_common() if tokens)
-    files = () if built is None else _files_of(built)
+        for row in order_of(val).rows:
+            documents[row.domain].update(row.documents)
+    listed = [validation_of(serving, val) for serving, _, val in measured]
+    whole = held_out_set(PHASE_SET, PHASE_SET, listed, workspace=workspace)
     return HeldOut(
-        served=names,
+        served=tuple(name for name, tokens in served.most_common() if tokens),
         documents={name: len(found) for name, found in documents.items()},
-        lineages=len(lineages),
+        count=held_out_count([]) if whole is None else whole.within(MAX_READ),
         rows=held_rows,
-        files=files,
+        files=() if built is None else _files_of(built),
     )
 
 
@@ -169,31 +187,53 @@ def _files_of(built: Built) -> tuple[FileSide, ...]:
     )
 
 
-def expected_held_out(found: Estimate, kinds: Iterable[Kind]) -> HeldOut:
-    """About the documents that a build would hold out for some kinds of rows, by an estimate."""
-    wanted = frozenset(kinds)
-    listed = [each for each in found.lines if each.kind in wanted]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExpectedServing:
+    """A kind of rows that isn't built: its share of a phase, and its factors by domain."""
+
+    kind: Kind
+    share: float
+    factors: Mapping[str, float] | None = None
+
+
+def expected_held_out(found: Estimate, servings: Sequence[ExpectedServing]) -> HeldOut:
+    """About the documents that a build would hold out for some servings, by an estimate."""
     tokens, documents = Counter[str](), Counter[tuple[Kind, str]]()
-    for each in (each for each in listed if not each.is_total):
+    of_kind: defaultdict[Kind, Counter[str]] = defaultdict(Counter)
+    wanted = {serving.kind for serving in servings}
+    for each in (each for each in found.lines if each.kind in wanted and not each.is_total):
+        of_kind[each.kind][each.domain] += round(each.tokens)
         tokens[each.domain] += round(each.tokens)
         documents[each.kind, each.domain] += round(each.held_out)
     held = Counter[str]()
     for (_, domain), count in documents.items():
         held[domain] += count
+    knows_lineages = bool(found.files) and found.is_whole
     files = [each for each in found.files if each.is_val and each.domain in tokens]
+    strata = []
+    for serving in servings:
+        asked = {
+            domain: size * factor_of(domain, serving.factors)
+            for domain, size in of_kind[serving.kind].items()
+        }
+        for domain, size in asked.items():
+            held_here = documents[serving.kind, domain]
+            named = [f"{serving.kind} {domain} {at}" for at in range(held_here)]
+            lineages = [each.lineage for each in files if each.domain == domain][: len(named)]
+            if named and size:
+                weight = serving.share * size / sum(asked.values())
+                strata.append(
+                    WeightedStratum(
+                        weight=weight,
+                        documents=named,
+                        lineages=lineages if knows_lineages else named,
+                    )
+                )
     return HeldOut(
         served=tuple(name for name, count in tokens.most_common() if count),
         documents=held,
-        lineages=len(files) if found.files and found.is_whole else None,
+        count=held_out_count(strata),
+        knows_lineages=knows_lineages,
         files=found.files,
         is_whole=found.is_whole,
     )
-
-
-def alike(held: Iterable[tuple[str, HeldOut]]) -> list[str]:
-    """A warning a line, each with the names of the phases that it holds for; phases without one have none."""
-    named: dict[str, list[str]] = {}
-    for phase, each in held:
-        if (words := each.warning()) is not None:
-            named.setdefault(words, []).append(phase)
-    return [f"{', '.join(phases)}: {words}" for words, phases in named.items()]

@@ -92,19 +92,24 @@ def _strata(documents: pa.Table) -> dict[_Stratum, DocumentSums]:
         *(documents[name].to_pylist() for name in ("document_id", "nats", "bytes", "tokens")),
         strict=True,
     )
+    lineage_of = {
+        str(each["document_id"]): str(each["lineage"])
+        for each in documents.select(["document_id", "lineage"]).to_pylist()
+    }
     found: dict[_Stratum, dict[str, list[float]]] = defaultdict(dict)
     for key, (document, *counted) in zip(keys, sums, strict=True):
         there = found[key].setdefault(document, [0.0, 0, 0])
         # Servings of several repositories have rows of their own, where a document may be in both.
         found[key][document] = [one + more for one, more in zip(there, counted, strict=True)]
-    return {key: _sums(by_document) for key, by_document in found.items()}
+    return {key: _sums(by_document, lineage_of) for key, by_document in found.items()}
 
 
-def _sums(by_document: Mapping[str, list[float]]) -> DocumentSums:
+def _sums(by_document: Mapping[str, list[float]], lineage_of: Mapping[str, str]) -> DocumentSums:
     ids = sorted(by_document)
     nats, num_bytes, tokens = zip(*(by_document[each] for each in ids), strict=True)
     return DocumentSums(
         document_ids=tuple(ids),
+        lineages=tuple(lineage_of[each] for each in ids),
         nats=np.array(nats),
         num_bytes=np.array(num_bytes, dtype=np.int64),
         tokens=np.array(tokens, dtype=np.int64),

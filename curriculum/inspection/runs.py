@@ -16,7 +16,6 @@ from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.document_sums import PairedChange
 from curriculum.train.run_directory import JOB, WHICH_RUN, read_job, read_report
-from schemas.held_out import MIN_DOCUMENTS
 from schemas.job import Evaluation, Figure, Heartbeat, Job, Report
 from schemas.label_folders import label_of
 from schemas.manifest import MANIFEST_NAME
@@ -137,9 +136,8 @@ def rise_words(run: Path, report: Report) -> str:
     moment = f"at step {since.step:,}" if since.step else "before its first step"
     rose = f"val_bpb rose from {since.val_bpb:.3f} {moment} to {last.val_bpb:.3f}"
     if not is_sure:
-        counted = held_out_words(last.documents, last.lineages)
-        is_noise = last.is_sure and found is not None and found.documents >= MIN_DOCUMENTS
-        doubt = NOT_SURE if is_noise else TOO_FEW
+        counted = held_out_words(last)
+        doubt = NOT_SURE if found is not None and found.count.is_sure else TOO_FEW
         return f"{rose}, on {counted}, {doubt}: raise val_fraction, or add repositories"
     if report.phase == ANNEAL:
         return (
@@ -182,7 +180,7 @@ def change(report: Report, kind: Literal["phase", "anchor"]) -> str:
 def measured_on(report: Report) -> str:
     """The documents and lineages that val_bpb of a phase is of; empty where it wasn't measured."""
     last = mean(report.after, "phase")
-    return held_out_words(last.documents, last.lineages) if last else ""
+    return held_out_words(last) if last else ""
 
 
 def mean(figures: Iterable[Figure], kind: Literal["phase", "anchor"]) -> Figure | None:

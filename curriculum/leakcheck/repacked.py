@@ -24,6 +24,7 @@ from torch import Tensor
 from curriculum.leakcheck.documents import ProofDocument, ProofSteps
 from curriculum.leakcheck.packings import PLAN, Packing, data_set_key, data_set_path, write
 from curriculum.leakcheck.recorder import Recorder, StepTrace
+from schemas.held_out import HeldOutCount
 from schemas.job import (
     Backend,
     Evaluation,
@@ -215,6 +216,7 @@ def _job(setting: Setting, packing: Packing) -> Job:
 
 def _evaluation(rows: RowsSource) -> Evaluation:
     """An evaluation of the first row, which must leave no trace in training."""
+    count = HeldOutCount(documents=1, lineages=1, effective_documents=1, effective_lineages=1)
     stratum = EvaluationStratum(
         family="leakcheck",
         objective="causal",
@@ -222,10 +224,9 @@ def _evaluation(rows: RowsSource) -> Evaluation:
         weight=1.0,
         rows=rows,
         measured=(0,),
-        documents=1,
-        lineages=1,
+        **count.model_dump(),
     )
-    return Evaluation(set="phase", phase="leakcheck", documents=1, lineages=1, strata=(stratum,))
+    return Evaluation(set="phase", phase="leakcheck", strata=(stratum,), **count.model_dump())
 
 
 def _first_difference(

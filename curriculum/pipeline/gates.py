@@ -88,8 +88,7 @@ def _lacking(rule: AdvanceWhen | None, report: Report) -> str:
         over, by = rule.val_bpb.over_evaluations, rule.val_bpb.stops_improving_by
         figures = gate_figures(report.history, report.phase, rule)
         if figures and not figures[-1].is_sure:
-            counted = held_out_words(figures[-1].documents, figures[-1].lineages)
-            return f"{rule.val_bpb.what} is of {counted}, {TOO_FEW}"
+            return f"{rule.val_bpb.what} is of {held_out_words(figures[-1])}, {TOO_FEW}"
         bits = [figure.val_bpb for figure in figures]
         if len(bits) <= over:
             return f"{number(len(bits), 'evaluation')} of the {over + 1} that it looks back on"

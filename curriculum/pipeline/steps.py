@@ -4,7 +4,6 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -318,24 +317,18 @@ def _evaluations(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Eval
         Validation,
         evaluation,
         evaluations_apart,
+        validation_of,
         within,
     )
 
     root, held_out = plan.store.root, list[Validation]()
     apart: dict[str, list[Validation]] = {}
     for serving, variants in zip(phase.servings, wanted_of(phase), strict=True):
-        measure = partial(
-            Validation,
-            # Under their own name: built rows of the same family may stand beside them.
-            family=serving.imported.name if serving.imported else serving.family,
-            share=serving.share,
-            factors=dict(serving.domains) or None,
-        )
         found = built.rows_of(variants[0])
         if found.val is not None:
-            held_out.append(measure(rows=found.val))
+            held_out.append(validation_of(serving, found.val))
         for objective, rows in found.apart.items():
-            apart.setdefault(objective, []).append(measure(rows=rows))
+            apart.setdefault(objective, []).append(validation_of(serving, rows))
     anchor = Validation(family=VERSIONS_FAMILY, share=1.0, rows=built.anchor)
     budget = sum(each.tokens for each in plan.phases)
     fixed = within([evaluation(ANCHOR_SET, [anchor], workspace=root)], ANCHOR_SHARE * budget)

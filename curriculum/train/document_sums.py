@@ -8,6 +8,7 @@ Each evaluation leaves one, so that any two runs can be paired later, document b
 import math
 import re
 import shutil
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,15 +21,11 @@ import pyarrow.parquet as pq
 
 from curriculum import parquet
 from curriculum.train.run_directory import EVALUATIONS, replace_whole
-from schemas.held_out import MIN_DOCUMENTS
+from schemas.held_out import HeldOutCount, WeightedStratum, held_out_count, satterthwaite
 from schemas.job import EVALUATED_SCHEMA, Evaluation, EvaluationStratum
 
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
-RESAMPLES = 1000
-AT_ONCE = 100
-"""Resamples drawn at a time."""
-INTERVAL = (2.5, 97.5)
 NAME = "documents.parquet"
 _STEP = re.compile(r"step=(\d+)")
 
@@ -38,6 +35,8 @@ class DocumentSums:
     """Nats, bytes and number of the scored tokens of each document, in the order of document_id."""
 
     document_ids: tuple[str, ...]
+    lineages: tuple[str, ...]
+    """Those of the documents."""
     nats: Floats
     num_bytes: Int64s
     tokens: Int64s
@@ -51,7 +50,8 @@ class DocumentSums:
         """Those of some documents."""
         kept = np.array([each in ids for each in self.document_ids], dtype=np.bool_)
         return DocumentSums(
-            document_ids=tuple(each for each in self.document_ids if each in ids),
+            document_ids=tuple(np.array(self.document_ids)[kept].tolist()),
+            lineages=tuple(np.array(self.lineages)[kept].tolist()),
             nats=self.nats[kept],
             num_bytes=self.num_bytes[kept],
             tokens=self.tokens[kept],
@@ -63,20 +63,11 @@ def bits(nats: float, num_bytes: int) -> float:
     return nats / math.log(2) / num_bytes
 
 
-def interval(
-    strata: Sequence[DocumentSums], weights: Sequence[float], *, seed: int = 0
-) -> tuple[float, float]:
-    """95 % of the weighted mean's values when each stratum's documents are drawn anew, seeded.
-
-    The draws are the same at every step, so intervals of a run differ by its weights only.
-
-    Costs RESAMPLES · documents; AT_ONCE resamples are drawn together.
-    """
-    means = np.zeros(RESAMPLES)
-    for number, (sums, weight) in enumerate(zip(strata, weights, strict=True)):
-        (drawn,) = _resampled([sums], np.random.default_rng([seed, number]))
-        means += weight / math.fsum(weights) * drawn
-    return _between(means)
+def interval(strata: Sequence[DocumentSums], weights: Sequence[float]) -> tuple[float, float]:
+    """95 % interval of the weighted mean of the strata's bits per byte."""
+    total = math.fsum(weights)
+    pairs = zip(strata, weights, strict=True)
+    return _interval([_jackknifed([each], weight / total) for each, weight in pairs])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,53 +86,115 @@ class PairedChange:
     change: float
     low: float
     high: float
-    documents: int
+    count: HeldOutCount
 
     @property
     def verdict(self) -> str:
         """`lower` or `higher` where the interval of documents enough leaves out 0, else empty."""
-        if self.documents < MIN_DOCUMENTS or self.low <= 0 <= self.high:
+        if not self.count.is_sure or self.low <= 0 <= self.high:
             return ""
         return "lower" if self.change < 0 else "higher"
 
 
-def paired_change(pairs: Sequence[Pair], *, seed: int = 0) -> PairedChange:
+def paired_change(pairs: Sequence[Pair]) -> PairedChange:
     """The weighted mean of what each stratum's bits per byte changed by, and its interval.
 
-    Both sides of a pair have the same draws, so what makes a document hard in both doesn't widen it.
+    A lineage is left out on both sides at once, so what makes it hard in both doesn't widen the interval.
     """
+    assert all(each.before.document_ids == each.after.document_ids for each in pairs)
     total = math.fsum(each.weight for each in pairs)
-    means = np.zeros(RESAMPLES)
-    change = 0.0
-    for number, each in enumerate(pairs):
-        assert each.before.document_ids == each.after.document_ids, "the same documents"
-        generator = np.random.default_rng([seed, number])
-        before, after = _resampled([each.before, each.after], generator)
-        means += each.weight / total * (after - before)
-        apart = each.after.bits_per_byte - each.before.bits_per_byte
-        change += each.weight / total * apart
-    low, high = _between(means)
-    documents = sum(len(each.before.document_ids) for each in pairs)
-    return PairedChange(change=change, low=low, high=high, documents=documents)
+    strata = [_jackknifed([each.after, each.before], each.weight / total) for each in pairs]
+    low, high = _interval(strata)
+    return PairedChange(
+        change=_mean(strata),
+        low=low,
+        high=high,
+        count=held_out_count(
+            [
+                WeightedStratum(
+                    weight=each.weight,
+                    documents=each.after.document_ids,
+                    lineages={*each.after.lineages},
+                )
+                for each in pairs
+            ]
+        ),
+    )
 
 
-def _between(means: Floats) -> tuple[float, float]:
-    low, high = np.percentile(means, INTERVAL)
-    return float(low), float(high)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Jackknifed:
+    """A stratum's figure, and what it would be without each of its lineages."""
+
+    share: float
+    """Share of the weight of all strata."""
+    figure: float
+    lineages: tuple[str, ...]
+    without: Floats
+    """[lineages]; empty for a single one, without which nothing is left."""
 
 
-def _resampled(sides: Sequence[DocumentSums], generator: np.random.Generator) -> list[Floats]:
-    """Bits per byte of each side in each resample; all sides have the same draws."""
-    documents = len(sides[0].nats)
-    chances = np.full(documents, 1 / documents)
-    drawn: list[list[Floats]] = [[] for _ in sides]
-    for _ in range(RESAMPLES // AT_ONCE):
-        times = generator.multinomial(documents, chances, size=AT_ONCE).astype(np.float64)
-        for side, found in zip(sides, drawn, strict=True):
-            # A draw may hold no scored byte at all where few documents have any.
-            num_bytes = np.maximum(times @ side.num_bytes.astype(np.float64), 1)
-            found.append(times @ side.nats / math.log(2) / num_bytes)
-    return [np.concatenate(found) for found in drawn]
+def _jackknifed(sides: Sequence[DocumentSums], share: float) -> _Jackknifed:
+    """Leave out each lineage of a stratum: of bits per byte of one side, or of the first less the second."""
+    names, lineage_of = np.unique(sides[0].lineages, return_inverse=True)
+    sizes_of = [np.bincount(lineage_of, side.num_bytes) for side in sides]
+    scored = np.all([sizes > 0 for sizes in sizes_of], axis=0)
+    figure, without = 0.0, np.zeros(int(scored.sum()) if scored.sum() > 1 else 0)
+    for side, sign in zip(sides, (1, -1), strict=False):
+        figure += sign * side.bits_per_byte
+        if len(without):
+            nats, sizes = (
+                np.bincount(lineage_of, each)[scored] for each in (side.nats, side.num_bytes)
+            )
+            without += sign * (nats.sum() - nats) / math.log(2) / (sizes.sum() - sizes)
+    return _Jackknifed(
+        share=share, figure=figure, lineages=tuple(names[scored].tolist()), without=without
+    )
+
+
+def _mean(strata: Sequence[_Jackknifed]) -> float:
+    return math.fsum(each.share * each.figure for each in strata)
+
+
+def _interval(strata: Sequence[_Jackknifed]) -> tuple[float, float]:
+    """95 % interval of the strata's mean: a stratified jackknife over lineages, with Student's t.
+
+    A lineage of several strata is left out of all of them at once. Lineages of strata that have no other are
+    taken to vary as those of the others do; where there are no others the interval has no width.
+    Sources: W. G. Cochran, Sampling Techniques (1977), 5.4 and 5A.12; J. N. K. Rao and C. F. J. Wu, JASA 83
+    (1988), 231.
+    """
+    moved: dict[str, float] = defaultdict(float)
+    alone: dict[str, float] = defaultdict(float)
+    variances, freedom, spreads = [], [], []
+    for stratum in strata:
+        count = len(stratum.lineages)
+        if count == 1:
+            alone[stratum.lineages[0]] += stratum.share
+            continue
+        unweighted = math.sqrt((count - 1) / count) * (stratum.without - stratum.figure)
+        by = stratum.share * unweighted
+        for lineage, each in zip(stratum.lineages, by.tolist(), strict=True):
+            moved[lineage] += each
+        variances.append(float(by @ by))
+        freedom.append(count - 1)
+        spreads.append(count * float(unweighted @ unweighted))
+    variance = math.fsum(each**2 for each in moved.values())
+    if alone and freedom:
+        spread = float(np.average(spreads, weights=freedom))
+        variances.append(spread * math.fsum(share**2 for share in alone.values()))
+        freedom.append(sum(freedom))
+        variance += variances[-1]
+    free = min(satterthwaite(variances, freedom), len(moved | alone) - 1)
+    students = np.interp(1 / max(free, 1), [1 / each for each in _FREEDOM], _T)
+    half = math.sqrt(variance) * float(students)
+    mean = _mean(strata)
+    return mean - half, mean + half
+
+
+_FREEDOM = (math.inf, 60, 30, 20, 14, 10, 8, 6, 5, 4, 3, 2, 1)
+_T = (1.960, 2.000, 2.042, 2.086, 2.145, 2.228, 2.306, 2.447, 2.571, 2.776, 3.182, 4.303, 12.706)
+"""97.5 % points of Student's t for _FREEDOM degrees of freedom; between them they are interpolated."""
 
 
 def table_of(evaluation: Evaluation, sums: Sequence[DocumentSums]) -> pa.Table:
@@ -174,6 +227,7 @@ def _stratum_table(
         {
             **columns,
             "document_id": pa.array(sums.document_ids, pa.string()),
+            "lineage": pa.array(sums.lineages, pa.string()),
             "nats": sums.nats,
             "bytes": sums.num_bytes,
             "tokens": sums.tokens,

@@ -1,5 +1,6 @@
 """Bits per byte on held-out rows, with an interval over documents, and the documents themselves."""
 
+import functools
 import itertools
 import math
 import time
@@ -14,6 +15,7 @@ import torch
 from curriculum import parquet
 from curriculum.model.context import of_rows
 from curriculum.model.loss import token_nll
+from curriculum.packing.held_out_order import ORDER_NAME, read_order
 from curriculum.train.batch import EVALUATION_COLUMNS, Row, Shards
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.dataloader import Batch, blank, collate
@@ -172,7 +174,10 @@ class HeldOut:
             _asked(stratum): stratum for evaluation in evaluations for stratum in evaluation.strata
         }
         return {
-            asked: _added_up(stratum, self._measured(stratum)) for asked, stratum in strata.items()
+            asked: _added_up(
+                stratum, self._measured(stratum), lineages_in(self.workspace / stratum.rows.path)
+            )
+            for asked, stratum in strata.items()
         }
 
     def _measured(self, stratum: EvaluationStratum) -> list[_Measured]:
@@ -214,12 +219,29 @@ class HeldOut:
         return list(zip(*measured, strict=True))
 
 
+@functools.lru_cache(maxsize=64)
+def lineages_in(rows: Path) -> Mapping[str, str]:
+    """Lineages of the documents of held-out rows, by document id; empty where they aren't listed."""
+    if not (rows / ORDER_NAME).is_file():
+        return {}
+    return {
+        document: lineage
+        for row in read_order(rows).rows
+        for document, lineage in zip(row.documents, row.lineages, strict=True)
+    }
+
+
 def _asked(stratum: EvaluationStratum) -> _Asked:
     return stratum.rows.path, stratum.measured
 
 
-def _added_up(stratum: EvaluationStratum, measured: Sequence[_Measured]) -> DocumentSums:
-    """The sums of each document, in whatever batches its parts were."""
+def _added_up(
+    stratum: EvaluationStratum, measured: Sequence[_Measured], lineages: Mapping[str, str]
+) -> DocumentSums:
+    """The sums of each document, in whatever batches its parts were.
+
+    One that `lineages` lacks is a lineage of its own.
+    """
     nats: dict[str, float] = {}
     num_bytes: dict[str, int] = {}
     tokens: dict[str, int] = {}
@@ -231,6 +253,7 @@ def _added_up(stratum: EvaluationStratum, measured: Sequence[_Measured]) -> Docu
     ids = sorted(nats)
     return DocumentSums(
         document_ids=tuple(ids),
+        lineages=tuple(lineages.get(each, each) for each in ids),
         nats=np.array([nats[each] for each in ids]),
         num_bytes=np.array([num_bytes[each] for each in ids], dtype=np.int64),
         tokens=np.array([tokens[each] for each in ids], dtype=np.int64),
@@ -332,6 +355,8 @@ def _figure(
         scored_bytes=int(sum(sums.num_bytes.sum() for sums in strata)),
         documents=counted.documents,
         lineages=counted.lineages,
+        effective_documents=counted.effective_documents,
+        effective_lineages=counted.effective_lineages,
     )
 
 

@@ -11,16 +11,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from curriculum.mixing.resolve import ResolvedServing
 from curriculum.packing.held_out_order import MAX_POSITIONS, read_order
 from curriculum.store import Artefact
 from schemas.errors import JobError
-from schemas.held_out import MIN_DOCUMENTS, HeldOutRow, HeldOutRows, tells
+from schemas.held_out import MIN_DOCUMENTS, HeldOutRow, HeldOutRows, WeightedStratum, held_out_count
 from schemas.job import Evaluation, EvaluationStratum, RowsSource
 from schemas.objectives import ANCHOR_SET, PHASE_SET
 from schemas.reports import RowsReport
 
 MIN_POSITIONS = 1 << 11
 """Smallest limit of a stratum, in row positions; a row longer than that is read whole."""
+MAX_READ = MAX_POSITIONS * MIN_DOCUMENTS
+"""Largest limit of a stratum: all of its rows that may be measured."""
 PHASE_SHARE = 1 / 16
 """Positions that all sets of a phase read at once, as a share of the tokens that the phase trains on …"""
 ANCHOR_SHARE = 1 / 64
@@ -63,40 +66,45 @@ class HeldOutSet:
 
     def within(self, limit: int) -> Evaluation:
         """The set with `limit` positions of each stratum."""
-        strata = []
-        for stratum in self.strata:
-            rows = stratum.within(limit)
-            documents, lineages = _named(rows)
-            strata.append(
+        rows = [stratum.within(limit) for stratum in self.strata]
+        named = [
+            _named(stratum.weight, some) for stratum, some in zip(self.strata, rows, strict=True)
+        ]
+        return Evaluation(
+            set=self.name,
+            phase=self.phase,
+            strata=tuple(
                 EvaluationStratum(
                     family=stratum.family,
                     objective=stratum.objective,
                     domain=stratum.domain,
                     weight=stratum.weight,
                     rows=stratum.rows,
-                    measured=tuple(sorted(row.row for row in rows)),
-                    documents=len(documents),
-                    lineages=len(lineages),
+                    measured=tuple(sorted(row.row for row in some)),
+                    **held_out_count([counted]).model_dump(),
                 )
-            )
-        documents, lineages = _named(
-            row for stratum in self.strata for row in stratum.within(limit)
-        )
-        return Evaluation(
-            set=self.name,
-            phase=self.phase,
-            documents=len(documents),
-            lineages=len(lineages),
-            strata=tuple(strata),
+                for stratum, some, counted in zip(self.strata, rows, named, strict=True)
+            ),
+            **held_out_count(named).model_dump(),
         )
 
 
-def _named(rows: Iterable[HeldOutRow]) -> tuple[set[str], set[str]]:
+def _named(weight: float, rows: Sequence[HeldOutRow]) -> WeightedStratum:
     """The documents and lineages of some rows."""
-    listed = list(rows)
-    return (
-        {name for row in listed for name in row.documents},
-        {name for row in listed for name in row.lineages},
+    return WeightedStratum(
+        weight=weight,
+        documents={name for row in rows for name in row.documents},
+        lineages={name for row in rows for name in row.lineages},
+    )
+
+
+def validation_of(serving: ResolvedServing, rows: Artefact) -> Validation:
+    """Validation rows of a serving; imported ones under their own name, beside built ones of the family."""
+    return Validation(
+        family=serving.imported.name if serving.imported else serving.family,
+        share=serving.share,
+        factors=dict(serving.domains) or None,
+        rows=rows,
     )
 
 
@@ -110,7 +118,7 @@ def evaluation(name: str, validations: Sequence[Validation], *, workspace: Path)
         JobError: where no validation row is left.
     """
     which = ANCHOR_SET if name == ANCHOR_SET else PHASE_SET
-    found = _set_of(which, name, validations, workspace)
+    found = held_out_set(which, name, validations, workspace=workspace)
     if found is None:
         raise JobError(
             f"evaluation of {name}",
@@ -127,7 +135,10 @@ def evaluations_apart(
 
     Shares count within a set: a set of one serving is of that alone.
     """
-    found = (_set_of(objective, whole.phase, some, workspace) for objective, some in apart.items())
+    found = (
+        held_out_set(objective, whole.phase, some, workspace=workspace)
+        for objective, some in apart.items()
+    )
     return [each for each in found if each is not None and each.strata != whole.strata]
 
 
@@ -138,19 +149,15 @@ def within(sets: Sequence[HeldOutSet], positions: float) -> list[Evaluation]:
     are nearly the same mostly have the same rows. It doesn't fall so low that a set has too few documents
     to tell, where more would do.
     """
-    limit = MAX_POSITIONS * MIN_DOCUMENTS
+    limit = MAX_READ
     found = [held_out.within(limit) for held_out in sets]
     while limit > MIN_POSITIONS and positions_read(found) > positions:
         limit //= 2
         fewer = [held_out.within(limit) for held_out in sets]
-        if any(_tells(more) > _tells(less) for more, less in zip(found, fewer, strict=True)):
+        if any(more.is_sure > less.is_sure for more, less in zip(found, fewer, strict=True)):
             break
         found = fewer
     return found
-
-
-def _tells(held_out: Evaluation) -> bool:
-    return tells(held_out.documents, held_out.lineages)
 
 
 def positions_read(evaluations: Iterable[Evaluation]) -> int:
@@ -183,8 +190,8 @@ def order_of(rows: Artefact) -> HeldOutRows:
     return HeldOutRows(rows=()) if rows.planned else read_order(rows.path)
 
 
-def _set_of(
-    name: str, phase: str, validations: Sequence[Validation], workspace: Path
+def held_out_set(
+    name: str, phase: str, validations: Sequence[Validation], *, workspace: Path
 ) -> HeldOutSet | None:
     """A set of validation rows; None where there are none."""
     strata = _added_up(
@@ -200,7 +207,7 @@ def _set_of(
 def _strata(validation: Validation, workspace: Path) -> list[HeldOutStratum]:
     domains = validation.rows.reported(RowsReport).domains
     weights = {
-        domain: size.tokens * _factor(domain, validation.factors)
+        domain: size.tokens * factor_of(domain, validation.factors)
         for domain, size in sorted(domains.items())
     }
     total = math.fsum(weights.values())
@@ -232,7 +239,8 @@ def _added_up(strata: Iterable[HeldOutStratum]) -> list[HeldOutStratum]:
     return list(merged.values())
 
 
-def _factor(domain: str, factors: Mapping[str, float] | None) -> float:
+def factor_of(domain: str, factors: Mapping[str, float] | None) -> float:
+    """Return the factor of a domain in a serving."""
     if factors is None:
         return 1.0
     return factors.get(domain, factors.get("*", 1.0))

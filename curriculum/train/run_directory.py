@@ -21,7 +21,7 @@ from schemas.job import Job, Report, RunState
 from schemas.json_text import of_version, read_json
 from schemas.manifest import MANIFEST_NAME, read_manifest
 
-REVISION = 3
+REVISION = 4
 _ATTEMPT = "attempt="
 WHICH_RUN = (
     "schema_version",

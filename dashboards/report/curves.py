@@ -93,7 +93,7 @@ def _range(curves: Sequence[Curve], settled: float) -> tuple[float, float, float
     The fall from nothing is several times as high as all that comes after it, and would flatten it.
     """
     points = [point for each in curves for point in each.points]
-    low = min(point.figure.low for point in points)
+    low = min(interval_of(point.figure)[0] for point in points)
     later = max(point.figure.val_bpb for point in points if point.step >= settled)
     highest = max(point.figure.val_bpb for point in points)
     top = min(highest, later + (later - low))
@@ -145,6 +145,11 @@ def _line(*, x: tuple[float, float], y: tuple[float, float], look: str) -> Marku
     return element("line", class_=look, x1=x1, x2=x2, y1=y1, y2=y2)
 
 
+def interval_of(figure: Figure) -> tuple[float, float]:
+    """Return the ends of a figure's interval: the figure itself where its documents are too few to tell."""
+    return (figure.low, figure.high) if figure.is_sure else (figure.val_bpb, figure.val_bpb)
+
+
 def _curve(plot: Plot, curve: Curve) -> Markup:
     def places(figures: Iterable[float]) -> list[plots.Point]:
         return [
@@ -153,9 +158,9 @@ def _curve(plot: Plot, curve: Curve) -> Markup:
         ]
 
     middle = places(point.figure.val_bpb for point in curve.points)
-    upper = places(point.figure.high for point in curve.points)
-    lower = places(point.figure.low for point in curve.points)
-    area = plots.polyline((plots.SIDE * x, plots.SIDE * y) for x, y in [*upper, *reversed(lower)])
+    lower, upper = zip(*(interval_of(point.figure) for point in curve.points), strict=True)
+    around = [*places(upper), *reversed(places(lower))]
+    area = plots.polyline((plots.SIDE * x, plots.SIDE * y) for x, y in around)
     return element(
         "g",
         element("polygon", points=area),

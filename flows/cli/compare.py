@@ -1,7 +1,7 @@
 """`curriculum compare`: runs side by side, or specialists phase by phase."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -35,11 +35,13 @@ from curriculum.pipeline.forecast import money
 from curriculum.pipeline.references import named, run_of, store_of
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
+from curriculum.train.document_sums import PairedChange
 from curriculum.train.launch.launcher import read_heartbeat
 from curriculum.train.run_directory import read_report
 from flows.cli.console import ACCENT, MUTED, out, plain_table, print_json, table
 from flows.settings.contexts import resources
 from schemas.errors import JobError
+from schemas.held_out import HeldOutCount
 from schemas.job import Figure, Job, set_title
 from schemas.manifest import MANIFEST_NAME
 from schemas.objectives import PHASE_SET
@@ -274,7 +276,7 @@ def _figure(figure: Figure | None, best: float, *, is_mean: bool) -> tuple[Text,
 def _held_out(each: MeasuredPair) -> Text:
     """Documents and lineages of the last run that has the figure."""
     last = next(figure for figure in reversed(each.figures) if figure)
-    return Text(held_out_words(last.documents, last.lineages), MUTED)
+    return Text(held_out_words(last), MUTED)
 
 
 def _verdict(each: MeasuredPair, *, two: bool, paired: bool) -> Iterator[Text]:
@@ -285,7 +287,7 @@ def _verdict(each: MeasuredPair, *, two: bool, paired: bool) -> Iterator[Text]:
     gap = last.val_bpb - first.val_bpb if first and last else None
     if each.paired is not None:
         yield Text(change_words(each.paired))
-        yield Text(f"{each.paired.documents:,}", MUTED)
+        yield Text(f"{each.paired.count.documents:,}", MUTED)
     else:
         yield Text("" if gap is None else difference(gap))
         yield from [Text()] if paired else []
@@ -353,7 +355,12 @@ def _run_json(side: ComparedRun) -> dict[str, object]:
     }
 
 
-_OF_A_FIGURE = ("step", "val_bpb", "low", "high", "documents", "lineages", "is_sure")
+_OF_A_FIGURE = ("step", "val_bpb", "low", "high", *HeldOutCount.model_fields, "is_sure")
+
+
+def _change_json(change: PairedChange) -> dict[str, object]:
+    span = {"change": change.change, "low": change.low, "high": change.high}
+    return span | change.count.model_dump() | {"is_sure": change.count.is_sure}
 
 
 def _figure_json(each: MeasuredPair) -> dict[str, object]:
@@ -364,7 +371,7 @@ def _figure_json(each: MeasuredPair) -> dict[str, object]:
         "family": family,
         "domain": domain,
         "same_rows": each.same_rows,
-        "paired": asdict(each.paired) if each.paired else None,
+        "paired": _change_json(each.paired) if each.paired else None,
         "verdict": each.verdict,
         "values": [
             {name: getattr(figure, name) for name in _OF_A_FIGURE} if figure else None

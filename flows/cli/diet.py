@@ -2,12 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 from rich.text import Text
 
 from curriculum.corpus.sources import Sources
-from curriculum.inspection.formats import Line, count
-from curriculum.inspection.held_out import HeldOut, alike, expected_held_out, held_out
+from curriculum.inspection.formats import Line, alike, count
+from curriculum.inspection.held_out import (
+    ExpectedServing,
+    HeldOut,
+    expected_held_out,
+    held_out,
+)
 from curriculum.inspection.largest_files import (
     large_file_warning,
     phase_shares,
@@ -186,7 +192,9 @@ def _show(
         for line in (*each.warnings, large_file_warning(largest)):
             if line is not None:
                 warn(f"{each.phase.name}: {line}")
-    for line in alike(_held_out(found, built)):
+    for line in alike(
+        (phase, held.warning()) for phase, held in _held_out(found, built, plan.store.root)
+    ):
         warn(line)
     out.print(table(_source_lines(sources, plan.diet.max_source_repetition)))
     out.print(Text(COLUMNS_NOTE, MUTED))
@@ -206,14 +214,22 @@ def _largest_files(
     return phase_shares(check.phase, shares)
 
 
-def _held_out(found: CheckedPlan, built: Mapping[str, Built]) -> Iterator[tuple[str, HeldOut]]:
+def _held_out(
+    found: CheckedPlan, built: Mapping[str, Built], workspace: Path
+) -> Iterator[tuple[str, HeldOut]]:
     """Yield the held-out documents of each phase: those of its rows, else about those of the estimate."""
     for each in found.phases:
-        sets = [rows for variants in found.sets[each.phase.name] for rows in variants]
-        held = held_out(sets, built[each.phase.name])
+        servings, sets = each.phase.servings, [first for first, *_ in found.sets[each.phase.name]]
+        held = held_out(servings, sets, built[each.phase.name], workspace=workspace)
         if held is None and found.estimate is not None:
-            kinds = [kind_of(one) for one in each.phase.servings if one.imported is None]
-            held = expected_held_out(found.estimate, kinds)
+            expected_ones = [
+                ExpectedServing(
+                    kind=kind_of(one), share=one.share, factors=dict(one.domains) or None
+                )
+                for one in servings
+                if one.imported is None
+            ]
+            held = expected_held_out(found.estimate, expected_ones)
         if held is not None:
             yield each.phase.name, held
 

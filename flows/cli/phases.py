@@ -10,8 +10,8 @@ from rich.text import Text
 
 from curriculum.corpus.sources import Sources, looked_up, plain_folders
 from curriculum.inspection.conversation_tables import conversation_lines, conversation_warnings
-from curriculum.inspection.formats import number
-from curriculum.inspection.held_out import HeldOut, alike, held_out
+from curriculum.inspection.formats import alike, number
+from curriculum.inspection.held_out import HeldOut, held_out
 from curriculum.inspection.losses import lack_warnings, require_some
 from curriculum.inspection.runs import (
     mixture_of_run,
@@ -72,6 +72,7 @@ from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import write_command_snapshot
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import record_status
+from curriculum.pipeline.steps import wanted_of
 from curriculum.stages import Built
 from curriculum.stages.documents import Documents, repositories, require_sources
 from curriculum.stages.selection import Kept, KeptDocuments
@@ -113,16 +114,18 @@ def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     whole = {} if dry else {name: each for name, each in built.items() if not each.missing}
     for name, each in whole.items():
         _print_built(name, each)
-    for words in alike(_held_out(whole)):
+    for words in alike((phase, held.warning()) for phase, held in _held_out(plan, whole)):
         warn(words)
     if not dry:
         _update_report(plan)
 
 
-def _held_out(built: Mapping[str, Built]) -> Iterator[tuple[str, HeldOut]]:
-    for phase, each in built.items():
-        if (held := held_out(each.rows, each)) is not None:
-            yield phase, held
+def _held_out(plan: RunPlan, built: Mapping[str, Built]) -> Iterator[tuple[str, HeldOut]]:
+    for name, each in built.items():
+        phase = plan.phase(name)
+        sets = [each.rows_of(first) for first, *_ in wanted_of(phase)]
+        if (held := held_out(phase.servings, sets, each, workspace=plan.store.root)) is not None:
+            yield name, held
 
 
 def _print_built(phase: str, built: Built) -> None:

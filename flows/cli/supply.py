@@ -11,7 +11,7 @@ from curriculum.corpus.domains import text_of
 from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
 from curriculum.corpus.sources import Sources
 from curriculum.inspection.formats import Line, count, number, percent
-from curriculum.inspection.held_out import expected_held_out
+from curriculum.inspection.held_out import ExpectedServing, expected_held_out
 from curriculum.inspection.largest_files import share_lines
 from curriculum.mixing.load import Phases, diet_names, load_phases
 from curriculum.mixing.resolve import default_base
@@ -196,7 +196,8 @@ def _show(found: Estimate, kinds: Sequence[Kind]) -> None:
     for each in found.samplings:
         if (line := left_out_words(each)) is not None:
             out.print(Text(line, MUTED), soft_wrap=True)
-    held = expected_held_out(found, kinds)
+    shares = [ExpectedServing(kind=kind, share=found.total(kind)[0]) for kind in kinds]
+    held = expected_held_out(found, shares)
     domains = ", ".join(
         f"{name} {count:,}" for name, count in sorted(held.documents.items()) if count
     )

@@ -39,7 +39,7 @@ from schemas.mixture import PLAN_SCHEMA, MixtureReport, StratumReport
 from schemas.packed_row import PACKED_ROW_SCHEMA
 from schemas.specialist import SpecialistRef, file_stem
 from tests import factories
-from tests.factories import write_documents
+from tests.factories import equal_count, write_documents
 from tests.sealing import sealed
 
 LENGTH = 8
@@ -247,8 +247,7 @@ def job(
         weight=1.0,
         rows=source,
         measured=(0,),
-        documents=12,
-        lineages=5,
+        **equal_count(12, 5).model_dump(),
     )
     values: dict[str, Any] = {
         "specialist": specialist, "branch": None, "phase": plan.manifest.labels["phase"],
@@ -263,7 +262,9 @@ def job(
         "micro_positions": LENGTH, "tokens_per_step": 2 * LENGTH, "steps": 2,
         "optimizer": OptimizerSpec(learning_rate=1e-3, warmup_steps=1), "start_from": None,
         "evaluations": (
-            Evaluation(set="phase", phase="syntax", documents=12, lineages=5, strata=(stratum,)),
+            Evaluation(
+                set="phase", phase="syntax", strata=(stratum,), **equal_count(12, 5).model_dump()
+            ),
         ),
         "evaluate_every": 1, "checkpoint_every": 1, "advance_when": None, "require": (),
         "overrides": {},
@@ -302,6 +303,7 @@ def run(
         sizes = np.array([documents[each][1] for each in ids], dtype=np.int64)
         sums = DocumentSums(
             document_ids=tuple(ids),
+            lineages=tuple(ids),
             nats=np.array([documents[each][0] for each in ids]),
             num_bytes=sizes,
             tokens=sizes,

@@ -73,7 +73,7 @@ COMMENT ON VIEW metrics IS
 CREATE VIEW evaluations AS
 SELECT a.specialist, a.phase AS run_phase, r.attempt,
        try_cast(regexp_extract(d.file, '/step=([0-9]+)/', 1) AS BIGINT) AS step,
-       d.set, d.phase, d.family, d.objective, d.domain, d.row_length, d.document_id,
+       d.set, d.phase, d.family, d.objective, d.domain, d.row_length, d.document_id, d.lineage,
        d.nats, d.bytes, d.tokens, d.nats / ln(2) / nullif(d.bytes, 0) AS bits_per_byte,
        d.rows_key, a.key AS run_key, a.path AS run
 FROM $evaluations d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path

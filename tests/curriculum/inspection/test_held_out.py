@@ -5,12 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from curriculum.inspection.held_out import FEW_FILES, HeldOut, alike, expected_held_out
+from curriculum.inspection.held_out import (
+    FEW_FILES,
+    ExpectedServing,
+    HeldOut,
+    expected_held_out,
+)
 from curriculum.inspection.runs import measured_domains, unmeasured_domains
 from curriculum.stages.file_sides import FileSide
 from curriculum.supply import ALL, Estimate, Kind, SupplyLine
+from schemas.held_out import HeldOutCount
 from schemas.mixture import MixtureReport
-from tests.factories import figure, run_report
+from tests.factories import equal_count, figure, run_report
 
 KINDS = (Kind(family="v2_simple", row_length=512), Kind(family="v3_simple", row_length=512))
 
@@ -34,7 +40,7 @@ def test_domains_that_are_served_and_not_held_out_are_named() -> None:
     held = HeldOut(
         served=("algorithms", "templates", "testing"),
         documents={"testing": 40},
-        lineages=9,
+        count=equal_count(40, 9),
         rows={"testing": 12},
     )
     assert held.unmeasured == ("algorithms", "templates")
@@ -56,7 +62,7 @@ def test_a_file_that_fills_val_is_named_with_its_share_and_the_line_that_leaves_
         _file("src/a.cc", 30),
         _file("src/b.cc", 10),
     )
-    held = HeldOut(served=("a",), documents={"a": 40}, lineages=9, files=files)
+    held = HeldOut(served=("a",), documents={"a": 40}, count=equal_count(40, 9), files=files)
     assert held.warning() == (
         "val is mostly own:test/catch.hpp (96.0%): a file is held out with all its versions, whatever "
         "val_fraction is. Of the whole corpus it is 9.6%. Where it isn't your code, give its repository in "
@@ -69,7 +75,7 @@ def test_a_file_that_fills_val_is_named_with_its_share_and_the_line_that_leaves_
 
 def test_two_files_that_fill_val_together_are_both_named() -> None:
     files = (_file("x.hpp", 400), _file("y.hpp", 300), *(_file(f"{at}.cc", 60) for at in range(5)))
-    held = HeldOut(served=("a",), documents={"a": 40}, lineages=9, files=files)
+    held = HeldOut(served=("a",), documents={"a": 40}, count=equal_count(40, 9), files=files)
     words = held.warning()
     assert words is not None
     assert "own:x.hpp (40.0%) and own:y.hpp (30.0%)" in words
@@ -92,7 +98,7 @@ def test_a_larger_val_fraction_is_advised_only_where_a_domain_has_files_enough(
     held = HeldOut(
         served=("testing", "templates"),
         documents={"testing": 40},
-        lineages=9,
+        count=equal_count(40, 9),
         files=tuple(sides),
         is_whole=is_whole,
     )
@@ -102,25 +108,33 @@ def test_a_larger_val_fraction_is_advised_only_where_a_domain_has_files_enough(
     assert ("by chance alone" in words) == (files < FEW_FILES and is_whole)
 
 
-def test_phases_of_the_same_warning_share_a_line() -> None:
-    held = HeldOut(served=("a",), documents={"a": 1}, lineages=1)
-    fine = HeldOut(served=("a",), documents={"a": 8}, lineages=4)
-    lines = alike([("one", held), ("two", fine), ("three", held)])
-    assert [line.partition(": ")[0] for line in lines] == ["one, three"]
-
-
 @pytest.mark.parametrize(
-    ("documents", "lineages", "warned"),
-    [(0, 0, True), (7, 7, True), (99, 3, True), (8, 4, False), (8, None, False)],
+    ("documents", "lineages", "warned"), [(0, 0, True), (7, 7, True), (99, 3, True), (8, 4, False)]
 )
 def test_too_few_documents_or_lineages_are_warned_of(
-    documents: int, lineages: int | None, warned: bool
+    documents: int, lineages: int, warned: bool
 ) -> None:
     served = ("a",) if documents else ()
-    found = HeldOut(served=served, documents={"a": documents}, lineages=lineages).warning()
+    held = HeldOut(
+        served=served, documents={"a": documents}, count=equal_count(documents, lineages)
+    )
+    found = held.warning()
     assert (found is not None) == warned
     if found:
         assert "val_bpb reads too few to tell below 8 documents of 4 lineages" in found
+
+
+def test_documents_enough_of_little_weight_are_warned_of_with_what_they_are_worth() -> None:
+    count = HeldOutCount(documents=21, lineages=12, effective_documents=4.0, effective_lineages=2.1)
+    words = HeldOut(served=("a",), documents={"a": 21}, count=count, rows={"a": 9}).warning()
+    assert words is not None
+    assert words.startswith(
+        "val holds 21 documents of 12 lineages (by weight 4.0 of 2.1) in 9 rows"
+    )
+
+
+def serving(kind: Kind, share: float = 0.5) -> ExpectedServing:
+    return ExpectedServing(kind=kind, share=share)
 
 
 def test_an_estimate_holds_out_the_documents_of_all_families() -> None:
@@ -134,11 +148,27 @@ def test_an_estimate_holds_out_the_documents_of_all_families() -> None:
     )
     files = (_file("a.cc", 9), _file("b.cc", 9, domain="z"), _file("c.cc", 9, is_val=False))
     found = Estimate(kinds=frozenset(KINDS), lines=lines, samplings=(), notes=(), files=files)
-    held = expected_held_out(found, KINDS)
+    held = expected_held_out(found, [*map(serving, KINDS)])
     assert (held.served, held.unmeasured) == (("a", "b"), ("b",))
     assert held.documents == {"a": 52, "b": 0, "c": 3}
-    assert held.lineages == 1, "of the domains that are served"
-    assert expected_held_out(found, KINDS[:1]).documents == {"a": 25, "b": 0}
+    assert held.count.lineages == 1, "of the domains that are served"
+    assert expected_held_out(found, [serving(two)]).documents == {"a": 25, "b": 0}
+
+
+def test_an_estimate_is_weighed_by_the_shares_of_the_servings() -> None:
+    """19 documents of 10 files of a light serving don't carry 2 documents of a heavy one."""
+    two, three = KINDS
+    lines = (line(two, "a", 500.0, 19.0), line(three, "a", 500.0, 2.0))
+    files = tuple(_file(f"{at}.cc", 9) for at in range(10))
+    found = Estimate(kinds=frozenset(KINDS), lines=lines, samplings=(), notes=(), files=files)
+    light, heavy = serving(two, 0.3), serving(three, 0.7)
+    assert expected_held_out(found, [light]).count.is_sure
+    held = expected_held_out(found, [light, heavy])
+    assert (held.count.documents, held.count.lineages) == (21, 10)
+    assert not held.count.is_sure
+    words = held.warning()
+    assert words is not None
+    assert words.startswith("val holds about 21 documents of 10 lineages (by weight 4.0 of")
 
 
 def mixture(*domains: str) -> MixtureReport:

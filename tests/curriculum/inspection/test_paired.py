@@ -18,6 +18,7 @@ def sums(nats: dict[str, float]) -> DocumentSums:
     size = np.full(len(nats), 8, dtype=np.int64)
     return DocumentSums(
         document_ids=tuple(sorted(nats)),
+        lineages=tuple(sorted(nats)),
         nats=np.array([nats[each] for each in sorted(nats)]) * np.log(2),
         num_bytes=size,
         tokens=size,
@@ -43,7 +44,7 @@ def test_only_common_documents_of_common_strata_count() -> None:
     assert set(found) == {("phase", "syntax", "v3_simple", "a"), ("phase", "syntax", "*", "*")}
     change = found["phase", "syntax", "v3_simple", "a"]
     assert change.change == pytest.approx(-0.25)
-    assert change.documents == 2
+    assert change.count.documents == 2
     assert found["phase", "syntax", "*", "*"].change == pytest.approx(-0.25)
 
 
@@ -53,7 +54,7 @@ def test_a_stratum_counts_as_on_the_average_of_both() -> None:
     better = {a: {"1": 16.0, "2": 16.0}, b: {"3": 8.0, "4": 8.0}}
     found = changes(side(nats, {a: 0.2, b: 0.8}), side(better, {a: 0.4, b: 0.6}))
     assert found["phase", "syntax", "*", "*"].change == pytest.approx(0.3 * 1.0)
-    assert found["phase", "syntax", "*", "*"].documents == 4
+    assert found["phase", "syntax", "*", "*"].count.documents == 4
 
 
 def test_without_a_common_document_there_is_no_change() -> None:

@@ -14,10 +14,7 @@ from tests import factories
 
 def figure(step: int, val_bpb: float) -> Figure:
     """The mean of the phase's own set at a step."""
-    return Figure(
-        set="phase", phase="syntax", family="*", domain="*", step=step, val_bpb=val_bpb,
-        low=val_bpb - 0.1, high=val_bpb + 0.1, scored_tokens=9, scored_bytes=30, documents=12, lineages=5,
-    )  # fmt: skip
+    return factories.figure(val_bpb, step=step, low=val_bpb - 0.1, high=val_bpb + 0.1)
 
 
 def report(*curve: tuple[int, float], **changes: Any) -> Report:
@@ -28,7 +25,12 @@ def report(*curve: tuple[int, float], **changes: Any) -> Report:
 
 def paired(monkeypatch: pytest.MonkeyPatch, low: float, high: float, documents: int = 9) -> None:
     """Let the change on the same documents have this interval."""
-    found = PairedChange(change=(low + high) / 2, low=low, high=high, documents=documents)
+    found = PairedChange(
+        change=(low + high) / 2,
+        low=low,
+        high=high,
+        count=factories.equal_count(documents, documents),
+    )
     monkeypatch.setattr(runs, "rise_between", lambda *_: found)
 
 

@@ -36,7 +36,7 @@ from schemas.mixture import PLAN_SCHEMA
 from schemas.packed_row import PACKED_ROW_SCHEMA, RowFormat
 from schemas.reports import DomainRows, RowsReport
 from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
-from tests.factories import shard_path
+from tests.factories import equal_count, shard_path
 
 VOCAB = 64
 PAD, BOS, EOS = 0, 1, 2
@@ -101,8 +101,7 @@ class World:
                 weight=weight,
                 rows=val,
                 measured=measured,
-                documents=16,
-                lineages=4,
+                **equal_count(16, 4).model_dump(),
             )
             for domain, weight, measured in (
                 ("one", 0.75, tuple(range(8))),
@@ -147,9 +146,8 @@ class World:
                 Evaluation(
                     set=name,
                     phase=phase,
-                    documents=32,
-                    lineages=8,
                     strata=strata,
+                    **equal_count(32, 8).model_dump(),
                 )
                 for name, phase in (("phase", "syntax"), ("anchor", "anchor"))
             ),
@@ -179,7 +177,7 @@ def source(rows: Artefact, root: Path) -> RowsSource:
     )
 
 
-def row_values(key: str, index: int, length: int, domain: str) -> dict[str, object]:
+def row_values(key: str, index: int, length: int, domain: str) -> dict[str, Any]:
     """One packed row: documents that count upwards, of seeded lengths, and some padding."""
     generator = np.random.default_rng([length, index])
     lengths: list[int] = []
@@ -214,6 +212,11 @@ def row_values(key: str, index: int, length: int, domain: str) -> dict[str, obje
         "document_ids": [f"{index:016x}{number:016x}" for number in range(len(lengths))],
         "pieces": [],
     }
+
+
+def lineage_of(document: str) -> str:
+    """The documents of a row are versions of one file."""
+    return document[:16]
 
 
 def structure_values(values: dict[str, Any]) -> dict[str, object]:
@@ -261,17 +264,19 @@ def make_rows(
         half = (count + 1) // 2
         for draft in drafts:
             domains: dict[str, DomainRows] = {}
+            documents: list[str] = []
             for shard, domain in enumerate(("one", "two")):
                 numbers = range(count)[shard * half : (shard + 1) * half]
                 values = [row_values(draft.recipe.key, each, length, domain) for each in numbers]
                 domains[domain] = domain_rows(values)
+                documents += [name for row in values for name in row["document_ids"]]
                 for each in values:
                     del each["target_ids"]
                     each.update(structure_values(each) if enriched else {})
                 table = pa.Table.from_pylist(values, schema)
                 pq.write_table(table, shard_path(draft.path, shard), row_group_size=3)
             if split != "train":
-                write_order(draft.path, length, {})
+                write_order(draft.path, length, {name: lineage_of(name) for name in documents})
             draft.record(RowsReport(domains=domains))
 
     recipe = Recipe(

@@ -1,4 +1,5 @@
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -6,11 +7,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from curriculum.train.dataloader import Batch, collate
 from curriculum.train.document_sums import (
-    RESAMPLES,
     DocumentSums,
     Pair,
     interval,
@@ -29,6 +31,7 @@ from curriculum.train.evaluation import (
 from curriculum.train.optimizer import new_train_state
 from schemas.errors import SchemaError
 from schemas.job import EVALUATED_SCHEMA
+from tests.curriculum.train.conftest import lineage_of
 
 
 def evaluator(world: Any, **changes: Any) -> Evaluator:
@@ -149,31 +152,101 @@ def test_a_figure_says_how_many_documents_and_lineages_it_is_of(world: Any) -> N
     assert all(figure.is_sure for figure in found.values())
 
 
-def sums(nats: Any, num_bytes: Any) -> DocumentSums:
-    """Sums of documents that are numbered."""
+def sums(nats: Any, num_bytes: Any, *, lineages: Sequence[str] | None = None) -> DocumentSums:
+    """Sums of documents that are numbered, each a lineage of its own unless `lineages` says other."""
     ids = tuple(f"{each:032x}" for each in range(len(nats)))
     sizes = np.asarray(num_bytes, dtype=np.int64)
     return DocumentSums(
-        document_ids=ids, nats=np.asarray(nats, dtype=np.float64), num_bytes=sizes, tokens=sizes
+        document_ids=ids,
+        lineages=tuple(lineages or ids),
+        nats=np.asarray(nats, dtype=np.float64),
+        num_bytes=sizes,
+        tokens=sizes,
     )
 
 
-def test_a_document_of_several_rows_is_one_draw() -> None:
+def test_documents_of_the_same_loss_have_no_spread() -> None:
     many = sums(np.full(50, 1.0), np.full(50, 2))
-    low, high = interval([many], [1.0], seed=0)
-    assert low == high == pytest.approx(0.5 / math.log(2))
+    assert interval([many], [1.0]) == pytest.approx((0.5 / math.log(2),) * 2)
 
 
-def test_the_interval_is_seeded_and_narrows_with_documents() -> None:
+def test_an_interval_narrows_with_lineages() -> None:
     def width(documents: int) -> float:
         generator = np.random.default_rng(0)
         drawn = sums(generator.exponential(1.0, documents), np.ones(documents))
-        low, high = interval([drawn], [1.0], seed=1)
-        assert (low, high) == interval([drawn], [1.0], seed=1)
+        low, high = interval([drawn], [1.0])
         assert low < drawn.bits_per_byte < high
         return high - low
 
     assert width(1600) < width(100) / 2
+
+
+def test_versions_of_a_file_are_one_lineage_of_the_interval() -> None:
+    """Each file thrice tells as little as each file once."""
+    generator = np.random.default_rng(2)
+    nats, sizes = generator.exponential(20.0, 9), generator.integers(5, 60, 9)
+    once = sums(nats, sizes)
+    names = [name for name in once.document_ids for _ in range(3)]
+    thrice = sums(np.repeat(nats, 3), np.repeat(sizes, 3), lineages=names)
+    assert interval([thrice], [1.0]) == pytest.approx(interval([once], [1.0]))
+
+
+def test_an_interval_of_equal_files_is_students() -> None:
+    values = np.array([1.0, 2.0, 4.0, 7.0])
+    low, high = interval([sums(values * math.log(2) * 10, np.full(4, 10))], [1.0])
+    half = 3.18245 * values.std(ddof=1) / math.sqrt(4)
+    assert (low, high) == pytest.approx((3.5 - half, 3.5 + half), rel=1e-3)
+
+
+def test_a_stratum_of_one_lineage_widens_the_interval() -> None:
+    """70 % of the weight is two files; their spread is taken from the files of the others, not as none."""
+    generator = np.random.default_rng(4)
+    rest = sums(generator.normal(20.0, 2.0, 19), np.full(19, 20))
+    alone = [sums([nats], [20]) for nats in (21.0, 23.0)]
+    low, high = interval([rest, *alone], [0.3, 0.35, 0.35])
+    narrow = interval([rest], [1.0])
+    assert high - low > 0.35 * math.sqrt(19) * (narrow[1] - narrow[0])
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    lineages=st.lists(st.integers(3, 12), min_size=1, max_size=3),
+    weights=st.lists(st.floats(0.2, 1.0), min_size=3, max_size=3),
+    few=st.integers(1, 2),
+    share=st.floats(0.0, 0.25),
+)
+def test_an_interval_covers_the_truth_nine_times_in_ten(
+    seed: int, lineages: list[int], weights: list[float], few: int, share: float
+) -> None:
+    """Lineages of unlike documents, unequal weights, and a stratum of one or two documents."""
+    generator = np.random.default_rng(seed)
+    shares = np.array(weights[: len(lineages)])
+    shares *= (1 - share) / shares.sum()
+    middles = generator.uniform(1.0, 2.0, len(lineages) + 1)
+    covered = 0
+    for _ in range(DRAWS):
+        strata = [
+            _drawn(generator, *each, versions=3) for each in zip(lineages, middles, strict=False)
+        ]
+        strata.append(_drawn(generator, few, middles[-1], versions=1))
+        low, high = interval(strata, [*shares, share])
+        covered += low <= float(np.dot([*shares, share], middles)) <= high
+    assert covered >= 0.88 * DRAWS, "nominal is 0.95, with a standard error of 0.013"
+
+
+DRAWS = 300
+
+
+def _drawn(
+    generator: np.random.Generator, lineages: int, middle: float, *, versions: int
+) -> DocumentSums:
+    """Documents of some lineages: a lineage's bits per byte vary around `middle`, its versions around it."""
+    of_lineage = generator.normal(middle, 0.2, lineages)
+    figures = np.repeat(of_lineage, versions) + generator.normal(0, 0.05, lineages * versions)
+    sizes = generator.integers(300, 900, lineages * versions)
+    names = [f"{middle} {at // versions}" for at in range(lineages * versions)]
+    return sums(figures * sizes * math.log(2), sizes, lineages=names)
 
 
 def test_a_stop_is_heeded_between_batches(world: Any) -> None:
@@ -199,6 +272,7 @@ def test_documents_sum_to_the_reported_bits_per_byte_exactly(world: Any, tmp_pat
     assert read_back.schema.equals(EVALUATED_SCHEMA)
     assert pq.read_metadata(tmp_path / "evaluations/step=0/documents.parquet").num_row_groups == 1
     documents = read_back.to_pylist()
+    assert all(each["lineage"] == lineage_of(each["document_id"]) for each in documents)
     places = [tuple(each.values())[:8] for each in documents]
     assert places == sorted(set(places))
     for figure in found.figures:
@@ -215,34 +289,43 @@ def test_documents_sum_to_the_reported_bits_per_byte_exactly(world: Any, tmp_pat
             assert nats / math.log(2) / figure.scored_bytes == figure.val_bpb
 
 
-def test_a_pair_has_the_interval_of_brute_force() -> None:
-    """Documents are drawn one by one, both sides alike, and the weighted difference is taken each time."""
+def test_a_pair_has_the_interval_of_the_differences() -> None:
+    """Each lineage is left out of both sides at once, one by one."""
     generator = np.random.default_rng(5)
-    pairs = []
-    for documents, weight in ((7, 3.0), (40, 1.0)):
-        hard = generator.exponential(20.0, documents)
-        num_bytes = generator.integers(5, 60, documents)
-        before, after = (
-            sums(hard + generator.normal(gain, 0.5, documents), num_bytes) for gain in (2, 1)
+    hard, sizes = generator.exponential(20.0, 12), generator.integers(5, 60, 12)
+    before, after = (sums(hard + generator.normal(gain, 0.5, 12), sizes) for gain in (2, 1))
+    found = paired_change([Pair(before=before, after=after, weight=3.0)])
+    assert found.change == pytest.approx(after.bits_per_byte - before.bits_per_byte)
+    without = []
+    for at in range(12):
+        ids = {*after.document_ids} - {after.document_ids[at]}
+        without.append(after.only(ids).bits_per_byte - before.only(ids).bits_per_byte)
+    spread = math.sqrt(11 / 12 * sum((each - found.change) ** 2 for each in without))
+    half = 2.20099 * spread
+    assert (found.low, found.high) == pytest.approx(
+        (found.change - half, found.change + half), rel=1e-3
+    )
+    assert (found.count.documents, found.count.lineages) == (12, 12)
+
+
+def test_a_change_of_a_few_heavy_documents_has_no_verdict() -> None:
+    """19 light documents of 10 lineages don't carry 2 heavy ones over the threshold."""
+    light = sums(np.full(19, 20.0), np.full(19, 20), lineages=[f"{at % 10}" for at in range(19)])
+    better = sums(light.nats - 1, light.num_bytes, lineages=light.lineages)
+    heavy = [
+        Pair(
+            before=sums([20.0], [20], lineages=[name]),
+            after=sums([19.0], [20], lineages=[name]),
+            weight=0.35,
         )
-        pairs.append(Pair(before=before, after=after, weight=weight))
-    found = paired_change(pairs, seed=3)
-    differences = np.zeros(RESAMPLES)
-    for number, pair in enumerate(pairs):
-        drawing = np.random.default_rng([3, number])
-        count = len(pair.before.nats)
-        for at in range(RESAMPLES):
-            times = drawing.multinomial(count, np.full(count, 1 / count))
-            sides = []
-            for side in (pair.before, pair.after):
-                nats = sum(float(n) * int(t) for n, t in zip(side.nats, times, strict=True))
-                size = sum(int(b) * int(t) for b, t in zip(side.num_bytes, times, strict=True))
-                sides.append(nats / math.log(2) / size)
-            differences[at] += pair.weight / 4 * (sides[1] - sides[0])
-    assert (found.low, found.high) == pytest.approx(tuple(np.percentile(differences, (2.5, 97.5))))
-    expected = [each.after.bits_per_byte - each.before.bits_per_byte for each in pairs]
-    assert found.change == pytest.approx(0.75 * expected[0] + 0.25 * expected[1])
-    assert found.documents == 47
+        for name in ("a", "b")
+    ]
+    found = paired_change([Pair(before=light, after=better, weight=0.3), *heavy])
+    assert found.count.lineages == 12
+    assert found.high < 0
+    assert found.verdict == ""
+    (alone,) = [paired_change([Pair(before=light, after=better, weight=0.3)])]
+    assert alone.verdict == "lower"
 
 
 def test_a_pair_is_surer_than_two_intervals_that_touch() -> None:

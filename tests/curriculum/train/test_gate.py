@@ -4,6 +4,7 @@ import pytest
 
 from curriculum.train.gate import gate_bits, opens
 from schemas.diet import AdvanceWhen, StopsImproving
+from schemas.held_out import WeightedStratum, held_out_count
 from schemas.job import Figure
 from tests import factories
 
@@ -72,6 +73,19 @@ def test_a_rule_on_val_bpb_of_too_few_documents_never_ends_a_phase(
     ]
     bits = gate_bits(figures, "syntax", rule)
     assert (opens(rule, valid_tokens=9, bits=bits) is not None) == ends
+
+
+def test_a_rule_on_val_bpb_of_two_heavy_documents_never_ends_a_phase() -> None:
+    """Many documents of low weight don't carry a set over the threshold."""
+    heavy = WeightedStratum(weight=0.7, documents=("a", "b"), lineages=("a", "b"))
+    names = [f"{at}" for at in range(19)]
+    light = WeightedStratum(weight=0.3, documents=names, lineages=names[:10])
+    rule = AdvanceWhen(val_bpb=RULE.val_bpb)
+    for strata, ends in (([light], True), ([light, heavy], False)):
+        count = held_out_count(strata).model_dump()
+        figures = [factories.figure(value).model_copy(update=count) for value in FLAT]
+        bits = gate_bits(figures, "syntax", rule)
+        assert (opens(rule, valid_tokens=9, bits=bits) is not None) == ends
 
 
 def waiting_for(name: str) -> AdvanceWhen:
