@@ -49,7 +49,7 @@ def training_curves(run: Path, *, points: int = MOST_POINTS) -> TrainingCurves:
         StoreError: for a link or what is no plain file in the directory.
     """
     inside.require_tree(run / METRICS)
-    steps, losses = _metrics(run / METRICS)
+    steps, losses = step_losses(run / METRICS)
     heartbeat = inside.read(Heartbeat, run / HEARTBEAT)
     figures = heartbeat.figures if heartbeat else ()
     return TrainingCurves(
@@ -60,8 +60,8 @@ def training_curves(run: Path, *, points: int = MOST_POINTS) -> TrainingCurves:
     )
 
 
-def _metrics(folder: Path) -> tuple[Sequence[int], Sequence[float]]:
-    """Steps and losses of all parts, in step order."""
+def step_losses(folder: Path) -> tuple[Sequence[int], Sequence[float]]:
+    """Steps and losses of all parts of a run's metrics, in step order."""
     steps: list[int] = []
     losses: list[float] = []
     for file in sorted(folder.glob("[0-9]*.parquet")):

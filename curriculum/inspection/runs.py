@@ -96,68 +96,6 @@ def mixture_of_run(store: Store, run: Artefact) -> MixtureReport | None:
     return mixture_report_of(store.load(folder)) if is_there else None
 
 
-def measured_domains(report: Report) -> tuple[str, ...]:
-    """The domains of the held-out rows that a phase's val_bpb is the mean of; empty where it has none."""
-    last = mean(report.after, "phase")
-    own = [
-        each for each in report.after if last and (each.set, each.phase) == (last.set, last.phase)
-    ]
-    return tuple(sorted({each.domain for each in own} - {"*"}))
-
-
-def unmeasured_domains(report: Report, mixture: MixtureReport) -> tuple[str, ...]:
-    """The domains that a phase was trained on and its val_bpb is silent on; empty where it has none."""
-    measured = measured_domains(report)
-    served = dict.fromkeys(each.domain for each in mixture.strata if each.drawn)
-    return tuple(name for name in served if name not in measured) if measured else ()
-
-
-def rise_words(run: Path, report: Report) -> str:
-    """The rise of a phase's val_bpb by its end, with the likeliest cause and the cure; empty where it fell.
-
-    Its last evaluation is held against the one before the first step, or the best after it; a rise from the
-    best counts only where the interval on the same documents leaves out 0.
-    """
-    last = mean(report.history, "phase")
-    means = [
-        each for each in report.history if last and (each.set, each.phase) == (last.set, last.phase)
-    ]
-    means = [each for each in means if each.step < report.steps]
-    if last is None or not means or report.failure is not None:
-        return ""
-    best, first = min(means, key=lambda each: each.val_bpb), means[0]
-    since = first if first.step == 0 and last.val_bpb > first.val_bpb else best
-    if last.val_bpb <= since.val_bpb:
-        return ""
-    found = rise_between(run, last, since.step, report.steps)
-    is_sure = last.is_sure and found is not None and found.verdict == "higher"
-    if not is_sure and since.step:
-        return ""
-    moment = f"at step {since.step:,}" if since.step else "before its first step"
-    rose = f"val_bpb rose from {since.val_bpb:.3f} {moment} to {last.val_bpb:.3f}"
-    if not is_sure:
-        counted = held_out_words(last)
-        doubt = NOT_SURE if found is not None and found.count.is_sure else TOO_FEW
-        return f"{rose}, on {counted}, {doubt}: raise val_fraction, or add repositories"
-    if report.phase == ANNEAL:
-        return (
-            f"{rose}, while the learning rate fell: likeliest its rows came too often. Lower "
-            "token_budget or max_repetition, or add repositories"
-        )
-    return (
-        f"{rose}: likeliest the learning rate, which stays high until the anneal. See whether the anneal "
-        "makes up for it; else lower the phase's portion, or end it by advance_when: {val_bpb: …}"
-    )
-
-
-def rise_between(run: Path, last: Figure, step: int, end: int) -> PairedChange | None:
-    """The change of a set's mean between two evaluations of a run, on the documents of both."""
-    before, after = measured(run, step), measured(run, end)
-    if before is None or after is None:
-        return None
-    return changes(before, after).get((last.set, last.phase, "*", "*"))
-
-
 def change(report: Report, kind: Literal["phase", "anchor"]) -> str:
     """val_bpb before and after as `3.214 → 2.871`; empty where it wasn't measured.
 

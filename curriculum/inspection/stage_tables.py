@@ -15,7 +15,7 @@ from curriculum.inspection.formats import (
     percent,
 )
 from curriculum.inspection.row_yields import OTHER_YIELDS, RowYields
-from curriculum.inspection.runs import change, ending, measured_on
+from curriculum.inspection.runs import change, measured_on
 from curriculum.mixing import mix
 from curriculum.mixing.tree import Branch
 from curriculum.stages import Built
@@ -172,7 +172,7 @@ def run_line(report: Report) -> Line:
         "evaluating": ""
         if report.evaluation_seconds is None
         else duration(report.evaluation_seconds),
-        "stopped": ending(report),
+        "stopped": report.stopped,
     }
 
 

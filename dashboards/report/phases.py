@@ -6,13 +6,9 @@ from typing import get_args
 
 from curriculum.encode.documents import Outcome
 from curriculum.inspection.formats import count, integer, moment, number, percent
+from curriculum.inspection.run_notes import measured_domains, unmeasured_domains
 from curriculum.inspection.runs import ending as run_ending
-from curriculum.inspection.runs import (
-    marked,
-    measured_domains,
-    unmeasured_domains,
-    unused_budget,
-)
+from curriculum.inspection.runs import marked, unused_budget
 from curriculum.mixing.resolve import ResolvedServing
 from curriculum.mixing.tree import Branch, explain_plan
 from dashboards.charts import Band, Part, ServingShares, ShareLine, scale

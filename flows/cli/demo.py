@@ -106,7 +106,7 @@ def demo(home: Path, repositories: tuple[str, ...]) -> None:
     out.print()
     out.print(table(_summary(runs)))
     out.print(Text(TABLE_NOTE, MUTED))
-    phases.warn_of_rises(runs)
+    phases.warn_of_rises(Store(home), runs)
     if all(each.made for each in runs):
         out.print(Text(_where_time_went(runs, began), MUTED))
     _next_steps(home, _some_rows(Store(home)).key[:KEY_DIGITS])

@@ -13,13 +13,14 @@ from curriculum.inspection.conversation_tables import conversation_lines, conver
 from curriculum.inspection.formats import alike, number
 from curriculum.inspection.held_out import HeldOut, held_out
 from curriculum.inspection.losses import lack_warnings, require_some
-from curriculum.inspection.runs import (
-    mixture_of_run,
-    report_of,
-    rise_words,
-    unmeasured_domains,
-    unused_budget,
+from curriculum.inspection.run_notes import (
+    anchor_words,
+    finished_runs,
+    rises,
+    samples,
+    silences,
 )
+from curriculum.inspection.runs import ending, report_of, unused_budget
 from curriculum.inspection.stage_tables import (
     YIELD_NOTE,
     branch_lines,
@@ -262,27 +263,28 @@ def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
     return _is_open(gate)
 
 
-def warn_of_rises(runs: Sequence[Artefact]) -> None:
-    """Warn of each run whose val_bpb rose."""
-    for run in runs:
-        report = report_of(run)
-        if rise := rise_words(run.path, report):
-            warn(f"{report.phase}: {rise}")
+def warn_of_rises(store: Store, runs: Sequence[Artefact]) -> None:
+    """Warn of each run whose val_bpb rose, and of an anchor that an earlier run left lower."""
+    finished = finished_runs(store, runs)
+    for words in filter(None, (*rises(finished), anchor_words(finished))):
+        warn(words)
 
 
 def _print_runs(plan: RunPlan, runs: Sequence[Artefact]) -> None:
     """Print a line a run, then what whole steps left of the budgets of those that ended with them."""
-    reports = [report_of(run) for run in runs]
-    out.print(table(run_lines(reports)))
-    warn_of_rises(runs)
-    for run, report in zip(runs, reports, strict=True):
-        mixture = mixture_of_run(plan.store, run)
-        if mixture and (unused := unused_budget(report, mixture)):
+    finished = finished_runs(plan.store, runs)
+    out.print(table(run_lines([run.report for run in finished])))
+    for run in finished:
+        report = run.report
+        if report.stopped != "budget":
+            out.print(Text(f"{report.phase}: {ending(report)}", MUTED), soft_wrap=True)
+        if run.mixture and (unused := unused_budget(report, run.mixture)):
             out.print(Text(f"{report.phase}: {unused}", MUTED), soft_wrap=True)
-        if mixture and (silent := unmeasured_domains(report, mixture)):
-            warn(
-                f"{report.phase}: val_bpb says nothing of {', '.join(silent)}: val holds none of them"
-            )
+    for words in samples(plan.store, finished):
+        out.print(Text(words, MUTED), soft_wrap=True)
+    warn_of_rises(plan.store, runs)
+    for words in silences(finished):
+        warn(words)
 
 
 def _is_done(plan: RunPlan, made: Sequence[Artefact]) -> bool:

@@ -15,7 +15,7 @@ from curriculum.inspection.documents import chosen_lines
 from curriculum.inspection.formats import Line, count, interval, number, percent
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.paired import changes_within
-from curriculum.inspection.runs import mixture_of_run, unused_budget
+from curriculum.inspection.runs import ending, mixture_of_run, unused_budget
 from curriculum.inspection.runs import report_of as run_report_of
 from curriculum.inspection.stage_tables import figure_lines, machine_line, run_lines
 from curriculum.mixing.mix import PLAN_NAME, report_of
@@ -60,6 +60,7 @@ def run(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[R
     yield _ordered(job)
     yield ""
     yield table(run_lines([report]))
+    yield Text(ending(report), MUTED)
     mixture = mixture_of_run(store, artefact)
     if mixture and (unused := unused_budget(report, mixture)):
         yield Text(unused, MUTED)

@@ -11,7 +11,7 @@ from curriculum.inspection.held_out import (
     HeldOut,
     expected_held_out,
 )
-from curriculum.inspection.runs import measured_domains, unmeasured_domains
+from curriculum.inspection.run_notes import measured_domains, unmeasured_domains
 from curriculum.stages.file_sides import FileSide
 from curriculum.supply import ALL, Estimate, Kind, SupplyLine
 from schemas.held_out import HeldOutCount

@@ -1,0 +1,224 @@
+"""Notes on finished runs: what got worse, its likeliest cause and cure, and what val_bpb is silent on."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from curriculum.inspection.formats import TOO_FEW, alike, bits, held_out_words, number, paired
+from curriculum.inspection.open_runs import step_losses
+from curriculum.inspection.paired import changes, measured
+from curriculum.inspection.runs import NOT_SURE, mean, mixture_of_run, report_of
+from curriculum.mixing.resolve import ANNEAL
+from curriculum.packing.held_out_order import ORDER_NAME, read_order
+from curriculum.store import Artefact, Store
+from curriculum.train.document_sums import PairedChange
+from curriculum.train.run_directory import JOB, METRICS, read_job
+from schemas.job import Figure, Report
+from schemas.mixture import MixtureReport, StratumReport
+
+OFTEN = 2.5
+"""Readings of a row from which on a rising val_bpb under a falling loss is laid to repetition."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FinishedRun:
+    """A closed run with what it was trained on."""
+
+    path: Path
+    report: Report
+    mixture: MixtureReport | None = None
+    """None where it is gone."""
+
+
+def finished_runs(store: Store, runs: Iterable[Artefact]) -> list[FinishedRun]:
+    """Read some closed runs."""
+    return [
+        FinishedRun(path=run.path, report=report_of(run), mixture=mixture_of_run(store, run))
+        for run in runs
+    ]
+
+
+def rises(runs: Sequence[FinishedRun]) -> list[str]:
+    """Each run whose val_bpb rose by its end, in the order of training, and how that stands by now."""
+    found = [(run.report.phase, rise_words(run, runs[at + 1 :])) for at, run in enumerate(runs)]
+    return [f"{phase}: {words}" for phase, words in found if words]
+
+
+def rise_words(run: FinishedRun, later: Sequence[FinishedRun] = ()) -> str:
+    """The rise of a phase's val_bpb by its end, with the likeliest cause and the cure; empty where it fell.
+
+    Its last evaluation is held against the one before the first step, or the best after it; a rise from the
+    best counts only where the interval on the same documents leaves out 0. `later` are the runs after it.
+    """
+    report = run.report
+    last = mean(report.history, "phase")
+    means = [
+        each for each in report.history if last and (each.set, each.phase) == (last.set, last.phase)
+    ]
+    means = [each for each in means if each.step < report.steps]
+    if last is None or not means or report.failure is not None:
+        return ""
+    best, first = min(means, key=lambda each: each.val_bpb), means[0]
+    since = first if first.step == 0 and last.val_bpb > first.val_bpb else best
+    if last.val_bpb <= since.val_bpb:
+        return ""
+    found = change_between((run.path, since.step), (run.path, report.steps), last)
+    is_sure = last.is_sure and found is not None and found.verdict == "higher"
+    if not is_sure and since.step:
+        return ""
+    moment = f"at step {since.step:,}" if since.step else "before its first step"
+    rose = f"val_bpb rose from {bits(since.val_bpb)} {moment} to {bits(last.val_bpb)}"
+    if not is_sure:
+        doubt = NOT_SURE if found is not None and found.count.is_sure else TOO_FEW
+        return (
+            f"{rose}, on {held_out_words(last)}, {doubt}: raise val_fraction, or add repositories"
+        )
+    cause, cure = _cause_and_cure(run, since.step)
+    outcome, is_settled = _outcome(run, last, since, later)
+    return ". ".join(filter(None, (f"{rose}: {cause}", outcome, "" if is_settled else cure)))
+
+
+def _outcome(
+    run: FinishedRun, last: Figure, since: Figure, later: Sequence[FinishedRun]
+) -> tuple[str, bool]:
+    """The outcome of a rise after the anneal, in words, and whether the anneal made up for it."""
+    if run.report.phase == ANNEAL:
+        return "", False
+    annealed = next((each.report for each in later if each.report.phase == ANNEAL), None)
+    if annealed is None:
+        return "See whether the anneal makes up for it", False
+    place = (last.set, last.phase, "*")
+    for now in annealed.after:
+        if (now.set, now.phase, now.family) == place and now.val_bpb <= since.val_bpb:
+            return f"The anneal made up for it: {bits(now.val_bpb)} after it", True
+        if (now.set, now.phase, now.family) == place:
+            return f"The anneal didn't make up for it: {bits(now.val_bpb)} after it", False
+    return "", False
+
+
+def _cause_and_cure(run: FinishedRun, step: int) -> tuple[str, str]:
+    """The likeliest cause of a rise from a step on, and what to do about it."""
+    most, loss = _most_read(run), _losses(run.path, step)
+    fewer = "Lower token_budget or max_repetition, or add repositories"
+    if most is not None and most.repetition >= OFTEN and loss is not None and loss[1] < loss[0]:
+        cause = (
+            f"likeliest the model learnt rows by heart. Those of {most.family} in {most.domain} were read "
+            f"{most.repetition:.1f} times, and the training loss fell from {loss[0]:.2f} to {loss[1]:.2f}"
+        )
+        return cause, fewer
+    if run.report.phase == ANNEAL:
+        return "likeliest its rows came too often, since the learning rate fell meanwhile", fewer
+    return (
+        "likeliest the learning rate, which stays high until the anneal",
+        "Lower the phase's portion, or end it by advance_when: {val_bpb: …}",
+    )
+
+
+def _most_read(run: FinishedRun) -> StratumReport | None:
+    """The stratum of the plan whose rows were read most often; None where the plan is gone."""
+    strata = run.mixture.strata if run.mixture else ()
+    return max(strata, key=lambda each: each.repetition, default=None)
+
+
+def _losses(run: Path, step: int) -> tuple[float, float] | None:
+    """The mean loss of the first tenth of the steps from `step` on, and of the last; None without any."""
+    found = zip(*step_losses(run / METRICS), strict=True)
+    losses = [loss for at, loss in found if at > step]
+    if not losses:
+        return None
+    some = math.ceil(len(losses) / 10)
+    return fmean(losses[:some]), fmean(losses[-some:])
+
+
+def change_between(
+    first: tuple[Path, int], last: tuple[Path, int], figure: Figure
+) -> PairedChange | None:
+    """The change of the mean of a figure's set between two steps of runs, on the documents of both."""
+    before, after = measured(*first), measured(*last)
+    if before is None or after is None:
+        return None
+    return changes(before, after).get((figure.set, figure.phase, "*", "*"))
+
+
+def anchor_words(runs: Sequence[FinishedRun]) -> str:
+    """The run after which the anchor was best, where it isn't the last; empty where it is."""
+    ends = [(run, end) for run in runs if (end := mean(run.report.after, "anchor")) is not None]
+    if not ends:
+        return ""
+    (best, lowest), (last, now) = min(ends, key=lambda pair: pair[1].val_bpb), ends[-1]
+    if lowest.val_bpb >= now.val_bpb:
+        return ""
+    found = change_between((best.path, best.report.steps), (last.path, last.report.steps), now)
+    words = (
+        f"the anchor was best after {best.report.phase}, {bits(lowest.val_bpb)}, and is "
+        f"{bits(now.val_bpb)} after {last.report.phase}"
+    )
+    if found is None or found.verdict != "higher":
+        return f"{words}: {NOT_SURE if found and found.count.is_sure else TOO_FEW}"
+    return (
+        f"{words}: surely worse, {paired(found)} on the same documents. Lower the portions of the phases "
+        f"after {best.report.phase}, add repositories, or use the model of {best.report.phase}"
+    )
+
+
+def silences(runs: Sequence[FinishedRun]) -> list[str]:
+    """The domains that phases were trained on and val_bpb says nothing of, a sentence for phases alike."""
+    silent = [
+        (run.report.phase, unmeasured_domains(run.report, run.mixture))
+        for run in runs
+        if run.mixture is not None
+    ]
+    return alike(
+        (phase, f"val_bpb says nothing of {', '.join(domains)}: val holds none of them")
+        for phase, domains in silent
+        if domains
+    )
+
+
+def samples(store: Store, runs: Sequence[FinishedRun]) -> list[str]:
+    """The held-out documents that evaluations read where they skip some, a line for phases alike."""
+    return alike((run.report.phase, sample_words(store.root, run)) for run in runs)
+
+
+def sample_words(workspace: Path, run: FinishedRun) -> str | None:
+    """The documents that val_bpb of a run is of, against all that are held out; None where it is of all."""
+    last = mean(run.report.after, "phase")
+    job = read_job(run.path / JOB)
+    own = [each for each in job.evaluations if last and each.name == last.name]
+    strata = own[-1].strata if own else ()
+    folders = {stratum.rows.path: workspace / stratum.rows.path for stratum in strata}
+    if not strata or not all((folder / ORDER_NAME).is_file() for folder in folders.values()):
+        return None
+    domains = {(stratum.rows.path, stratum.domain) for stratum in strata}
+    held = {
+        document
+        for path, folder in folders.items()
+        for row in read_order(folder).rows
+        if (path, row.domain) in domains
+        for document in row.documents
+    }
+    if len(held) <= own[-1].documents:
+        return None
+    limit = max(stratum.positions for stratum in strata)
+    return (
+        f"val_bpb is of {own[-1].documents:,} of {number(len(held), 'held-out document')}: an evaluation "
+        f"reads at most {limit:,} positions of each family and domain"
+    )
+
+
+def measured_domains(report: Report) -> tuple[str, ...]:
+    """The domains of the held-out rows that a phase's val_bpb is the mean of; empty where it has none."""
+    last = mean(report.after, "phase")
+    own = [
+        each for each in report.after if last and (each.set, each.phase) == (last.set, last.phase)
+    ]
+    return tuple(sorted({each.domain for each in own} - {"*"}))
+
+
+def unmeasured_domains(report: Report, mixture: MixtureReport) -> tuple[str, ...]:
+    """The domains that a phase was trained on and its val_bpb is silent on; empty where it has none."""
+    measured = measured_domains(report)
+    served = dict.fromkeys(each.domain for each in mixture.strata if each.drawn)
+    return tuple(name for name in served if name not in measured) if measured else ()
