@@ -1,10 +1,12 @@
 """Held-out documents by domain: what val_bpb is measured on, what fills val, and domains that val lacks."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from curriculum.corpus.select import WHOLE_REPOSITORIES, hash_fraction
 from curriculum.inspection.formats import TOO_FEW, held_out_words, number, percent
 from curriculum.mixing.resolve import ResolvedServing
 from curriculum.stages import Built, RowSet
@@ -31,8 +33,8 @@ from schemas.reports import RowsReport
 FILLED = 0.5
 """Share of val's bytes from which on one file, or two, fill it."""
 MOST_FILES = 2
-FEW_FILES = 10
-"""Files of a domain below which a larger val_fraction reaches none of them but by chance."""
+MIN_FILES = 2
+"""Files of a domain of which one can be held out and another trained on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,24 +97,41 @@ class HeldOut:
             shares = " and ".join(percent(each.num_bytes / whole) for each, _ in found)
             yield (
                 f"{filling_words(self.files)}: a file is held out with all its versions, whatever "
-                f"val_fraction is. Of the whole corpus it is {shares}. Where it isn't your code, give its "
-                f"repository in the corpus file the line  exclude: [{listed}]"
+                f"val_fraction is. Of the whole corpus it is {shares}. Evaluations read files in turn, so "
+                "your own code can stay. To leave out what is bundled or generated, give its repository in "
+                f"the corpus file the line  exclude: [{listed}]"
             )
 
     def _advice(self) -> str:
         """Advice against few documents, or against a domain without any."""
-        counted = {name: self._files_of(name) for name in self.unmeasured}
-        rare = [name for name, files in counted.items() if self.is_whole and 0 < files < FEW_FILES]
-        if not rare or len(rare) < len(counted):
+        counted = {name: len(self._files_of(name)) for name in self.unmeasured}
+        if not self.is_whole or not counted or not all(counted.values()):
             return "Add repositories, or raise the corpus's val_fraction"
-        files = ", ".join(f"{number(counted[name], 'file')} of {name}" for name in rare)
-        return (
-            f"The corpus has {files}, and a file is held out whole or not at all: add repositories; "
-            "a larger val_fraction helps by chance alone"
-        )
+        rare = [name for name, files in counted.items() if files < MIN_FILES]
+        reached = {
+            name: min(map(self._fraction_of, self._files_of(name)))
+            for name in counted
+            if name not in rare
+        }
+        advice = [
+            f"Add repositories with {name}: the corpus has {number(counted[name], 'file')} of it, and a "
+            "file is held out whole or not at all"
+            for name in rare
+        ]
+        advice += [
+            f"A val_fraction above {math.ceil(1000 * fraction) / 1000:g} holds out a file of {name}"
+            for name, fraction in reached.items()
+        ]
+        return ". ".join(advice)
 
-    def _files_of(self, domain: str) -> int:
-        return sum(each.domain == domain for each in self.files)
+    def _fraction_of(self, file: FileSide) -> float:
+        """The val_fraction from which on a file is held out: its own, or its repository's among many."""
+        repositories = {each.lineage.partition(":")[0] for each in self.files}
+        is_by_repository = len(repositories) >= WHOLE_REPOSITORIES
+        return hash_fraction(file.lineage.partition(":")[0] if is_by_repository else file.lineage)
+
+    def _files_of(self, domain: str) -> list[FileSide]:
+        return [each for each in self.files if each.domain == domain]
 
 
 def filling(files: Sequence[FileSide]) -> tuple[tuple[FileSide, float], ...]:
