@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from curriculum.leakcheck.packings import Packing
-from curriculum.leakcheck.recorder import Probe, Recorder
+from curriculum.leakcheck.recorder import FedDocuments, Probe, Recorder
 from curriculum.leakcheck.repacked import Setting
 from curriculum.leakcheck.subject import spread_constant_weights
 from curriculum.train import restore
@@ -22,6 +23,7 @@ from curriculum.train.trainer import Trainer
 from schemas.job import Job
 
 RUN = "run"
+_FED = TypeAdapter(FedDocuments)
 
 
 def our_training(
@@ -74,10 +76,9 @@ class OurTrainer:
 
         def watch(step: int, batches: Sequence[Batch], gradient: Gradient) -> None:
             train_state.rest()
-            fed, nll = _of_all_ranks(self.ranks, batches, gradient)
+            sums = [sums.tolist() for sums in gradient.documents]
             recorder.note(
-                fed,
-                nll,
+                _of_all_ranks(self.ranks, recorder.fed(batches, sums)),
                 dict(gradients),
                 {name: whole(weight.detach()).clone() for name, weight in model.named_parameters()},
                 probe.by_document(batches),
@@ -128,24 +129,18 @@ class OurTrainer:
                 restore.copy_into(there[name], weight, self.ranks)
 
 
-def _of_all_ranks(
-    ranks: Ranks, batches: Sequence[Batch], gradient: Gradient
-) -> tuple[list[Batch], list[list[float]]]:
-    """Return the micro-batches of all ranks in a step, and Σ nll of each segment of each.
+def _of_all_ranks(ranks: Ranks, own: FedDocuments) -> FedDocuments:
+    """Return the documents that all ranks were fed in a step.
 
-    Ranks that share rows have the same batches, and each has the sums over its own positions.
+    Ranks that share rows are fed the same documents, and each has the sums over its own positions.
     """
-    sums = [sums.tolist() for sums in gradient.documents]
-    gathered = ranks.gathered(list(zip(batches, sums, strict=True)))
-    fed: list[Batch] = []
-    nll: list[list[float]] = []
-    for first in range(0, ranks.size, ranks.sharing):
-        for parts in zip(*gathered[first : first + ranks.sharing], strict=True):
-            batch = parts[0][0]
-            # A blank batch stands in for rows that a rank lacks.
-            if batch.pack_ids:
-                fed.append(batch)
-                nll.append(
-                    [sum(of_ranks) for of_ranks in zip(*(own for _, own in parts), strict=True)]
-                )
-    return fed, nll
+    parts = ranks.gathered(own, _FED)
+    groups = [parts[first : first + ranks.sharing] for first in range(0, ranks.size, ranks.sharing)]
+    return FedDocuments(
+        fault=next((part.fault for part in parts if part.fault), ""),
+        losses=tuple(
+            (losses[0][0], sum(nll for _, nll in losses))
+            for group in groups
+            for losses in zip(*(part.losses for part in group), strict=True)
+        ),
+    )

@@ -28,6 +28,16 @@ class Probes:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class FedDocuments:
+    """Documents that batches of a step hold."""
+
+    fault: str
+    """Difference of the batches from the documents; empty where there is none."""
+    losses: tuple[tuple[int, float], ...]
+    """Number of each document, and Σ nll of its scored targets, in the order of the batches."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StepTrace:
     """Losses, gradients and weights of one step of training."""
 
@@ -62,25 +72,21 @@ class Recorder:
 
     def note(
         self,
-        batches: Sequence[Batch],
-        nll: Sequence[Sequence[float]],
+        fed: FedDocuments,
         gradients: Mapping[str, Tensor],
         weights: Mapping[str, Tensor],
         probes: Probes | None = None,
         norm: float | None = None,
     ) -> None:
-        """Keep the trace of a step; `nll` has the Σ nll of each segment of each batch."""
+        """Keep the trace of a step that was fed documents."""
         step = len(self.traces)
         planned = sorted(number for row in self.packing.steps[step] for number in row.documents)
-        fed = sorted(
-            number for batch in batches for number, _ in self.segments(batch) if number is not None
-        )
-        fault = next(filter(None, map(self._fault, batches)), "")
-        if fed != planned:
-            fault = f"{len(fed)} documents are trained on, not {len(planned)}"
+        fault = fed.fault
+        if sorted(number for number, _ in fed.losses) != planned:
+            fault = f"{len(fed.losses)} documents are trained on, not {len(planned)}"
         self.traces.append(
             StepTrace(
-                losses=dict.fromkeys(planned, math.nan) if fault else self._losses(batches, nll),
+                losses=dict.fromkeys(planned, math.nan) if fault else dict(fed.losses),
                 gradients=gradients if step == 0 else {},
                 norm=norm,
                 weights=weights if step == len(self.packing.steps) - 1 else {},
@@ -89,13 +95,21 @@ class Recorder:
             )
         )
 
-    def _losses(self, batches: Sequence[Batch], nll: Sequence[Sequence[float]]) -> dict[int, float]:
-        return {
-            number: value
-            for batch, values in zip(batches, nll, strict=True)
-            for (number, _), value in zip(self.segments(batch), values, strict=True)
-            if number is not None
-        }
+    def fed(self, batches: Sequence[Batch], nll: Sequence[Sequence[float]]) -> FedDocuments:
+        """Return the documents of batches; `nll` has the Σ nll of each segment of each batch."""
+        # A blank batch stands in for rows that a rank lacks.
+        real = [pair for pair in zip(batches, nll, strict=True) if pair[0].pack_ids]
+        fault = next(filter(None, (self._fault(batch) for batch, _ in real)), "")
+        losses: list[tuple[int, float]] = []
+        for batch, values in real:
+            numbers = [number for number, _ in self.segments(batch)]
+            known = [math.nan] * len(numbers) if fault else values
+            losses += [
+                (number, value)
+                for number, value in zip(numbers, known, strict=True)
+                if number is not None
+            ]
+        return FedDocuments(fault=fault, losses=tuple(losses))
 
     def segments(self, batch: Batch) -> Iterator[tuple[int | None, slice]]:
         """Yield document and place of each segment of a batch laid end to end; None for padding."""
@@ -144,7 +158,7 @@ def train_plainly(model: PlainModel, job: Job, workspace: Path, recorder: Record
     rows = PlannedRows.of(job, workspace)
     for batches in steps_of(job, rows, first_step=0, workers=0):
         nll, gradients = model.step(batches)
-        recorder.note(batches, nll, gradients, model.weights())
+        recorder.note(recorder.fed(batches, nll), gradients, model.weights())
 
 
 def by_segment(batch: Batch, nll_N: Tensor) -> list[float]:

@@ -30,6 +30,7 @@ from curriculum.train.checkpoint_files import (
     record_of,
     require_listed,
 )
+from curriculum.train.distributed import PATH, PATH_OR_NONE
 from curriculum.train.metrics import log
 from curriculum.train.optimizer import TrainState, generators, is_moment, tensors, whole
 from curriculum.train.run_directory import flush, write_text
@@ -108,8 +109,8 @@ def snapshot(train_state: TrainState, state: CheckpointState) -> Snapshot:
         if train_state.ranks.leads:
             part = taken.moments if is_moment(name, taken.weights) else taken.weights
             part[name] = gathered.to("cpu", copy=True)
-    for each in train_state.ranks.gathered(generators(train_state)):
-        taken.moments.update(each)
+    for states in train_state.ranks.gathered_tensors(generators(train_state)):
+        taken.moments.update(states)
     return taken
 
 
@@ -230,7 +231,8 @@ class Saver:
         Raises:
             JobError: on every rank, where it could not be written; the one before stays.
         """
-        written = self.train_state.ranks.together(self._written)[0]
+        ranks = self.train_state.ranks
+        written = ranks.gathered(ranks.together(self._written), PATH_OR_NONE)[0]
         self.last = written or self.last
         return self.last
 
@@ -247,7 +249,7 @@ class Saver:
         from curriculum.train import sharded
 
         ranks = self.train_state.ranks
-        draft = ranks.from_first(lambda: new_draft(self.folder, state.step))
+        draft = ranks.from_first(lambda: new_draft(self.folder, state.step), PATH)
         shards = sharded.start(draft / SHARDS, self.train_state)
         spec = self.train_state.model.spec
 

@@ -1,25 +1,34 @@
 """The processes that train one job together, and how they share the rows of a step.
 
 Values of the host go over a gloo group of their own, checkpoints over another: on the group of the
-gradients they would get between its calls, from another thread.
+gradients they would get between its calls, from another thread. Values travel as JSON, tensors as
+safetensors: reading what a rank sent runs nothing.
 """
 
 import atexit
 import contextlib
+import inspect
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 import torch.distributed as dist
+from pydantic import TypeAdapter
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from curriculum.model.masks import Context
-from schemas.errors import CurriculumError
+from schemas import errors
+from schemas.errors import CurriculumError, JobError
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
@@ -48,6 +57,50 @@ class ProcessRank:
             size=int(environment.get("WORLD_SIZE", "1")),
             local=int(environment.get("LOCAL_RANK", "0")),
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankFailure:
+    """A CurriculumError as it travels between ranks."""
+
+    kind: str
+    """Name of the closest class in schemas.errors."""
+    name: str
+    value: str | None
+    cause: str
+    cure: str
+    location: tuple[int | str, ...]
+
+    @staticmethod
+    def of(failed: CurriculumError) -> "RankFailure":
+        """Return the parts of an error."""
+        return RankFailure(
+            kind=next(kind.__name__ for kind in type(failed).__mro__ if kind in _KINDS.values()),
+            name=failed.name,
+            value=None if failed.value is None else str(failed.value),
+            cause=failed.cause,
+            cure=failed.cure,
+            location=failed.location,
+        )
+
+    def error(self) -> CurriculumError:
+        """Return the error, with its value as text."""
+        return _KINDS.get(self.kind, CurriculumError)(
+            self.name, self.value, cause=self.cause, cure=self.cure, location=self.location
+        )
+
+
+_KINDS = {
+    name: kind
+    for name, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, CurriculumError)
+}
+_FAILURE = TypeAdapter[RankFailure | None](RankFailure | None)
+_NUMBERS = TypeAdapter[list[Any]](list[int | float])
+_PLAIN = TypeAdapter[list[Any]](list[Any])
+FLAG = TypeAdapter(bool)
+PATH = TypeAdapter(Path)
+PATH_OR_NONE = TypeAdapter[Path | None](Path | None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,55 +145,103 @@ class Ranks:
         """Return True if this rank counts the rows of its group."""
         return self.rank % self.sharing == 0
 
-    def by_reader(self, value: T) -> list[T]:
+    def by_reader(self, value: T, kind: TypeAdapter[T]) -> list[T]:
         """Return the value of one rank of each group, in their order."""
-        return self.gathered(value)[:: self.sharing]
+        return self.gathered(value, kind)[:: self.sharing]
 
-    def gathered(self, value: T) -> list[T]:
-        """Return the value of each rank, in the order of ranks."""
+    def gathered(self, value: T, kind: TypeAdapter[T]) -> list[T]:
+        """Return the value of each rank, in the order of ranks; `kind` writes and reads it as JSON.
+
+        Raises:
+            JobError: for a rank that sent anything else.
+        """
         if self.size == 1:
             return [value]
-        values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value, group=self.host)
-        return values
+        sent = json.dumps(kind.dump_python(value, mode="json")).encode()
+        return self._parsed(self._bytes(sent), lambda data: kind.validate_python(json.loads(data)))
+
+    def gathered_tensors(self, tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+        """Return the named tensors of each rank, in the order of ranks, on the host.
+
+        Raises:
+            JobError: for a rank that sent anything else.
+        """
+        if self.size == 1:
+            return [tensors]
+        return self._parsed(self._bytes(save(tensors)), load)
 
     def total(self, values: Sequence[N]) -> list[N]:
         """Sums over ranks, in the order of ranks: the same on each, bit by bit."""
-        return [sum(each) for each in zip(*self.gathered(tuple(values)), strict=True)]
+        columns = zip(*self.gathered(list(values), _NUMBERS), strict=True)
+        return [sum(column) for column in columns]
 
     def any(self, flag: bool) -> bool:
         """Return True if any rank says so."""
-        return any(self.gathered(flag))
+        flags: list[bool] = self.gathered(flag, FLAG)
+        return any(flags)
 
-    def together(self, make: Callable[[], T]) -> list[T]:
-        """Compute a list on every rank and join the lists.
+    def together(self, make: Callable[[], T]) -> T:
+        """Return this rank's own value, once every rank has made its own.
 
         Raises:
             CurriculumError: on every rank, the first rank's, where any rank's was raised.
         """
-        outcomes = self.gathered(_outcome(make))
-        for _, failed in outcomes:
+        if self.size == 1:
+            return make()
+        values, own = _outcome(make)
+        for failed in self.gathered(own, _FAILURE):
             if failed is not None:
-                raise failed
-        return [value for values, _ in outcomes for value in values]
-
-    def from_first(self, make: Callable[[], T]) -> T:
-        """Return the value of rank 0 on every rank; its CurriculumError is raised on every rank."""
-        outcomes = self.gathered(_outcome(make) if self.leads else ([], None))
-        values, failed = outcomes[0]
-        if failed is not None:
-            raise failed
+                raise failed.error()
         return values[0]
+
+    def on_first(self, do: Callable[[], object]) -> None:
+        """Run a function on rank 0 while the others wait; its CurriculumError is raised on every rank."""
+        self.together(lambda: do() if self.leads else None)
+
+    def from_first(self, make: Callable[[], T], kind: TypeAdapter[T]) -> T:
+        """Return the value of rank 0 on every rank; its CurriculumError is raised on every rank."""
+        made = self.together(lambda: [make()] if self.leads else [])
+        if self.size == 1:
+            return made[0]
+        plain = [kind.dump_python(value, mode="json") for value in made]
+        return kind.validate_python(self.gathered(plain, _PLAIN)[0][0])
+
+    def _bytes(self, data: bytes) -> list[bytes]:
+        """Return the bytes of each rank; `data` isn't empty."""
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
+        dist.all_gather(sizes, torch.tensor([len(data)]), group=self.host)
+        lengths = [int(size) for size in sizes]
+        padded = torch.frombuffer(bytearray(data.ljust(max(lengths))), dtype=torch.uint8)
+        parts = [torch.empty_like(padded) for _ in lengths]
+        dist.all_gather(parts, padded, group=self.host)
+        return [
+            part[:length].numpy().tobytes() for part, length in zip(parts, lengths, strict=True)
+        ]
+
+    def _parsed(self, sent: Sequence[bytes], parse: Callable[[bytes], T]) -> list[T]:
+        """Return what each rank sent, parsed."""
+        parsed: list[T] = []
+        for rank, data in enumerate(sent):
+            try:
+                parsed.append(parse(data))
+            except (ValueError, RecursionError, SafetensorError) as broken:
+                raise JobError(
+                    f"rank {rank}",
+                    f"{len(data):,} bytes",
+                    cause=f"rank {self.rank} expected another value: {broken}",
+                    cure="Train again, and let all ranks run the same version",
+                ) from None
+        return parsed
 
 
 ALONE = Ranks()
 
 
-def _outcome(make: Callable[[], T]) -> tuple[list[T], CurriculumError | None]:
+def _outcome(make: Callable[[], T]) -> tuple[list[T], RankFailure | None]:
     try:
         return [make()], None
     except CurriculumError as failed:
-        return [], failed
+        return [], RankFailure.of(failed)
 
 
 @contextlib.contextmanager

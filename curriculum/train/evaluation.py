@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import torch
+from pydantic import TypeAdapter
 
 from curriculum import parquet
 from curriculum.model.context import of_rows
@@ -34,6 +35,7 @@ from schemas.job import Evaluation, EvaluationStratum, Figure, Job
 
 _Measured = tuple[str, float, int, int]
 """Document id, nats, bytes and scored tokens of a document of a batch."""
+_OF_TURNS = TypeAdapter(list[list[_Measured]])
 _Asked = tuple[str, tuple[int, ...]]
 """Path of rows, and the numbers of those that are measured."""
 
@@ -192,7 +194,7 @@ class HeldOut:
             measured.append(self._documents(batch if mine else blank(batch)))
         return [
             document
-            for turns in zip(*ranks.by_reader(measured), strict=True)
+            for turns in zip(*ranks.by_reader(measured, _OF_TURNS), strict=True)
             for batches in turns
             for document in batches
         ]

@@ -62,7 +62,7 @@ def carry_over(checkpoint: Path, train_state: TrainState) -> None:
         JobError: for a checkpoint that is damaged, or of a model of other sizes, or that reads structure
             where this one doesn't.
     """
-    train_state.ranks.from_first(lambda: _require_fitting(checkpoint, train_state))
+    train_state.ranks.on_first(lambda: _require_fitting(checkpoint, train_state))
     train_state.rest()
     there = names_in(checkpoint)
     # Weights of structure are attached to a trained model as they start; they have no moments yet.

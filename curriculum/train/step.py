@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
@@ -73,6 +74,9 @@ class Verdict:
         return (
             f"by itself {self.what} isn't finite for {_listed('row', list(map(str, self.blamed)))}"
         )
+
+
+_FOUND = TypeAdapter(tuple[Verdict, list[str]])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -425,7 +429,11 @@ class _Finiteness:
         counted = suspects if self.train_state.ranks.counts else ()
         real = [batch for batch in counted if batch.pack_ids]
         found = self.train_state.ranks.gathered(
-            (finite.find_nonfinite(what, real), [name for batch in real for name in batch.pack_ids])
+            (
+                finite.find_nonfinite(what, real),
+                [name for batch in real for name in batch.pack_ids],
+            ),
+            _FOUND,
         )
         verdict = Verdict(
             what=what,

@@ -10,13 +10,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import torch
+from pydantic import TypeAdapter
 
 from curriculum.store import Store
 from curriculum.train import checkpoint, document_sums, restore
 from curriculum.train.checkpoint import CheckpointState, Saver
 from curriculum.train.dataloader import Batch, Lookahead, PlannedRows, steps_of
 from curriculum.train.device import enough_memory, prepare, with_backend
-from curriculum.train.distributed import ALONE, ProcessRank, Ranks, joined
+from curriculum.train.distributed import ALONE, FLAG, PATH_OR_NONE, ProcessRank, Ranks, joined
 from curriculum.train.evaluation import (
     Cancelled,
     Evaluator,
@@ -42,7 +43,9 @@ from curriculum.train.run_directory import REPORT, claimed, read_job, read_repor
 from curriculum.train.step import Gradient, Prefetcher, optimizer_step
 from curriculum.train.validate import require_fitting, require_shared_rows
 from schemas.errors import CurriculumError
-from schemas.job import Job, Report
+from schemas.job import Job, MaskingCost, Report
+
+_COST = TypeAdapter[MaskingCost | None](MaskingCost | None)
 
 
 def run_job(path: Path, stop: Callable[[], bool], place: ProcessRank) -> Report:
@@ -57,7 +60,7 @@ def run_job(path: Path, stop: Callable[[], bool], place: ProcessRank) -> Report:
     with joined(place, job.device, job.context_parallel) as ranks, ExitStack() as stack:
         store = Store.containing(path)
         directory = path.absolute().parent
-        ranks.from_first(lambda: stack.enter_context(claimed(store, job, directory)))
+        ranks.on_first(lambda: stack.enter_context(claimed(store, job, directory)))
         report = _trained(job, store, path.absolute(), stop, place, ranks)
     log(f"{report.stopped}: {report.reason}")
     return report
@@ -77,16 +80,18 @@ def _trained(
             require_shared_rows(job, ranks.size)
             device = prepare(job, place.local)
             job = with_backend(job, device)
-            ranks.from_first(lambda: record_kernel(directory, job))
+            ranks.on_first(lambda: record_kernel(directory, job))
             require_installed(job.writers)
-            ranks.from_first(lambda: require_fitting(job, store.root))
+            ranks.on_first(lambda: require_fitting(job, store.root))
             required = "leakcheck" in job.require
             if required and ranks.leads:
                 resumed = CheckpointState(step=checkpoint.newest_step(directory / "checkpoints"))
                 HeartbeatWriter(job, directory).begins("leakcheck", resumed)
-            if required and not ranks.from_first(lambda: proven(path, stop)):
+            if required and not ranks.from_first(lambda: proven(path, stop), FLAG):
                 return _stopped(job, store, directory, ranks)
-            cost = ranks.from_first(lambda: measured_once(job, store.root, directory, device))
+            cost = ranks.from_first(
+                lambda: measured_once(job, store.root, directory, device), _COST
+            )
             trainer = Trainer(job, store.root, directory, device, stop, ranks)
             outcome = trainer.train()
     except CurriculumError as failed:
@@ -110,14 +115,14 @@ def _trained(
         leakcheck="passed" if required else "not run",
         masking_cost=cost,
     )
-    ranks.from_first(lambda: write_text(directory / REPORT, report.model_dump_json(indent=1)))
+    ranks.on_first(lambda: write_text(directory / REPORT, report.model_dump_json(indent=1)))
     return report
 
 
 def _stopped(job: Job, store: Store, directory: Path, ranks: Ranks) -> Report:
     """Leave the report of a run that was stopped during its proof, before its first step."""
     reason = "stopped during leakcheck"
-    ranks.from_first(
+    ranks.on_first(
         lambda: write_end(job, store.root, directory, "cancelled", reason, devices=ranks.size)
     )
     return read_report(directory)
@@ -152,7 +157,7 @@ class Trainer:
         torch.manual_seed(job.seed)
         self.train_state = new_train_state(job, device, ranks, dtype=dtype)
         checkpoints = directory / "checkpoints"
-        last = ranks.from_first(lambda: checkpoint.newest(checkpoints))
+        last = ranks.from_first(lambda: checkpoint.newest(checkpoints), PATH_OR_NONE)
         self.saver = Saver(checkpoints, self.train_state, last)
         self.state = self._open(workspace)
         self.metrics = self._metrics(directory) if ranks.leads else None
@@ -164,7 +169,7 @@ class Trainer:
             workspace=workspace,
             token_bytes=self.token_bytes,
             stop=self.stop,
-            before=ranks.from_first(
+            before=ranks.together(
                 lambda: restore.evaluated_before(job, workspace, self.state.step)
             ),
         )

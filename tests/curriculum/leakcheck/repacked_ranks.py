@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from curriculum.leakcheck.decoders import small_model
@@ -30,12 +31,13 @@ from curriculum.model.masks import Boundaries, Context, RowPart
 from curriculum.model.presets import model_spec
 from curriculum.train import dataloader
 from curriculum.train.batch import Batch
-from curriculum.train.distributed import ProcessRank, Ranks, joined, leave
+from curriculum.train.distributed import PATH, ProcessRank, Ranks, joined, leave
 from schemas.job import Job
 from tests.curriculum.leakcheck.leaks.site import InjectedLeak, Needs, Site, injected
 from tests.curriculum.leakcheck.leaks.site import joined as joined_ids
 
 RANKS = 2
+TEXT = TypeAdapter(str)
 LENGTH = 256
 OF_RANKS = "ranks compute otherwise than one process"
 ALL = Needs(blocks="AMCEF", streams=2, structure=True)
@@ -121,14 +123,14 @@ def compared(ranks: Ranks, setting: Setting) -> Iterator[Compared]:
         if packing is reference:
             our_training(given, job, workspace, recorder, packing)
             return
-        shared = ranks.from_first(lambda: workspace)
+        shared = ranks.from_first(lambda: workspace, PATH)
         our_training(given, job, shared, recorder, packing, ranks)
         # Until here the workspace of rank 0 is needed.
-        ranks.gathered(None)
+        ranks.any(False)
 
     ways = (reference, replace(reference, name="best fit by ranks"), *others)
     for way, found in disagreements(setting, steps, ways, train=train):
-        difference = ranks.gathered("" if found is None else str(found))[0]
+        difference = ranks.gathered("" if found is None else str(found), TEXT)[0]
         yield way.name, difference
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
@@ -279,12 +280,12 @@ def test_a_place_is_what_torchrun_says() -> None:
 
 
 def test_alone_every_word_is_ones_own() -> None:
-    assert ALONE.gathered(3) == [3]
+    assert ALONE.gathered(3, TypeAdapter(int)) == [3]
     assert ALONE.total([1.5, 2.0]) == [1.5, 2.0]
-    assert ALONE.from_first(lambda: "x") == "x"
+    assert ALONE.from_first(lambda: "x", TypeAdapter(str)) == "x"
     assert (ALONE.any(True), ALONE.any(False)) == (True, False)
     with pytest.raises(JobError):
-        ALONE.from_first(refuse)
+        ALONE.on_first(refuse)
 
 
 def refuse() -> None:
@@ -293,26 +294,41 @@ def refuse() -> None:
 
 WORDS = """
 import sys
-from curriculum.train.distributed import ProcessRank, joined, leave
-from schemas.errors import JobError
+import torch
+from pydantic import TypeAdapter
+from curriculum.train.distributed import PATH_OR_NONE, ProcessRank, joined, leave
+from schemas.errors import JobError, NotFiniteError
+NUMBER, FLOATS = TypeAdapter(int), TypeAdapter(tuple[float, ...])
 rank, size, meet = int(sys.argv[2]), int(sys.argv[4]), sys.argv[6]
 def refuse():
-    raise JobError("rank", rank, cause="it refuses", cure="None")
+    raise NotFiniteError("rank", rank, cause="it refuses", cure="None", location=("a", 1))
 with joined(ProcessRank(rank=rank, size=size, meet=meet), "cpu") as ranks:
-    assert ranks.gathered("ab"[rank]) == ["a", "b"]
+    assert ranks.gathered("ab"[rank] * 300 * rank, TypeAdapter(str)) == ["", "b" * 300]
+    exact = (0.1 + 0.2, 1e-323, -0.0, float("inf"))
+    assert list(map(repr, ranks.gathered(exact, FLOATS))) == [repr(exact)] * 2
+    (_, (nan,)) = ranks.gathered((float("nan"),), FLOATS)
+    assert nan != nan
+    state = {str(rank): torch.full((3,), rank, dtype=torch.bfloat16)}
+    for of, found in enumerate(ranks.gathered_tensors(state)):
+        assert found.keys() == {str(of)} and found[str(of)].tolist() == [of] * 3
+        assert found[str(of)].dtype == torch.bfloat16
     assert ranks.total([rank + 1.0, 5]) == [3.0, 10]
     assert ranks.any(rank == 1)
     assert not ranks.any(False)
-    assert ranks.from_first(lambda: rank) == 0
-    assert ranks.together(lambda: rank) == [0, 1]
-    for together in (ranks.together, ranks.from_first):
+    assert ranks.from_first(lambda: rank, NUMBER) == 0
+    assert ranks.from_first(lambda: None, PATH_OR_NONE) is None
+    assert ranks.together(lambda: rank) == rank
+    first = lambda make: ranks.from_first(make, NUMBER)
+    for together in (ranks.together, ranks.on_first, first):
         for refusing in range(2):
             try:
-                together(refuse if rank == refusing else lambda: None)
+                together(refuse if rank == refusing else lambda: 0)
             except JobError as failed:
-                assert failed.value == refusing, failed.value
+                assert type(failed) is NotFiniteError
+                assert failed.value == str(refusing), failed.value
+                assert failed.location == ("a", 1)
             else:
-                assert together == ranks.from_first and refusing == 1
+                assert together != ranks.together and refusing == 1
 leave(0)
 """
 
