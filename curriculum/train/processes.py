@@ -5,14 +5,17 @@ as well. It starts each rank in a session of its own, where the end of a process
 returns 1 for whatever exit code of a rank; so a run here isn't started by it.
 """
 
+import contextlib
 import ctypes
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from curriculum.stop_signals import terminating_signals
@@ -151,6 +154,7 @@ def _kill_one(pid: int) -> None:
 GRACE_SECONDS = 10.0
 """Seconds for the other ranks when one has failed: they may be at the same error, or wait for it in vain."""
 _POLL_SECONDS = 0.05
+_MEETINGS = "curriculum-ranks-"
 Rank = subprocess.Popen[bytes]
 
 
@@ -166,8 +170,8 @@ def start_ranks(
     and what ended each is the last line written. A stop that is asked for is passed on to each rank. They
     start with SIGINT, SIGTERM and SIGHUP blocked, and let them through when they listen.
     """
-    with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
-        meet = (Path(folder) / "meet").as_uri()
+    with _meeting() as folder:
+        meet = (folder / "meet").as_uri()
         places = [
             ["--rank", str(rank), "--of", str(processes), "--meet", meet]
             for rank in range(processes)
@@ -191,6 +195,42 @@ def start_ranks(
     ended = (f"rank {rank} by {words_of(code)}" for rank, code in enumerate(codes))
     sys.stderr.write(f"ranks ended: {', '.join(ended)}\n")
     return first_of(first)
+
+
+@contextlib.contextmanager
+def _meeting() -> Iterator[Path]:
+    """Make a folder that only this user may enter, held by this process and its ranks, and remove it.
+
+    Folders whose processes were all killed are removed before.
+    """
+    temporary = Path(tempfile.gettempdir())
+    for left in temporary.glob(f"{_MEETINGS}*"):
+        with contextlib.suppress(OSError), _held(left):  # Another user's, or in use.
+            shutil.rmtree(left)
+    draft = Path(tempfile.mkdtemp(prefix="draft-of-ranks-"))
+    with _held(draft):
+        # Only now it gets a name by which another process would look whether it is held.
+        folder = draft.rename(temporary / f"{_MEETINGS}{draft.name.rpartition('-')[2]}")
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, here and in processes that inherit it.
+
+    Raises:
+        OSError: for a folder that another process holds, a link, or what only another user may open.
+    """
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.set_inheritable(lock, True)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _until_the_end(ranks: Sequence[Rank], asked_to_stop: Callable[[], bool]) -> list[int]:

@@ -2,12 +2,18 @@
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
+import pytest
+
 import curriculum.train
+from curriculum.train.processes import KILLED, start_ranks
 from tests.rank_processes import ROOT
 
 VICTIM = """
@@ -77,3 +83,72 @@ def test_no_module_of_training_pickles_what_ranks_send() -> None:
     assert not [
         file.name for file in Path(folder).rglob("*.py") if pickling.search(file.read_text())
     ]
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for temporary files in place of the machine's."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+PRIVATE = """
+import os, stat, sys
+from pathlib import Path
+from urllib.parse import urlparse
+address = urlparse(sys.argv[6])
+folder = Path(address.path).parent
+assert address.scheme == "file" and not address.netloc and folder.parent == Path(sys.argv[7])
+assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and folder.stat().st_uid == os.getuid()
+"""
+
+
+def run_ranks(code: str) -> int:
+    command = [sys.executable, "-c", code]
+    return start_ranks(command, 2, dict(os.environ), lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("end", "code"), [("pass", 0), ("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", KILLED)]
+)
+def test_ranks_meet_in_a_private_folder_that_is_gone_at_the_end(
+    temporary: Path, end: str, code: int
+) -> None:
+    private = PRIVATE.replace("sys.argv[7]", repr(str(temporary)))
+    before = os.umask(0)
+    try:
+        assert run_ranks(private + end) == code
+    finally:
+        os.umask(before)
+    assert list(temporary.iterdir()) == []
+
+
+STARTER = """
+import os, sys
+from curriculum.train.processes import start_ranks
+rank = "import os, sys, time; open(sys.argv[6][7:], 'w').write(str(os.getpid())); time.sleep(600)"
+start_ranks([sys.executable, "-c", rank], 1, dict(os.environ), lambda: False)
+"""
+
+
+def test_the_next_start_removes_the_folder_of_ranks_that_were_killed(temporary: Path) -> None:
+    others = temporary / "others"
+    (others / "kept").mkdir(parents=True)
+    (temporary / "curriculum-ranks-link").symlink_to(others)
+    starter = subprocess.Popen(
+        [sys.executable, "-c", STARTER], env={**os.environ, "TMPDIR": str(temporary)}, cwd=ROOT
+    )
+    while not (met := [file for file in temporary.glob("*/meet") if file.read_text()]):
+        assert starter.poll() is None
+        time.sleep(0.01)
+    rank = int(met[0].read_text())
+    starter.kill()
+    starter.wait()
+    assert run_ranks("pass") == 0
+    assert met[0].exists(), "a rank still lives"
+    os.kill(rank, signal.SIGKILL)
+    while Path(f"/proc/{rank}/fd").exists() and met[0].exists():
+        assert run_ranks("pass") == 0
+    assert run_ranks("pass") == 0
+    assert not met[0].parent.exists()
+    assert (others / "kept").is_dir()
