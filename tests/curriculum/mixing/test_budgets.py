@@ -245,7 +245,7 @@ def test_a_shortage_says_what_is_needed_what_there_is_and_what_follows(
         seed=1,
     )
     (line,) = shortages(supply.check()[0])
-    assert line.startswith("v3_simple causal at 512: ")
+    assert line.startswith("syntax: v3_simple causal at 512: ")
     assert said in line
 
 
