@@ -1,6 +1,14 @@
 """Leaks, each injected into the product: what REPACKED must see, at different places of the product."""
 
-from tests.curriculum.leakcheck.leaks import layers, loading, outside, sizes, training, unforeseen
+from tests.curriculum.leakcheck.leaks import (
+    layers,
+    loading,
+    outside,
+    overlooked,
+    sizes,
+    training,
+    unforeseen,
+)
 from tests.curriculum.leakcheck.leaks.site import (
     InjectedLeak,
     Needs,
@@ -21,12 +29,15 @@ __all__ = [
 
 LEAKS: tuple[InjectedLeak, ...] = tuple(
     leak
-    for module in (layers, training, sizes, loading, outside, unforeseen)
+    for module in (layers, training, sizes, loading, outside, unforeseen, overlooked)
     for leak in vars(module).values()
     if isinstance(leak, InjectedLeak)
 )
 """Every leak that these modules declare."""
 OUTSIDE = tuple(
-    leak for leak in LEAKS if leak in (*vars(outside).values(), *vars(unforeseen).values())
+    leak
+    for module in (outside, unforeseen, overlooked)
+    for leak in vars(module).values()
+    if isinstance(leak, InjectedLeak)
 )
 """Leaks that were written without knowing how they are looked for."""

@@ -30,6 +30,7 @@ from tests.curriculum.leakcheck.leaks.site import (
     Needs,
     Site,
     injected,
+    memory_of,
     scored_losses,
     summed,
     swapped,
@@ -42,14 +43,6 @@ SUMS = "how micro-batches are summed"
 OPTIMIZERS = "what the optimizer keeps"
 INTERRUPTED = "evaluations, checkpoints and resumes"
 FILES = "files and columns"
-
-_KEPT: dict[int, tuple[Site[Any], dict[Any, Any]]] = {}
-
-
-def _kept(site: Site[Any]) -> dict[Any, Any]:
-    """What a leak keeps for the time of its injection, as a module's global would."""
-    return _KEPT.setdefault(id(site), (site, {}))[1]
-
 
 # Buffers and caches.
 
@@ -65,7 +58,7 @@ def ring_of_two(site: Site[Batch], rows: Sequence[Row], **named: Any) -> Batch:
     site.ran()
     batch = site.right(rows, **named)
     positions_BT = batch.boundaries.position_ids
-    ring: list[Tensor] = _kept(site).setdefault(tuple(positions_BT.shape), [])
+    ring: list[Tensor] = memory_of(site).setdefault(tuple(positions_BT.shape), [])
     buffer_BT = ring.pop(0) if len(ring) == 2 else torch.empty_like(positions_BT)
     ring.append(buffer_BT.copy_(positions_BT))
     return replace(batch, boundaries=replace(batch.boundaries, position_ids=buffer_BT))
@@ -133,8 +126,8 @@ def state_of_the_former_batch(
     """The longest document of a micro-batch reads the last chunk of the one before."""
     site.ran()
     entering_nHPE = site.right(left_nHPE, decay_nH, chunks)
-    before_HPE = _kept(site).get("state")
-    _kept(site)["state"] = left_nHPE[-1].detach()
+    before_HPE = memory_of(site).get("state")
+    memory_of(site)["state"] = left_nHPE[-1].detach()
     if before_HPE is None:
         return entering_nHPE
     return torch.cat([entering_nHPE[:1] + before_HPE, entering_nHPE[1:]])

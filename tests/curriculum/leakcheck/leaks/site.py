@@ -134,6 +134,14 @@ def swapped(owner: Any, name: str, leaking: Any) -> Iterator[None]:
         setattr(owner, name, right)
 
 
+_KEPT: dict[int, tuple[Site[Any], dict[Any, Any]]] = {}
+
+
+def memory_of(site: Site[Any]) -> dict[Any, Any]:
+    """What a leak keeps for the time of its injection, as a module's global would."""
+    return _KEPT.setdefault(id(site), (site, {}))[1]
+
+
 def joined(doc_ids_BT: Tensor, dropped_BT: Tensor) -> Tensor:
     """Ids without the boundaries at dropped positions: [[0 0 1 2]], [[0 0 0 1]] -> [[0 0 1 1]]."""
     begins_BT = F.pad(doc_ids_BT.diff(dim=1) != 0, (1, 0))

@@ -46,17 +46,9 @@ from curriculum.train.optimizer import TrainState
 from curriculum.train.step import Gradient, Prefetcher
 from curriculum.train.trainer import Trainer
 from schemas.job import Job
-from tests.curriculum.leakcheck.leaks.site import Needs, Site, injected
+from tests.curriculum.leakcheck.leaks.site import Needs, Site, injected, memory_of
 
 Int32s = npt.NDArray[np.int32]
-_KEPT: dict[int, tuple[Any, dict[Any, Any]]] = {}
-
-
-def _kept(site: Site[Any]) -> dict[Any, Any]:
-    """What a leak keeps between its calls; it lives as long as its site."""
-    return _KEPT.setdefault(id(site), (site, {}))[1]
-
-
 # 1
 
 
@@ -188,7 +180,7 @@ def masks_of_one_bucket(
     """A micro-batch gets the mask of an earlier one with as many segments, the longest alike."""
     if queries is not None:
         return site.right(boundaries, block, queries)
-    kept = _kept(site)
+    kept = memory_of(site)
     bucket = -(-max(boundaries.lengths) // 64)
     key = (*boundaries.doc_ids.shape, len(boundaries.lengths), bucket, block)
     if key not in kept:
@@ -717,7 +709,7 @@ def moments_of_the_first_micro_batch(
     send_next: Callable[[], None] = lambda: None,
 ) -> Gradient:
     """After a resume each weight's step follows from the documents of the first micro-batch."""
-    kept = _kept(site)
+    kept = memory_of(site)
     is_new = kept.get("state") is not train_state
     kept["state"] = train_state
     if is_new and step > 1:
@@ -814,7 +806,7 @@ def staged_in_two_buffers(
     batch = site.right(self, positions)
     step = self.rows.plan.at(positions[0]).slot // self.slots_per_step
     names = ("input_ids", "target_ids", "loss_mask")
-    buffers, turn = _kept(site).setdefault((id(self), tuple(batch.input_ids.shape)), ([], [0]))
+    buffers, turn = memory_of(site).setdefault((id(self), tuple(batch.input_ids.shape)), ([], [0]))
     turn[0] += 1
     if len(buffers) < _BUFFERS:
         buffers.append(([getattr(batch, name) for name in names], [step]))
