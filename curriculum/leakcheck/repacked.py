@@ -336,6 +336,10 @@ def first_layer(
         kept = here.outputs if direction == "output" else here.gradients
         others = there.outputs if direction == "output" else there.gradients
         for place in places:
+            if kept[place].keys() != others[place].keys():
+                return f"first in the {direction} of {place}: not the same documents are computed"
+            if not kept[place]:
+                continue
             number, amount = _worst(kept[place], others[place])
             if not amount <= limit:
                 return f"first in the {direction} of {place}, at document {number}, by {amount:.1e}"

@@ -19,6 +19,7 @@ from curriculum.model.presets import PRESETS, model_spec
 from curriculum.train import dataloader
 from curriculum.train.loader_workers import batches_of
 from schemas.job import Backend, Job, ModelSpec
+from tests.curriculum.leakcheck.leaks import InjectedLeak, overlooked, unforeseen
 
 
 def spec(blocks: str, **changes: Any) -> ModelSpec:
@@ -136,6 +137,22 @@ def test_a_leak_of_gradients_alone_is_named_by_its_layer(monkeypatch: pytest.Mon
     assert "first in the gradient of the embedding" in first_layer(
         proven, steps, ways[0], way, found.step, train=our_training
     )
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [unforeseen.sent_ahead_and_lost, overlooked.spikes_against_a_fresh_history],
+    ids=lambda leak: leak.words,
+)
+def test_a_leak_that_loses_documents_of_a_step_is_named_too(leak: InjectedLeak) -> None:
+    proven = setting(spec("EF"))
+    steps = proof_documents(proven.model, longest=128)
+    ways = packings(steps, 128)
+    with leak.injected():
+        found = repacked_findings(proven, steps, ways)
+    failed = [finding for finding in found if not finding.passed]
+    assert failed
+    assert all(finding.claim == REPACKED and finding.detail for finding in failed)
 
 
 def test_a_leak_of_the_optimizer_is_left_when_blocks_agree(
