@@ -16,9 +16,10 @@ from schemas.corpus import QualitySpec
 from schemas.errors import CorpusError
 from schemas.reports import SkipsReport
 
-Unreadable = Literal["binary", "corrupt", "encoding", "missing", "path", "unreadable"]
+Unreadable = Literal["binary", "corrupt", "encoding", "missing", "oversized", "path", "unreadable"]
 """Lost data: NUL bytes in a source file, a damaged object, text that isn't UTF-8, an object that isn't
-there, a path that isn't printable UTF-8 inside the tree, a file that the system won't let us read."""
+there, a commit that git can't read within its limits, a path that isn't printable UTF-8 inside the tree or
+is too long, a file that the system won't let us read."""
 Unwanted = Literal[
     "boundary",
     "excluded",
@@ -38,6 +39,8 @@ Reason = Literal[Unreadable, Unwanted]
 
 EXAMPLES = 5
 """Number of examples of each reason that are kept."""
+MAX_SHOWN_CHARACTERS = 300
+"""Characters of an example's path."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +67,7 @@ class Skips:
     def add(self, reason: Reason, *, path: str, commit: str) -> None:
         """Count one, and keep it as an example while there are few, each of another path."""
         self.counts[reason] += 1
+        path = path[:MAX_SHOWN_CHARACTERS]
         kept = self.examples.setdefault(reason, [])
         if len(kept) < EXAMPLES and all(example.path != path for example in kept):
             kept.append(Example(path=path, commit=commit))
@@ -280,7 +284,7 @@ class BlobReader:
         if self._process is None:
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by _forget)
             self._process = subprocess.Popen(
-                git.command("cat-file", "--batch"),
+                git.limited("cat-file", "--batch"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,

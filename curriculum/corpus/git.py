@@ -7,10 +7,12 @@ whose objects, and where asked its refs, are the repository's.
 import functools
 import os
 import re
+import select
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +56,20 @@ DAMAGED = 128
 NO_ROOM = ("No space left on device", "Disk quota exceeded", "File too large")
 """Git's message, in the English it is set to, that it could not write."""
 DIGESTS = {"sha1": 40, "sha256": 64}
+MAX_MEMORY_BYTES = 1 << 30
+"""Memory of a git that reads; mapped packs don't count. A tree that holds one folder ten times, at ten
+levels, has 10^10 paths."""
+MAX_CPU_S = 120
+"""CPU time of a git that ends by itself; nested folders without files take time alone."""
+MAX_LOG_CPU_S = 30
+"""CPU time of a git that compares a few commits."""
+MAX_OUTPUT_BYTES = 256 << 20
+"""Output of `run`: the list of a tree with two million files."""
+MAX_SILENCE_S = 120.0
+"""Seconds without a byte from a git that answers one question at a time."""
+_LIMITED = 'ulimit -S -c 0; ulimit -S -d "$1" || :; ulimit -S -t "$2" || :; shift 2; exec "$@"'
+"""Sets soft limits that only lower what the user has, then becomes git."""
+CHUNK = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +86,13 @@ class GitResult:
 
     code: int
     stderr: bytes
+
+    @property
+    def hit_limit(self) -> bool:
+        """True if git ended since it needs more memory, stack or CPU time than it may have."""
+        return self.code in (-signal.SIGXCPU, -signal.SIGSEGV) or any(
+            words in self.stderr for words in (b"ut of memory", b"Cannot allocate memory")
+        )
 
 
 def control_file(path: Path) -> bytes | None:
@@ -134,24 +157,50 @@ def run(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
     """Return the output of git, once it has ended well.
 
     Raises:
-        CorpusError: with git's own words, for any other exit code than 0.
+        CorpusError: with git's own words, for any other exit code than 0, and for more output, memory
+            or CPU time than a git may have.
     """
-    done = subprocess.run(
-        command(*arguments), input=stdin, capture_output=True, env=environment(repository), cwd="/"
-    )
-    if done.returncode:
-        raise failure(arguments[0], done.returncode, done.stderr)
-    return done.stdout
+    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as errors:
+        asked.write(stdin)
+        asked.seek(0)
+        with subprocess.Popen(
+            limited(*arguments, cpu_s=MAX_CPU_S),
+            stdin=asked,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=environment(repository),
+            cwd="/",
+        ) as process:
+            output = _bounded_output(process, arguments)
+        errors.seek(0)
+        if process.returncode:
+            raise failure(arguments[0], process.returncode, errors.read())
+    return output
 
 
-def run_into(repository: Path, file: IO[bytes], *arguments: str) -> GitResult:
-    """Run git with its output in `file`, which is whole only if the code of the result is 0."""
+def _bounded_output(process: "subprocess.Popen[bytes]", arguments: Sequence[str]) -> bytes:
+    assert process.stdout is not None
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := process.stdout.read(CHUNK):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > MAX_OUTPUT_BYTES:
+            process.kill()
+            asked = " ".join(filter(COMMIT_ID.fullmatch, arguments))
+            needed = f"more than {MAX_OUTPUT_BYTES >> 20:,} MiB of output"
+            raise _over_limit(f"{arguments[0]} {asked}".rstrip(), needed)
+    return b"".join(chunks)
+
+
+def run_into(repository: Path, file: IO[bytes], *arguments: str, stdin: bytes = b"") -> GitResult:
+    """Append the output of git to `file`, which is whole only if the code of the result is 0."""
     done = subprocess.run(
-        command(*arguments),
-        stdin=subprocess.DEVNULL,
+        limited(*arguments, cpu_s=MAX_LOG_CPU_S),
+        input=stdin,
         stdout=file,
         stderr=subprocess.PIPE,
-        env=environment(repository),
+        env={**environment(repository), "GIT_FLUSH": "1"},
         cwd="/",
     )
     return GitResult(code=done.returncode, stderr=done.stderr)
@@ -164,7 +213,7 @@ def started(
     """A git with unbuffered pipes, and the file of its errors; it is killed at the end of the block."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            command(*arguments),
+            limited(*arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -180,6 +229,18 @@ def started(
                 assert pipe is not None
                 pipe.close()
             process.wait()
+
+
+def heard(process: "subprocess.Popen[bytes]", verb: str) -> bytes:
+    """Return the next bytes of a git that answers one question at a time; none once it has ended.
+
+    Raises:
+        CorpusError: for a git that says nothing for MAX_SILENCE_S.
+    """
+    assert process.stdout is not None
+    if not select.select([process.stdout], [], [], MAX_SILENCE_S)[0]:
+        raise _over_limit(verb, f"more than {MAX_SILENCE_S:g} s")
+    return process.stdout.read(CHUNK)
 
 
 def transfer(*arguments: str) -> None:
@@ -221,6 +282,12 @@ def command(*arguments: str) -> list[str]:
     return [_program(), "--no-pager", *settings, *arguments]
 
 
+def limited(*arguments: str, cpu_s: int | None = None) -> list[str]:
+    """The command of a git that reads a repository, under limits of memory and CPU time."""
+    limits = (str(MAX_MEMORY_BYTES >> 10), "unlimited" if cpu_s is None else str(cpu_s))
+    return ["/bin/sh", "-c", _LIMITED, "git", *limits, *command(*arguments)]
+
+
 def environment(repository: Path) -> dict[str, str]:
     """The whole environment of a git that reads `repository`: nothing of ours is handed down."""
     return {
@@ -240,6 +307,9 @@ def version() -> str:
 
 def failure(verb: str, code: int, stderr: bytes) -> CorpusError:
     """The error of a git that ended with `code`."""
+    if GitResult(code=code, stderr=stderr).hit_limit:
+        memory = f"{MAX_MEMORY_BYTES >> 20:,} MiB of memory"
+        return _over_limit(verb, f"more than {memory}, or too much CPU time")
     lines = stderr.decode(errors="replace").splitlines()
     words = [line for line in lines if line.startswith(("fatal: ", "error: "))] or lines
     cure = "Try `git fsck` in the repository; clone it anew if it is damaged"
@@ -252,6 +322,14 @@ def failure(verb: str, code: int, stderr: bytes) -> CorpusError:
         f"exit code {code}",
         cause="; ".join(words[:3]).strip(". ") or "it said nothing",
         cure=cure,
+    )
+
+
+def _over_limit(verb: str, needed: str) -> CorpusError:
+    return CorpusError(
+        f"git {verb}",
+        cause=f"it needs {needed}, as it does for a commit or a tree that was forged",
+        cure="Pin a commit before the forged one, or take the repository out of the corpus",
     )
 
 

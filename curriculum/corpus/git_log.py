@@ -1,9 +1,11 @@
 """The log of a repository without its texts: every commit, and which blobs it changed under which paths."""
 
+import mmap
+import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -12,9 +14,8 @@ from curriculum.corpus import git
 FORMAT = "%x01%H%x00%P%x00%ct%x00%s"
 ARGUMENTS = (
     "log",
-    "--no-merges",
-    "--date-order",
-    "--reverse",
+    "--no-walk=unsorted",
+    "--stdin",
     "--raw",
     "-z",
     "--no-abbrev",
@@ -31,6 +32,12 @@ ARGUMENTS = (
 LATEST = 253_402_300_799
 """The last second of the year 9999; a commit may claim any time at all."""
 CHUNK = 1 << 18
+BATCH = 256
+"""Commits that one git compares with their parents."""
+MAX_COMMIT_BYTES = 1 << 20
+"""Bytes of a commit's object: its message, and 48 bytes or so a parent."""
+MAX_OVERSIZED = 8
+"""Commits that may need more than a git may have; each can take as long as its limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +73,8 @@ class Log:
 
     file: IO[bytes]
     exact_renames: bool
+    oversized: tuple[str, ...] = ()
+    """Commits that are left out, since git can't read them within its limits."""
 
 
 @contextmanager
@@ -76,18 +85,85 @@ def read_log(repository: Path, commit: str) -> Iterator[Log]:
     read, exact renames remain, for which the ids are enough.
 
     Raises:
-        CorpusError: if git can't walk the history to its end.
+        CorpusError: if git can't walk the history to its end, or more than MAX_OVERSIZED commits need more
+            than a git may have.
     """
+    ids, large = _listed(repository, commit)
     with tempfile.TemporaryFile() as file:
-        ended = git.run_into(repository, file, *ARGUMENTS, "-M50%", commit, "--")
-        exact = ended.code == git.DAMAGED
+        recorded = _Recorder(repository=repository, file=file, ids=ids, renames="-M50%")
+        ended = recorded.record()
+        exact = ended.code == git.DAMAGED and not ended.hit_limit
         if exact:
-            file.seek(0)
-            file.truncate()
-            ended = git.run_into(repository, file, *ARGUMENTS, "-M100%", commit, "--")
+            recorded = _Recorder(repository=repository, file=file, ids=ids, renames="-M100%")
+            ended = recorded.record()
         if ended.code:
             raise git.failure("log", ended.code, ended.stderr)
-        yield Log(file=file, exact_renames=exact)
+        yield Log(file=file, exact_renames=exact, oversized=(*large, *recorded.oversized))
+
+
+def _listed(repository: Path, commit: str) -> tuple[list[bytes], list[str]]:
+    """The commits up to `commit` that are no merges, oldest first, and apart those that are too large."""
+    walk = ("rev-list", "--no-merges", "--date-order", "--reverse", commit, "--")
+    listed = git.run(repository, *walk)
+    sized = git.run(repository, "cat-file", "--batch-check=%(objectsize)", stdin=listed)
+    names, sizes = listed.split(), sized.split()
+    if len(names) != len(sizes) or not all(map(bytes.isdigit, sizes)):
+        raise git.failure("cat-file", 0, sized[:100])
+    pairs = list(zip(names, map(int, sizes), strict=True))
+    return (
+        [name for name, size in pairs if size <= MAX_COMMIT_BYTES],
+        [name.decode() for name, size in pairs if size > MAX_COMMIT_BYTES],
+    )
+
+
+@dataclass(kw_only=True, slots=True)
+class _Recorder:
+    """Writes the log of commits batch by batch, without those for which git hits a limit."""
+
+    repository: Path
+    file: IO[bytes]
+    ids: Sequence[bytes]
+    renames: str
+    oversized: list[str] = field(default_factory=list)
+
+    def record(self) -> git.GitResult:
+        """Fill the file from its start; the result of the first git that fails, else of the last."""
+        self.file.seek(0)
+        self.file.truncate()
+        at = alone = 0
+        while at < len(self.ids):
+            part = self.ids[at : at + (1 if alone else BATCH)]
+            start = self.file.seek(0, os.SEEK_END)
+            asked = b"".join(name + b"\n" for name in part)
+            ended = git.run_into(self.repository, self.file, *ARGUMENTS, self.renames, stdin=asked)
+            if not ended.code:
+                at, alone = at + len(part), max(0, alone - 1)
+            elif not ended.hit_limit or len(self.oversized) == MAX_OVERSIZED:
+                return ended
+            elif len(part) > 1:
+                at, alone = at + self._keep_whole(start, part), 2
+            else:
+                self.file.truncate(start)
+                self.oversized.append(part[0].decode())
+                at, alone = at + 1, alone - 1
+        return git.GitResult(code=0, stderr=b"")
+
+    def _keep_whole(self, start: int, part: Sequence[bytes]) -> int:
+        """Count the commits of a broken-off batch before its last, and cut the file behind them.
+
+        The last one may be broken off itself, and the one that hit the limit may be the next.
+        """
+        if self.file.seek(0, os.SEEK_END) == start:
+            return 0
+        places = [start]
+        with mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            for name in part:
+                place = text.find(b"\x01" + name + b"\0", places[-1])
+                if place < 0:
+                    break
+                places.append(place)
+        self.file.truncate(places[-1])
+        return max(0, len(places) - 2)
 
 
 def commits(log: Log) -> Iterator[Commit]:
@@ -126,15 +202,18 @@ def _entry(meta: bytes, tokens: Iterator[bytes]) -> Entry:
 
 
 def _tokens(file: IO[bytes]) -> Iterator[bytes]:
-    r"""Yield the texts between NULs: `a\0bc\0` gives `a`, `bc`."""
-    rest = b""
+    r"""Yield the texts between NULs, cut to MAX_COMMIT_BYTES: `a\0bc\0` gives `a`, `bc`."""
+    rest = bytearray()
     place = 0
     while chunk := _chunk(file, place):
         place += len(chunk)
-        *whole, rest = (rest + chunk).split(b"\0")
-        yield from whole
+        first, *others = chunk.split(b"\0")
+        rest += first[: MAX_COMMIT_BYTES - len(rest)]
+        for token in others:
+            yield bytes(rest)
+            rest = bytearray(token)
     if rest:
-        yield rest
+        yield bytes(rest)
 
 
 def _chunk(file: IO[bytes], place: int) -> bytes:

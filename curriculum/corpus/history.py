@@ -177,7 +177,7 @@ BATCH_CHANGES = 512
 """Changes whose hunks come from one run of git: so much text, or so many."""
 
 
-REVISION = 5
+REVISION = 6
 """Raised when the same history gives other changes."""
 
 
@@ -236,6 +236,8 @@ def opened(
     """
     with git.view(layout) as repository, read_log(repository, source.commit) as log:
         skips.exact_renames = log.exact_renames
+        for oversized in log.oversized:
+            skips.add("oversized", path=f"commit {oversized}", commit=oversized)
         scope = scope_of(log, source, spec, corpus)
         headers = headers_at(repository, source.commit, scope.headers)
         rules = path_rules(spec, corpus, headers=headers)

@@ -74,6 +74,8 @@ def language_of(path: str, *, headers: Language) -> Language | None:
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 MAX_NAME_BYTES = 255
 """Bytes of a file's or folder's name; no file system in use takes longer ones."""
+MAX_PATH_BYTES = 3_000
+"""Bytes of a path, so that systems take it below a folder of ours."""
 MAX_STARS, MAX_DEPTHS = 3, 2
 """Stars in one name of a pattern, and `**` before its last name: a path is tried at each place for each."""
 REMEMBERED = 100_000
@@ -138,6 +140,8 @@ def path_rules(spec: RepositorySpec, corpus: CorpusSpec, *, headers: HeaderLangu
 
 def is_plain(raw: bytes) -> bool:
     """Return True where a path is printable UTF-8 of names that files can have, and stays inside its tree."""
+    if len(raw) > MAX_PATH_BYTES:
+        return False
     try:
         path = raw.decode()
     except UnicodeDecodeError:

@@ -31,6 +31,7 @@ from curriculum.corpus.paths import WantedPath, is_plain, language_of
 from curriculum.corpus.sources import Source
 from schemas.change import CommitChange, FileChange, TreeDelta, TreeFile
 from schemas.corpus import CODE, CorpusSpec, QualitySpec, RepositorySpec
+from schemas.errors import CorpusError
 
 ARGUMENTS = (
     "diff-tree",
@@ -46,7 +47,6 @@ ARGUMENTS = (
 )
 END = b"end\n"
 """Line by which git marks the end, since it is no id."""
-CHUNK = 1 << 18
 
 
 @contextmanager
@@ -85,15 +85,17 @@ class Comparison:
 
     def _tokens(self) -> Iterator[bytes]:
         """Yield the texts between NULs, up to END where an entry would begin."""
-        assert self.process.stdout is not None
-        rest, number = b"", 0
+        rest, number = bytearray(), 0
         while number % 2 or rest != END:
-            chunk = self.process.stdout.read(CHUNK)
+            chunk = git.heard(self.process, "diff-tree")
             if not chunk:
                 raise self._death()
-            *whole, rest = (rest + chunk).split(b"\0")
-            number += len(whole)
-            yield from whole
+            first, *others = chunk.split(b"\0")
+            rest += first
+            for token in others:
+                yield bytes(rest)
+                number += 1
+                rest = bytearray(token)
         yield END
 
     def _death(self) -> Exception:
@@ -239,8 +241,8 @@ class _Trees:
         return "submodule" if entry.mode == SUBMODULE else "symlink"
 
 
-MAX_NAME_BYTES, MAX_PATH_BYTES = 255, 3_000
-"""Bytes that file systems take."""
+MAX_TREE_BYTES = 16 << 30
+"""Bytes of an exported tree; a megabyte of a repository holds a gigabyte of zeros."""
 
 
 def export_tree(source: Source, folder: Path) -> None:
@@ -251,11 +253,20 @@ def export_tree(source: Source, folder: Path) -> None:
     damaged or missing blobs, `.git`, and paths that could lead out of the folder are left out.
 
     Raises:
-        CorpusError: if the tree can't be listed.
+        CorpusError: if the tree can't be listed, or has more than MAX_TREE_BYTES.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    size = 0
     for path, raw in _files(source):
         if _is_safe(path):
+            size += len(raw)
+            if size > MAX_TREE_BYTES:
+                raise CorpusError(
+                    str(source.path),
+                    f"commit = {source.commit}",
+                    cause=f"the files of its tree have more than {MAX_TREE_BYTES >> 20:,} MiB",
+                    cure="Pin another commit, or take compile_commands out of the corpus file",
+                )
             _write(folder / path.decode(), _as_read(path.decode(), raw))
 
 
@@ -270,12 +281,9 @@ def _files(source: Source) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _is_safe(path: bytes) -> bool:
-    names = path.split(b"/")
-    return (
-        is_plain(path)
-        and len(path) <= MAX_PATH_BYTES
-        and all(len(name) <= MAX_NAME_BYTES and name.lower() != b".git" for name in names)
-    )
+    if not is_plain(path):
+        return False
+    return ".git" not in path.decode().lower().split("/")
 
 
 def _as_read(path: str, raw: bytes) -> bytes:

@@ -21,6 +21,7 @@ _CURES: Mapping[str, str] = {
     "generated": "Set quality.generated: true in the corpus file",
     "vendored": "Set quality.vendored: true in the corpus file",
     "excluded": "Widen include and exclude of its repositories",
+    "oversized": "End the history before that commit by commit or until in the corpus file",
     "versions": "Raise history.versions_per_path in the corpus file",
     "new_file": "Read more history, or serve v2 families, which show new files",
     "too_long": "Take longer rows, or set overlong: drop_oldest in the corpus file",

@@ -295,9 +295,10 @@ def fake_git(folder: Path, monkeypatch, verb: str, body: str) -> None:
     [
         ("log", '{real} "$@" | head -c 300; exit 1'),
         ("log", '{real} "$@" | head -c 300; kill -9 $$'),
-        ("cat-file", 'read id; echo "$id blob 500"; echo half; exit 0'),
-        ("cat-file", 'read id; echo "$id blob 500"; echo half; kill -9 $$'),
-        ("cat-file", "exit 1"),
+        ("--batch", 'read id; echo "$id blob 500"; echo half; exit 0'),
+        ("--batch", 'read id; echo "$id blob 500"; echo half; kill -9 $$'),
+        ("--batch", "exit 1"),
+        ("cat-file", 'read id; echo "$id missing"; exit 0'),
         ("diff-tree", 'read trees; echo "$trees"; echo "diff --git a/0 b/0"; exit 1'),
         ("diff-tree", 'read trees; echo "$trees"; echo "diff --git a/0 b/0"; exit 0'),
         ("diff-tree", 'read trees; echo "$trees"; echo "diff --git a/0 b/0"; kill -9 $$'),
@@ -312,7 +313,7 @@ def test_a_git_that_ends_early_is_an_error(build, read, tmp_path, monkeypatch, v
     assert len(read(repo.path)[0]) == 8
     body = how.replace("{real}", shutil.which("git") or "")
     fake_git(tmp_path / "bin", monkeypatch, verb, body)
-    with pytest.raises(CorpusError, match=f"git {verb}"):
+    with pytest.raises(CorpusError, match=f"git {verb.replace('--batch', 'cat-file')}"):
         read(repo.path)
 
 

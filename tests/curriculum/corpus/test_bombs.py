@@ -1,0 +1,285 @@
+"""Small repositories that stand for enormous ones: each commit that git can't read is counted by name."""
+
+import hashlib
+import os
+import tracemalloc
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curriculum.corpus import git, git_log, trees
+from curriculum.corpus.blobs import Skips
+from curriculum.corpus.git_tree import contents, listed
+from curriculum.corpus.sources import resolve
+from curriculum.corpus.trees import export_tree, read_commits
+from schemas.corpus import CorpusSpec, QualitySpec, RepositorySpec
+from schemas.errors import CorpusError
+
+MEBIBYTE = 1 << 20
+
+
+@contextmanager
+def bounded(*, seconds: float, mebibytes: float) -> Iterator[None]:
+    """Fail if the block takes more CPU time, of git too, or more memory of this process."""
+    tracemalloc.start()
+    began = sum(os.times()[:4])
+    try:
+        yield
+        took, peak = sum(os.times()[:4]) - began, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert took < seconds
+    assert peak < mebibytes * MEBIBYTE
+
+
+def stored(repo: Any, kind: str, *pieces: bytes) -> str:
+    """Write a loose object piece by piece, without git's checks."""
+    head = f"{kind} {sum(map(len, pieces))}\0".encode()
+    digest, packed = hashlib.sha1(), zlib.compressobj(1)
+    chunks = []
+    for piece in (head, *pieces):
+        digest.update(piece)
+        chunks.append(packed.compress(piece))
+    name = digest.hexdigest()
+    path: Path = repo.path / ".git/objects" / name[:2] / name[2:]
+    path.parent.mkdir(exist_ok=True)
+    if not path.exists():
+        path.write_bytes(b"".join([*chunks, packed.flush()]))
+    return name
+
+
+def tree_of(repo: Any, *entries: tuple[bytes, str]) -> str:
+    """Store a tree of files (`a.cc`) and folders (any other name)."""
+    return stored(
+        repo,
+        "tree",
+        *(
+            (b"100644 " if name.endswith(b".cc") else b"40000 ") + name + b"\0" + bytes.fromhex(id_)
+            for name, id_ in entries
+        ),
+    )
+
+
+def nested(repo: Any, *, width: int, depth: int, leaf: str) -> str:
+    """A tree of `width` to the power of `depth` times the paths of its leaf."""
+    tree = leaf
+    for _ in range(depth):
+        tree = tree_of(repo, *((b"%03d" % number, tree) for number in range(width)))
+    return tree
+
+
+def commit_of(repo: Any, tree: str, *parents: str, subject: bytes = b"bomb") -> str:
+    named = b"".join(b"parent " + each.encode() + b"\n" for each in parents)
+    who = b"A <a@example.org> 1600000000 +0000"
+    head = b"tree " + tree.encode() + b"\n" + named + b"author " + who + b"\ncommitter " + who
+    return stored(repo, "commit", head + b"\n\n", subject, b"\n")
+
+
+def files(repo: Any, text: str = "int b;\n") -> str:
+    """A tree of one file."""
+    return tree_of(repo, (b"b.cc", stored(repo, "blob", text.encode())))
+
+
+def between(repo: Any, tree: str, **how: Any) -> str:
+    """Put a commit of a tree between two harmless ones; its id."""
+    bomb = commit_of(repo, tree, repo.ids[-1], **how)
+    repo.git("update-ref", "HEAD", commit_of(repo, files(repo), bomb, subject=b"after"))
+    return bomb
+
+
+@pytest.fixture
+def repo(build: Any) -> Any:
+    """A repository with one harmless commit."""
+    built = build()
+    built.commit(a_cc="int a;\n")
+    return built
+
+
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(git, "MAX_MEMORY_BYTES", 16 * MEBIBYTE)
+    monkeypatch.setattr(git, "MAX_OUTPUT_BYTES", MEBIBYTE)
+    monkeypatch.setattr(git, "MAX_LOG_CPU_S", 1)
+    monkeypatch.setattr(git, "MAX_CPU_S", 1)
+    monkeypatch.setattr(git, "MAX_SILENCE_S", 0.5)
+
+
+def test_a_tree_bomb_is_skipped_by_the_commits_name(
+    repo: Any, read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bomb = between(repo, nested(repo, width=10, depth=4, leaf=files(repo)))
+    source = resolve(RepositorySpec(name="repo", path=str(repo.path)), cache=repo.path)
+    assert source.layout
+    with git.view(source.layout) as view, git_log.read_log(view, source.commit) as log:
+        paths = {each.commit: len(each.entries) for each in git_log.commits(log)}
+    assert paths[bomb] == 10_001
+    small_limits(monkeypatch)
+    monkeypatch.setattr(git, "MAX_MEMORY_BYTES", 3 * MEBIBYTE)
+    with bounded(seconds=3, mebibytes=8):
+        changes, skips = read(repo.path)
+    assert [each.subject for each in changes] == ["Change"]
+    assert skips.counts == {"oversized": 2}
+    assert skips.report().examples["oversized"][0] == f"{bomb}:commit {bomb}"
+    assert f"commit {bomb}" in skips.unreadable_words()
+
+
+def test_a_pinned_tree_bomb_is_refused_by_the_commits_name(
+    repo: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bomb = commit_of(repo, nested(repo, width=10, depth=4, leaf=files(repo)))
+    with git.view(git.Layout(head=repo.path / ".git/HEAD", common=repo.path / ".git")) as view:
+        assert len([*listed(view, bomb)]) == 10_000
+        small_limits(monkeypatch)
+        monkeypatch.setattr(git, "MAX_OUTPUT_BYTES", 100_000)
+        with bounded(seconds=1, mebibytes=2), pytest.raises(CorpusError) as refused:
+            list(listed(view, bomb))
+    assert bomb in str(refused.value)
+    assert refused.value.cure
+
+
+def test_a_tree_bomb_without_files_ends_at_the_limit_of_time(
+    repo: Any, read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_limits(monkeypatch)
+    monkeypatch.setattr(git_log, "MAX_OVERSIZED", 0)
+    between(repo, nested(repo, width=100, depth=6, leaf=tree_of(repo)))
+    with bounded(seconds=8, mebibytes=8), pytest.raises(CorpusError) as refused:
+        read(repo.path)
+    assert refused.value.name == "git log"
+
+
+@pytest.mark.parametrize(
+    ("depth", "reason"),
+    [(3_000, "path"), pytest.param(200_000, "oversized", marks=pytest.mark.slow)],
+)
+def test_a_deeply_nested_tree_is_counted(repo: Any, read: Any, depth: int, reason: str) -> None:
+    tree = files(repo)
+    for _ in range(depth):
+        tree = tree_of(repo, (b"d", tree))
+    bomb = between(repo, tree)
+    with bounded(seconds=8, mebibytes=8):
+        changes, skips = read(repo.path)
+    assert {each.path for each in changes} <= {"a.cc", "b.cc"}
+    assert set(skips.counts) == {reason}
+    assert skips.report().examples[reason][0].startswith(bomb)
+
+
+@pytest.mark.parametrize("mebibytes", [3, pytest.param(600, marks=pytest.mark.slow)])
+def test_a_long_subject_is_skipped_in_linear_time(repo: Any, read: Any, mebibytes: int) -> None:
+    text = stored(repo, "blob", b"int c;\n")
+    tree = tree_of(repo, (b"c.cc", text))
+    bomb = between(repo, tree, subject=b"s" * (mebibytes * MEBIBYTE))
+    with bounded(seconds=2 + mebibytes / 20, mebibytes=8):
+        changes, skips = read(repo.path)
+    assert [each.subject for each in changes] == ["Change", "after", "after"]
+    assert skips.counts == {"oversized": 1}
+    assert skips.report().examples["oversized"] == (f"{bomb}:commit {bomb}",)
+
+
+def test_a_text_of_the_log_is_read_in_linear_time(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_bytes(b"\x01" + b"0" * 40 + b"\0\0000\0" + b"s" * (64 * MEBIBYTE) + b"\0")
+    with file.open("rb") as opened, bounded(seconds=1.5, mebibytes=8):
+        found = list(git_log.commits(git_log.Log(file=opened, exact_renames=False)))
+    assert [len(each.subject) for each in found] == [git_log.MAX_COMMIT_BYTES]
+
+
+@pytest.mark.parametrize("number", [50_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_a_commit_with_many_parents_is_passed_over(repo: Any, read: Any, number: int) -> None:
+    tree = tree_of(repo, (b"c.cc", stored(repo, "blob", b"int c;\n")))
+    between_two = commit_of(repo, tree, *[repo.ids[0]] * number)
+    repo.git("update-ref", "HEAD", commit_of(repo, files(repo), between_two, subject=b"after"))
+    with bounded(seconds=2 + number / 100_000, mebibytes=8):
+        changes, _ = read(repo.path)
+    assert {each.subject for each in changes} == {"Change", "after"}
+
+
+@pytest.mark.parametrize("folders", [0, 40])
+def test_a_long_path_is_a_path_that_cannot_be_read(repo: Any, read: Any, folders: int) -> None:
+    name = b"n" * (200 if folders else 1_000_000) + b".cc"
+    tree = tree_of(repo, (name, stored(repo, "blob", b"int c;\n")))
+    for _ in range(folders):
+        tree = tree_of(repo, (b"f" * 200, tree))
+    bomb = between(repo, tree)
+    with bounded(seconds=2, mebibytes=24):
+        changes, skips = read(repo.path)
+    assert {each.path for each in changes} <= {"a.cc", "b.cc"}
+    assert set(skips.counts) == {"path"}
+    (example,) = skips.report().examples["path"]
+    assert example.startswith(bomb)
+    assert len(example) < 400
+
+
+def test_a_huge_file_of_zeros_is_left_out_of_a_tree(
+    repo: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = [stored(repo, "blob", b"int a;\n"), stored(repo, "blob", bytes(8 * MEBIBYTE))]
+    tree = tree_of(repo, (b"a.cc", blobs[0]), (b"z.cc", blobs[1]))
+    commit = commit_of(repo, tree)
+    with git.view(git.Layout(head=repo.path / ".git/HEAD", common=repo.path / ".git")) as view:
+        entries = [*listed(view, commit)]
+        assert [path for path, _ in contents(view, entries)] == [b"a.cc", b"z.cc"]
+        small_limits(monkeypatch)
+        monkeypatch.setattr(git, "MAX_MEMORY_BYTES", 64 * MEBIBYTE)
+        with bounded(seconds=2, mebibytes=4):
+            assert [path for path, _ in contents(view, entries)] == [b"a.cc"]
+
+
+def test_an_exported_tree_has_a_limit(
+    repo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        repo.write(f"f{number}.bin", bytes(1000))
+    repo.commit()
+    source = resolve(RepositorySpec(name="repo", path=str(repo.path)), cache=tmp_path)
+    export_tree(source, tmp_path / "whole")
+    monkeypatch.setattr(trees, "MAX_TREE_BYTES", 2000)
+    with pytest.raises(CorpusError) as refused:
+        export_tree(source, tmp_path / "cut")
+    assert source.commit in str(refused.value)
+
+
+def test_commits_behind_a_bomb_are_read_with_their_trees(
+    repo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between(repo, nested(repo, width=10, depth=4, leaf=files(repo)))
+    head = repo.git("rev-parse", "HEAD")
+    last = commit_of(repo, files(repo, "int c;\n"), head, subject=b"last")
+    repo.git("update-ref", "HEAD", last)
+    small_limits(monkeypatch)
+    monkeypatch.setattr(git, "MAX_MEMORY_BYTES", 3 * MEBIBYTE)
+    spec, skips = RepositorySpec(name="repo", path=str(repo.path)), Skips()
+    corpus = CorpusSpec(name="c", repositories=(spec,), quality=QualitySpec(min_bytes=0))
+    with bounded(seconds=3, mebibytes=8):
+        found = list(read_commits(resolve(spec, cache=tmp_path), spec, corpus, skips))
+    assert [each.subject for each in found] == ["Change", "last"]
+    assert [file.path for file in found[-1].tree.files] == ["b.cc"]
+    assert skips.counts == {"oversized": 2}
+
+
+def test_more_bombs_than_a_few_refuse_the_repository(
+    repo: Any, read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = nested(repo, width=10, depth=4, leaf=files(repo))
+    parent = repo.ids[-1]
+    for number in range(6):
+        parent = commit_of(repo, tree if number % 2 else files(repo), parent)
+    repo.git("update-ref", "HEAD", commit_of(repo, files(repo), parent))
+    small_limits(monkeypatch)
+    monkeypatch.setattr(git, "MAX_MEMORY_BYTES", 3 * MEBIBYTE)
+    monkeypatch.setattr(git_log, "MAX_OVERSIZED", 3)
+    with bounded(seconds=3, mebibytes=8), pytest.raises(CorpusError) as refused:
+        read(repo.path)
+    assert refused.value.name == "git log"
+
+
+@pytest.mark.slow
+def test_a_tree_bomb_of_ten_thousand_million_paths_is_skipped(repo: Any, read: Any) -> None:
+    bomb = between(repo, nested(repo, width=10, depth=10, leaf=files(repo)))
+    with bounded(seconds=120, mebibytes=16):
+        _, skips = read(repo.path)
+    assert skips.counts == {"oversized": 2}
+    assert skips.examples["oversized"][0].commit == bomb
