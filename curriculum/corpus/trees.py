@@ -241,6 +241,9 @@ class _Trees:
         return "submodule" if entry.mode == SUBMODULE else "symlink"
 
 
+PRECOMPILED = (".ast", ".gch", ".hmap", ".pch", ".pcm")
+"""Suffixes of compiled headers and modules, of syntax trees and of header maps, be it files or folders of
+them. Clang loads `a.h.pch` and `a.h.gch` in place of `a.h`, and trusts what such a file says."""
 MAX_TREE_BYTES = 16 << 30
 """Bytes of an exported tree; a megabyte of a repository holds a gigabyte of zeros."""
 
@@ -250,7 +253,8 @@ def export_tree(source: Source, folder: Path) -> None:
 
     C and C++ are written as families see them (corpus.blobs.decode), so that offsets agree with
     Blob.text; where that has no text, and in all other files, bytes are as stored. Links, submodules,
-    damaged or missing blobs, `.git`, and paths that could lead out of the folder are left out.
+    damaged or missing blobs, `.git`, PRECOMPILED files, and paths that could lead out of the folder are
+    left out.
 
     Raises:
         CorpusError: if the tree can't be listed, or has more than MAX_TREE_BYTES.
@@ -283,7 +287,8 @@ def _files(source: Source) -> Iterator[tuple[bytes, bytes]]:
 def _is_safe(path: bytes) -> bool:
     if not is_plain(path):
         return False
-    return ".git" not in path.decode().lower().split("/")
+    names = path.decode().lower().split("/")
+    return not any(name == ".git" or name.endswith(PRECOMPILED) for name in names)
 
 
 def _as_read(path: str, raw: bytes) -> bytes:

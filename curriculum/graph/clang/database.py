@@ -476,7 +476,9 @@ class _Reader:
         if found:
             yield from (flag, posixpath.normpath(f"{ROOT}/{inside}"))
         was = self._neutral(path, ORIGINAL)
-        if _exists(Path(located(was, self.places))) and not (found and is_file):
+        place = Path(located(was, self.places))
+        # A file in a folder's place would be read as a header map.
+        if (_exists(place) if is_file else _is_folder(place)) and not (found and is_file):
             yield from (flag, was)
         elif is_file and not found:
             # The compiler looks for it along its include folders.

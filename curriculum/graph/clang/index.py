@@ -28,7 +28,7 @@ from schemas.cures import install_command
 from schemas.errors import CorpusError
 from schemas.progress import Progress, ProgressCallback, ignore_progress
 
-REVISION = 3
+REVISION = 4
 """Raised whenever the same tree and database would give another snapshot."""
 UNIT_SECONDS = 300.0
 """Seconds for one unit; the largest of real repositories take a tenth of it on a slow core."""

@@ -12,7 +12,7 @@ from typing import Any
 from clang.cindex import CursorKind as Kind
 
 from curriculum.graph.clang import frontend
-from curriculum.graph.clang.database import ROOT, Unit, Work, located
+from curriculum.graph.clang.database import ROOT, Unit, Work, is_pair, located
 from curriculum.graph.clang.frontend import Callee, Tree, callee_of, is_elided
 from curriculum.graph.clang.libclang import (
     Cursor,
@@ -388,12 +388,22 @@ def _best(work: Work, root: Path) -> tuple[Unit, Any, list[Problem]] | None:
 
 
 def _attempts(entry: Unit, places: Mapping[str, str]) -> Iterator[list[str]]:
-    words = [located(word, places) for word in entry.arguments]
+    words = [*_textual(located(word, places) for word in entry.arguments)]
     given = entry.standard
     standards = [given, *(each for each in _LADDER[entry.language] if each != given)]
     for standard in standards:
         chosen = [] if standard is None else [f"-std={standard}"]
         yield ["-x", entry.language, *chosen, *words]
+
+
+def _textual(words: Iterator[str]) -> Iterator[str]:
+    """Yield arguments so that `-include a.h` reads a.h: clang's driver would load a.h.pch or a.h.gch."""
+    for word in words:
+        value = [next(words)] if is_pair(word) else []
+        if word == "-include":
+            yield from ("-Xclang", word, "-Xclang", *value)
+        else:
+            yield from (word, *value)
 
 
 def _reason(errors: list[Problem], tree: Tree) -> str:
