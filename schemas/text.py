@@ -26,6 +26,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
+from schemas import regular_files
 from schemas.errors import CurriculumError
 from schemas.mistakes import Location, faults, locate, not_yaml
 
@@ -35,6 +36,8 @@ _HALF = re.compile("[\ud800-\udfff]")
 """Half of a character, which an escape such as "\\ud800" gives and no file can be named by."""
 DEEPEST = 20
 """Nested lists and mappings; our deepest file needs five."""
+MAX_NODES = 50_000
+"""Names, values, lists and mappings: a corpus of 5,000 repositories. Reading takes 30 µs for each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,9 +52,7 @@ def named(shipped: Iterable[Path], own: Path | None) -> dict[str, Path]:
     """YAML files by name, sorted; those of one's own folder stand before shipped ones of the same name."""
     files = {file.stem: file for file in shipped}
     if own is not None and own.is_dir():
-        listed = (file for file in own.glob("*.yaml") if not file.name.startswith("."))
-        # Something else, such as a pipe, would be waited for.
-        mine = (file for file in listed if file.is_file())
+        mine = (file for file in own.glob("*.yaml") if not file.name.startswith("."))
         files |= {file.stem: file for file in mine}
     return dict(sorted(files.items()))
 
@@ -60,6 +61,7 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers = {}  # noqa: RUF012 -- the parent's registry, begun anew
 
     depth = 0
+    nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
@@ -72,6 +74,9 @@ class _Loader(yaml.SafeLoader):
             raise _refused(event, "half a character is no text", "Write the whole character")
         if self.depth == DEEPEST:
             raise _refused(event, f"more than {DEEPEST} levels are nested", "Write it flatter")
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise _refused(event, f"more than {MAX_NODES:,} values", "Split the file")
         self.depth += 1
         node: yaml.Node | None = super().compose_node(parent, index)
         self.depth -= 1
@@ -105,6 +110,25 @@ for _tag, _pattern, _first in (
     _Loader.add_implicit_resolver(
         f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z"), list(_first)
     )
+
+
+def text_of(file: Path, *, error: type[CurriculumError]) -> str:
+    """The text of a YAML file, which may lie behind links.
+
+    Raises:
+        CurriculumError: of the given kind, for what is no file, has too many bytes, can't be read or isn't
+            UTF-8.
+    """
+    try:
+        content = regular_files.read(file, most=4 * LARGEST_TEXT, follow_links=True)
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as broken:
+        line = broken.object.count(b"\n", 0, broken.start) + 1
+        cause, cure = "this is not UTF-8", "Save the file as UTF-8"
+        raise error(f"{file}:{line}", cause=cause, cure=cure) from None
+    except (OSError, ValueError) as unreadable:
+        cause = f"it can't be read ({unreadable})"
+        raise error(str(file), cause=cause, cure="Give the YAML file itself") from None
 
 
 def read_yaml(text: str, *, file: str, error: type[CurriculumError]) -> YamlText:

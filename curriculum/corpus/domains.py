@@ -22,13 +22,12 @@ from pydantic import JsonValue
 from curriculum import frames
 from curriculum.corpus.select import KEPT_NAME, KEY, SELECTION_NAME, SIDES_NAME, DocumentsOf
 from curriculum.parquet import shards_of
-from schemas import regular_files
 from schemas.corpus import CHAT_DOMAIN, COLUMNS, GENERAL, DomainRule, DomainsSpec
 from schemas.document import SELECTION_SCHEMA
 from schemas.errors import CorpusError
 from schemas.mistakes import Location, nearest
 from schemas.reports import DomainSize, RuleCount, SelectionReport
-from schemas.text import LARGEST_TEXT, line_of, parse
+from schemas.text import line_of, parse, text_of
 
 PACKAGE = Path(__file__).parents[1]
 CODE = "code"
@@ -54,7 +53,7 @@ def load_domains(name_or_path: str = "domains") -> DomainsSpec:
             a condition that can't be read, asks for what there isn't, or looks beyond its document.
     """
     file = _file(name_or_path)
-    return _checked(text_of(file), file)
+    return _checked(text_of(file, error=CorpusError), file)
 
 
 @functools.lru_cache(maxsize=8)
@@ -65,20 +64,6 @@ def _checked(text: str, file: Path) -> DomainsSpec:
         line = line_of(text, fault.location, file=str(file), error=CorpusError)
         raise CorpusError(f"{file}:{line}", fault.value, cause=fault.cause, cure=fault.cure)
     return spec
-
-
-def text_of(file: Path) -> str:
-    """The text of a YAML file.
-
-    Raises:
-        CorpusError: for a file that can't be read, or isn't UTF-8.
-    """
-    try:
-        return regular_files.read(file, most=4 * LARGEST_TEXT, follow_links=True).decode()
-    except (OSError, ValueError) as broken:
-        raise CorpusError(
-            str(file), cause=f"the file can't be read ({broken})", cure="Give a YAML file in UTF-8"
-        ) from None
 
 
 def is_path(name: str) -> bool:

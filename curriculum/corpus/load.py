@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from curriculum.corpus import git
-from curriculum.corpus.domains import is_path, load_domains, text_of
+from curriculum.corpus.domains import is_path, load_domains
 from curriculum.corpus.sources import once
 from schemas.corpus import CorpusEntry, CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
 from schemas.mistakes import locate, nearest
-from schemas.text import line_of, named, parse, read_yaml
+from schemas.text import line_of, named, parse, read_yaml, text_of
 
 SAMPLES = Path(__file__).parent.parent / "corpora" / "sample"
 ROOT = "@ROOT@"
@@ -68,7 +68,7 @@ def load_corpus(name: str, home: Path | None = None) -> CorpusSpec:
             its rules of domains.
     """
     file = _file(name, home)
-    text = text_of(file)
+    text = text_of(file, error=CorpusError)
     corpus = parse(CorpusSpec, text, file=str(file), error=CorpusError)
     places = _entry_places(text, file)
     placed = tuple(

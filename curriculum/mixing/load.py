@@ -15,11 +15,10 @@ from pydantic import ValidationError
 
 from curriculum.mixing.resolve import DietFault, faults
 from curriculum.store.inside import missing_workspace
-from schemas import regular_files
 from schemas.diet import Diet, PhaseSpec, PhasesSpec, token_count
 from schemas.errors import CurriculumError, DietError, DietFieldError, MixtureError
 from schemas.mistakes import Location, locate, nearest
-from schemas.text import LARGEST_TEXT, line_of, named, parse, read_yaml, validated
+from schemas.text import line_of, named, parse, read_yaml, text_of, validated
 
 EXTENDS = "extends"
 
@@ -151,7 +150,7 @@ def load_diet(
             a phase that isn't in the phases file; for an override that doesn't fit.
     """
     file = _find_file(name_or_path, _diets(home), home, kind="diet")
-    text = _read(file)
+    text = text_of(file, error=DietError)
     diet = _diet(file, text, home)
     overrides = overrides or DietOverrides()
     if overrides.phases_file:
@@ -184,7 +183,7 @@ def warnings(diet: str, found: Iterable[DietFault], home: Path | None = None) ->
 def place_of(diet: str, location: Location, home: Path | None = None) -> str:
     """File and line of a field, or of what encloses it, in a diet or in the one that it extends."""
     files = diet_files(diet, home)
-    texts = [(file, _read(file)) for file in files]
+    texts = [(file, text_of(file, error=DietError)) for file in files]
     for file, text in texts:
         source = read_yaml(text, file=str(file), error=DietError)
         if location[0] in source.content:
@@ -238,7 +237,9 @@ def diet_files(name_or_path: str, home: Path | None = None) -> tuple[Path, ...]:
         DietError: as `load_diet`, for files that can't be found or read.
     """
     file = _find_file(name_or_path, _diets(home), home, kind="diet")
-    parent = read_yaml(_read(file), file=str(file), error=DietError).content.get(EXTENDS)
+    parent = read_yaml(text_of(file, error=DietError), file=str(file), error=DietError).content.get(
+        EXTENDS
+    )
     return (file, _extended_file(file, parent, home)) if isinstance(parent, str) else (file,)
 
 
@@ -274,7 +275,7 @@ def _extended(file: Path, text: str, child: Mapping[str, Any], home: Path | None
         raise DietError(
             where, f"extends = {name!r}", cause=unknown.cause, cure=unknown.cure
         ) from None
-    said = _read(found)
+    said = text_of(found, error=DietError)
     if EXTENDS in read_yaml(said, file=str(found), error=DietError).content:
         raise DietError(
             where,
@@ -305,7 +306,7 @@ def load_phases(name_or_path: str = "phases", home: Path | None = None) -> Phase
         DietError: for an unknown name, with the likely one; for a fault in the file, with its line.
     """
     file = _find_file(name_or_path, _phases(home), home, kind="phases file")
-    spec = parse(PhasesSpec, _read(file), file=str(file), error=DietError)
+    spec = parse(PhasesSpec, text_of(file, error=DietError), file=str(file), error=DietError)
     return MappingProxyType(spec.root)
 
 
@@ -321,7 +322,7 @@ def _find_file(
             raise _unknown(name_or_path, known, home, kind)
         return known[name_or_path]
     file = Path(name_or_path)
-    if not file.is_file():
+    if not file.exists():
         raise DietError(
             name_or_path, cause="there is no such file", cure=f"Name a {kind}: {', '.join(known)}"
         )
@@ -336,22 +337,6 @@ def _unknown(name: str, known: Mapping[str, Path], home: Path | None, kind: str)
         if (missing := missing_workspace(home)) is not None:
             cure += f"{'' if cure.endswith('?') else '.'} {missing}"
     return DietError(name, cause=cause, cure=cure)
-
-
-def _read(file: Path) -> str:
-    try:
-        return regular_files.read(file, most=4 * LARGEST_TEXT, follow_links=True).decode(
-            "utf-8-sig"
-        )
-    except UnicodeDecodeError as broken:
-        line = broken.object.count(b"\n", 0, broken.start) + 1
-        raise DietError(
-            f"{file}:{line}", cause="this is not UTF-8", cure="Save the file as UTF-8"
-        ) from None
-    except (OSError, ValueError) as unreadable:
-        raise DietError(
-            str(file), cause=f"it can't be read ({unreadable})", cure="Give the YAML file itself"
-        ) from None
 
 
 def _anchored(content: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Any]]:

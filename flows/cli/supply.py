@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.corpus.domains import text_of
 from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
 from curriculum.corpus.sources import Sources
 from curriculum.inspection.formats import Line, count, number, percent
@@ -28,7 +27,7 @@ from schemas.diet import TRAINED_TOKENIZER
 from schemas.errors import CorpusError, DietError
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY
 from schemas.progress import ProgressCallback
-from schemas.text import read_yaml
+from schemas.text import read_yaml, text_of
 
 CONFIGURATION = (".yaml", ".yml")
 SHORTENED_NOTE = (
@@ -134,7 +133,9 @@ def _is_diet(home: Path, what: str) -> bool:
     if path.suffix not in CONFIGURATION or not path.is_file():
         return False
     try:
-        content = read_yaml(text_of(path), file=str(path), error=CorpusError).content
+        content = read_yaml(
+            text_of(path, error=CorpusError), file=str(path), error=CorpusError
+        ).content
     except CorpusError:
         return False  # The corpus' reader names what is wrong with it.
     return bool({"specialist", "phases", "extends"} & content.keys())
