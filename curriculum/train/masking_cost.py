@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from curriculum.model.decoder import Decoder
@@ -36,6 +37,7 @@ MAX_SECONDS = 120.0
 LEAST = 0.95
 """Least share of the unmasked speed, where a diet requires masking_cost."""
 FILE = "masking_cost.json"
+COST = TypeAdapter[MaskingCost | None](MaskingCost | None)
 
 Loss = Callable[[Decoder, Tensor, Batch], Tensor]
 """Loss of the stream x_BTD of a batch."""

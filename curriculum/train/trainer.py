@@ -7,10 +7,10 @@ checkpoint; write_end and report_of (report.py) leave report.json.
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import torch
-from pydantic import TypeAdapter
 
 from curriculum.store import Store
 from curriculum.train import checkpoint, document_sums, restore
@@ -18,14 +18,9 @@ from curriculum.train.checkpoint import CheckpointState, Saver
 from curriculum.train.dataloader import Batch, Lookahead, PlannedRows, steps_of
 from curriculum.train.device import enough_memory, prepare, with_backend
 from curriculum.train.distributed import ALONE, FLAG, PATH_OR_NONE, ProcessRank, Ranks, joined
-from curriculum.train.evaluation import (
-    Cancelled,
-    Evaluator,
-    is_evaluated,
-    read_token_bytes,
-)
+from curriculum.train.evaluation import Cancelled, Evaluator, is_evaluated, read_token_bytes
 from curriculum.train.gate import gate_bits, opens
-from curriculum.train.masking_cost import measured_once
+from curriculum.train.masking_cost import COST, measured_once
 from curriculum.train.metric_writers import open_writers, require_installed
 from curriculum.train.metrics import (
     Metrics,
@@ -43,9 +38,7 @@ from curriculum.train.run_directory import REPORT, claimed, read_job, read_repor
 from curriculum.train.step import Gradient, Prefetcher, optimizer_step
 from curriculum.train.validate import require_fitting, require_shared_rows
 from schemas.errors import CurriculumError
-from schemas.job import Job, MaskingCost, Report
-
-_COST = TypeAdapter[MaskingCost | None](MaskingCost | None)
+from schemas.job import Job, Report
 
 
 def run_job(path: Path, stop: Callable[[], bool], place: ProcessRank) -> Report:
@@ -90,7 +83,7 @@ def _trained(
             if required and not ranks.from_first(lambda: proven(path, stop), FLAG):
                 return _stopped(job, store, directory, ranks)
             cost = ranks.from_first(
-                lambda: measured_once(job, store.root, directory, device), _COST
+                partial(measured_once, job, store.root, directory, device), COST
             )
             trainer = Trainer(job, store.root, directory, device, stop, ranks)
             outcome = trainer.train()
