@@ -110,7 +110,7 @@ def _published(
 
 
 PUBLISHED = (
-    _published("tiny", "cpu", "the demo on two shared CPU cores", 4_800, 3.4, 14),
+    _published("tiny", "cpu", "the demo on two shared CPU cores", 4_800, 2.6, 12),
     _published("300m", "cuda", "steps on one H200", 26_000),
     _published("attention-300m", "cuda", "steps on one H200", 113_000),
 )
