@@ -39,6 +39,14 @@ class CorpusEntry(Documented):
     name: Name
     """Name in diets, documents and reports; unique in the corpus."""
 
+    def __eq__(self, other: object) -> bool:
+        """Compare what entries say, wherever they stand."""
+        return isinstance(other, type(self)) and self.__dict__ == other.__dict__
+
+    def __hash__(self) -> int:
+        """Hash what the entry says."""
+        return hash(tuple(self.__dict__.items()))
+
     def found_at(self, places: Mapping[str, str]) -> Self:
         """Return the entry with `file:line` of its fields, and of the entry itself under an empty name."""
         placed = self.model_copy()
