@@ -21,8 +21,6 @@ import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from pydantic import TypeAdapter
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
@@ -168,7 +166,10 @@ class Ranks:
         """
         if self.size == 1:
             return [tensors]
-        return self._parsed(self._bytes(save(tensors)), load)
+        # Ranks alone need safetensors, which a measurement on a bare device does without.
+        from safetensors.torch import save
+
+        return self._parsed(self._bytes(save(tensors)), _tensors)
 
     def total(self, values: Sequence[N]) -> list[N]:
         """Sums over ranks, in the order of ranks: the same on each, bit by bit."""
@@ -224,7 +225,7 @@ class Ranks:
         for rank, data in enumerate(sent):
             try:
                 parsed.append(parse(data))
-            except (ValueError, RecursionError, SafetensorError) as broken:
+            except (ValueError, RecursionError) as broken:
                 raise JobError(
                     f"rank {rank}",
                     f"{len(data):,} bytes",
@@ -235,6 +236,17 @@ class Ranks:
 
 
 ALONE = Ranks()
+
+
+def _tensors(data: bytes) -> dict[str, Tensor]:
+    """The tensors that a rank sent; ValueError for anything else."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        return load(data)
+    except SafetensorError as broken:
+        raise ValueError(str(broken)) from broken
 
 
 def _outcome(make: Callable[[], T]) -> tuple[list[T], RankFailure | None]:
