@@ -58,7 +58,7 @@ def test_phases_that_follow_and_are_not_trained_are_named(demo_home: Path, tmp_p
 @pytest.mark.parametrize(
     ("form", "said"),
     [
-        ("huggingface", "there is no such format. There are: curriculum, hf"),
+        ("hg", "there is no such format. There are: curriculum, hf"),
         ("hf", "transformers has no architecture like it"),
     ],
 )
