@@ -1,9 +1,7 @@
 """YAML that would take memory or time: refused with file and cure, within both."""
 
 import os
-import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,20 +12,7 @@ from curriculum.mixing.load import diet_names, load_diet, load_phases, phases_fi
 from schemas import text
 from schemas.errors import CurriculumError, DietError
 from schemas.text import LARGEST_TEXT, MAX_NODES, read_yaml, text_of
-
-
-@contextmanager
-def bounded(*, seconds: float, mebibytes: float) -> Iterator[None]:
-    tracemalloc.start()
-    began = sum(os.times()[:4])
-    try:
-        yield
-        took, peak = sum(os.times()[:4]) - began, tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert took < seconds
-    assert peak < mebibytes * (1 << 20)
-
+from tests.bounded import bounded
 
 READERS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] = {
     "diets": (lambda home: load_diet("x", home=home), diet_names),

@@ -1,11 +1,7 @@
 """Small repositories that stand for enormous ones: each commit that git can't read is counted by name."""
 
 import hashlib
-import os
-import tracemalloc
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +14,7 @@ from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import export_tree, read_commits
 from schemas.corpus import CorpusSpec, QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
-
-MEBIBYTE = 1 << 20
-
-
-@contextmanager
-def bounded(*, seconds: float, mebibytes: float) -> Iterator[None]:
-    """Fail if the block takes more CPU time, of git too, or more memory of this process."""
-    tracemalloc.start()
-    began = sum(os.times()[:4])
-    try:
-        yield
-        took, peak = sum(os.times()[:4]) - began, tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert took < seconds
-    assert peak < mebibytes * MEBIBYTE
+from tests.bounded import MEBIBYTE, bounded
 
 
 def stored(repo: Any, kind: str, *pieces: bytes) -> str:
