@@ -90,12 +90,14 @@ def _outcome(
     if annealed is None:
         return "See whether the anneal makes up for it", False
     place = (last.set, last.phase, "*")
-    for now in annealed.after:
-        if (now.set, now.phase, now.family) == place and now.val_bpb <= since.val_bpb:
-            return f"The anneal made up for it: {bits(now.val_bpb)} after it", True
-        if (now.set, now.phase, now.family) == place:
-            return f"The anneal didn't make up for it: {bits(now.val_bpb)} after it", False
-    return "", False
+    now = next(
+        (each for each in annealed.after if (each.set, each.phase, each.family) == place), None
+    )
+    if now is None:
+        return "", False
+    is_settled = now.val_bpb <= since.val_bpb
+    made = "made" if is_settled else "didn't make"
+    return f"The anneal {made} up for it: {bits(now.val_bpb)} after it", is_settled
 
 
 def _cause_and_cure(run: FinishedRun, step: int) -> tuple[str, str]:
