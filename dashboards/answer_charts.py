@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
-from curriculum.catalog.sandbox import Reply
+from curriculum.catalog.page_query import Reply
 from curriculum.inspection.formats import integer, number
 from dashboards import plots
 from dashboards.charts import at, element

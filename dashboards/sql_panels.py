@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from curriculum.catalog import CatalogError, macros, open_catalog, relations
-from curriculum.catalog.sandbox import Limits, Reply, ask
+from curriculum.catalog.page_query import Limits, Reply, ask
 from curriculum.inspection.formats import duration, integer, number
 from dashboards import answer_charts, charts, html
 from dashboards.questions import KNOWN, PAGES, TURNS, recipes

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import duckdb
 import pyarrow as pa
 
-from curriculum.catalog.sandbox_process import portable, quoted_name
+from curriculum.catalog.page_query_process import portable, quoted_name
 
 AnswerForm = Literal["arrow", "cells", "text", "json"]
 """arrow: types that Arrow and Parquet have; cells: numbers and booleans as they are, all else as text;

@@ -10,7 +10,7 @@ with app.setup:
     import marimo as mo
     from markupsafe import Markup
 
-    from curriculum.catalog.sandbox import Reply
+    from curriculum.catalog.page_query import Reply
     from dashboards import answer_charts, frame, questions, sql_panels, workspace
 
     CHART = ("chart", "across", "up", "by")

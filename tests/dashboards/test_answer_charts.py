@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.catalog.sandbox import Reply
+from curriculum.catalog.page_query import Reply
 from dashboards import answer_charts
 from dashboards.answer_charts import Choice, draw, resolve_choice, suggested
 from tests.flows.html_text import Read

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.catalog import CatalogError
-from curriculum.catalog.sandbox import Reply
+from curriculum.catalog.page_query import Reply
 from dashboards import sql_panels
 
 EVIL = '<script>alert("1")</script>'

@@ -10,14 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Page, expect
 
-from curriculum.catalog import macros, open_catalog, relations, sandbox_process
+from curriculum.catalog import macros, open_catalog, relations
+from curriculum.sandbox import landlock
 from dashboards.questions import recipes
 from dashboards.sql_panels import FIRST
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(not sandbox_process.landlock(), reason="needs Landlock"),
+    pytest.mark.skipif(not landlock(), reason="needs Landlock"),
 ]
 PATIENT_MS = 120_000
 

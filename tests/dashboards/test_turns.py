@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from curriculum.catalog import CatalogError, sandbox_process
-from curriculum.catalog.sandbox import Limits, ask
+from curriculum.catalog import CatalogError
+from curriculum.catalog.page_query import Limits, ask
+from curriculum.sandbox import landlock
 from dashboards import questions, sql_panels
 from dashboards.questions import OpenPages, Turns, Watched, session_of
 
@@ -140,7 +141,7 @@ def test_a_waiting_question_whose_page_asks_anew_or_is_closed_leaves_the_line(ev
     assert not pages.given_up("s")()
 
 
-@pytest.mark.skipif(not sandbox_process.landlock(), reason="needs Landlock")
+@pytest.mark.skipif(not landlock(), reason="needs Landlock")
 def test_the_process_of_a_question_that_is_given_up_ends(tmp_path: Path) -> None:
     pages = OpenPages()
     pages.opened("s")
@@ -151,7 +152,7 @@ def test_the_process_of_a_question_that_is_given_up_ends(tmp_path: Path) -> None
     assert time.monotonic() - begin < 30
 
 
-@pytest.mark.skipif(not sandbox_process.landlock(), reason="needs Landlock")
+@pytest.mark.skipif(not landlock(), reason="needs Landlock")
 def test_the_page_shows_the_place_in_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line = Turns(most=1)
     monkeypatch.setattr(sql_panels, "TURNS", line)

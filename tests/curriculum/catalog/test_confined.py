@@ -5,7 +5,6 @@ import decimal
 import doctest
 import itertools
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,17 +18,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.catalog import CatalogError, open_catalog, sandbox, sandbox_process
+from curriculum.catalog import CatalogError, open_catalog, page_query, page_query_process
+from curriculum.catalog.page_query import Limits, ask
 from curriculum.catalog.refusals import ELSEWHERE, refusal
-from curriculum.catalog.sandbox import Limits, ask
 from curriculum.catalog.snapshot import take
 from curriculum.catalog.views import script
+from curriculum.sandbox import landlock
 from curriculum.store import Recipe, StagingDirectory, Store
 from schemas.document import DOCUMENT_SCHEMA
 from tests.factories import shard_path
 
 pytestmark = pytest.mark.skipif(
-    not sandbox_process.landlock(),
+    not landlock(),
     reason="needs Landlock: Linux 5.13 or newer with it in /sys/kernel/security/lsm",
 )
 
@@ -92,7 +92,7 @@ def test_a_question_is_answered_with_names_types_values_and_how_it_was_confined(
     assert (reply.columns, reply.types) == (("repository", "bytes"), ("VARCHAR", "HUGEINT"))
     assert reply.rows == [("fmt", 3)]
     assert reply.truncated == ""
-    assert reply.landlock == sandbox_process.landlock() > 0
+    assert reply.landlock == landlock() > 0
     assert 0 < reply.seconds < 60
 
 
@@ -159,8 +159,8 @@ def test_order_is_kept_through_the_wrapping(home: Path) -> None:
     ],
 )
 def test_only_one_select_passes_the_gate(sql: str, what: str) -> None:
-    with pytest.raises(sandbox_process.RefusedError) as refused:
-        sandbox_process.gated(GATE, sql)
+    with pytest.raises(page_query_process.RefusedError) as refused:
+        page_query_process.gated(GATE, sql)
     assert refused.value.kind == "gate"
     assert what in str(refused.value)
 
@@ -173,8 +173,8 @@ def test_only_one_select_passes_the_gate(sql: str, what: str) -> None:
 def test_the_gate_cuts_no_more_than_the_end(parts: list[str]) -> None:
     sql = f"SELECT 1 AS a {''.join(parts)}"
     try:
-        kept = sandbox_process.gated(GATE, sql)
-    except (sandbox_process.RefusedError, duckdb.Error):
+        kept = page_query_process.gated(GATE, sql)
+    except (page_query_process.RefusedError, duckdb.Error):
         return
     assert sql.startswith(kept)
     whole = GATE.execute(sql).fetchall()
@@ -318,7 +318,7 @@ def test_what_is_written_is_a_prefix_and_whole_unless_told_otherwise(
     texts = ["x" * width for width in widths]
     batches = pa.table({"a": pa.array(texts, pa.string())}).to_batches(max_chunksize=batch)
     reader = pa.RecordBatchReader.from_batches(pa.schema([("a", pa.string())]), batches)
-    body, truncated = sandbox_process.written(reader, rows, most)
+    body, truncated = page_query_process.written(reader, rows, most)
     kept = pa.ipc.open_stream(body).read_all()["a"].to_pylist()
     assert kept == texts[: len(kept)]
     assert len(kept) <= rows
@@ -382,86 +382,19 @@ def test_the_kernel_stops_what_duckdb_would_let_through(
         "ATTACH 'x.duckdb'; CREATE TABLE x.t AS SELECT 1; CHECKPOINT x",
     ):
         monkeypatch.setattr(
-            sandbox, "script", lambda *a, more=more, **k: f"{script(*a, **k)};\n{more}"
+            page_query, "script", lambda *a, more=more, **k: f"{script(*a, **k)};\n{more}"
         )
         refused = _refusal(home, "SELECT 1")
         assert "Permission denied" in str(refused), more
 
 
-ESCAPES = """
-import os, signal, socket, sys, resource
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-import sandbox_process
-there, version = Path(sys.argv[2]), int(sys.argv[3])
-sandbox_process.landlock = lambda: version
-held = (there / "held").open("wb", buffering=0)
-assert sandbox_process.read_only([str(there / "allowed")]) == version
-sandbox_process.limit(1 << 30, 1, 1)
-tries = {
-    "write": lambda: (there / "new").write_text("x"),
-    "append": lambda: (there / "allowed").open("a"),
-    "make a folder": lambda: (there / "folder").mkdir(),
-    "remove": lambda: (there / "allowed").unlink(),
-    "rename": lambda: (there / "allowed").rename(there / "new"),
-    "link": lambda: os.link(there / "allowed", there / "new"),
-    "symlink": lambda: (there / "new").symlink_to("/"),
-    "pipe": lambda: os.mkfifo(there / "new"),
-    "write what was open": lambda: held.write(b"x"),
-    "read another": lambda: (there / "other").read_text(),
-    "list": lambda: os.listdir(there),
-    "run": lambda: os.execv("/bin/true", ["true"]),
-}
-if version >= 3:
-    tries["cut on opening"] = lambda: os.open(there / "allowed", os.O_RDONLY | os.O_TRUNC)
-    tries["cut"] = lambda: os.truncate(there / "allowed", 0)
-if version >= 4:
-    tries["connect"] = lambda: socket.create_connection(("127.0.0.1", 9))
-if version >= 6:
-    tries["signal"] = lambda: os.kill(os.getppid(), 0)
-for name, attempt in tries.items():
-    try:
-        attempt()
-    except PermissionError:
-        continue
-    except OSError as stopped:
-        if name == "write what was open" and stopped.errno == 27:
-            continue
-        print(name, stopped)
-    else:
-        print(name)
-print((there / "allowed").read_text())
-"""
-
-
-@pytest.mark.parametrize("version", range(1, 8))
-def test_a_confined_process_can_read_what_it_may_and_do_nothing_else(
-    tmp_path: Path, version: int
-) -> None:
-    if version > sandbox_process.landlock():
-        pytest.skip(f"this kernel has Landlock {sandbox_process.landlock()}")
-    for name in ("allowed", "other"):
-        (tmp_path / name).write_text("as it was")
-    source = Path(sandbox_process.__file__).parent
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", ESCAPES, str(source), str(tmp_path), str(version)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stdout, done.stderr) == ("as it was\n", "")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["allowed", "held", "other"]
-    assert (tmp_path / "held").read_bytes() == b""
-
-
 def test_without_landlock_nothing_is_asked_and_the_cure_is_named(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without = tmp_path / "sandbox_process.py"
-    without.write_text(
-        Path(sandbox_process.__file__).read_text().replace('!= "Linux"', '!= "Plan 9"')
-    )
-    monkeypatch.setattr(sandbox, "_SCRIPT", without)
+    without = tmp_path / "page_query_process.py"
+    off = "from curriculum import sandbox\nsandbox.landlock = lambda: 0\n"
+    without.write_text(off + Path(page_query_process.__file__).read_text())
+    monkeypatch.setattr(page_query, "_SCRIPT", without)
     refused = _refusal(home, "SELECT 1")
     assert refused.name == "Landlock"
     assert "curriculum query" in refused.cure
@@ -470,8 +403,8 @@ def test_without_landlock_nothing_is_asked_and_the_cure_is_named(
 def test_a_process_that_dies_is_told_as_a_sentence(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dying = tmp_path / "sandbox_process.py"
-    monkeypatch.setattr(sandbox, "_SCRIPT", dying)
+    dying = tmp_path / "page_query_process.py"
+    monkeypatch.setattr(page_query, "_SCRIPT", dying)
     dying.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
     assert _refusal(home, "SELECT 1").cause == "its process ended by SIGSEGV"
     dying.write_text("raise SystemExit(3)\n")
@@ -487,5 +420,5 @@ def test_a_module_that_lies_in_the_workspace_is_never_run(home: Path, tmp_path: 
 
 
 def test_examples_hold() -> None:
-    done = doctest.testmod(sandbox_process)
+    done = doctest.testmod(page_query_process)
     assert (done.failed, done.attempted > 0) == (0, True)

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.catalog import publish, query, sandbox_process
+from curriculum.catalog import publish, query
 from curriculum.catalog.cache import Cache, LastGroups
-from curriculum.catalog.sandbox import ask
+from curriculum.catalog.page_query import ask
 from curriculum.catalog.snapshot import KEPT, take
+from curriculum.sandbox import landlock
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.errors import StoreError
 from schemas.manifest import read_manifest
@@ -23,7 +24,7 @@ from schemas.mixture import PLAN_SCHEMA
 
 OLD = 1_000_000_000
 SECRET = "the secret of another user"
-confined = pytest.mark.skipif(not sandbox_process.landlock(), reason="needs Landlock")
+confined = pytest.mark.skipif(not landlock(), reason="needs Landlock")
 
 
 def _plan(number: int, serving: str = "rows") -> pa.Table:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.catalog import CatalogError, sandbox_process
-from curriculum.catalog.sandbox import Limits, ask
+from curriculum.catalog import CatalogError
+from curriculum.catalog.page_query import Limits, ask
+from curriculum.sandbox import landlock
 
-pytestmark = pytest.mark.skipif(not sandbox_process.landlock(), reason="needs Landlock")
+pytestmark = pytest.mark.skipif(not landlock(), reason="needs Landlock")
 
 SMALL = Limits(seconds=5.0, memory=256 << 20, bytes=1 << 20)
 SHORT = replace(SMALL, seconds=1.5)

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
-from curriculum.catalog import notices, query, sandbox_process
-from curriculum.catalog.sandbox import Reply, ask
+from curriculum.catalog import notices, query
+from curriculum.catalog.page_query import Reply, ask
+from curriculum.sandbox import landlock
 from curriculum.store import Store
 from dashboards import sql_panels
 from flows.cli import app
@@ -218,7 +219,7 @@ def test_the_name_that_a_branch_begins_with_is_none_of_its_own(tmp_path: Path, a
     assert notices(tmp_path, sql.replace(asked, "templates/wide")) == ()
 
 
-@pytest.mark.skipif(not sandbox_process.landlock(), reason="needs Landlock")
+@pytest.mark.skipif(not landlock(), reason="needs Landlock")
 def test_the_answer_of_a_page_has_the_notices_too(home: Path) -> None:
     sql = "SELECT count(*) FROM runs WHERE specialist = 'template'"
     _cut(_one(home, f"mixtures/{SYNTAX}/*/manifest.json"))

@@ -10,7 +10,7 @@ import pytest
 
 from curriculum.catalog import CatalogError, open_catalog, query
 from curriculum.catalog.answer import matching
-from curriculum.catalog.sandbox import ask
+from curriculum.catalog.page_query import ask
 from tests.curriculum.catalog.branched import write_branched
 from tests.flows.tiny_workspace import Larder
 

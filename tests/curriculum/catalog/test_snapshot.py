@@ -13,7 +13,7 @@ import pytest
 
 from curriculum import catalog
 from curriculum.catalog import open_catalog, query, snapshot
-from curriculum.catalog.sandbox import ask
+from curriculum.catalog.page_query import ask
 from curriculum.catalog.snapshot import walk
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store, garbage, published
 from schemas.job import (

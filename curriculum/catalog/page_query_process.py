@@ -8,23 +8,18 @@ top of it.
 """
 
 import bisect
-import ctypes
 import importlib
 import io
 import json
 import os
-import platform
 import re
-import resource
 import signal
-import stat
 import sys
 import time
-from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, NoReturn
 
-MACHINE = ("/proc/self/cgroup", "/sys/fs/cgroup", "/sys/devices/system/cpu/online")
-"""Files of the machine that DuckDB reads before it starts, and without which it ends."""
+from curriculum.sandbox import MACHINE, Sandbox, SandboxError
+
 STARTING_SECONDS = 60
 """Until the question begins; then its own limit holds."""
 
@@ -57,93 +52,6 @@ class AnswerTable(NamedTuple):
     truncated: Literal["", "rows", "bytes"]
     seconds: float
     body: bytes
-
-
-# The kernel's numbers, from linux/landlock.h; the calls have the same numbers on these machines.
-_MACHINES = ("x86_64", "aarch64", "riscv64", "ppc64le", "s390x", "loongarch64")
-_CREATE, _ADD, _RESTRICT = 444, 445, 446
-_READ_FILE, _READ_FOLDER = 1 << 2, 1 << 3
-_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""Rights over files that each version knows: opening, making, removing; moving; cutting; devices."""
-_NO_NEW_PRIVILEGES = 38
-
-
-class _Rights(ctypes.Structure):
-    _fields_ = (("files", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
-
-
-class _Rule(ctypes.Structure):
-    _pack_ = 1
-    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
-
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def landlock() -> int:
-    """The version of Landlock that this kernel enforces; 0 where it has none."""
-    if platform.system() != "Linux" or platform.machine() not in _MACHINES:
-        return 0
-    return max(0, int(_LIBC.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
-
-
-def read_only(paths: Iterable[str]) -> int:
-    """Leave this thread, and those that it starts, nothing but reading `paths`; the version that holds.
-
-    A path is a file, or a folder with all that is in it. No file can be opened for writing, made, moved
-    or removed, none be run, none other read or listed; from version 3 on none be cut by a call that
-    opens it for reading, which SQL has no way to; from 4 on no TCP connection, from 6 on no signal to
-    others. What was given up before isn't given back.
-
-    Raises:
-        RefusedError: where the kernel has no Landlock.
-    """
-    version = landlock()
-    if not version:
-        raise RefusedError("kernel", "this kernel enforces no Landlock")
-    rights = _Rights(
-        files=(1 << _FILE_RIGHTS.get(version, 16)) - 1,
-        net=0b11 if version >= 4 else 0,
-        scoped=0b11 if version >= 6 else 0,
-    )
-    size = 8 if version < 4 else 16 if version < 6 else 24
-    rules = _call(_CREATE, ctypes.byref(rights), ctypes.c_size_t(size), ctypes.c_uint32(0))
-    for path in paths:
-        _allow(rules, path)
-    if _LIBC.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
-        raise RefusedError("kernel", f"no_new_privs: {os.strerror(ctypes.get_errno())}")
-    _call(_RESTRICT, ctypes.c_int(rules), ctypes.c_uint32(0))
-    os.close(rules)
-    return version
-
-
-def _allow(rules: int, path: str) -> None:
-    try:
-        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return  # collected since it was listed: the view over it says so
-    folder = stat.S_ISDIR(os.fstat(parent).st_mode)
-    rule = _Rule(allowed=_READ_FILE | (_READ_FOLDER if folder else 0), parent=parent)
-    _call(_ADD, ctypes.c_int(rules), ctypes.c_int(1), ctypes.byref(rule), ctypes.c_uint32(0))
-    os.close(parent)
-
-
-def _call(number: int, *arguments: Any) -> int:
-    returned = int(_LIBC.syscall(number, *arguments))
-    if returned < 0:
-        raise RefusedError("kernel", f"Landlock: {os.strerror(ctypes.get_errno())}")
-    return returned
-
-
-def limit(memory: int, seconds: float, threads: int) -> None:
-    """No byte in any file, no core dump, no process, bounded memory and processor time."""
-    for what, most in (
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_DATA, memory),
-        (resource.RLIMIT_CPU, int(STARTING_SECONDS + seconds * (threads + 1)) + 1),
-    ):
-        resource.setrlimit(what, (most, most))
 
 
 def answer(options: dict[str, Any], tables: dict[str, Any]) -> AnswerTable:
@@ -280,20 +188,31 @@ def _load(names: list[str]) -> dict[str, Any]:
     return {name: arrow.open_stream(sys.stdin.buffer).read_all() for name in names}
 
 
+def _confined(options: dict[str, Any]) -> Sandbox:
+    """Return the sandbox of a question: its files can be read, and nothing can be written."""
+    return Sandbox(
+        # DuckDB ends where it can't read about the machine.
+        read=(*options["kept"], *options["data"], *MACHINE),
+        memory=options["process_memory"],
+        cpu_seconds=int(STARTING_SECONDS + options["seconds"] * (options["threads"] + 1)) + 1,
+    )
+
+
 def main() -> NoReturn:
     """Read a request, confine this process, answer, and exit without any cleanup."""
     signal.alarm(STARTING_SECONDS)
     version = 0
     try:
         # Before any library could start a thread, which Landlock would pass over.
-        version = read_only(["/"])
+        version = Sandbox(read=("/",)).enter()
         options = json.loads(sys.stdin.buffer.readline())
         tables = _load(options["tables"])
-        read_only([*options["kept"], *options["data"], *MACHINE])
-        limit(options["process_memory"], options["seconds"], options["threads"])
+        _confined(options).enter()
         table = answer(options, tables)
         head = {**table._asdict(), "landlock": version, "body": len(table.body)}
         body = table.body
+    except SandboxError as refusal:
+        head, body = {"refused": "kernel", "message": str(refusal), "landlock": version}, b""
     except RefusedError as refusal:
         head, body = {"refused": refusal.kind, "message": str(refusal), "landlock": version}, b""
     sys.stdout.buffer.write(json.dumps(head).encode() + b"\n" + body)

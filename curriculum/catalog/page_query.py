@@ -1,8 +1,8 @@
 """Questions of people whom a page lets in: each answered in a process of its own that can write nothing.
 
 DuckDB's own settings don't keep a SELECT from writing. What does is the kernel: the process of a question
-may read the data files of the snapshot, and nothing else is left to it (see sandbox_process.py). It ends with
-its answer, with its time or with its memory, whatever is asked.
+may read the data files of the snapshot and write none (see page_query_process.py). It ends with its answer,
+with its time or with its memory, whatever is asked.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curriculum.catalog import sandbox_process
+from curriculum.catalog import page_query_process
 from curriculum.catalog.answer_text import csv_line, rows_of
 from curriculum.catalog.notices import notices_of
 from curriculum.catalog.parquet_files import pattern, quoted
@@ -30,7 +30,7 @@ from curriculum.catalog.snapshot import Snapshot, take
 from curriculum.catalog.views import script
 from schemas.errors import CatalogError
 
-_SCRIPT = Path(sandbox_process.__file__)
+_SCRIPT = Path(page_query_process.__file__)
 _QUESTION = "the question"
 _ELSEWHERE = "`curriculum query` in a terminal asks without these limits"
 _UNKNOWN_NAMES = ("Catalog Error", "Binder Error")
@@ -214,7 +214,7 @@ def _ended_when(given_up: Callable[[], bool], process: "subprocess.Popen[bytes]"
         watcher.join()
 
 
-def _refused(sql: str, kind: sandbox_process.Kind, message: str, limits: Limits) -> CatalogError:
+def _refused(sql: str, kind: page_query_process.Kind, message: str, limits: Limits) -> CatalogError:
     """Return the error of a question that its process refused."""
     if kind == "kernel":
         return CatalogError(

@@ -1,0 +1,197 @@
+"""Sandbox of a process that handles foreign text, files or questions: what the kernel leaves to it.
+
+Landlock restricts reading and writing to named paths, a system call filter refuses sockets, and resource
+limits bound memory, processor time and files. A process can't leave its sandbox, and neither can its threads
+and children. Threads that run before stay outside: only the standard library is imported here, so that a
+process can enter before a library starts a thread.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import resource
+import stat
+import struct
+import sys
+import sysconfig
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+# Numbers of linux/landlock.h, linux/seccomp.h and linux/audit.h; these calls have one number on all machines.
+_CREATE, _ADD, _RESTRICT, _IO_URING = 444, 445, 446, 425
+_MACHINES = {
+    "x86_64": (0xC000003E, 41),
+    "aarch64": (0xC00000B7, 198),
+    "riscv64": (0xC00000F3, 198),
+    "loongarch64": (0xC0000102, 198),
+    "ppc64le": (0xC0000015, 326),
+    "s390x": (0x80000016, 359),
+}
+"""Machines, each with its number for filters and its number of the call `socket`."""
+_READ_FILE, _READ_FOLDER = 1 << 2, 1 << 3
+_CHANGE = sum(1 << bit for bit in (1, 4, 5, 7, 8, 13, 14))
+"""Write and truncate files; make and remove files and folders, and move them between folders."""
+_CHANGE_FILE = 1 << 1 | 1 << 14
+_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
+"""Rights over files that each version knows: opening, making, removing; moving; truncating; devices."""
+_NO_NEW_PRIVILEGES, _SET_FILTER, _FILTER = 38, 22, 2
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
+_OTHER_CALLS = 0x40000000
+"""First number of the calls of x32, which would pass a filter for those of x86_64."""
+
+
+SYSTEM_CODE = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache")
+MACHINE = (
+    "/proc/self/cgroup",
+    "/sys/fs/cgroup",
+    "/sys/devices/system/cpu",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/dev/null",
+    "/dev/urandom",
+)
+"""Files that say how many processors and how much memory there are, and devices without a state."""
+
+
+class SandboxError(RuntimeError):
+    """A kernel that can't confine this process, and why."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sandbox:
+    """What is left to a process that entered."""
+
+    read: tuple[str, ...] = ()
+    """Files, and folders with all that is in them. Paths that aren't there are left out."""
+    write: tuple[str, ...] = ()
+    """Folders in which the process may also make, change and remove files and folders."""
+    file_bytes: int = 0
+    """Bytes of a file that the process writes."""
+    memory: int | None = None
+    """Bytes of memory of its own; None leaves the limit as it is."""
+    cpu_seconds: int | None = None
+    """Processor time of all its threads; None leaves the limit as it is."""
+
+    def enter(self) -> int:
+        """Confine this thread, and all that it starts, for good. Return the version of Landlock.
+
+        Files that are open stay open, and the environment stays.
+
+        Raises:
+            SandboxError: where the kernel can't confine it.
+        """
+        version = landlock()
+        if not version:
+            raise SandboxError("this kernel enforces no Landlock")
+        _restrict_files(version, self.read, self.write)
+        _refuse_sockets()
+        for limit, value in (
+            (resource.RLIMIT_FSIZE, self.file_bytes),
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_DATA, self.memory),
+            (resource.RLIMIT_CPU, self.cpu_seconds),
+        ):
+            if value is not None:
+                resource.setrlimit(limit, (value, value))
+        return version
+
+
+def landlock() -> int:
+    """Return the version of Landlock that this kernel enforces; 0 where it has none."""
+    if platform.system() != "Linux" or platform.machine() not in _MACHINES:
+        return 0
+    return max(0, int(_libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
+
+
+def code_paths() -> tuple[str, ...]:
+    """Return the folders of code that a process may import after it entered: Python's, libraries' and ours.
+
+    Folders of `sys.path` that hold more than code, as that of a checkout, are left out.
+    """
+    paths = sysconfig.get_paths()
+    own = Path(__file__).parent
+    packages = [str(own.parent / name) for name in ("schemas", "curriculum", "flows", "dashboards")]
+    libraries = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    everything = [*libraries, sys.base_prefix + "/lib", *packages, *SYSTEM_CODE, *MACHINE]
+    return tuple(dict.fromkeys(everything))
+
+
+class _Rights(ctypes.Structure):
+    _fields_ = (("files", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+class _Rule(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _restrict_files(version: int, read: Iterable[str], write: Iterable[str]) -> None:
+    """Leave files below some paths; no TCP from version 4 on, and from 6 on no signal to other processes."""
+    all_rights = (1 << _FILE_RIGHTS.get(version, 16)) - 1
+    rights = _Rights(
+        files=all_rights,
+        net=0b11 if version >= 4 else 0,
+        scoped=0b11 if version >= 6 else 0,
+    )
+    size = 8 if version < 4 else 16 if version < 6 else 24
+    rules = _call(_CREATE, ctypes.byref(rights), ctypes.c_size_t(size), ctypes.c_uint32(0))
+    for path in read:
+        _allow(rules, path, _READ_FILE | _READ_FOLDER)
+    for path in write:
+        _allow(rules, path, (_READ_FILE | _READ_FOLDER | _CHANGE) & all_rights)
+    if _libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
+        raise SandboxError(f"no_new_privs: {os.strerror(ctypes.get_errno())}")
+    _call(_RESTRICT, ctypes.c_int(rules), ctypes.c_uint32(0))
+    os.close(rules)
+
+
+def _allow(rules: int, path: str, allowed: int) -> None:
+    try:
+        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        if not stat.S_ISDIR(os.fstat(parent).st_mode):
+            allowed &= _READ_FILE | _CHANGE_FILE
+        rule = _Rule(allowed=allowed, parent=parent)
+        _call(_ADD, ctypes.c_int(rules), ctypes.c_int(1), ctypes.byref(rule), ctypes.c_uint32(0))
+    finally:
+        os.close(parent)
+
+
+def _refuse_sockets() -> None:
+    """Refuse to open sockets, by themselves or through io_uring: Landlock knows TCP alone."""
+    machine, socket = _MACHINES[platform.machine()]
+    # Each line: operation, lines to skip where it holds, lines to skip where not, operand.
+    lines = (
+        (_LOAD, 0, 0, 4),
+        (_EQUAL, 0, 4, machine),
+        (_LOAD, 0, 0, 0),
+        (_AT_LEAST, 2, 0, _OTHER_CALLS),
+        (_EQUAL, 1, 0, socket),
+        (_EQUAL, 0, 1, _IO_URING),
+        (_RETURN, 0, 0, _REFUSE),
+        (_RETURN, 0, 0, _ALLOW),
+    )
+    program = b"".join(struct.pack("HBBI", *line) for line in lines)
+    filters = _Program(length=len(lines), filter=program)
+    if _libc().prctl(_SET_FILTER, _FILTER, ctypes.byref(filters), 0, 0):
+        raise SandboxError(f"seccomp: {os.strerror(ctypes.get_errno())}")
+
+
+def _call(number: int, *arguments: object) -> int:
+    returned = int(_libc().syscall(number, *arguments))
+    if returned < 0:
+        raise SandboxError(f"Landlock: {os.strerror(ctypes.get_errno())}")
+    return returned
