@@ -80,7 +80,9 @@ class OurTrainer:
             recorder.note(
                 _of_all_ranks(self.ranks, recorder.fed(batches, sums)),
                 dict(gradients),
-                {name: whole(weight.detach()).clone() for name, weight in model.named_parameters()},
+                {name: whole(weight.detach()).clone() for name, weight in model.named_parameters()}
+                if recorder.is_at_last_step
+                else {},
                 probe.by_document(batches),
                 gradient.norm,
             )

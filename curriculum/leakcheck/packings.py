@@ -90,15 +90,14 @@ def pack_id(place: tuple[int, int], row: int) -> str:
 
 
 def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
-    """Return seven packings of the same documents; the first is the reference.
+    """Return six packings of the same documents; the first is the reference.
 
     No document is longer than `row_length`, a multiple of MULTIPLE. Rows of the first step have as many
     tokens, those of later steps half as many, LATER_ROWS at most, or as many as their longest document.
     """
     T = row_length
-    best = _laid(steps, T, _best_fit)
     return (
-        Packing(name="best fit", steps=best, micro_positions=T),
+        Packing(name="best fit", steps=_laid(steps, T, _best_fit), micro_positions=T),
         Packing(
             name="one document per row",
             steps=_laid(steps, T, _alone),
@@ -113,15 +112,15 @@ def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
         ),
         Packing(
             name="rows twice as long",
-            steps=_laid(
-                steps, T, lambda documents, length: _first_fit(documents, 2 * length, seed=2)
-            ),
+            steps=_laid(steps, T, _twice_as_long),
             micro_positions=2 * T,
         ),
         Packing(
-            name="shuffled, files of two rows",
-            steps=_laid(steps, T, lambda documents, length: _first_fit(documents, length, seed=1)),
-            micro_positions=2 * T,
+            name="shuffled, two data sets, files of two rows",
+            steps=_in_two_data_sets(
+                _laid(steps, T, lambda documents, length: _first_fit(documents, length, seed=1))
+            ),
+            micro_positions=4 * T,
             shard_rows=2,
             checkpoint_every=1,
             evaluate_every=1,
@@ -135,12 +134,6 @@ def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
             resume_after=1,
             checkpoint_every=1,
         ),
-        Packing(
-            name="best fit, two data sets, reversed",
-            steps=_in_two_data_sets(_reversed(best)),
-            micro_positions=4 * T,
-            shard_rows=3,
-        ),
     )
 
 
@@ -149,9 +142,19 @@ MANY_LENGTH = 512
 
 
 def many_packings(steps: ProofSteps, row_length: int = MANY_LENGTH) -> tuple[Packing, ...]:
-    """Return three of the packings: a step of many documents takes long."""
-    ways = packings(steps, row_length)
-    return ways[0], ways[2], ways[3]
+    """Return two packings, since a step of many documents takes long: short micro-batches, and all in one."""
+    return (
+        Packing(
+            name="best fit",
+            steps=_laid(steps, row_length, _best_fit),
+            micro_positions=row_length,
+        ),
+        Packing(
+            name="rows twice as long, one micro-batch",
+            steps=_laid(steps, row_length, _twice_as_long),
+            micro_positions=1 << 30,
+        ),
+    )
 
 
 LATER_ROWS = 2 * LATER_LONGEST
@@ -233,6 +236,10 @@ def _first_fit(documents: Numbered, row_length: int, *, seed: int) -> Rows:
     return rows
 
 
+def _twice_as_long(documents: Numbered, row_length: int) -> Rows:
+    return _first_fit(documents, 2 * row_length, seed=2)
+
+
 def _mixed(documents: Numbered, row_length: int) -> Rows:
     """Every other document in rows twice as long, the others in rows of their own."""
     return _first_fit(documents[::2], 2 * row_length, seed=4) + _alone(documents[1::2], row_length)
@@ -243,14 +250,6 @@ def _in_two_data_sets(
 ) -> tuple[tuple[PackedRow, ...], ...]:
     return tuple(
         tuple(replace(row, data_set=at % 2) for at, row in enumerate(rows)) for rows in steps
-    )
-
-
-def _reversed(
-    steps: tuple[tuple[PackedRow, ...], ...],
-) -> tuple[tuple[PackedRow, ...], ...]:
-    return tuple(
-        tuple(replace(row, documents=row.documents[::-1]) for row in rows[::-1]) for rows in steps
     )
 
 

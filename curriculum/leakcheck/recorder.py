@@ -70,6 +70,11 @@ class Recorder:
             for at, row in enumerate(rows):
                 self._rows[pack_id(place, at)] = row.documents
 
+    @property
+    def is_at_last_step(self) -> bool:
+        """Whether the next step is the last: its weights alone are kept."""
+        return len(self.traces) == len(self.packing.steps) - 1
+
     def note(
         self,
         fed: FedDocuments,
@@ -89,7 +94,7 @@ class Recorder:
                 losses=dict.fromkeys(planned, math.nan) if fault else dict(fed.losses),
                 gradients=gradients if step == 0 else {},
                 norm=norm,
-                weights=weights if step == len(self.packing.steps) - 1 else {},
+                weights=weights if self.is_at_last_step else {},
                 fault=fault,
                 probes=probes or Probes(outputs={}, gradients={}),
             )

@@ -25,7 +25,6 @@ from curriculum.model import (
     decoder,
     dense_backends,
     flex_backend,
-    hyper_connections,
     loss,
     mamba,
     masks,
@@ -444,40 +443,6 @@ def float8_of_the_micro_batch(
 
 # 11
 
-_CONVERGED = torch.finfo(torch.float16).eps / 2
-
-
-@injected(
-    "Sinkhorn's turns end once every token of the micro-batch has converged",
-    kind="iterations until the slowest of a batch is done",
-    replaces=(hyper_connections, "doubly_stochastic"),
-    needs=Needs(blocks="AFA", streams=2),
-)
-def turns_until_all_converged(site: Site[Tensor], logits_NNL: Tensor) -> Tensor:
-    """The number of turns of each token's matrix follows from the slowest token beside it."""
-    largest_N1L = logits_NNL.detach().amax(1, keepdim=True)
-    K_NNL = (logits_NNL - largest_N1L).exp().clamp(min=hyper_connections.FAINTEST)
-    columns_1NL = torch.ones_like(K_NNL[:1])
-    for _ in range(hyper_connections.ITERATIONS):
-        before_1NL = columns_1NL
-        rows_N1L = (K_NNL * columns_1NL).sum(1, keepdim=True).reciprocal()
-        columns_1NL = (K_NNL * rows_N1L).sum(0, keepdim=True).reciprocal()
-        moved_L = (columns_1NL / before_1NL - 1).detach().abs().amax((0, 1))
-        if bool((moved_L < _CONVERGED).all()):
-            break
-        if bool((moved_L < _CONVERGED).any()):
-            site.ran()
-    rows_N1L = (K_NNL * columns_1NL).sum(1, keepdim=True).reciprocal()
-    P_NNL = rows_N1L * K_NNL * columns_1NL
-    P_NNL = P_NNL / P_NNL.sum(0, keepdim=True).clamp(min=1)
-    lacking_N1L = (1 - P_NNL.sum(1, keepdim=True)).clamp(min=0)
-    lacking_1NL = (1 - P_NNL.sum(0, keepdim=True)).clamp(min=0)
-    lacking_11L = lacking_1NL.sum(1, keepdim=True).clamp(min=hyper_connections.FAINTEST)
-    return P_NNL + lacking_N1L * lacking_1NL / lacking_11L
-
-
-# 12
-
 
 @injected(
     "the z-loss is the square of the mean log normaliser of a micro-batch, times its targets",
@@ -507,7 +472,7 @@ def z_of_the_mean(
     return LossSums(total=total, token_nll=sums.token_nll, token_z=sums.token_z)
 
 
-# 13
+# 12
 
 
 class _Arrivals:
@@ -591,7 +556,7 @@ def squares_as_they_arrive(
     return gradient
 
 
-# 14
+# 13
 
 
 @injected(
@@ -639,7 +604,7 @@ def clipped_by_a_bound(
     return dataclasses.replace(gradient, norm=bound)
 
 
-# 15
+# 14
 
 
 class _KeptIn8Bits(torch.autograd.Function):
@@ -687,7 +652,7 @@ def recomputed_from_8_bits(site: Site[None], model: Decoder) -> None:
         block.forward = functools.partial(run, block.forward)  # type: ignore[method-assign]
 
 
-# 16
+# 15
 
 
 @injected(
@@ -734,7 +699,7 @@ def moments_of_the_first_micro_batch(
     )
 
 
-# 17
+# 16
 
 
 @injected(
@@ -757,7 +722,7 @@ def sent_ahead_and_lost(site: Site[str | None], self: Trainer) -> str | None:
     return reason
 
 
-# 18
+# 17
 
 
 @injected(
@@ -787,7 +752,7 @@ def copies_scored_once(site: Site[RowGroup], batch: RowBatch) -> RowGroup:
     return dataclasses.replace(group, loss_mask=mask)
 
 
-# 19
+# 18
 
 _BUFFERS = 2
 """Of each shape: one is computed on while the other is filled."""
@@ -820,7 +785,7 @@ def staged_in_two_buffers(
     return dataclasses.replace(batch, **dict(zip(names, tensors, strict=True)))
 
 
-# 20
+# 19
 
 
 @injected(
