@@ -62,7 +62,7 @@ class SandboxError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sandbox:
-    """What is left to a process that entered."""
+    """The files, memory and time that are left to a process that entered."""
 
     read: tuple[str, ...] = ()
     """Files, and folders with all that is in them. Paths that aren't there are left out."""
@@ -88,6 +88,11 @@ class Sandbox:
             raise SandboxError("this kernel enforces no Landlock")
         _restrict_files(version, self.read, self.write)
         _refuse_sockets()
+        self.limit()
+        return version
+
+    def limit(self) -> None:
+        """Bound memory, time and files of this process for good, and leave it whatever it may read."""
         for limit, value in (
             (resource.RLIMIT_FSIZE, self.file_bytes),
             (resource.RLIMIT_CORE, 0),
@@ -96,7 +101,6 @@ class Sandbox:
         ):
             if value is not None:
                 resource.setrlimit(limit, (value, value))
-        return version
 
 
 def landlock() -> int:

@@ -188,7 +188,7 @@ def _load(names: list[str]) -> dict[str, Any]:
     return {name: arrow.open_stream(sys.stdin.buffer).read_all() for name in names}
 
 
-def _confined(options: dict[str, Any]) -> Sandbox:
+def _sandbox_of(options: dict[str, Any]) -> Sandbox:
     """Return the sandbox of a question: its files can be read, and nothing can be written."""
     return Sandbox(
         # DuckDB ends where it can't read about the machine.
@@ -207,7 +207,7 @@ def main() -> NoReturn:
         version = Sandbox(read=("/",)).enter()
         options = json.loads(sys.stdin.buffer.readline())
         tables = _load(options["tables"])
-        _confined(options).enter()
+        _sandbox_of(options).enter()
         table = answer(options, tables)
         head = {**table._asdict(), "landlock": version, "body": len(table.body)}
         body = table.body

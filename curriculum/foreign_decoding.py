@@ -1,0 +1,117 @@
+"""The door of foreign Parquet files: each is decoded whole, once, in a sandbox, and trusted from then on.
+
+A file of some kilobytes can decode to gigabytes, lie about itself or crash its reader. In the sandbox that
+harms nobody: memory and processor time have limits, and what the file decodes to is counted by decoding it.
+Files may decode together to MAX_BYTES, or to RATIO times their own size where that is more.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from curriculum.sandbox import Sandbox, code_paths
+from curriculum.sandboxed_process import (
+    SandboxedProcess,
+    answer,
+    enter_sandbox,
+    usual_memory,
+    usual_seconds,
+)
+from schemas.errors import StoreError
+
+MAX_BYTES = 1 << 30
+"""Decoded, of files of any size."""
+RATIO = 100
+"""Decoded bytes for each stored byte; rows of real text have some 30."""
+_MIN_ROW_BYTES = 8
+"""Bytes that a row counts for at least, whatever its columns."""
+_ROWS = 1 << 14
+_MAX_FAULT = 500
+"""Characters of what a reader says of a file."""
+
+
+def decode_foreign(files: Sequence[Path], *, unsandboxed: bool = False) -> None:
+    """Decode foreign Parquet files whole in a sandbox, and drop what they hold.
+
+    Raises:
+        StoreError: naming the first file that can't be decoded, decodes to more than files may, or takes more
+            memory or processor time than its reader has; and where the kernel can't confine a process.
+    """
+    if not files:
+        return
+    paths = [str(file.absolute()) for file in files]
+    size = sum(file.stat().st_size for file in files)
+    sandbox = Sandbox(
+        read=(*paths, *code_paths()), memory=usual_memory(), cpu_seconds=usual_seconds(size)
+    )
+    request = {"files": paths, "max_bytes": max(MAX_BYTES, RATIO * size)}
+    with SandboxedProcess(__name__, sandbox, request, unsandboxed=unsandboxed) as process:
+        for file in files:
+            found = process.next_answer()
+            fault = process.end_reason() if found is None else found.get("fault")
+            if fault is not None:
+                raise StoreError(
+                    str(file),
+                    str(fault)[:_MAX_FAULT],
+                    cause="its reader, which runs in a sandbox, couldn't decode it whole",
+                    cure="Ask its sender for another copy, or leave it out",
+                )
+
+
+def _serve() -> None:
+    """Decode the files of a request, and answer with the fault of each."""
+    request = enter_sandbox()
+    room = int(request["max_bytes"])
+    for file in request["files"]:
+        try:
+            room -= _decoded_bytes(file, room)
+            fault = None
+        except MemoryError:
+            fault = "it needs more memory than its reader may take"
+        except Exception as broken:
+            fault = (str(broken).splitlines() or [type(broken).__name__])[0]
+        answer({"fault": fault})
+        if fault is not None:
+            return
+
+
+def _decoded_bytes(file: str, room: int) -> int:
+    """Return the bytes that a file decodes to.
+
+    Raises:
+        ValueError: for more than `room`, and for other rows than its footer counts.
+    """
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+        counted = opened.metadata.num_rows
+        num_bytes, rows = counted * _MIN_ROW_BYTES, 0
+        batches = opened.iter_batches(_ROWS, use_threads=False)
+        while num_bytes <= room and (batch := next(batches, None)) is not None:
+            batch.validate(full=True)
+            rows += len(batch)
+            num_bytes += sum(_size(column) for column in batch.columns)
+    if num_bytes > room:
+        raise ValueError(f"it decodes to more than {room >> 20:,} MiB")
+    if rows != counted:
+        raise ValueError(f"its footer counts {counted:,} rows, and it has {rows:,}")
+    return num_bytes
+
+
+def _size(column: Any) -> int:
+    """Return the bytes of an array; a text of a dictionary counts as often as a value refers to it."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        return int(column.dictionary_decode().nbytes)
+    if pa.types.is_struct(column.type):
+        return sum(_size(part) for part in column.flatten()) + len(column)
+    if pa.types.is_map(column.type):
+        return _size(column.keys) + _size(column.items) + 8 * len(column)
+    if pa.types.is_nested(column.type):
+        return _size(column.flatten()) + 8 * len(column)
+    return int(column.nbytes)
+
+
+if __name__ == "__main__":
+    _serve()

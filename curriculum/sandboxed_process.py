@@ -1,0 +1,139 @@
+"""Processes that parse foreign bytes: confined before they read any, asked and answered by lines of JSON.
+
+The caller starts a module of ours by `SandboxedProcess`; the module begins with `enter_sandbox` and answers
+with `answer`. Nothing that the process says is unpickled, and of the caller's environment it gets only where
+Python's libraries are.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from curriculum.sandbox import Sandbox, landlock
+from schemas.errors import StoreError
+from schemas.json_text import parse_json
+
+_ENVIRONMENT = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "LC_ALL": "C.UTF-8",
+    "TZ": "UTC",
+}
+_MAX_ANSWER_BYTES = 16 << 20
+_ENDING_SECONDS = 5
+MIN_MEMORY = 4 << 30
+"""Bytes that such a process may take on any machine; on larger ones half of their memory."""
+UNSANDBOXED = "--unsandboxed"
+
+
+def usual_memory() -> int:
+    """Return the limit of memory in bytes for a process that parses foreign files."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(MIN_MEMORY, machine // 2)
+
+
+def usual_seconds(num_bytes: int) -> int:
+    """Return the limit of processor time in seconds for foreign files of so many bytes."""
+    return 60 + num_bytes // 100_000
+
+
+class SandboxedProcess:
+    """A module that runs in a process of its own inside a sandbox.
+
+    Use it in a `with` block, at whose end the process is killed if it still runs.
+
+    Raises:
+        StoreError: where the kernel has no Landlock and `unsandboxed` is False.
+    """
+
+    def __init__(
+        self, module: str, sandbox: Sandbox, request: object, *, unsandboxed: bool = False
+    ) -> None:
+        if not (unsandboxed or landlock()):
+            raise StoreError(
+                "Landlock",
+                cause="this kernel has none, and without it foreign files could do harm as they are read",
+                cure="Use Linux 5.13 or newer with landlock among its security modules "
+                f"(/sys/kernel/security/lsm), or say {UNSANDBOXED} for files that you trust",
+            )
+        self._sandbox = sandbox
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-s", "-B", "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={**_ENVIRONMENT, "PYTHONPATH": ":".join(_folders_of_code())},
+        )
+        self.tell({"sandbox": asdict(sandbox), "is_confined": not unsandboxed, "request": request})
+
+    def tell(self, message: object) -> None:
+        """Send a line; a process that has ended is noticed by its answers."""
+        assert self._process.stdin
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass
+
+    def next_answer(self) -> dict[str, Any] | None:
+        """Return the next answer, or None where the process ended or said anything else."""
+        assert self._process.stdout
+        try:
+            found = parse_json(self._process.stdout.readline(_MAX_ANSWER_BYTES))
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) else None
+
+    def end_reason(self) -> str:
+        """Return the reason why the process ended without an answer."""
+        try:
+            code = self._process.wait(_ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "its reader says what nobody asked for"
+        if -code in (signal.SIGKILL, signal.SIGXCPU):
+            return f"reading it took more than {self._sandbox.cpu_seconds} s of processor time, or was killed"
+        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return f"its reader ended by {name}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def enter_sandbox() -> Any:
+    """Confine this process as its caller asks, before it loads a library, and return the request."""
+    asked = json.loads(sys.stdin.buffer.readline())
+    limits: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in asked["sandbox"].items()
+    }
+    sandbox = Sandbox(**limits)
+    if asked["is_confined"]:
+        sandbox.enter()
+    else:
+        sandbox.limit()
+    return asked["request"]
+
+
+def answer(message: object) -> None:
+    """Send an answer to the caller."""
+    sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _folders_of_code() -> list[str]:
+    """Return the folders of `sys.path`, and the one that our own packages lie in."""
+    return [str(Path(__file__).parents[1]), *filter(None, sys.path)]
