@@ -2,7 +2,7 @@
 
     open_catalog   views.py: sql/*.sql over exactly the files of a snapshot
     query          answer.py: one SELECT, one answer
-    ask            page_query.py: a question of somebody whom nobody trusts, in a process that can write nothing
+    ask            page_query.py: a question of somebody whom nobody trusts, in a process that writes nothing
 
     notices        notices.py: what an answer lacks, and names of which there is nothing
 
