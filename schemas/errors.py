@@ -21,6 +21,8 @@
 Mistakes of programmers are asserts. Nothing is caught to be swallowed.
 """
 
+import copyreg
+
 from schemas.visible import one_line, visible
 
 
@@ -55,18 +57,8 @@ class CurriculumError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle whole, so that an error crosses from a worker process with all its parts."""
-        return _rebuild, (type(self), self.name, self.value, self.cause, self.cure, self.location)
-
-
-def _rebuild(
-    kind: type[CurriculumError],
-    name: str,
-    value: object,
-    cause: str,
-    cure: str,
-    location: tuple[int | str, ...],
-) -> CurriculumError:
-    return kind(name, value, cause=cause, cure=cure, location=location)
+        state = {"args": self.args, **vars(self)}
+        return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined]
 
 
 class CorpusError(CurriculumError):

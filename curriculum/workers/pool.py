@@ -15,7 +15,6 @@ import resource
 import signal
 import threading
 import time
-import traceback
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
@@ -24,9 +23,12 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Generic, Literal, TypeVar, overload
+from typing import Generic, Literal, Protocol, TypeVar, overload
 
+from curriculum.sandbox import Sandbox
 from curriculum.stop_signals import terminating_signals
+from curriculum.workers.answers import MAX_ANSWER_BYTES, Failure, answer_tasks, unpickled
+from curriculum.workers.sandboxed_worker import start_sandboxed
 from schemas.errors import WorkerError
 
 Task = TypeVar("Task")
@@ -38,24 +40,6 @@ Outcomes = Generator[tuple[int, Result], None, None]
 """Numbers of tasks with what became of them, in order of completion."""
 TRIES = 3
 """Default tries of a task whose worker is lost; one that raises is tried once."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Failure:
-    """A task without a result, and why."""
-
-    outcome: Literal["failed", "timed out", "crashed"]
-    reason: str
-    """One line."""
-    error: Exception
-    trace: str = ""
-    """Output of the worker or of Ray about it."""
-
-    def with_note(self) -> Exception:
-        """Return the error with a note of where it came from."""
-        if self.trace:
-            self.error.add_note(f"in a worker:\n{self.trace}")
-        return self.error
 
 
 @dataclass(kw_only=True, slots=True)
@@ -126,32 +110,6 @@ class Pool(ABC):
         """Yield each task's outcome until none waits or runs; closing it ends the workers."""
 
 
-def attempt(work: Callable[[Task], Result], task: Task) -> Result | Failure:
-    """Return the result of a task, or a Failure with the error that it raised."""
-    try:
-        return work(task)
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        return Failure(outcome="failed", reason=reason, error=error, trace=traceback.format_exc())
-
-
-def pickled(answer: Result | Failure) -> bytes:
-    """Pickle an answer; one that can't cross becomes a Failure with the reason and trace of it."""
-    try:
-        data = pickle.dumps(answer)
-        if isinstance(answer, Failure):
-            # An error with arguments of its own may fail only where it is read.
-            pickle.loads(data)
-    except Exception as unsent:
-        if not isinstance(answer, Failure):
-            reason = f"{type(unsent).__name__}: {unsent}"
-            failure = Failure(outcome="failed", reason=reason, error=unsent, trace=repr(answer))
-        else:
-            failure = answer
-        return pickle.dumps(replace(failure, error=RuntimeError(str(unsent))))
-    return data
-
-
 Setup = TypeVar("Setup")
 WAIT_SECONDS = 1.0
 """The longest wait at once: an interrupt that comes a moment before a wait begins is seen when it ends."""
@@ -204,8 +162,6 @@ def interrupts_held(
         signal.raise_signal(number)
 
 
-_READY = None
-"""First message of a worker: it takes seconds to start, and a long task would fill its pipe."""
 _START_SECONDS = 60.0
 """Added to the limit of a worker's first task, for the start and for what that task imports."""
 _CURE = "What is finished is kept. Give fewer --workers, or more memory"
@@ -230,6 +186,9 @@ class WorkerPool(Pool):
     """Tries of a task whose worker is killed."""
     quiet: bool = False
     """Discard what workers write to stderr, and leave no core dumps."""
+    sandbox: Sandbox | None = None
+    """Sandbox that each worker enters before its first task; it has no environment of ours and answers with
+    values alone. None: workers do what this process may."""
     idle: "list[_Worker] | None" = field(default=None, repr=False)
     """Workers that wait for the next `map`; None where they end with theirs."""
 
@@ -257,9 +216,17 @@ class WorkerPool(Pool):
             processes.kill()
 
 
+class _Process(Protocol):
+    @property
+    def exitcode(self) -> int | None: ...
+    def is_alive(self) -> bool: ...
+    def kill(self) -> None: ...
+    def join(self) -> None: ...
+
+
 @dataclass(kw_only=True, slots=True)
 class _Worker:
-    process: BaseProcess
+    process: _Process
     connection: Connection
     deadline: float | None
     task: int | None = None
@@ -297,10 +264,15 @@ class _Processes(Generic[Task, Result]):
         """Start workers; each asks for a task once it is ready."""
         with interrupts_held():
             for _ in range(number):
-                process, connection = spawned(_serve, self.pool.quiet)
+                process, connection = self._started()
                 deadline = self._deadline(_START_SECONDS)
                 worker = _Worker(process=process, connection=connection, deadline=deadline)
                 self.workers.append(worker)
+
+    def _started(self) -> tuple[_Process, Connection]:
+        if self.pool.sandbox is None:
+            return spawned(_serve, self.pool.quiet)
+        return start_sandboxed(self.pool.sandbox, quiet=self.pool.quiet)
 
     def outcomes(self) -> Outcomes[Result | Failure]:
         """Yield outcomes until no worker is left."""
@@ -317,9 +289,16 @@ class _Processes(Generic[Task, Result]):
 
     def _receive(self, worker: _Worker) -> Outcomes[Result | Failure]:
         try:
-            answer: Result | Failure | None = worker.connection.recv()
+            data = worker.connection.recv_bytes(MAX_ANSWER_BYTES)
         except (EOFError, OSError):
             yield from self._replace(worker)
+            return
+        try:
+            answer = self._read(data)
+        except Exception as unread:
+            if self.pool.sandbox is None:
+                raise
+            yield from self._refuse(worker, unread)
             return
         task = worker.task
         # The next task starts before a result is handled, but not before a failure is: none may follow it.
@@ -330,6 +309,18 @@ class _Processes(Generic[Task, Result]):
         if task is not None and not isinstance(answer, Failure):
             assert answer is not None
             yield task, answer
+
+    def _read(self, data: bytes) -> Result | Failure | None:
+        read = pickle.loads if self.pool.sandbox is None else unpickled
+        answer: Result | Failure | None = read(data)  # type: ignore[assignment]
+        return answer
+
+    def _refuse(self, worker: _Worker, unread: Exception) -> Outcomes[Result | Failure]:
+        """Kill a worker that answers with something else than values."""
+        self._remove(worker)
+        error = self._error(worker, str(unread), "its process was taken over, or it has a fault")
+        reason = f"the worker's answer is refused: {unread}"
+        yield from self._lose(worker, Failure(outcome="crashed", reason=reason, error=error))
 
     def _assign(self, worker: _Worker) -> None:
         """Send a worker its next task, or let it end or wait for the next map."""
@@ -442,14 +433,7 @@ def _serve(quiet: bool, connection: Connection) -> None:
     if quiet:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    with contextlib.suppress(EOFError, OSError):
-        connection.send(_READY)
-        work: Callable[[object], object] | None = None
-        while True:
-            sent, task = connection.recv()
-            work = sent or work
-            assert work is not None
-            connection.send_bytes(pickled(attempt(work, task)))
+    answer_tasks(connection)
 
 
 def _end_with_parent() -> None:

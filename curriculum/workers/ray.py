@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from curriculum.workers.pool import TRIES, Backlog, Failure, Outcomes, Pool, attempt
+from curriculum.workers.answers import Failure, attempt
+from curriculum.workers.pool import TRIES, Backlog, Outcomes, Pool
 from schemas.cures import install_command
 from schemas.errors import WorkerError
 

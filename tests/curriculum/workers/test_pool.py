@@ -16,7 +16,7 @@ import pytest
 from curriculum.stages import Shard
 from curriculum.workers import TRIES, Failure, WorkerPool
 from curriculum.workers import pool as workers_pool
-from curriculum.workers.pool import attempt, pickled
+from curriculum.workers.answers import attempt, pickled
 from schemas.errors import DietError, WorkerError
 
 BUILDS = WorkerPool(size=2)

@@ -1,0 +1,112 @@
+"""Answers of worker processes as bytes, and the loop in which a worker gives them."""
+
+import builtins
+import contextlib
+import io
+import pickle
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass, replace
+from enum import Enum
+from multiprocessing.connection import Connection
+from pathlib import PosixPath
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+READY = None
+"""First message of a worker: it takes seconds to start, and a long task would fill its pipe."""
+MAX_ANSWER_BYTES = 1 << 30
+"""Bytes of one answer of a worker."""
+_OUR_PACKAGES = ("curriculum.", "schemas.")
+_STANDARD_VALUES = (set, frozenset, bytearray, Counter, PosixPath)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """A task without a result, and why."""
+
+    outcome: Literal["failed", "timed out", "crashed"]
+    reason: str
+    """One line."""
+    error: Exception
+    trace: str = ""
+    """Output of the worker or of Ray about it."""
+
+    def with_note(self) -> Exception:
+        """Return the error with a note of where it came from."""
+        if self.trace:
+            self.error.add_note(f"in a worker:\n{self.trace}")
+        return self.error
+
+
+def attempt(work: Callable[[Task], Result], task: Task) -> Result | Failure:
+    """Return the result of a task, or a Failure with the error that it raised."""
+    try:
+        return work(task)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        return Failure(outcome="failed", reason=reason, error=error, trace=traceback.format_exc())
+
+
+def pickled(answer: Result | Failure, *, read: Callable[[bytes], object] = pickle.loads) -> bytes:
+    """Pickle an answer; one that the other end can't `read` becomes a Failure with the reason and trace."""
+    try:
+        data = pickle.dumps(answer)
+        if isinstance(answer, Failure):
+            # An error with arguments of its own may fail only where it is read.
+            read(data)
+    except Exception as unsent:
+        if not isinstance(answer, Failure):
+            reason = f"{type(unsent).__name__}: {unsent}"
+            failure = Failure(outcome="failed", reason=reason, error=unsent, trace=repr(answer))
+        else:
+            failure = answer
+        return pickle.dumps(replace(failure, error=RuntimeError(str(unsent))))
+    return data
+
+
+def unpickled(data: bytes) -> object:
+    """Read an answer of a process that isn't trusted: values alone, and nothing that it could run.
+
+    Values are of standard types, or of dataclasses, models, tuples and errors of loaded modules of ours.
+
+    Raises:
+        pickle.UnpicklingError: for anything else.
+    """
+    return _ValueUnpickler(io.BytesIO(data)).load()
+
+
+class _ValueUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> type:
+        """Return a type of values by the names that a pickle gives it."""
+        found = getattr(sys.modules.get(module), name, None)
+        if isinstance(found, type) and found.__module__ == module and _is_value(found):
+            return found
+        raise pickle.UnpicklingError(f"{module}.{name} is no type of values")
+
+
+def _is_value(kind: type) -> bool:
+    if kind in _STANDARD_VALUES:
+        return True
+    if kind.__module__ == builtins.__name__:
+        return issubclass(kind, BaseException)
+    return kind.__module__.startswith(_OUR_PACKAGES) and (
+        is_dataclass(kind) or issubclass(kind, (BaseModel, BaseException, Enum, tuple))
+    )
+
+
+def answer_tasks(connection: Connection, *, read: Callable[[bytes], object] = pickle.loads) -> None:
+    """Answer tasks until the other end closes; each comes with its function where that is another one."""
+    with contextlib.suppress(EOFError, OSError):
+        connection.send(READY)
+        work: Callable[[object], object] | None = None
+        while True:
+            sent, task = connection.recv()
+            work = sent or work
+            assert work is not None
+            connection.send_bytes(pickled(attempt(work, task), read=read))
