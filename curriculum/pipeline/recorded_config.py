@@ -237,7 +237,7 @@ def resolved(
             # The user named no file of that command.
             raise refuse(made, trainer.command)
         # The repositories' own code runs where this user says so, not where a record does.
-        changed = {"configure": False, **changed}
+        changed = {"configure": False, "unsandboxed": False, **changed}
     own = made.model_copy(update={"workspace": config.workspace, "shard": config.shard})
     return own.changed(**changed)
 

@@ -89,6 +89,12 @@ class BuildConfig(Group):
         description="Let cmake create missing compilation databases, in a temporary copy. This runs the "
         "repositories' own code.",
     )
+    unsandboxed: bool = Field(
+        default=False,
+        title="Index without a sandbox",
+        description="Let libclang parse the repositories' code where the kernel has no Landlock to confine "
+        "it. A flaw in libclang could then run code of a repository.",
+    )
 
 
 class MixConfig(Group):

@@ -25,7 +25,7 @@ from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.plan import RunPlan, require_backend
 from curriculum.pipeline.resume import OPTION, continued, left_out_before
 from curriculum.pipeline.run_config import command
-from curriculum.stages import Built, RowsSpec, Shard, Tokenizing, Workers, build, sample
+from curriculum.stages import Built, Indexing, RowsSpec, Shard, Tokenizing, Workers, build, sample
 from curriculum.store import Artefact, Recipe, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.launch.launcher import Launch
@@ -73,7 +73,7 @@ def build_phases(plan: RunPlan, phases: Sequence[str], context: Context) -> Buil
         list(dict.fromkeys(wanted)),
         anchor_length=min(length for spec in plan.specs.values() for length in spec.row_lengths),
         tokenizing=tokenizing_of(plan.diet),
-        configure=plan.config.build.configure,
+        indexing=_indexing(plan),
         workers=Workers(
             processes=workers_of(plan),
             ray=context.resources.ray,
@@ -83,6 +83,11 @@ def build_phases(plan: RunPlan, phases: Sequence[str], context: Context) -> Buil
         sources=context.sources,
         watch=context.watch,
     )
+
+
+def _indexing(plan: RunPlan) -> Indexing:
+    asked = plan.config.build
+    return Indexing(configure=asked.configure, unsandboxed=asked.unsandboxed)
 
 
 def tokenizing_of(diet: Diet) -> Tokenizing:
@@ -101,7 +106,7 @@ def sample_phase(plan: RunPlan, phase: str, number: int, context: Context) -> tu
         plan.corpus,
         _data_sets(plan.phase(phase)),
         number=number,
-        configure=plan.config.build.configure,
+        indexing=_indexing(plan),
         workers=Workers(processes=workers_of(plan)),
         watch=context.watch,
     )

@@ -32,7 +32,7 @@ from curriculum.stages.conversations import (
 )
 from curriculum.stages.documents import Documents, Repository, repositories, require_sources
 from curriculum.stages.graphs import GraphInputs, Graphs
-from curriculum.stages.indexes import Index, make_indexes
+from curriculum.stages.indexes import CAREFUL, Index, Indexing, make_indexes
 from curriculum.stages.row_sources import (
     RowSet,
     RowSources,
@@ -52,7 +52,17 @@ from schemas.families import CHAT_FAMILY, VERSIONS_FAMILY, families_of, need_ind
 from schemas.progress import ProgressCallback, ignore_progress
 from schemas.reports import DocumentsReport
 
-__all__ = ["Built", "RowSet", "RowsSpec", "Shard", "Tokenizing", "Workers", "build", "sample"]
+__all__ = [
+    "Built",
+    "Indexing",
+    "RowSet",
+    "RowsSpec",
+    "Shard",
+    "Tokenizing",
+    "Workers",
+    "build",
+    "sample",
+]
 
 COMMITS_A_SAMPLE = 4
 """Commits that are read for each document of a sample: most have one."""
@@ -107,15 +117,14 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     *,
     anchor_length: int,
     tokenizing: Tokenizing | None = None,
-    configure: bool = False,
+    indexing: Indexing = CAREFUL,
     workers: Workers = ALONE,
     sources: Sources | None = None,
     watch: ProgressCallback = ignore_progress,
 ) -> Built:
     """Build the rows that are wanted, and all that they are made of.
 
-    `anchor_length` is the row length of the anchor: the curriculum's smallest. With `configure`, cmake
-    makes the compilation databases that lack, which runs code of the repositories. A dry store answers
+    `anchor_length` is the row length of the anchor: the curriculum's smallest. A dry store answers
     with what it would make; a shard makes its share, and plans what others haven't made. Rows that were
     imported are taken as they are. Pins are resolved anew unless `sources` are given.
 
@@ -133,7 +142,7 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     families = {each.flat_family for each in own} | {VERSIONS_FAMILY}
     listed = _resolved(corpus, families, sources or Sources.of(store.root))
     with Coordinator(store=store, workers=workers, watch=watch).keeping_workers() as coordinator:
-        return _build(coordinator, corpus, wanted, listed, anchor_length, tokenizing, configure)
+        return _build(coordinator, corpus, wanted, listed, anchor_length, tokenizing, indexing)
 
 
 def _build(
@@ -143,13 +152,13 @@ def _build(
     listed: Sequence[Repository],
     anchor_length: int,
     tokenizing: Tokenizing,
-    configure: bool,
+    indexing: Indexing,
 ) -> Built:
     """Make one stage after another; each takes what those before it published."""
     make, store = coordinator.make, coordinator.store
     own = [each for each in wanted if each.imported is None]
     families = {each.flat_family for each in own} | {VERSIONS_FAMILY}
-    files, listed = _files(coordinator, listed, families, configure)
+    files, listed = _files(coordinator, listed, families, indexing)
     (kept,) = make(Kept(corpus=corpus), files)
     kept_files = KeptDocuments(documents=files, kept=kept)
     selecting = Selection(corpus=corpus, rules=load_domains(corpus.domains))
@@ -157,7 +166,7 @@ def _build(
     (tokenizer,) = make(Tokenizers(tokenizing=tokenizing), kept_files)
     imported = {each: imported_of(store, tokenizer, each) for each in wanted if each.imported}
 
-    indexes, graphs = _graphs(coordinator, listed, families, configure)
+    indexes, graphs = _graphs(coordinator, listed, families, indexing)
     graph_families = _graph_families(families)
     kept_graphs = [
         KeptDocuments(documents=some, kept=make(Kept(corpus=corpus, files=kept_files), some)[0])
@@ -198,7 +207,7 @@ def _files(
     coordinator: Coordinator,
     listed: Sequence[Repository],
     families: Collection[str],
-    configure: bool,
+    indexing: Indexing,
 ) -> tuple[tuple[Artefact, ...], list[Repository]]:
     """Make documents of files; also return the repositories that the corpus doesn't skip.
 
@@ -217,7 +226,7 @@ def _files(
             if not any(artefact.planned for artefact in documents)
         ]
         try:
-            _graphs(coordinator, sound, families, configure)
+            _graphs(coordinator, sound, families, indexing)
         except CorpusError as more:
             raise as_one([failed, more]) from None
         raise
@@ -246,11 +255,11 @@ def _graphs(
     coordinator: Coordinator,
     listed: Sequence[Repository],
     families: Collection[str],
-    configure: bool,
+    indexing: Indexing,
 ) -> tuple[tuple[Index, ...], tuple[Artefact, ...]]:
     """Make the indexes that the families need, and documents of graphs."""
     indexed = listed if need_index(families) else ()
-    indexes = make_indexes(coordinator, indexed, configure=configure)
+    indexes = make_indexes(coordinator, indexed, indexing=indexing)
     inputs = GraphInputs(repositories=listed, indexes=indexes)
     return indexes, coordinator.make(Graphs(families=_graph_families(families)), inputs)
 
@@ -266,7 +275,7 @@ def sample(
     wanted: Sequence[RowsSpec],
     *,
     number: int,
-    configure: bool = False,
+    indexing: Indexing = CAREFUL,
     workers: Workers = ALONE,
     watch: ProgressCallback = ignore_progress,
 ) -> tuple[Artefact, ...]:
@@ -281,7 +290,7 @@ def sample(
     coordinator = Coordinator(store=store, workers=workers, watch=watch)
     make = coordinator.make
     indexed = listed if need_index(families) else ()
-    indexes = make_indexes(coordinator, indexed, configure=configure)
+    indexes = make_indexes(coordinator, indexed, indexing=indexing)
     of_files = families & {*families_of("changes")}
     of_graphs = tuple(each for each in families_of("commits") if each in families)
     texts = [

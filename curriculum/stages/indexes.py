@@ -1,5 +1,6 @@
 """Indexes: what a compiler frontend knows of each repository at its pinned commit."""
 
+import platform
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -7,9 +8,11 @@ from pathlib import Path
 
 from curriculum.corpus import git, sources
 from curriculum.corpus.git_tree import FILE_MODES, listed
+from curriculum.corpus.load import SAMPLES
 from curriculum.corpus.sources import Source
 from curriculum.corpus.trees import export_tree
 from curriculum.graph import clang
+from curriculum.sandbox import landlock
 from curriculum.stages.documents import Repository
 from curriculum.stages.stage import Coordinator, Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory
@@ -32,6 +35,19 @@ class Index:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Indexing:
+    """Rights that the user gives to the making of indexes, beyond parsing in a sandbox."""
+
+    configure: bool = False
+    """Let cmake make the databases that are missing, in a throw-away copy; it runs the repository's code."""
+    unsandboxed: bool = False
+    """Let libclang parse repositories where the kernel can't confine it."""
+
+
+CAREFUL = Indexing()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class IndexTask:
     """A repository with its compilation database; None where cmake makes it."""
 
@@ -51,8 +67,7 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
 
     name = "index"
     placement = "coordinator"
-    configure: bool
-    """Let cmake make the databases that are missing, in a throw-away copy; it runs the repository's code."""
+    indexing: Indexing
     processes: int
     watch: ProgressCallback
 
@@ -63,7 +78,7 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
             CorpusError: for a database that is named and isn't there.
         """
         found = [IndexTask(repository=each, database=_database(each)) for each in inputs]
-        return [each for each in found if each.database or self.configure]
+        return [each for each in found if each.database or self.indexing.configure]
 
     def title(self, task: IndexTask) -> str:
         """Return the repository's name."""
@@ -91,9 +106,13 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
         """Index a copy of the tree at the pinned commit, unit by unit.
 
         Raises:
-            CorpusError: where cmake fails.
+            CorpusError: where cmake fails, and where the kernel can't confine libclang and neither the user
+                nor the package vouches for the repository.
         """
         (draft,) = drafts
+        is_confined = landlock() > 0
+        if not (is_confined or self.indexing.unsandboxed or _is_shipped(task.repository)):
+            raise _unconfined(task.repository)
         with tempfile.TemporaryDirectory(prefix="curriculum-") as scratch:
             tree, made = Path(scratch) / "tree", Path(scratch) / "configured"
             export_tree(task.repository.source, tree)
@@ -103,13 +122,14 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
                 draft.path,
                 original=task.original if task.database else made / "source",
                 workers=self.processes,
+                unsandboxed=not is_confined,
                 watch=lambda seen: self.watch(replace(seen, item=task.repository.name)),
             )
         draft.record(IndexReport.model_validate(asdict(report)))
 
 
 def make_indexes(
-    coordinator: Coordinator, repositories: Sequence[Repository], *, configure: bool = False
+    coordinator: Coordinator, repositories: Sequence[Repository], *, indexing: Indexing = CAREFUL
 ) -> tuple[Index, ...]:
     """Return the index of every repository, or what it lacks to have one.
 
@@ -120,7 +140,7 @@ def make_indexes(
     if lacks:
         return tuple(Index(repository=each.name, lacks=lacks) for each in repositories)
     processes, watch = coordinator.workers.processes, coordinator.watch
-    stage = Indexes(configure=configure, processes=processes, watch=watch)
+    stage = Indexes(indexing=indexing, processes=processes, watch=watch)
     made = coordinator.make(stage, repositories)
     by_name = {each.manifest.labels["repository"]: each for each in made}
     return tuple(
@@ -130,6 +150,20 @@ def make_indexes(
             lacks="" if each.name in by_name else NO_DATABASE,
         )
         for each in repositories
+    )
+
+
+def _is_shipped(repository: Repository) -> bool:
+    path = repository.spec.path
+    return path is not None and Path(path).resolve().parent == SAMPLES.resolve()
+
+
+def _unconfined(repository: Repository) -> CorpusError:
+    return CorpusError(
+        repository.spec.title(),
+        f"{platform.system()} {platform.release()}",
+        cause="this kernel has no Landlock, so that a flaw in libclang could run code of the repository",
+        cure="Build on Linux 5.13 or newer with Landlock; or give --unsandboxed if you trust the repository",
     )
 
 

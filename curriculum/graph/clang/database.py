@@ -2,6 +2,9 @@
 
 A unit's arguments name three places instead of paths, so that equal builds are equal wherever they are:
 @ROOT@ is the tree, @ORIGINAL@ the work tree that was built, @BUILD@ the folder it was built in.
+
+A database may come with its repository: of @ORIGINAL@ and @BUILD@ it reaches what lies in the work tree or
+beside the database, links followed, and of that headers alone.
 """
 
 import hashlib
@@ -9,6 +12,7 @@ import json
 import posixpath
 import re
 import shlex
+import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -192,6 +196,7 @@ _PLACEHOLDER = "/@ROOT@"
 _DEEPEST_RESPONSE = 8
 _LARGEST_RESPONSE, _MOST_RESPONSES = 1 << 20, 64
 """Bytes of a response file, and files of a unit: one that names itself twice doubles at each level."""
+_MAX_HEADER_BYTES = 64 << 20
 _HEADERS = frozenset((".h", ".hh", ".hpp", ".hxx", ".h++", ".inc", ".inl", ".ipp", ".def", ".tcc"))
 
 _COMPILER = re.compile(
@@ -254,6 +259,19 @@ class Database:
         text = json.dumps([told, sorted(files.items())])
         return hashlib.sha256(text.encode()).hexdigest()
 
+    def copy_headers(self, paths: Collection[str], folder: Path) -> dict[str, str]:
+        """Copy the headers that units can reach outside of the tree; the places of the copies.
+
+        Args:
+            paths: the tree's files.
+            folder: exists, and is empty.
+        """
+        for name, file in self._generated(frozenset(paths)):
+            copy = folder / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+        return {place: str(folder / place) for place in self.places}
+
     def _generated(self, paths: frozenset[str]) -> Iterator[tuple[str, Path]]:
         """Headers that units can reach in the work tree or the build, and that the tree doesn't have."""
         words = {word for unit in self.units for word in unit.arguments}
@@ -295,7 +313,7 @@ def read_database(file: Path, paths: Collection[str], *, original: Path | None) 
         CorpusError: if the file can't be read, isn't JSON, or isn't a list of commands.
     """
     entries = [_entry(file, at, value) for at, value in enumerate(_values(file))]
-    reader = _Reader.of(entries, frozenset(paths), original)
+    reader = _Reader.of(file, entries, frozenset(paths), original)
     found = [unit for entry in entries if (unit := reader.unit(entry)) is not None]
     matched = len({unit.path for unit in found})
     tally = reader.tally
@@ -389,11 +407,13 @@ class _Reader:
     build: str | None
     """The folder of the build where it lies outside of the root."""
     places: dict[str, str]
+    reach: tuple[Path, ...]
+    """Folders, links followed, outside of which nothing is read for @ORIGINAL@ and @BUILD@."""
     tally: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(
-        cls, entries: Sequence[_Entry], paths: frozenset[str], original: Path | None
+        cls, file: Path, entries: Sequence[_Entry], paths: frozenset[str], original: Path | None
     ) -> "_Reader":
         foreign = foreign_root([entry.file for entry in entries], paths, original)
         build = build_folder([entry.directory for entry in entries], foreign)
@@ -404,8 +424,14 @@ class _Reader:
             places[ORIGINAL] = foreign
         if build is not None and _is_folder(Path(build)):
             places[BUILD] = build
+        reach = [folder for folder in (original, file.resolve().parent) if folder is not None]
         return cls(
-            paths=paths, folders=folders_of(paths), foreign=foreign, build=build, places=places
+            paths=paths,
+            folders=folders_of(paths),
+            foreign=foreign,
+            build=build,
+            places=places,
+            reach=tuple(folder.resolve() for folder in reach),
         )
 
     def unit(self, entry: _Entry) -> Unit | None:
@@ -461,6 +487,8 @@ class _Reader:
 
     def _response(self, path: str) -> str | None:
         file = Path(located(self._neutral(posixpath.normpath(path), ORIGINAL), self.places))
+        if not self._reaches(file):
+            return None
         try:
             return regular_files.read(file, most=_LARGEST_RESPONSE, follow_links=True).decode()
         except (OSError, ValueError):
@@ -478,11 +506,20 @@ class _Reader:
         was = self._neutral(path, ORIGINAL)
         place = Path(located(was, self.places))
         # A file in a folder's place would be read as a header map.
-        if (_exists(place) if is_file else _is_folder(place)) and not (found and is_file):
+        is_there = _exists(place) if is_file else _is_folder(place)
+        is_there = is_there and (was == path or self._reaches(place))
+        if is_there and not (found and is_file):
             yield from (flag, was)
         elif is_file and not found:
             # The compiler looks for it along its include folders.
             yield from (flag, value)
+
+    def _reaches(self, path: Path) -> bool:
+        try:
+            real = path.resolve()
+        except (OSError, ValueError, RuntimeError):
+            return False  # A loop of links, or a name that no file can have.
+        return any(real.is_relative_to(folder) for folder in self.reach)
 
     def _inside(self, path: str) -> str | None:
         return None if self.foreign is None else below(path, self.foreign)
@@ -509,7 +546,7 @@ def _exists(path: Path) -> bool:
 
 def _headers(place: Path) -> Iterator[Path]:
     if place.is_file():
-        yield place
+        yield from [place] if _is_header(place) else []
         return
     folders = [place]
     while folders:
@@ -522,8 +559,14 @@ def _headers(place: Path) -> Iterator[Path]:
                 continue
             if file.is_dir():
                 folders.append(file)
-            elif file.suffix in _HEADERS and file.is_file():
+            elif _is_header(file):
                 yield file
+
+
+def _is_header(file: Path) -> bool:
+    status = regular_files.status(file.resolve())
+    is_small = status is not None and status.st_size <= _MAX_HEADER_BYTES
+    return is_small and file.suffix in _HEADERS and not file.name.startswith(".")
 
 
 def _digest(file: Path) -> str:

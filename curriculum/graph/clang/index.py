@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from pathlib import Path
 from curriculum.graph.clang.database import Work, read_database
 from curriculum.graph.clang.snapshot import IndexReport, write
 from curriculum.graph.clang.union import Union, UnitResult
+from curriculum.sandbox import Sandbox, code_paths
 from curriculum.workers import Failure, WorkerPool
 from schemas.cures import install_command
 from schemas.errors import CorpusError
@@ -102,6 +104,7 @@ def index_tree(
     original: Path | None,
     workers: int,
     limit_seconds: float = UNIT_SECONDS,
+    unsandboxed: bool = False,
     watch: ProgressCallback = ignore_progress,
 ) -> IndexReport:
     """Index a tree and write its snapshot into a folder; the same bytes whatever the number of workers.
@@ -110,24 +113,30 @@ def index_tree(
         root: an exported tree.
         database: compile_commands.json, of this tree or of its like elsewhere.
         folder: exists.
-        original: the work tree that the database was made for, where headers that its build made may lie.
+        original: the work tree that the database was made for; headers that its build made there, or beside
+            the database, are copied for the workers.
         workers: processes, each of which holds one unit in memory.
         limit_seconds: for one unit, by the clock.
+        unsandboxed: let workers read whatever this process may.
         watch: is told after each unit.
 
     Raises:
         CorpusError: if libclang is missing, or the database can't be read.
     """
     refuse_without_frontend()
-    units = read_database(database, paths_of(root), original=original)
-    tasks = [
-        Work(units=entries, root=root.absolute(), places=units.places) for entries in units.files()
-    ]
+    paths = paths_of(root)
+    units = read_database(database, paths, original=original)
     union, outcomes = Union(), Counter[str]()
-    for path, result in _results(_pool(workers, limit_seconds), tasks):
-        union.add(path, result)
-        outcomes[result.outcome] += 1
-        watch(_progress(path, outcomes, len(tasks)))
+    with tempfile.TemporaryDirectory(prefix="curriculum-headers-") as headers:
+        places = units.copy_headers(paths, Path(headers))
+        tasks = [
+            Work(units=entries, root=root.absolute(), places=places) for entries in units.files()
+        ]
+        sandbox = None if unsandboxed else _sandbox(root, Path(headers))
+        for path, result in _results(_pool(workers, limit_seconds, sandbox), tasks):
+            union.add(path, result)
+            outcomes[result.outcome] += 1
+            watch(_progress(path, outcomes, len(tasks)))
     snapshot = union.snapshot(units.count)
     write(folder, snapshot)
     return snapshot.report
@@ -170,9 +179,22 @@ def _index_unit(work: Work) -> UnitResult:
     return index_unit(work)
 
 
-def _pool(workers: int, limit_seconds: float) -> WorkerPool:
+SYSTEM_HEADERS = ("/usr/include", "/usr/local/include", "/opt/rh")
+"""Folders of headers that libclang looks into by itself, beside those of compilers in SYSTEM_CODE."""
+UNIT_MEMORY_BYTES = 8 << 30
+
+
+def _sandbox(root: Path, headers: Path) -> Sandbox:
+    """Return the sandbox of a worker, which reads the tree, copied headers and those of the system."""
+    read = (*code_paths(), *SYSTEM_HEADERS, str(root.resolve()), str(headers))
+    return Sandbox(read=read, memory=UNIT_MEMORY_BYTES)
+
+
+def _pool(workers: int, limit_seconds: float, sandbox: Sandbox | None) -> WorkerPool:
     """Pool for a frontend that may hang or crash on code that it was never meant to read."""
-    return WorkerPool(size=workers, limit_seconds=limit_seconds, tries=1, quiet=True)
+    return WorkerPool(
+        size=workers, limit_seconds=limit_seconds, tries=1, quiet=True, sandbox=sandbox
+    )
 
 
 def paths_of(root: Path) -> list[str]:

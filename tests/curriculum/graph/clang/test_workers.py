@@ -100,7 +100,7 @@ def test_a_worker_that_is_killed_costs_its_unit_alone(tmp_path: Path) -> None:
 def workers_of(parent: int) -> Iterator[psutil.Process]:
     for child in psutil.Process(parent).children(recursive=True):
         try:
-            if "spawn_main" in " ".join(child.cmdline()):
+            if "sandboxed_worker" in " ".join(child.cmdline()):
                 yield child
         except psutil.Error:
             continue
