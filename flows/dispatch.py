@@ -1,7 +1,7 @@
 """Training as a flow run of its own, in the pool whose slots are GPUs: they are taken as they are asked for.
 
-A parent that begins again gets the flow runs that it started by their idempotency keys: training that still
-still runs is waited for, training that is done isn't repeated. A child labels its flow run with its artefact.
+A parent that begins again gets the flow runs that it started by their idempotency keys: it waits for training
+that still runs, and doesn't repeat training that is done. A child labels its flow run with its artefact.
 """
 
 import itertools

@@ -1,5 +1,7 @@
 """Rules of the tree that no linter checks: names of files, and the one place of a reader."""
 
+import ast
+import importlib
 import re
 from pathlib import Path
 
@@ -102,3 +104,26 @@ def test_no_text_test_or_benchmark_picks_a_checkpoint_by_the_order_of_a_folder()
         if picked.search(line) or by_glob.search(line)
     ]
     assert found == []
+
+
+def test_packages_have_every_name_that_they_export() -> None:
+    packages = [
+        ".".join(file.parent.relative_to(ROOT).parts)
+        for file in SOURCES
+        if file.name == "__init__.py" and "__all__" in file.read_text()
+    ]
+    assert len(packages) > 5
+    for package in packages:
+        found = importlib.import_module(package)
+        assert [name for name in found.__all__ if not hasattr(found, name)] == [], package
+
+
+def test_packages_list_only_files_that_are_there() -> None:
+    listed = 0
+    for file in SOURCES:
+        if file.name == "__init__.py":
+            docstring = ast.get_docstring(ast.parse(file.read_text())) or ""
+            for name in re.findall(r"^ {4}(\w+\.py)\b", docstring, re.MULTILINE):
+                listed += 1
+                assert (file.parent / name).is_file(), f"{file}: {name}"
+    assert listed > 10

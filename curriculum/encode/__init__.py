@@ -16,7 +16,6 @@ piece of its encodings or is counted as elided, so a header is not repeated in d
 
     documents.py     values that go in and come out, and counts by outcome
     fit.py           one document; turns.py one conversation
-    structure.py     structure, from bytes to tokens
     batch.py         documents as an artefact's columns hold them, with the side of their context
     stream.py        all documents of an artefact
 """

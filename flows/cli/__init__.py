@@ -13,7 +13,7 @@ from flows.cli.app import app  # noqa: E402
 from flows.cli.commands import keep, look, make  # noqa: E402
 from flows.settings.proxies import direct_to_loopback  # noqa: E402
 
-__all__ = ["app", "ask", "diets", "keep", "look", "main", "make", "models"]
+__all__ = ["app", "keep", "look", "main", "make"]
 
 
 def main() -> None:
