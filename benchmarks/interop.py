@@ -24,7 +24,7 @@ from curriculum.interop import tokens_out
 from curriculum.interop.dataset_export import export_packed
 from curriculum.interop.foreign_parquet import parquet_rows
 from curriculum.interop.huggingface import whole_folder
-from curriculum.interop.publish import RowFacts, publish
+from curriculum.interop.publish import Imported, ImportKey, RowFacts, recipe, write
 from curriculum.interop.row_order import PLAN_NAME, Ordered
 from curriculum.interop.tokens_in import token_rows
 from curriculum.packing import best_fit
@@ -186,9 +186,14 @@ def back(source: Path, form: str, tokenizer: Artefact) -> Callable[[Path], objec
             if form == "parquet"
             else token_rows(source, cast(Any, form), NOTHING, TOKENIZER, None)
         )
-        publish(store, imported, tokenizer)
+        made = recipe(ImportKey.of(imported), tokenizer)
+        store.produce([made], lambda drafts: write_rows(imported, drafts[0]))
 
     return read
+
+
+def write_rows(imported: Imported, draft: StagingDirectory) -> None:
+    draft.report.update(write(imported, draft.path, draft.recipe.key))
 
 
 def copying(tokens: int) -> Callable[[Path], object]:

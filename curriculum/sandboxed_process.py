@@ -128,6 +128,12 @@ def enter_sandbox() -> Any:
     return asked["request"]
 
 
+def next_request() -> Any:
+    """Return the caller's next message, or None where the caller has no other."""
+    line = sys.stdin.buffer.readline()
+    return json.loads(line) if line else None
+
+
 def answer(message: object) -> None:
     """Send an answer to the caller."""
     sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")

@@ -1,7 +1,7 @@
-"""Packed rows of others in Parquet: limits of values and memory, checks of columns, types and labels.
+"""Packed rows of others in Parquet: checks of columns, types and labels.
 
-A megabyte of Parquet may decode to any number of gigabytes. Footers are held against the length of rows
-before anything is decoded; a page that says other than its footer runs into the limit of memory.
+A megabyte of Parquet may decode to any number of gigabytes: files are read in the process of their import,
+which has limits of memory and time, some rows after the other.
 
 Whole numbers of another width, large lists and dictionaries of strings are read as what the contract has
 for them where no value changes; any other type is an error. Columns that the contract doesn't know stay
@@ -9,8 +9,6 @@ behind, and the report names them.
 """
 
 import contextlib
-import os
-import resource
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -34,7 +32,6 @@ from curriculum.interop.publish import (
     format_of,
     require,
 )
-from curriculum.interop.row_order import WIDE
 from curriculum.packing.rows import KNOWN
 from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import is_name
@@ -42,70 +39,6 @@ from schemas.errors import SchemaError
 from schemas.objectives import OBJECTIVES
 from schemas.packed_row import LONGEST_ROW, PACKED_ROW_SCHEMA, ROW_MULTIPLE, RowFormat
 from schemas.reports import ImportReport
-
-LEAST_ROOM = 4 << 30
-"""Bytes that an import may take on any machine; on larger ones half of their memory."""
-MOST_VALUES = 16
-"""Values of a column that has no value a token, as pieces and edges, for each token of a row."""
-_STATUS = Path("/proc/self/status")
-
-
-@contextlib.contextmanager
-def bounded_memory(path: Path) -> Iterator[None]:
-    """Let what is read from `path` take some gigabytes, whatever it says of itself.
-
-    Raises:
-        SchemaError: where it asks for more.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    room = _memory_limit()
-    limits = [_held() + room, *(each for each in (soft, hard) if each != resource.RLIM_INFINITY)]
-    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
-    try:
-        yield
-    except MemoryError:
-        raise SchemaError(
-            str(path),
-            f"more than {room / 1e9:.0f} GB of memory",
-            cause="a few of its rows decode to more than an import may take",
-            cure="Write it anew with rows of one length and row groups of some MB",
-        ) from None
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-
-
-def require_room(file: Path, content: pq.ParquetFile, row_length: int) -> None:
-    """Refuse a file whose footer promises more values than rows of a length have.
-
-    Raises:
-        SchemaError: naming the column.
-    """
-    for number in range(content.metadata.num_row_groups):
-        group = content.metadata.row_group(number)
-        for at in range(group.num_columns):
-            column = group.column(at)
-            name = column.path_in_schema.partition(".")[0]
-            most = group.num_rows * row_length * (1 if name in WIDE else MOST_VALUES)
-            if column.num_values > most:
-                raise SchemaError(
-                    file.name,
-                    f"{column.num_values:,} values of {name} in {group.num_rows:,} rows",
-                    cause=f"rows of {row_length:,} tokens have at most {most:,}",
-                    cure="Write rows of one length, or leave the column out",
-                )
-
-
-def _memory_limit() -> int:
-    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(LEAST_ROOM, machine // 2)
-
-
-def _held() -> int:
-    """Bytes of private memory of this process, as the kernel counts them; 0 where it doesn't say."""
-    lines = _STATUS.read_text().splitlines() if _STATUS.is_file() else []
-    found = (line.split() for line in lines if line.startswith("VmData:"))
-    return next((int(words[1]) << 10 for words in found), 0)
-
 
 PACK_ID = "pack_id"
 SPLITS = ("train", "val", "anchor")
@@ -393,9 +326,6 @@ def parquet_rows(
     length = _filled_length(files) if is_filled else _row_length(files[0], schemas[0])
     packed = PackedColumns.of(read, format_of(tokenizer, length))
     stored, row_format = (*packed.stored, *packed.derived), packed.row_format
-    for file in files:
-        with opened(file) as content:
-            require_room(file, content, row_format.row_length)
     require(stored, row_format, name=files[0].name, tokenizer=tokenizer, boundaries=boundaries)
     for file, schema in zip(files, schemas, strict=True):
         _require_format(file, schema, row_format)
@@ -454,7 +384,6 @@ def _row_length(file: Path, schema: pa.Schema) -> int:
             cure="Give packed rows",
         )
     with opened(file) as content:
-        require_room(file, content, LONGEST_ROW)
         length = _first_length(content)
     if not length or length > LONGEST_ROW or length % ROW_MULTIPLE:
         raise SchemaError(
@@ -472,7 +401,6 @@ def _filled_length(files: Sequence[Path]) -> int:
     longest = 1
     for file in files:
         with opened(file) as content:
-            require_room(file, content, LONGEST_ROW)
             for batch in batches(content, ["input_ids"], LENGTHS_AT_ONCE):
                 longest = max(
                     longest, pc.max(pc.list_value_length(batch["input_ids"])).as_py() or 0

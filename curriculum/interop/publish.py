@@ -35,7 +35,7 @@ from curriculum.packing.rows import REQUIRED, RowBatch, lists
 from curriculum.packing.rules import BatchPosition, Violations
 from curriculum.packing.write import histogram_lists, row_shards
 from curriculum.published_files import sha256_of
-from curriculum.store import Artefact, Recipe, StagingDirectory, Store
+from curriculum.store import Artefact, Recipe
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
 from schemas.document import PARTS
@@ -345,66 +345,87 @@ class Imported:
         return (*edges, *self.completion.fallbacks())
 
 
-def publish(store: Store, imported: Imported, tokenizer: Artefact) -> Artefact:
-    """The rows artefact of an import; `tokenizer` is what their ids mean.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportKey:
+    """Everything that the key of an import depends on, but for the tokenizer."""
 
-    Raises:
-        SchemaError: naming file and row of the first fault; nothing is published then.
-    """
+    format: ImportFormat
+    facts: RowFacts
+    files: tuple[str, ...]
+    """sha256 of each file, in the order of their names."""
+    row_length: int
+    boundaries: Boundaries | None
+    settings: dict[str, JsonValue]
 
-    def fill(drafts: Sequence[StagingDirectory]) -> None:
-        (draft,) = drafts
-        from_eos = EosCounts()
-        frames = FrameCounts.of(imported.compared_with) if imported.compared_with else None
-        counts = _write(draft, imported, from_eos, frames)
-        draft.record(imported.notes)
-        if imported.completion.boundaries is not None:
-            draft.record(from_eos.report())
-        draft.record(counts.model_copy(update={"fallbacks": imported.fallbacks}))
-        names = {
-            f"{PARTS}{number:05d}.parquet": shard.name
-            for number, shard in enumerate(imported.shards)
-        }
-        found = check(draft.path)
-        if frames is not None and all(fault.rule is rules.Rule.BOS for fault in found.faults[:1]):
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            frames.require(f"{imported.shards[0].name}{more}")
-            draft.record(ImportReport(**frames.report()))
-        raise_first(Violations(limit=1, count=found.num_faults, kept=found.faults), names)
-        if imported.completion.facts.split != "train":
-            write_order(draft.path, imported.completion.row_format.row_length, {})
-
-    return store.produce([recipe(imported, tokenizer)], fill)[0]
+    @staticmethod
+    def of(imported: Imported) -> "ImportKey":
+        """Return the key of rows from elsewhere, whose files are read for it."""
+        return ImportKey(
+            format=imported.format,
+            facts=imported.completion.facts,
+            files=tuple(sha256_of(file) for file in imported.files),
+            row_length=imported.completion.row_format.row_length,
+            boundaries=imported.boundaries,
+            settings=imported.settings,
+        )
 
 
-def recipe(imported: Imported, tokenizer: Artefact) -> Recipe:
+def recipe(known: ImportKey, tokenizer: Artefact) -> Recipe:
     """Return the recipe of an import: the bytes of its files, the labels given, the tokenizer."""
-    facts, row_format = imported.completion.facts, imported.completion.row_format
     return Recipe(
         stage="rows",
         labels=(
-            ("family", str(facts.family)),
-            ("imported", imported.format),
-            ("objective", str(facts.objective)),
-            ("variant", str(facts.variant)),
-            ("row_length", str(row_format.row_length)),
-            ("split", str(facts.split)),
+            ("family", str(known.facts.family)),
+            ("imported", known.format),
+            ("objective", str(known.facts.objective)),
+            ("variant", str(known.facts.variant)),
+            ("row_length", str(known.row_length)),
+            ("split", str(known.facts.split)),
         ),
         revision=REVISION,
         config={
-            "imported": imported.format,
-            "files": [sha256_of(file) for file in imported.files],
-            "row_length": row_format.row_length,
-            **asdict(facts),
-            **({"boundaries": imported.boundaries} if imported.boundaries else {}),
-            **imported.settings,
+            "imported": known.format,
+            "files": [*known.files],
+            "row_length": known.row_length,
+            **asdict(known.facts),
+            **({"boundaries": known.boundaries} if known.boundaries else {}),
+            **known.settings,
         },
         inputs=(tokenizer.as_input("tokenizer"),),
     )
 
 
+def write(imported: Imported, folder: Path, key: str) -> dict[str, JsonValue]:
+    """Write the rows of an import with a key into a folder, check them, and return their report.
+
+    Raises:
+        SchemaError: naming file and row of the first fault.
+    """
+    report: dict[str, JsonValue] = {}
+    from_eos = EosCounts()
+    frames = FrameCounts.of(imported.compared_with) if imported.compared_with else None
+    counts = _write(folder, key, imported, from_eos, frames)
+    report.update(imported.notes.dump())
+    if imported.completion.boundaries is not None:
+        report.update(from_eos.report().dump())
+    report.update(counts.model_copy(update={"fallbacks": imported.fallbacks}).dump())
+    names = {
+        f"{PARTS}{number:05d}.parquet": shard.name for number, shard in enumerate(imported.shards)
+    }
+    found = check(folder)
+    if frames is not None and all(fault.rule is rules.Rule.BOS for fault in found.faults[:1]):
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        frames.require(f"{imported.shards[0].name}{more}")
+        report.update(ImportReport(**frames.report()).dump())
+    raise_first(Violations(limit=1, count=found.num_faults, kept=found.faults), names)
+    if imported.completion.facts.split != "train":
+        write_order(folder, imported.completion.row_format.row_length, {})
+    return report
+
+
 def _write(
-    draft: StagingDirectory,
+    folder: Path,
+    key: str,
     imported: Imported,
     from_eos: EosCounts,
     frames: FrameCounts | None,
@@ -415,7 +436,7 @@ def _write(
     )
     row = 0
     with row_shards(
-        draft.path, completion.schema, row_length=completion.row_format.row_length
+        folder, completion.schema, row_length=completion.row_format.row_length
     ) as writer:
         for shard in imported.shards:
             writer.begin()
@@ -424,7 +445,7 @@ def _write(
                 columns = RowBatch(row_format=completion.row_format, table=table)
                 numbers = pa.array(range(row - first, row - first + len(table))).to_numpy()
                 place = BatchPosition(faults=Violations(limit=1), shard=shard.name, rows=numbers)
-                rows = completion.complete(columns, place, key=draft.recipe.key, first_row=row)
+                rows = completion.complete(columns, place, key=key, first_row=row)
                 writer.append(rows)
                 counts.add(rows)
                 if completion.boundaries is not None:

@@ -11,12 +11,12 @@ from curriculum.inspection.formats import count
 from curriculum.interop import tokens_out
 from curriculum.interop.dataset_export import export_packed, export_unpacked
 from curriculum.interop.eos_boundaries import OPTION, Boundaries
-from curriculum.interop.foreign_parquet import bounded_memory, check_facts, parquet_rows
+from curriculum.interop.foreign_parquet import check_facts
 from curriculum.interop.huggingface import whole_folder, write_card
 from curriculum.interop.id_types import TYPE_OPTION, IdType
-from curriculum.interop.publish import ImportFormat, RowFacts, publish
+from curriculum.interop.import_process import ForeignRows, publish_foreign
+from curriculum.interop.publish import ImportFormat, RowFacts
 from curriculum.interop.row_order import Ordered
-from curriculum.interop.tokens_in import token_rows
 from curriculum.mixing.imported import IMPORT, TRAIN, check_name, mark_of
 from curriculum.pipeline.attempts import (
     Attempt,
@@ -248,6 +248,8 @@ class ImportOptions:
     dtype: str | None = None
     name: str | None = None
     """Name of the rows in diets."""
+    unsandboxed: bool = False
+    """Read files without a sandbox where the kernel has none."""
 
     @property
     def stand_in(self) -> Boundaries | None:
@@ -273,20 +275,15 @@ def import_rows(home: Path, options: ImportOptions) -> None:
     with store.leased():
         artefact = _tokenizer_for(store, options)
         tokenizer = load_tokenizer(artefact)
-        with bounded_memory(options.path):
-            if options.format == "parquet":
-                imported = parquet_rows(options.path, options.facts, tokenizer, options.stand_in)
-            else:
-                imported = token_rows(
-                    options.path,
-                    _token_format(options.format),
-                    options.facts,
-                    tokenizer,
-                    options.row_length,
-                    options.stand_in,
-                    options.id_type,
-                )
-            rows = publish(store, imported, artefact)
+        asked = ForeignRows(
+            path=options.path,
+            format=next(form for form in get_args(ImportFormat) if form == options.format),
+            facts=options.facts,
+            row_length=options.row_length,
+            boundaries=options.stand_in,
+            id_type=options.id_type,
+        )
+        rows = publish_foreign(store, asked, artefact, unsandboxed=options.unsandboxed)
         split, key = rows.manifest.labels["split"], rows.key[:KEY_DIGITS]
         mark = mark_of(options.name, split) if options.name else f"{IMPORT}-{key}"
         file = store.root / "current" / f"{mark}.txt"

@@ -1,7 +1,7 @@
-"""A reader of Parquet files that a file has taken over: it tries what the file's sender would like.
+"""A reader of foreign files that a file has taken over: it tries what the file's sender would like.
 
-It stands in for `curriculum.foreign_decoding` in the process that decodes, where a fault of a library would
-give a file such powers. The first line beside the file says what it tries.
+It stands in for the modules that read foreign files in a sandbox, where a fault of a library would give a
+file such powers. The name of the file says what it tries.
 """
 
 import os
@@ -49,19 +49,42 @@ def _say_nonsense(_: Path) -> str:
     return "said"
 
 
+def _forge_a_label(_: Path) -> str:
+    facts = {
+        "family": "../../x",
+        "objective": "causal",
+        "variant": 0,
+        "domain": "d",
+        "split": "train",
+    }
+    key = {"format": "parquet", "facts": facts, "files": [], "row_length": 128}
+    answer({"key": {**key, "boundaries": None, "settings": {}}})
+    return "said"
+
+
+def _forge_an_error(_: Path) -> str:
+    answer({"error": ["visible", "a", "b", "c", "d"]})
+    return "said"
+
+
 ATTEMPTS = {
-    each.__name__.lstrip("_"): each
-    for each in (_steal, _write, _connect, _look_around, _crash, _spin, _say_nonsense)
+    attempt.__name__.lstrip("_"): attempt
+    for attempt in (
+        *(_steal, _write, _connect, _look_around, _crash, _spin, _say_nonsense),
+        *(_forge_a_label, _forge_an_error),
+    )
 }
 
 
 def main() -> None:
     """Try what the name of the file says, and answer with what came of it."""
-    file = Path(enter_sandbox()["files"][0])
+    request = enter_sandbox()
+    file = Path(request["path"] if "path" in request else request["files"][0])
     try:
-        answer({"fault": ATTEMPTS[file.stem](file.parent)})
+        said = ATTEMPTS[file.stem](file.parent)
     except OSError as stopped:
-        answer({"fault": f"stopped: {stopped.strerror}"})
+        said = f"stopped: {stopped.strerror}"
+    answer({"fault": said, "error": ["SchemaError", str(file), said, "it tried", "None"]})
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from curriculum.corpus.load import load_corpus
 from curriculum.corpus.paths import path_rules
 from curriculum.graph.clang.database import read_database
 from curriculum.interop.foreign_parquet import parquet_rows
-from curriculum.interop.publish import Imported, RowFacts, publish
+from curriculum.interop.publish import Imported, RowFacts
 from curriculum.interop.tokens_in import token_rows
 from curriculum.mixing.load import load_diet, load_phases
 from curriculum.packing.check import check
@@ -41,6 +41,7 @@ from schemas.job import Heartbeat, Job, Report
 from schemas.json_text import DIGEST, digest, read_json
 from schemas.manifest import ExportRecord, Lease, Manifest
 from schemas.phase_status import Approval, ClosedGate
+from tests.curriculum.interop.in_process import publish
 from tests.fuzz.material import table_of
 from tests.fuzz.mutate import (
     Dice,

@@ -132,6 +132,13 @@ def import_rows(  # noqa: PLR0913 - each is an option
             show_default=False,
         ),
     ] = None,
+    unsandboxed: Annotated[
+        bool,
+        typer.Option(
+            "--unsandboxed",
+            help="Read files that you trust without a sandbox, where the kernel has no Landlock.",
+        ),
+    ] = False,
     home: Home = None,
 ) -> None:
     """Import packed rows or tokenized documents: check or pack them, and publish them as rows."""
@@ -149,6 +156,7 @@ def import_rows(  # noqa: PLR0913 - each is an option
         boundaries=boundaries,
         dtype=dtype,
         name=name,
+        unsandboxed=unsandboxed,
     )
     exchange.import_rows(settings.home(home), request)
 

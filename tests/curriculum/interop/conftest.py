@@ -13,7 +13,7 @@ import pytest
 
 from curriculum.interop import tokens_out
 from curriculum.interop.huggingface import whole_folder
-from curriculum.interop.publish import RowFacts, publish
+from curriculum.interop.publish import RowFacts
 from curriculum.interop.row_order import PLAN_NAME, Ordered
 from curriculum.interop.tokens_in import token_rows
 from curriculum.packing import best_fit
@@ -26,6 +26,7 @@ from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
 from schemas.mixture import PLAN_SCHEMA, MixtureReport
 from schemas.packed_row import RowFormat
+from tests.curriculum.interop.in_process import publish
 
 ROW = 128
 NOTHING = RowFacts(family=None, objective=None, variant=None, domain=None, split=None)

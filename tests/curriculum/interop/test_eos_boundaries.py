@@ -10,13 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.interop.foreign_parquet import parquet_rows
-from curriculum.interop.publish import RowFacts, publish
+from curriculum.interop.publish import RowFacts
 from curriculum.interop.tokens_in import token_rows
 from curriculum.packing.check import check
 from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
+from tests.curriculum.interop.in_process import publish
 from tests.curriculum.tokens.templates import tokenizer_json
 from tests.flows.cli_runner import curriculum
 

@@ -11,13 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
-from curriculum.interop import foreign_parquet, tokens_out
-from curriculum.interop.foreign_parquet import bounded_memory, parquet_rows
-from curriculum.interop.publish import publish
-from flows.cli import app
+from curriculum.interop import tokens_out
+from curriculum.interop.foreign_parquet import parquet_rows
 from schemas.errors import SchemaError
+from tests.curriculum.interop.in_process import publish
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -46,64 +44,6 @@ def parquet(world: Any, folder: Path, facts: Any) -> Any:
 
 def rows(world: Any) -> pa.Table:
     return pq.read_table(world.flat.files(), partitioning=None).slice(0, 6)
-
-
-def bomb(file: Path, name: str, values: int) -> None:
-    """Two rows, of which the second has so many values of a column; some hundred bytes each 2²⁰ values."""
-    file.parent.mkdir()
-    ids = pa.array([1] * (128 + values), pa.int32())
-    edges = pa.array([0, 128, 128 + values], pa.int32())
-    columns = {"input_ids": pa.array([[1] * 128] * 2), "loss_mask": pa.array([[1] * 128] * 2)}
-    columns[name] = pa.ListArray.from_arrays(edges, ids)
-    pq.write_table(pa.table(columns), file, compression="zstd")
-
-
-@pytest.mark.parametrize("name", ["input_ids", "loss_mask", "doc_starts"])
-def test_a_parquet_bomb_is_refused_by_its_footer(
-    world: Any, tmp_path: Path, said: Any, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "theirs" / "part-0.parquet"
-    bomb(file, name, 1 << 24)
-    assert file.stat().st_size < 100_000
-    monkeypatch.setattr(
-        pq.ParquetFile, "iter_batches", lambda *_, **__: pytest.fail("it was decoded")
-    )
-    with pytest.raises(SchemaError, match=rf"values of {name} in 2 rows"):
-        parquet(world, file.parent, said(family="mine")) if name == "input_ids" else (
-            foreign_parquet.require_room(file, pq.ParquetFile(file), 128)
-        )
-
-
-def test_a_bomb_that_its_footer_hides_ends_at_the_limit_of_memory(
-    world: Any, tmp_path: Path, said: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One long text in a dictionary, named by each of many rows: 1 MB becomes 6 GB."""
-    table = rows(world)
-    long = pa.DictionaryArray.from_arrays(pa.array([0] * 6, pa.int32()), pa.array(["x" * 10**6]))
-    at = table.schema.get_field_index("document_ids")
-    lists = pa.ListArray.from_arrays(
-        pa.array([1000 * row for row in range(7)], pa.int32()),
-        pa.DictionaryArray.from_arrays(pa.array([0] * 6000, pa.int32()), long.dictionary),
-    )
-    folder = tmp_path / "theirs"
-    folder.mkdir()
-    pq.write_table(
-        table.set_column(at, "document_ids", lists), folder / "part-0.parquet", store_schema=False,
-        compression="zstd",
-    )  # fmt: skip
-    assert (folder / "part-0.parquet").stat().st_size < 2_000_000
-    monkeypatch.setattr(foreign_parquet, "_memory_limit", lambda: 1 << 30)
-    with pytest.raises(SchemaError, match="of memory"), bounded_memory(folder):
-        parquet(world, folder, said())
-
-
-def test_memory_is_as_before_behind_an_import(tmp_path: Path) -> None:
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    with bounded_memory(tmp_path):
-        assert resource.getrlimit(resource.RLIMIT_DATA)[0] > 0
-    assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
 @pytest.mark.parametrize(
@@ -273,13 +213,3 @@ def test_a_pipe_in_place_of_tokens_is_not_waited_for(world: Any, tmp_path: Path,
         (folder / name).unlink()
         os.mkfifo(folder / name)
         assert refused(world, folder, "flat", said(family="mine"))
-
-
-def test_the_command_names_a_bomb_and_ends_with_2(world: Any, tmp_path: Path) -> None:
-    file = tmp_path / "theirs" / "part-0.parquet"
-    bomb(file, "input_ids", 1 << 24)
-    tokenizer = world.tokenizer.path / "tokenizer.json"
-    words = ["import", str(file), "--tokenizer", str(tokenizer), "--family", "mine"]
-    done = CliRunner().invoke(app, [*words, "--home", str(tmp_path / "new")])
-    assert done.exit_code == 2, done.output
-    assert "values of input_ids" in done.output

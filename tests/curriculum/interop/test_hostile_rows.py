@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curriculum.interop.foreign_parquet import parquet_rows
-from curriculum.interop.publish import publish
 from curriculum.store import Artefact
 from schemas.errors import SchemaError
+from tests.curriculum.interop.in_process import publish
 
 HOSTILE_NAMES = ("../x", "/etc", "", "a/b", "a\nb", "a\0b", "..", "x" * 200, "\u202ename", " ")
 

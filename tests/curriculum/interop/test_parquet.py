@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.interop.foreign_parquet import parquet_rows
-from curriculum.interop.publish import FILLS, Completion, publish
+from curriculum.interop.publish import FILLS, Completion
 from curriculum.mixing.supply import read_supply
 from curriculum.packing.check import check
 from curriculum.packing.rows import KNOWN, RowBatch
@@ -23,6 +23,7 @@ from curriculum.store import Artefact
 from curriculum.train.evaluation_sets import order_of
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat
+from tests.curriculum.interop.in_process import publish
 
 REQUIRED = ("input_ids", "loss_mask")
 

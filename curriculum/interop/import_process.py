@@ -1,0 +1,258 @@
+"""The process of an import: it alone parses foreign files, and can do nothing but write into one folder.
+
+The command that asks for the import learns the key from the process, asks for the rows if they aren't there
+yet, and moves what was written into the artefact.
+"""
+
+import hashlib
+import resource
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pydantic import TypeAdapter, ValidationError
+
+from curriculum.sandbox import Sandbox, code_paths
+from curriculum.sandboxed_process import (
+    SandboxedProcess,
+    answer,
+    enter_sandbox,
+    next_request,
+    usual_memory,
+    usual_seconds,
+)
+from schemas import errors
+from schemas.errors import CurriculumError, SchemaError
+
+if TYPE_CHECKING:
+    from curriculum.interop.eos_boundaries import Boundaries
+    from curriculum.interop.id_types import IdType
+    from curriculum.interop.publish import Imported, ImportFormat, RowFacts
+    from curriculum.store import Artefact, Recipe, StagingDirectory, Store
+
+_SUFFIXES = frozenset((".bin", ".idx", ".json", ".parquet"))
+"""Suffixes of files that belong to an export."""
+_ROWS, _SCRATCH = "rows", "tmp"
+_MIN_FILE_BYTES, _RATIO = 16 << 30, 100
+"""Bytes that a file of rows may have: so many, or so many for each byte that is imported."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ForeignRows:
+    """Rows from elsewhere, and what is said of them."""
+
+    path: Path
+    format: "ImportFormat"
+    facts: "RowFacts"
+    row_length: int | None = None
+    boundaries: "Boundaries | None" = None
+    """Stand-in for boundaries that aren't stored."""
+    id_type: "IdType | None" = None
+    """Type of ids that isn't stored."""
+
+
+def publish_foreign(
+    store: "Store", rows: ForeignRows, tokenizer: "Artefact", *, unsandboxed: bool = False
+) -> "Artefact":
+    """Publish rows from elsewhere as an artefact; `tokenizer` is what their ids mean.
+
+    Raises:
+        SchemaError: for what can't be read as rows, and for files that take their reader's memory or time, or
+            crash it; nothing is published then.
+        StoreError: where the kernel can't confine the process that reads them.
+    """
+    from curriculum.interop.publish import recipe
+
+    files = _files(rows.path)
+    size = sum(file.stat().st_size for file in files)
+    with _scratch(store, rows.path) as folder:
+        sandbox = Sandbox(
+            read=(
+                *map(str, (rows.path.absolute(), *files, tokenizer.path.absolute())),
+                *code_paths(),
+            ),
+            write=(str(folder),),
+            file_bytes=max(_MIN_FILE_BYTES, _RATIO * size),
+            memory=usual_memory(),
+            cpu_seconds=usual_seconds(size),
+        )
+        request = _request(rows, tokenizer, folder)
+        with SandboxedProcess(__name__, sandbox, request, unsandboxed=unsandboxed) as process:
+            made: Recipe = recipe(_key(rows, _answered(process, rows)), tokenizer)
+
+            def fill(drafts: "Sequence[StagingDirectory]") -> None:
+                (draft,) = drafts
+                process.tell({"key": made.key})
+                report = _answered(process, rows).get("report")
+                draft.report.update(report if isinstance(report, dict) else {})
+                for path in sorted((folder / _ROWS).iterdir()):
+                    path.replace(draft.path / path.name)
+
+            return store.produce([made], fill)[0]
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the files that an import of a path reads, links resolved."""
+    below = [path]
+    if path.is_dir():
+        below = sorted(path.rglob("*"))
+    elif path.suffix != ".parquet" and path.parent.is_dir():
+        below = sorted(path.parent.iterdir())
+    found = [file.resolve() for file in below if file.suffix in _SUFFIXES and file.is_file()]
+    return [*found, path.resolve()] if path.is_file() else found
+
+
+@contextmanager
+def _scratch(store: "Store", path: Path) -> Iterator[Path]:
+    """Make a folder for the process to write into; gc removes it where its command was killed."""
+    from curriculum.store import inside
+
+    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()
+    with store.lock(name):
+        folder = store.root / inside.DRAFTS / name
+        inside.remove(store.root, folder)
+        folder.mkdir(parents=True)
+        try:
+            yield folder.absolute()
+        finally:
+            inside.remove(store.root, folder)
+
+
+def _request(rows: ForeignRows, tokenizer: "Artefact", folder: Path) -> dict[str, Any]:
+    from curriculum.tokens.codec import Roles
+
+    config = tokenizer.manifest.config
+    return {
+        **asdict(rows),
+        "path": str(rows.path.absolute()),
+        "folder": str(folder),
+        "tokenizer": str(tokenizer.path.absolute()),
+        "roles": {field.name: config[field.name] for field in fields(Roles)},
+        "encodes": config.get("encodes") is not False,
+    }
+
+
+def _answered(process: SandboxedProcess, rows: ForeignRows) -> dict[str, Any]:
+    """Return the next answer of the process.
+
+    Raises:
+        CurriculumError: that the process found, or for its end.
+    """
+    found = process.next_answer()
+    if found is None:
+        raise _unreadable(rows, process.end_reason())
+    if "error" in found:
+        _raise(found["error"], rows)
+    return found
+
+
+def _raise(error: Any, rows: ForeignRows) -> NoReturn:
+    """Raise the error that the process found."""
+    try:
+        kind, name, value, cause, cure = map(str, error)
+    except (TypeError, ValueError):
+        raise _unreadable(rows, "its reader says what nobody asked for") from None
+    known = getattr(errors, kind, SchemaError)
+    if not (isinstance(known, type) and issubclass(known, CurriculumError)):
+        known = SchemaError
+    raise known(name, value or None, cause=cause, cure=cure)
+
+
+def _unreadable(rows: ForeignRows, reason: str) -> SchemaError:
+    return SchemaError(
+        str(rows.path),
+        reason,
+        cause="its reader, which runs in a sandbox, couldn't read it whole",
+        cure="Write it anew with rows of one length and row groups of some MB, or leave it out",
+    )
+
+
+def _key(rows: ForeignRows, found: dict[str, Any]) -> Any:
+    """Return the key of an import, whose labels can be labels."""
+    from curriculum.interop.foreign_parquet import check_facts
+    from curriculum.interop.publish import ImportKey
+
+    try:
+        key = TypeAdapter(ImportKey).validate_python(found.get("key"))
+    except ValidationError:
+        raise _unreadable(rows, "its reader says what nobody asked for") from None
+    check_facts(key.facts)
+    return key
+
+
+def _serve() -> None:
+    """Read the rows of a request, answer with their key, write them where that is asked, and report."""
+    request = enter_sandbox()
+    try:
+        _import(request)
+    except CurriculumError as refused:
+        value = "" if refused.value is None else str(refused.value)
+        parts = [type(refused).__name__, refused.name, value, refused.cause, refused.cure]
+        answer({"error": parts})
+    except MemoryError:
+        limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
+        parts = ["SchemaError", request["path"], f"more than {limit / 1e9:.1f} GB of memory"]
+        parts += ["a few of its rows decode to more than an import may take"]
+        answer(
+            {"error": [*parts, "Write it anew with rows of one length and row groups of some MB"]}
+        )
+    except Exception as failed:
+        _answer_failure(failed, request["path"])
+
+
+def _answer_failure(failed: Exception, path: str) -> None:
+    """Answer with an error that no reader names: the file system's, or a fault of the reader itself."""
+    from curriculum.store import refusal
+
+    named = refusal(failed, Path(path)) if isinstance(failed, OSError) else None
+    said = named or SchemaError(
+        path,
+        f"{type(failed).__name__}: {failed}",
+        cause="its reader doesn't know what to make of it",
+        cure="Write it anew, or report it",
+    )
+    value = "" if said.value is None else str(said.value)
+    answer({"error": [type(said).__name__, said.name, value, said.cause, said.cure]})
+
+
+def _import(request: dict[str, Any]) -> None:
+    from curriculum.interop.publish import ImportKey, write
+
+    imported = _imported(request)
+    answer({"key": asdict(ImportKey.of(imported))})
+    if (asked := next_request()) is not None:
+        folder = Path(request["folder"])
+        tempfile.tempdir = str(folder / _SCRATCH)
+        for name in (_ROWS, _SCRATCH):
+            (folder / name).mkdir()
+        answer({"report": write(imported, folder / _ROWS, asked["key"])})
+
+
+def _imported(request: dict[str, Any]) -> "Imported":
+    from curriculum.interop.foreign_parquet import parquet_rows
+    from curriculum.interop.publish import RowFacts
+    from curriculum.interop.tokens_in import token_rows
+    from curriculum.tokens.codec import Roles, Tokenizer
+    from curriculum.tokens.finished import load_finished
+
+    load = Tokenizer.load if request["encodes"] else load_finished
+    tokenizer = load(Path(request["tokenizer"]) / "tokenizer.json", Roles(**request["roles"]))
+    path, facts = Path(request["path"]), RowFacts(**request["facts"])
+    if request["format"] == "parquet":
+        return parquet_rows(path, facts, tokenizer, request["boundaries"])
+    return token_rows(
+        path,
+        request["format"],
+        facts,
+        tokenizer,
+        request["row_length"],
+        request["boundaries"],
+        request["id_type"],
+    )
+
+
+if __name__ == "__main__":
+    _serve()

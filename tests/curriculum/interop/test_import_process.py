@@ -1,0 +1,199 @@
+"""Foreign rows are read in a sandbox: what comes of sound ones is the same, and hostile ones are refused."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from curriculum import sandboxed_process
+from curriculum.interop import import_process
+from curriculum.interop.foreign_parquet import parquet_rows
+from curriculum.interop.import_process import ForeignRows, publish_foreign
+from curriculum.sandbox import landlock
+from curriculum.store import Store
+from flows.cli import app
+from schemas.errors import CurriculumError, SchemaError, StoreError
+from tests.curriculum.interop.conftest import NOTHING
+from tests.curriculum.interop.in_process import publish
+
+pytestmark = pytest.mark.skipif(
+    not landlock(),
+    reason="needs Landlock: Linux 5.13 or newer with it in /sys/kernel/security/lsm",
+)
+
+
+MEMORY = 700 << 20
+"""Bytes that a process may take in these tests; its libraries take half of them."""
+
+
+def _rows(world: Any, folder: Path) -> Path:
+    folder.mkdir()
+    for number, file in enumerate(world.flat.files()):
+        shutil.copy(file, folder / f"part-{number}.parquet")
+    return folder
+
+
+def _copy(world: Any, folder: Path) -> Store:
+    shutil.copytree(world.store.root, folder)
+    return Store(folder)
+
+
+@pytest.mark.parametrize("form", ["parquet", "megatron", "flat"])
+def test_rows_that_a_sandbox_read_are_those_that_are_read_without(
+    world: Any, tmp_path: Path, said: Any, form: Any
+) -> None:
+    if form == "parquet":
+        theirs = _rows(world, tmp_path / "theirs")
+        without = publish(world.store, parquet_rows(theirs, said(), world.codec), world.tokenizer)
+    else:
+        theirs = world.export(world.flat, tmp_path / "theirs", form)
+        without = world.take(theirs, form)
+    other = _copy(world, tmp_path / "other")
+    shutil.rmtree(other.root / without.path.relative_to(world.store.root))
+    (tokenizer,) = other.artefacts("tokenizers")
+    asked = ForeignRows(path=theirs, format=form, facts=said())
+    made = publish_foreign(other, asked, tokenizer)
+    assert (made.key, made.content) == (without.key, without.content)
+    assert made.manifest.report == without.manifest.report
+    assert made.made
+    assert not publish_foreign(other, asked, tokenizer).made
+    assert list((other.root / ".drafts").iterdir()) == []
+
+
+def test_links_of_a_folder_are_followed(world: Any, tmp_path: Path, said: Any) -> None:
+    """As in the folders of a cache of Hugging Face."""
+    theirs = _rows(world, tmp_path / "blobs")
+    (tmp_path / "snapshot").mkdir()
+    for file in theirs.iterdir():
+        (tmp_path / "snapshot" / file.name).symlink_to(file)
+    asked = ForeignRows(path=tmp_path / "snapshot", format="parquet", facts=said())
+    assert publish_foreign(world.store, asked, world.tokenizer).made
+
+
+def _bomb(world: Any, file: Path) -> None:
+    """One long text in a dictionary, named by each of many documents: 1 MB becomes 6 GB."""
+    table = pq.read_table(world.flat.files()[0], partitioning=None).slice(0, 6)
+    texts = pa.DictionaryArray.from_arrays(
+        pa.array([0] * 6000, pa.int32()), pa.array(["x" * 10**6])
+    )
+    lists = pa.ListArray.from_arrays(pa.array([1000 * row for row in range(7)], pa.int32()), texts)
+    at = table.schema.get_field_index("document_ids")
+    file.parent.mkdir()
+    bomb = table.set_column(at, "document_ids", lists)
+    pq.write_table(bomb, file, store_schema=False, compression="zstd")
+
+
+def _command(world: Any, path: Path, *words: str) -> Result:
+    tokenizer = str(world.tokenizer.path / "tokenizer.json")
+    home = str(path.parents[1] / "new")
+    return CliRunner().invoke(
+        app, ["import", str(path), "--tokenizer", tokenizer, "--home", home, *words]
+    )
+
+
+def _is_refused(done: Result, path: Path) -> str:
+    output = done.output.replace("\n", "")
+    assert done.exit_code == 2, output
+    assert "Traceback" not in output
+    assert path.name in output
+    assert not list((path.parents[1] / "new").glob("rows/**/*.parquet"))
+    return output
+
+
+def test_a_bomb_that_its_footer_hides_ends_at_the_limit_of_memory(
+    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "theirs" / "part-0.parquet"
+    _bomb(world, file)
+    assert file.stat().st_size < 2_000_000
+    monkeypatch.setattr(import_process, "usual_memory", lambda: MEMORY)
+    assert "of memory" in _is_refused(_command(world, file), file)
+
+
+def test_a_row_of_millions_of_tokens_is_refused(world: Any, tmp_path: Path) -> None:
+    """Some hundred bytes each 2²⁰ values."""
+    file = tmp_path / "theirs" / "part-0.parquet"
+    file.parent.mkdir()
+    ids = pa.array([1] * (128 + (1 << 24)), pa.int32())
+    edges = pa.array([0, 128, len(ids)], pa.int32())
+    columns = {
+        "input_ids": pa.ListArray.from_arrays(edges, ids),
+        "loss_mask": pa.array([[1] * 128] * 2),
+    }
+    pq.write_table(pa.table(columns), file, compression="zstd")
+    assert file.stat().st_size < 100_000
+    _is_refused(_command(world, file, "--family", "mine"), file)
+
+
+@pytest.fixture
+def taken_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Path]:
+    """A file that has taken over the process of its import, by what it tries."""
+    monkeypatch.setattr(import_process, "__name__", "tests.curriculum.hostile_decoder")
+    monkeypatch.setattr(import_process, "usual_seconds", lambda _: 2)
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "secret").write_text("a secret")
+
+    def of(attempt: str) -> Path:
+        file = tmp_path / "theirs" / f"{attempt}.parquet"
+        file.write_bytes(b"")
+        return file
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("attempt", "done"), [("steal", "a secret"), ("write", "written"), ("connect", "opened")]
+)
+def test_a_process_that_a_file_took_over_can_do_nothing(
+    world: Any, taken_over: Callable[[str], Path], attempt: str, done: str
+) -> None:
+    """Without the sandbox it does each of these things."""
+    file = taken_over(attempt)
+    assert "stopped: Permission denied" in _is_refused(_command(world, file), file)
+    assert not (file.parent / "written").exists()
+    assert done in _is_refused(_command(world, file, "--unsandboxed"), file)
+
+
+@pytest.mark.parametrize("attempt", ["crash", "spin", "say_nonsense", "forge_an_error"])
+def test_a_process_that_crashes_or_never_ends_ends_its_command_in_words(
+    world: Any, taken_over: Callable[[str], Path], attempt: str
+) -> None:
+    file = taken_over(attempt)
+    if attempt == "forge_an_error":
+        rows = ForeignRows(path=file, format="parquet", facts=NOTHING)
+        with pytest.raises(CurriculumError) as error:
+            publish_foreign(world.store, rows, world.tokenizer)
+        assert type(error.value) is SchemaError
+    else:
+        _is_refused(_command(world, file), file)
+
+
+def test_labels_that_would_lead_out_of_the_workspace_are_refused(
+    world: Any, taken_over: Callable[[str], Path], tmp_path: Path
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(SchemaError, match="--family"):
+        publish_foreign(
+            world.store,
+            ForeignRows(path=taken_over("forge_a_label"), format="parquet", facts=NOTHING),
+            world.tokenizer,
+        )
+    assert {path.suffix for path in {*tmp_path.rglob("*")} - {*before}} <= {".lock", ".parquet", ""}
+
+
+def test_without_landlock_rows_are_read_only_where_that_is_asked(
+    world: Any, tmp_path: Path, said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = _rows(world, tmp_path / "theirs")
+    monkeypatch.setattr(sandboxed_process, "landlock", lambda: 0)
+    asked = ForeignRows(path=theirs, format="parquet", facts=said())
+    with pytest.raises(StoreError) as refused:
+        publish_foreign(world.store, asked, world.tokenizer)
+    assert refused.value.name == "Landlock"
+    assert "--unsandboxed" in refused.value.cure
+    assert publish_foreign(world.store, asked, world.tokenizer, unsandboxed=True).made
