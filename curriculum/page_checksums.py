@@ -1,60 +1,43 @@
-"""Checksums of the pages of Parquet files, compared without decoding anything."""
+"""Checksums of the pages of Parquet files, compared for readers that don't compare them."""
 
 import contextlib
 import functools
-import os
-import zlib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
-from curriculum.parquet import File, chunk_pages, headers_fault, read_metadata
+import pyarrow as pa
+
+from curriculum.parquet import File, has_checksums
 from curriculum.published_files import Identity, damaged, identity_of, published_record
+from schemas.errors import StoreError
 
 
 def pages_fault(file: Path, skipped: Collection[str]) -> str | None:
-    """Compare the stored pages of a file's columns, some skipped, with their checksums; nothing is decoded.
+    """Decode the columns of a file, some skipped, and compare the checksums of their pages.
 
-    The result is the first fault; None where there is none. Headers, which no checksum covers, are compared
-    with the footer.
+    The result is the first fault; None where there is none.
 
     Raises:
-        LookupError: where a page has no checksum.
+        LookupError: where the pages have no checksums.
     """
-    metadata = read_metadata(file)
-    fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        for group in range(metadata.num_row_groups):
-            row_group = metadata.row_group(group)
-            for number in range(row_group.num_columns):
-                chunk = row_group.column(number)
-                name = chunk.path_in_schema.partition(".")[0]
-                if name in skipped:
-                    continue
-                if fault := _chunk_fault(fd, chunk):
-                    return f"column {name}: {fault}"
-    except ValueError as wrong:
-        return f"its pages can't be read: {wrong}"
-    finally:
-        os.close(fd)
-    return None
-
-
-def _chunk_fault(fd: int, chunk: Any) -> str | None:
-    """Return the first fault of the pages of a column chunk."""
-    pages = list(chunk_pages(fd, chunk))
-    for page in pages:
-        if page.checksum is None:
+    with File(file) as opened:
+        if opened.num_row_groups and not has_checksums(file, opened.metadata):
             raise LookupError("a page has no checksum")
-        if zlib.crc32(os.pread(fd, page.compressed, page.content)) != page.checksum:
-            return "a page isn't what was written"
-    return headers_fault(pages, chunk)
+        names = [name for name in opened.schema_arrow.names if name not in skipped]
+        try:
+            for _ in opened.iter_batches(columns=names):
+                pass
+        except StoreError as damage:
+            return str(damage.value)
+        except pa.ArrowException as damage:
+            return str(damage).splitlines()[0]
+    return None
 
 
 def require_pages(file: Path, columns: Collection[str] | None = None) -> None:
     """Raise unless columns of a file of an artefact, by default all, are the published ones.
 
-    For readers that compare no checksums. A file whose pages have none was compared whole as it was opened.
+    For readers that compare no checksums. A file whose pages have none is compared whole.
 
     Raises:
         StoreError: naming the file.

@@ -26,24 +26,16 @@ def test_polars_reads_parquet_files_in_one_place_only() -> None:
     assert readers == {"curriculum/frames.py"}
 
 
-def test_parquet_files_are_read_by_bounded_readers_only() -> None:
-    """Imports read within a limit of memory; a footer of one group is cut from a checked one."""
+def test_parquet_files_are_read_in_few_places_only() -> None:
+    """Foreign files in their sandbox, those of a workspace by one reader; one cuts a footer of one group."""
     readers = {
         file.relative_to(ROOT).as_posix()
         for file in SOURCES
         if re.search(r"pq\.(ParquetFile|ParquetDataset|read_\w+)\(", file.read_text())
     }
-    imports = "curriculum/interop/foreign_parquet.py"
-    door = "curriculum/foreign_decoding.py"
+    sandboxed = {"curriculum/interop/foreign_parquet.py", "curriculum/foreign_decoding.py"}
     footer_of_one_group = "curriculum/packing/read.py"
-    assert readers == {"curriculum/parquet.py", imports, door, footer_of_one_group}
-
-
-def test_only_the_catalogs_cache_reads_what_it_wrote_itself_without_bounds() -> None:
-    readers = {
-        file.relative_to(ROOT).as_posix() for file in SOURCES if "parse_table(" in file.read_text()
-    }
-    assert readers == {"curriculum/parquet.py", "curriculum/catalog/cache.py"}
+    assert readers == {"curriculum/parquet.py", footer_of_one_group, *sandboxed}
 
 
 def test_environment_is_read_in_few_places_only() -> None:

@@ -17,16 +17,13 @@ import pyarrow as pa
 from pydantic import BaseModel, ValidationError
 
 from curriculum import parquet
-from curriculum.catalog import parquet_files
-from curriculum.catalog.parquet_files import MOST_BYTES
 from curriculum.mixing.resolve import ANNEAL
-from curriculum.page_checksums import pages_fault
 from curriculum.store import Artefact
 from curriculum.store.inside import PlainFolders
 from curriculum.store.owners import is_owner_alive, train_lock
 from schemas import regular_files
 from schemas.cures import is_lost
-from schemas.errors import CatalogError, StoreError
+from schemas.errors import StoreError
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report, RunState, TokenCounts
 from schemas.mixture import MixtureReport
 from schemas.phase_status import STATUS_NAME, STATUS_SCHEMA, ClosedGate
@@ -416,7 +413,6 @@ def written_status(home: Path) -> OpenTable:
     empty = table_of([], STATUS_SCHEMA)
     try:
         PlainFolders(home).status(STATUS_FILE)
-        _require_pages(home / STATUS_FILE)
         table = parquet.read_table(home / STATUS_FILE, columns=STATUS_SCHEMA.names)
         table = table.select(STATUS_SCHEMA.names)
         # A cast imports all of pyarrow's functions, even where there is nothing to do.
@@ -426,13 +422,6 @@ def written_status(home: Path) -> OpenTable:
         return OpenTable(table=empty, problems=[])
     except (OSError, StoreError, KeyError, ValueError, pa.ArrowException) as refused:
         return OpenTable(table=empty, problems=[(STATUS_FILE, str(refused).partition("\n")[0])])
-
-
-def _require_pages(file: Path) -> None:
-    """Raise OSError unless the pages of a file that no manifest lists have their checksums, or have none."""
-    with contextlib.suppress(LookupError):
-        if fault := pages_fault(file, ()):
-            raise OSError(fault)
 
 
 STATE_NAME, METRICS_NAME = "state.json", "metrics"
@@ -448,14 +437,10 @@ class Running:
 
 
 def open_tables(home: Path, paths: Sequence[str]) -> Running:
-    """The tables of the open runs at these paths; what a trainer removes meanwhile is left out.
-
-    Metrics beyond MOST_BYTES of all open runs together are left out, and a problem names the file.
-    """
+    """Return the tables of the open runs at these paths; what a trainer removes meanwhile is left out."""
     lines: list[Line] = []
     problems: list[tuple[str, str]] = []
     metrics = [table_of([], OPEN_TABLES["open_metrics"])]
-    room = MOST_BYTES
     for path in paths:
         job, fault = _job_of(home / path)
         if fault is not None:
@@ -465,15 +450,11 @@ def open_tables(home: Path, paths: Sequence[str]) -> Running:
         lines.append(open_run(home, path, job))
         for file in _metrics_files(home, path):
             try:
-                metrics.append(_metrics(home / file, path, room))
-            except CatalogError as refused:
-                problems.append((file, f"{refused.cause}: its lines are left out"))
+                metrics.append(_metrics(home / file, path))
             except (OSError, StoreError, pa.ArrowException) as broken:
                 if (home / file).exists():  # The trainer of an open run may start again before it.
                     said = str(broken).partition("\n")[0]
                     problems.append((file, f"{said}: its lines are left out"))
-                continue
-            room -= metrics[-1].nbytes
     runs = table_of(lines, OPEN_TABLES["open_runs"])
     tables = {"open_runs": runs, "open_metrics": pa.concat_tables(metrics)}
     return Running(tables=tables, problems=problems)
@@ -489,10 +470,9 @@ def _metrics_files(home: Path, path: str) -> Iterator[str]:
             yield name
 
 
-def _metrics(file: Path, path: str, most: int) -> pa.Table:
+def _metrics(file: Path, path: str) -> pa.Table:
     """Read a file of metrics; a column that it lacks is null."""
-    _require_pages(file)
-    found = parquet_files.read(file, most=most)
+    found = parquet.read_table(file)
     columns = [
         found[field.name].cast(field.type)
         if field.name in found.column_names

@@ -348,7 +348,7 @@ def _code(documents: DocumentsOf) -> pl.LazyFrame:
     code = _starts(is_code)
     start = pl.coalesce(code, _starts(part.field("kind") == "changes"), pl.lit(0))
     return (
-        frames.stream(shards_of(documents.path), _COLUMNS)
+        frames.scan(shards_of(documents.path), _COLUMNS)
         .select(
             "document_id",
             "family",

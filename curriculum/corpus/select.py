@@ -246,7 +246,7 @@ def _rows(documents: Sequence[DocumentsOf], order: dict[str, int]) -> pl.LazyFra
     for each in documents:
         assert each.repository in order, f"{each.repository} is not in the corpus"
         tables.append(
-            frames.stream(parquet.shards_of(each.path), _COLUMNS).with_columns(
+            frames.scan(parquet.shards_of(each.path), _COLUMNS).with_columns(
                 repository=pl.lit(each.repository),
                 order=pl.lit(order[each.repository], dtype=pl.Int32),
             )

@@ -178,7 +178,7 @@ def seen_until(mixture: Artefact, *, slots: int) -> tuple[tuple[RowsTaken, ...],
         for each in stratum.rows_taken
     }
     found = (
-        frames.stream(mixture.path / PLAN_NAME, ["slot", "stratum", "rows_key", "valid_tokens"])
+        frames.scan(mixture.path / PLAN_NAME, ["slot", "stratum", "rows_key", "valid_tokens"])
         .filter(pl.col("slot") < slots)
         .group_by("stratum", "rows_key")
         .agg(pl.len().alias("rows"), pl.col("valid_tokens").cast(pl.Int64).sum())

@@ -203,7 +203,7 @@ def _tokens_by_lineage(draw: ArtefactUse, documents: pl.LazyFrame) -> pl.LazyFra
     """Tokens that a rows artefact's domain holds of each lineage, and how many of them are seen."""
     ends = pl.col("doc_starts").list.slice(1).list.concat(pl.col("valid_token_count"))
     return (
-        frames.stream(list(draw.files), READ)
+        frames.scan(list(draw.files), READ)
         .filter(pl.col("domain") == draw.domain)
         .select(
             pl.col("document_ids").alias("document_id"),

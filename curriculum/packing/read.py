@@ -79,16 +79,15 @@ class GroupFile:
         Raises:
             StoreError: naming the file, for a page that isn't what was written.
         """
-        with reading_pages(self.path):
-            if self._open is not None:
-                return _read(self._open, group, columns)
-            with pa.OSFile(str(self.path), "r") as file:
-                if self._cut is None:
-                    return _read(_checked(self.path, file), group, columns)
-                metadata = self._cut.one(file, group)
-                rows = int(self.first_rows[group + 1] - self.first_rows[group])
-                assert metadata.row_group(0).num_rows == rows, f"{self.path} has changed"
-                return _read(_checked(self.path, file, metadata), 0, columns)
+        if self._open is not None:
+            return _read(self._open, group, columns)
+        with reading_pages(self.path), pa.OSFile(str(self.path), "r") as file:
+            if self._cut is None:
+                return _read(parquet.File(self.path, file), group, columns)
+            metadata = self._cut.one(file, group)
+            rows = int(self.first_rows[group + 1] - self.first_rows[group])
+            assert metadata.row_group(0).num_rows == rows, f"{self.path} has changed"
+            return _read(parquet.File(self.path, file, metadata=metadata), 0, columns)
 
 
 class Footers:
@@ -120,20 +119,13 @@ class Footers:
 
 
 def opened(path: Path) -> parquet.File:
-    """Open a file whose page checksums are verified as it is read, where it has some.
+    """Open a file of rows.
 
     Raises:
         StoreError: naming the file, where its footer can't be read.
     """
     with reading_pages(path):
-        return _checked(path)
-
-
-def _checked(
-    path: Path, source: pa.NativeFile | None = None, metadata: pq.FileMetaData | None = None
-) -> parquet.File:
-    """A file whose page checksums are verified as it is read, each row group within its bound."""
-    return parquet.File(path, source, metadata=metadata)
+        return parquet.File(path)
 
 
 def _read(file: parquet.File, group: int, columns: list[str]) -> pa.Table:

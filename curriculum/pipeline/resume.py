@@ -198,7 +198,7 @@ class RowExclusions:
             return named
         # Rows of one phase differ in their columns: some carry structure.
         all_rows = pl.concat(
-            frames.stream(each.files(), ["pack_id", "document_ids"]) for each in built
+            frames.scan(each.files(), ["pack_id", "document_ids"]) for each in built
         )
         mine = (
             all_rows.filter(pl.col("pack_id").is_in(named)).select("pack_id").collect()["pack_id"]

@@ -62,7 +62,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "batches": lambda file: pa.Table.from_batches(list(parquet.File(file).iter_batches())),
     "frame": frames.read,
     "scan": lambda file: frames.scan(file, ["step", "text"]).collect(),
-    "stream": lambda file: frames.stream(file, ["step", "text"]).collect(),
     "condition": lambda file: matching([file], "text = 'text 3' AND step > 0"),
 }
 

@@ -215,11 +215,9 @@ def _steps(store: Store, artefact: Artefact, options: InspectOptions) -> Iterato
 
 def _losses(run: Path) -> list[float]:
     """The loss of each step, as far as it is written."""
-    from curriculum.catalog import parquet_files
-
     found: dict[int, float] = {}
     for file in sorted((run / "metrics").glob("[0-9]*.parquet")):
-        read = parquet_files.read(file, ["step", "loss"]).to_pylist()
+        read = parquet.read_table(file, ["step", "loss"]).to_pylist()
         found |= {each["step"]: each["loss"] for each in read}
     return [found[step] for step in sorted(found)]
 

