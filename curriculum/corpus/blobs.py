@@ -177,7 +177,6 @@ CACHED_BYTES = 64_000_000
 """Texts that are kept because they may be the next change's before."""
 WINDOW = 400
 """Ids that are asked for at once: they fit into a pipe, so neither side ever waits for the other."""
-CHUNK = 1 << 20
 BOM = b"\xef\xbb\xbf"
 
 
@@ -230,16 +229,66 @@ def reading(repository: Path, quality: QualitySpec) -> Iterator["BlobReader"]:
         reader.close()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _CatFile:
+    """A git that answers ids of objects in their order."""
+
+    process: subprocess.Popen[bytes]
+    errors: IO[bytes]
+
+    @staticmethod
+    def start(repository: Path, option: str) -> "_CatFile":
+        errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by end)
+        process = subprocess.Popen(
+            git.limited("cat-file", option),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=git.environment(repository),
+            cwd="/",
+        )
+        return _CatFile(process=process, errors=errors)
+
+    @property
+    def output(self) -> IO[bytes]:
+        assert self.process.stdout is not None
+        return self.process.stdout
+
+    def ask(self, ids: Sequence[str]) -> None:
+        """Raise a CorpusError where git has ended."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write("".join(f"{blob_id}\n" for blob_id in ids).encode())
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise self.death() from None
+
+    def death(self) -> CorpusError:
+        code = self.process.wait()
+        self.errors.seek(0)
+        return git.failure("cat-file", code, self.errors.read())
+
+    def end(self) -> None:
+        self.process.kill()
+        for stream in (self.process.stdin, self.process.stdout, self.errors):
+            assert stream is not None
+            _close(stream)
+        self.process.wait()
+
+
 @dataclass(kw_only=True, slots=True)
 class BlobReader:
-    """Reads blobs by id; memory is a window's texts and the cache's."""
+    """Reads blobs by id; memory is a window's texts and the cache's.
+
+    Sizes are asked for first: a blob that is too large is never inflated.
+    """
 
     repository: Path
     quality: QualitySpec
     _cache: OrderedDict[str, Version | Unread] = field(default_factory=OrderedDict)
     _cached_bytes: int = 0
-    _process: subprocess.Popen[bytes] | None = None
-    _errors: IO[bytes] | None = None
+    _sizes: _CatFile | None = None
+    _texts: _CatFile | None = None
 
     def read(self, ids: Sequence[str]) -> dict[str, Version | Unread]:
         """The versions of all `ids`, or why one has none.
@@ -262,97 +311,65 @@ class BlobReader:
 
     def close(self) -> None:
         """End git; what it was still saying no longer matters."""
-        if self._process is not None:
-            self._process.kill()
-            self._forget()
+        for program in (self._sizes, self._texts):
+            if program is not None:
+                program.end()
+        self._sizes = self._texts = None
 
     def _fetch(self, ids: Sequence[str]) -> dict[str, Version | Unread]:
-        found: dict[str, Version | Unread] = {}
-        waiting = list(ids)
+        found: dict[str, Version | Unread] = self._without_text(ids)
+        waiting = [blob_id for blob_id in ids if blob_id not in found]
         while waiting:
-            self._ask(waiting)
-            for blob_id in tuple(waiting):
-                answer = self._answer(blob_id)
-                waiting.pop(0)
-                found[blob_id] = answer
-                self._remember(blob_id, answer)
-                if self._process is None:
-                    break
+            if self._texts is None:
+                self._texts = _CatFile.start(self.repository, "--batch")
+            self._texts.ask(waiting)
+            while waiting and self._texts is not None:
+                found[waiting[0]] = self._answer(self._texts)
+                del waiting[0]
+        for blob_id, answer in found.items():
+            self._remember(blob_id, answer)
         return found
 
-    def _ask(self, ids: Sequence[str]) -> None:
-        if self._process is None:
-            self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by _forget)
-            self._process = subprocess.Popen(
-                git.limited("cat-file", "--batch"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                env=git.environment(self.repository),
-                cwd="/",
+    def _without_text(self, ids: Sequence[str]) -> dict[str, Version | Unread]:
+        """Return those whose kind or size says that they have no text for us."""
+        if self._sizes is None:
+            self._sizes = _CatFile.start(
+                self.repository, "--batch-check=%(objecttype) %(objectsize)"
             )
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write("".join(f"{blob_id}\n" for blob_id in ids).encode())
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise self._death() from None
+        self._sizes.ask(ids)
+        found: dict[str, Version | Unread] = {}
+        for blob_id in ids:
+            line = self._sizes.output.readline()
+            if not line.endswith(b"\n"):
+                raise self._sizes.death()
+            kind, _, size = line.strip().partition(b" ")
+            if size == b"missing":
+                found[blob_id] = Unread(reason="missing")
+            elif kind != b"blob":
+                found[blob_id] = Unread(reason="corrupt")
+            elif int(size) > self.quality.max_bytes:
+                found[blob_id] = Unread(reason="too_large")
+        return found
 
-    def _answer(self, blob_id: str) -> Version | Unread:
+    def _answer(self, texts: _CatFile) -> Version | Unread:
         """The next answer of git; one that breaks off because the object is damaged ends this git."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        output = self._process.stdout
-        head = output.readline()
-        if head.endswith(b" missing\n"):
+        head = texts.output.readline().split()
+        if head[1:] == [b"missing"]:
             return Unread(reason="missing")
-        try:
-            _, kind, size = head.split()
-        except ValueError:
-            return self._broken_off()
-        length = int(size)
-        if kind != b"blob" or length > self.quality.max_bytes:
-            whole = self._pass_over(output, length + 1)
-            if not whole:
-                return self._broken_off()
-            return Unread(reason="too_large" if kind == b"blob" else "corrupt")
-        raw = output.read(length)
-        if len(raw) < length or output.read(1) != b"\n":
-            return self._broken_off()
-        return decode(blob_id, raw, self.quality)
+        if len(head) != 3:
+            return self._broken_off(texts)
+        blob_id, _, size = head
+        raw = texts.output.read(int(size))
+        if len(raw) < int(size) or texts.output.read(1) != b"\n":
+            return self._broken_off(texts)
+        return decode(blob_id.decode(), raw, self.quality)
 
-    def _pass_over(self, output: IO[bytes], length: int) -> bool:
-        while length > 0:
-            passed = len(output.read(min(length, CHUNK)))
-            if not passed:
-                return False
-            length -= passed
-        return True
-
-    def _broken_off(self) -> Unread:
-        assert self._process is not None
-        if self._process.wait() != git.DAMAGED:
-            raise self._death()
-        self._forget()
+    def _broken_off(self, texts: _CatFile) -> Unread:
+        if texts.process.wait() != git.DAMAGED:
+            raise texts.death()
+        texts.end()
+        self._texts = None
         return Unread(reason="corrupt")
-
-    def _death(self) -> CorpusError:
-        assert self._process is not None
-        assert self._errors is not None
-        code = self._process.wait()
-        self._errors.seek(0)
-        output = self._errors.read()
-        self._forget()
-        return git.failure("cat-file", code, output)
-
-    def _forget(self) -> None:
-        assert self._process is not None
-        assert self._errors is not None
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
-            assert stream is not None
-            _close(stream)
-        self._process.wait()
-        self._process = self._errors = None
 
     def _remember(self, blob_id: str, answer: Version | Unread) -> None:
         self._cache[blob_id] = answer

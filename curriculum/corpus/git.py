@@ -4,6 +4,7 @@ A repository's own config is never read: git is given a view of it, an empty bar
 whose objects, and where asked its refs, are the repository's.
 """
 
+import contextlib
 import functools
 import os
 import re
@@ -69,6 +70,19 @@ MAX_SILENCE_S = 120.0
 """Seconds without a byte from a git that answers one question at a time."""
 _LIMITED = 'ulimit -S -c 0; ulimit -S -d "$1" || :; ulimit -S -t "$2" || :; shift 2; exec "$@"'
 """Sets soft limits that only lower what the user has, then becomes git."""
+_CLONE_OVER = (b"File too large", b"died of signal")
+MAX_ERROR_BYTES = 1 << 16
+"""Bytes of what a git that failed said; a server can have a clone repeat anything."""
+MAX_CLONE_MEMORY_BYTES = 4 << 30
+"""Memory of a git that clones, which unpacks what it gets to learn the ids of objects."""
+MAX_CLONE_FILE_BYTES = 128 << 30
+"""Bytes of a file that a clone writes: it is one pack of all objects."""
+MAX_CLONE_S = 6 * 3600
+"""Seconds of a clone, and of CPU time of each of its processes."""
+_CLONE_LIMITS = (
+    'trap "" XFSZ; ulimit -S -c 0; ulimit -S -d "$1" || :; ulimit -S -t "$2" || :; ulimit -S -f "$3" || :; '
+    'shift 3; exec "$@"'
+)
 CHUNK = 1 << 18
 
 
@@ -249,7 +263,8 @@ def transfer(*arguments: str) -> None:
     An empty variable such as all_proxy, by which Python knows of no proxy, hides ALL_PROXY from nobody.
 
     Raises:
-        CorpusError: with git's own words, for any other exit code than 0.
+        CorpusError: with git's own words, for any other exit code than 0, and for more memory, output or
+            time than a clone may have.
     """
     ours = {**ENVIRONMENT, "GIT_ALLOW_PROTOCOL": TRANSPORTS}
     unset = (
@@ -260,20 +275,37 @@ def transfer(*arguments: str) -> None:
         "GIT_TEMPLATE_DIR",
         *(name for name in PROXIES if os.environ.get(name) == ""),
     )
-    done = subprocess.run(
-        [
-            "env",
-            *(f"--unset={name}" for name in unset),
-            *(f"{name}={value}" for name, value in ours.items()),
-            *command(*arguments),
-        ],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        cwd="/",
-        start_new_session=True,
-    )
-    if done.returncode:
-        raise failure(arguments[0], done.returncode, done.stderr)
+    # Blocks of `ulimit -f` have 512 bytes in some shells, and 1,024 in others.
+    limits = (MAX_CLONE_MEMORY_BYTES >> 10, MAX_CLONE_S, MAX_CLONE_FILE_BYTES >> 10)
+    words = [
+        "env",
+        *(f"--unset={name}" for name in unset),
+        *(f"{name}={value}" for name, value in ours.items()),
+        *("/bin/sh", "-c", _CLONE_LIMITS, "git", *map(str, limits)),
+        *command(*arguments),
+    ]
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            cwd="/",
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(MAX_CLONE_S)
+        except subprocess.TimeoutExpired:
+            raise _clone_over(arguments, f"it had no end after {MAX_CLONE_S:,} s") from None
+        finally:
+            _kill_session(process)
+        errors.seek(0)
+        words_of_git = errors.read(MAX_ERROR_BYTES)
+    result = GitResult(code=code, stderr=words_of_git)
+    if result.hit_limit or any(words in words_of_git for words in _CLONE_OVER):
+        raise _clone_over(arguments, "it needs more memory, CPU time or disk than a clone may have")
+    if code:
+        raise failure(arguments[0], code, words_of_git)
 
 
 def command(*arguments: str) -> list[str]:
@@ -322,6 +354,21 @@ def failure(verb: str, code: int, stderr: bytes) -> CorpusError:
         f"exit code {code}",
         cause="; ".join(words[:3]).strip(". ") or "it said nothing",
         cure=cure,
+    )
+
+
+def _kill_session(process: "subprocess.Popen[bytes]") -> None:
+    """End a clone with all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _clone_over(arguments: Sequence[str], cause: str) -> CorpusError:
+    return CorpusError(
+        f"git {arguments[0]}",
+        cause=cause,
+        cure="Clone the repository yourself and give its path, or take it out of the corpus",
     )
 
 

@@ -12,6 +12,9 @@ from schemas.errors import CorpusError
 FILE_MODES = frozenset(("100644", "100755", "100664"))
 MAX_OPEN_FILES = 200
 """Number of files whose bytes are held at a time."""
+MAX_OPEN_BYTES = 64 << 20
+MAX_FILE_BYTES = 64 << 20
+"""Bytes of a file of a tree; a source or a header of a build is never so large."""
 
 
 class TreeEntry(NamedTuple):
@@ -30,10 +33,34 @@ def listed(repository: Path, commit: str) -> Iterator[TreeEntry]:
         yield TreeEntry(path, mode, blob_id)
 
 
-def contents(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tuple[bytes, bytes]]:
-    """Path and bytes of every entry whose blob can be read, MAX_OPEN_FILES in memory at a time."""
-    for start in range(0, len(entries), MAX_OPEN_FILES):
-        yield from _contents(repository, entries[start : start + MAX_OPEN_FILES])
+def contents(
+    repository: Path, entries: Sequence[TreeEntry], *, largest: int = MAX_FILE_BYTES
+) -> Iterator[tuple[bytes, bytes]]:
+    """Path and bytes of every entry whose blob can be read and has at most `largest` bytes.
+
+    MAX_OPEN_FILES with MAX_OPEN_BYTES are in memory at a time; larger blobs are never inflated.
+    """
+    window: list[TreeEntry] = []
+    size = 0
+    for entry, length in zip(entries, sizes_of(repository, entries), strict=True):
+        if length is None or length > largest:
+            continue
+        if len(window) == MAX_OPEN_FILES or (window and size + length > MAX_OPEN_BYTES):
+            yield from _contents(repository, window)
+            window, size = [], 0
+        window.append(entry)
+        size += length
+    if window:
+        yield from _contents(repository, window)
+
+
+def sizes_of(repository: Path, entries: Sequence[TreeEntry]) -> list[int | None]:
+    """The bytes of each entry's blob; None for one that isn't there or is no blob."""
+    asked = "".join(f"{entry.blob_id}\n" for entry in entries).encode()
+    shown = "--batch-check=%(objecttype) %(objectsize)"
+    lines = git.run(repository, "cat-file", shown, stdin=asked).splitlines()
+    words = [line.split() for line in lines]
+    return [int(size) if kind == b"blob" else None for kind, size in words]
 
 
 def _contents(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tuple[bytes, bytes]]:
@@ -41,7 +68,8 @@ def _contents(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tuple[
 
     A damaged blob ends its git without a word about the rest, so halves are tried until it is alone.
     """
-    asked = "".join(f"{entry.blob_id}\n" for entry in entries).encode()
+    ids = dict.fromkeys(entry.blob_id for entry in entries)
+    asked = "".join(f"{blob_id}\n" for blob_id in ids).encode()
     try:
         output = git.run(repository, "cat-file", "--batch", stdin=asked)
     except CorpusError:
@@ -49,14 +77,15 @@ def _contents(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tuple[
         for part in (entries[:half], entries[half:]) if half else ():
             yield from _contents(repository, part)
         return
+    found = dict[str, tuple[int, int]]()
     at = 0
-    for entry in entries:
+    for blob_id in ids:
         end = output.index(b"\n", at)
-        head, at = output[at:end].split(), end + 1
-        if head[1] == b"blob":
-            size = int(head[2])
-            yield entry.path, output[at : at + size]
-            at += size + 1
+        size = int(output[at:end].split()[2])
+        found[blob_id], at = (end + 1, end + 1 + size), end + size + 2
+    for entry in entries:
+        start, end = found[entry.blob_id]
+        yield entry.path, output[start:end]
 
 
 def headers_at(repository: Path, commit: str, past: Mapping[bytes, str]) -> HeaderLanguages:

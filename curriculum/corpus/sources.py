@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import stat
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +26,8 @@ from schemas.errors import CorpusError
 
 UNREADABLE = "0" * 40
 CHUNK = 1 << 20
+MAX_HASHED_BYTES = 64 << 20
+"""Bytes of a file of a plain folder beyond which its size stands for it: a sparse one has no end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,19 +51,27 @@ def directory_files(root: Path) -> Iterator[DirectoryFile]:
             yield DirectoryFile(raw=raw, is_link=stat.S_ISLNK(mode))
 
 
-def directory_content(root: Path) -> Iterator[tuple[bytes, bytes]]:
-    """Path and bytes of every regular file that the system lets us read, in the order of paths."""
+def directory_sizes(root: Path) -> Iterator[tuple[bytes, int]]:
+    """Path and size of every regular file, in the order of paths."""
     for raw in sorted(directory_paths(os.fsencode(root))):
-        if regular_files.status(root / os.fsdecode(raw)) is None:
-            continue
+        status = regular_files.status(root / os.fsdecode(raw))
+        if status is not None:
+            yield raw, status.st_size
+
+
+def directory_content(root: Path, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Path and bytes of those files that the system lets us read and that have at most MAX_HASHED_BYTES."""
+    for raw in paths:
         with contextlib.suppress(OSError):
-            content = read_in_directory(root, raw, largest=sys.maxsize)[1]
-            assert content is not None
-            yield raw, content
+            content = read_in_directory(root, raw, largest=MAX_HASHED_BYTES)[1]
+            if content is not None:
+                yield raw, content
 
 
 def read_in_directory(root: Path, raw: bytes, *, largest: int) -> tuple[str, bytes | None]:
     """The id that git gives a file's bytes, and the bytes where they are at most `largest`.
+
+    A file of more than MAX_HASHED_BYTES isn't read: its id is that of its size.
 
     Raises:
         OSError: if the system won't let us read it.
@@ -75,7 +84,7 @@ def read_in_directory(root: Path, raw: bytes, *, largest: int) -> tuple[str, byt
             content = file.read(size)
             digest.update(content)
             return digest.hexdigest(), content
-        while chunk := file.read(CHUNK):
+        while size <= MAX_HASHED_BYTES and (chunk := file.read(CHUNK)):
             digest.update(chunk)
     return digest.hexdigest(), None
 

@@ -19,7 +19,14 @@ from curriculum.corpus import git, sources
 from curriculum.corpus.blobs import Reason, Skips, Unread, Version, decode
 from curriculum.corpus.change_filter import ABSENT, SUBMODULE, Origins
 from curriculum.corpus.git_log import Commit, commits
-from curriculum.corpus.git_tree import FILE_MODES, TreeEntry, contents, listed
+from curriculum.corpus.git_tree import (
+    FILE_MODES,
+    MAX_FILE_BYTES,
+    TreeEntry,
+    contents,
+    listed,
+    sizes_of,
+)
 from curriculum.corpus.history import (
     OpenHistory,
     SampledCommits,
@@ -253,35 +260,44 @@ def export_tree(source: Source, folder: Path) -> None:
 
     C and C++ are written as families see them (corpus.blobs.decode), so that offsets agree with
     Blob.text; where that has no text, and in all other files, bytes are as stored. Links, submodules,
-    damaged or missing blobs, `.git`, PRECOMPILED files, and paths that could lead out of the folder are
-    left out.
+    damaged or missing blobs, files of more than MAX_FILE_BYTES, `.git`, PRECOMPILED files, and paths that
+    could lead out of the folder are left out.
 
     Raises:
         CorpusError: if the tree can't be listed, or has more than MAX_TREE_BYTES.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    size = 0
     for path, raw in _files(source):
-        if _is_safe(path):
-            size += len(raw)
-            if size > MAX_TREE_BYTES:
-                raise CorpusError(
-                    str(source.path),
-                    f"commit = {source.commit}",
-                    cause=f"the files of its tree have more than {MAX_TREE_BYTES >> 20:,} MiB",
-                    cure="Pin another commit, or take compile_commands out of the corpus file",
-                )
-            _write(folder / path.decode(), _as_read(path.decode(), raw))
+        _write(folder / path.decode(), _as_read(path.decode(), raw))
 
 
 def _files(source: Source) -> Iterator[tuple[bytes, bytes]]:
-    """Path and bytes of every regular file that can be read."""
+    """Path and bytes of every regular file that can be read, once they are known to be few enough."""
     if source.layout is None:
-        yield from sources.directory_content(source.path)
+        sizes = list(sources.directory_sizes(source.path))
+        files = {path: size for path, size in sizes if _is_safe(path) and size <= MAX_FILE_BYTES}
+        _require_small(source, sum(files.values()))
+        yield from sources.directory_content(source.path, list(files))
         return
     with git.view(source.layout) as repository:
-        entries = [each for each in listed(repository, source.commit) if each.mode in FILE_MODES]
+        entries = [
+            entry
+            for entry in listed(repository, source.commit)
+            if entry.mode in FILE_MODES and _is_safe(entry.path)
+        ]
+        lengths = sizes_of(repository, entries)
+        _require_small(source, sum(each for each in lengths if each and each <= MAX_FILE_BYTES))
         yield from contents(repository, entries)
+
+
+def _require_small(source: Source, num_bytes: int) -> None:
+    if num_bytes > MAX_TREE_BYTES:
+        raise CorpusError(
+            str(source.path),
+            f"commit = {source.commit}",
+            cause=f"the files of its tree have more than {MAX_TREE_BYTES >> 20:,} MiB",
+            cure="Pin another commit, or take compile_commands out of the corpus file",
+        )
 
 
 def _is_safe(path: bytes) -> bool:

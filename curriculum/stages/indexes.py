@@ -203,7 +203,7 @@ def _paths(source: Source) -> list[str]:
 
 def _raw_paths(source: Source) -> Iterator[bytes]:
     if source.layout is None:
-        yield from (path for path, _ in sources.directory_content(source.path))
+        yield from (path for path, _ in sources.directory_sizes(source.path))
         return
     with git.view(source.layout) as repository:
         entries = listed(repository, source.commit)

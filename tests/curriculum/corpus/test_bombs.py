@@ -1,6 +1,8 @@
 """Small repositories that stand for enormous ones: each commit that git can't read is counted by name."""
 
 import hashlib
+import os
+import socket
 import zlib
 from pathlib import Path
 from typing import Any
@@ -207,6 +209,87 @@ def test_a_huge_file_of_zeros_is_left_out_of_a_tree(
         monkeypatch.setattr(git, "MAX_MEMORY_BYTES", 64 * MEBIBYTE)
         with bounded(seconds=2, mebibytes=4):
             assert [path for path, _ in contents(view, entries)] == [b"a.cc"]
+
+
+def test_a_huge_blob_is_never_inflated(
+    repo: Any, read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A git that inflates it needs more memory than it gets here, and calls the blob damaged."""
+    tree = tree_of(repo, (b"z.cc", stored(repo, "blob", *[bytes(MEBIBYTE)] * 128)))
+    between(repo, tree)
+    monkeypatch.setattr(git, "MAX_MEMORY_BYTES", 64 * MEBIBYTE)
+    with bounded(seconds=2, mebibytes=8):
+        changes, skips = read(repo.path)
+    assert {change.path for change in changes} == {"a.cc", "b.cc"}
+    assert skips.counts == {"too_large": 2}
+
+
+def test_a_sparse_file_of_a_plain_folder_is_not_read(tmp_path: Path, read: Any) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.cc").write_text("int a;\n")
+    with (folder / "z.cc").open("wb") as sparse:
+        sparse.truncate(20 << 30)
+    with bounded(seconds=2, mebibytes=8):
+        changes, skips = read(folder)
+        export_tree(
+            resolve(RepositorySpec(name="folder", path=str(folder)), cache=tmp_path),
+            tmp_path / "tree",
+        )
+    assert [change.path for change in changes] == ["a.cc"]
+    assert skips.counts == {"too_large": 1}
+    assert [file.name for file in (tmp_path / "tree").iterdir()] == ["a.cc"]
+
+
+def test_a_tree_that_is_too_large_is_refused_before_anything_is_written(
+    repo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blob = stored(repo, "blob", *[bytes(MEBIBYTE)] * 32)
+    repo.git(
+        "update-ref",
+        "HEAD",
+        commit_of(repo, tree_of(repo, *[(b"%d.cc" % number, blob) for number in range(9)])),
+    )
+    monkeypatch.setattr(trees, "MAX_TREE_BYTES", 256 * MEBIBYTE)
+    source = resolve(RepositorySpec(name="repo", path=str(repo.path)), cache=tmp_path)
+    with bounded(seconds=1, mebibytes=8), pytest.raises(CorpusError):
+        export_tree(source, tmp_path / "tree")
+    assert not any((tmp_path / "tree").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"),
+    [
+        ("MAX_CLONE_FILE_BYTES", MEBIBYTE),
+        ("MAX_CLONE_MEMORY_BYTES", 64 * MEBIBYTE),
+    ],
+)
+def test_a_clone_has_limits(
+    repo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    repo.write("noise.bin", os.urandom(4 * MEBIBYTE) + bytes(128 * MEBIBYTE))
+    repo.commit()
+    spec = RepositorySpec(name="repo", url=f"file://{repo.path}")
+    with monkeypatch.context() as small:
+        small.setattr(git, limit, value)
+        with pytest.raises(CorpusError) as refused:
+            resolve(spec, cache=tmp_path / "cache")
+    assert "git clone" in str(refused.value)
+    assert "than a clone may have" in refused.value.cause
+    assert not (tmp_path / "cache").exists()
+    assert resolve(spec, cache=tmp_path / "cache").commit == repo.ids[-1]
+
+
+@pytest.mark.timeout(30)
+def test_a_server_that_says_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git, "MAX_CLONE_S", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"git://127.0.0.1:{server.getsockname()[1]}/repo"
+        with pytest.raises(CorpusError) as refused:
+            resolve(RepositorySpec(name="repo", url=url), cache=tmp_path / "cache")
+    assert "no end after 1 s" in refused.value.cause
 
 
 def test_an_exported_tree_has_a_limit(

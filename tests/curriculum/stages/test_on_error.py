@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from curriculum.corpus import git
 from curriculum.inspection.losses import lack_warnings
 from curriculum.stages import RowsSpec, Tokenizing, Workers, build
 from curriculum.store import Store
@@ -14,6 +15,8 @@ from schemas.corpus import ConversationsSpec, CorpusSpec, OnError, RepositorySpe
 from schemas.errors import CorpusError
 from schemas.families import CHAT_FAMILY
 from schemas.reports import DocumentsReport
+from tests.curriculum.corpus.conftest import Built
+from tests.curriculum.corpus.test_bombs import commit_of, files, nested
 
 WANTED = [RowsSpec(family=family, row_length=512) for family in ("v2_simple", "v4_context_graph")]
 SOURCE = """\
@@ -154,3 +157,43 @@ def test_a_corpus_of_which_everything_is_skipped_is_refused(
 ) -> None:
     with pytest.raises(CorpusError, match="is skipped"):
         built(tmp_path / "home", corpus(repositories[:3], on_error="skip"))
+
+
+def tree_bomb(path: Path) -> RepositorySpec:
+    """A repository whose newest commit has a thousand paths in a kilobyte."""
+    built = Built(path=path)
+    path.mkdir()
+    built.git("init", "--quiet", "--initial-branch=main", "--template=")
+    built.commit(a_cc="int a;\n")
+    tree = nested(built, width=10, depth=3, leaf=files(built))
+    built.git("update-ref", "HEAD", commit_of(built, tree, built.ids[-1]))
+    return RepositorySpec(name=path.name, path=str(path))
+
+
+def test_a_pinned_tree_bomb_is_refused_or_skipped_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs = (tree_bomb(tmp_path / "bomb"), folder(tmp_path / "good"))
+    whole = built(tmp_path / "whole", corpus(specs))
+    assert {"bomb", "good"} == {each.manifest.labels["repository"] for each in whole.documents}
+    monkeypatch.setattr(git, "MAX_OUTPUT_BYTES", 30_000)
+    with pytest.raises(CorpusError) as refused:
+        built(tmp_path / "stopped", corpus(specs))
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"],
+        cwd=tmp_path / "bomb",
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    assert commit in str(refused.value)
+    assert refused.value.cure
+    found = built(tmp_path / "skipped", corpus(specs, on_error="skip"))
+    lacks = {
+        each.manifest.labels["repository"]: each.reported(DocumentsReport).lacks
+        for each in found.documents
+    }
+    assert lacks["good"] == ""
+    assert commit in lacks["bomb"]
+    (warning,) = lack_warnings(found)
+    assert "bomb" in warning
