@@ -15,7 +15,6 @@ import stat
 import struct
 import sys
 import sysconfig
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +29,7 @@ _MACHINES = {
     "s390x": (0x80000016, 359),
 }
 """Machines, each with its number for filters and its number of the call `socket`."""
-_READ_FILE, _READ_FOLDER = 1 << 2, 1 << 3
+_RUN, _READ_FILE, _READ_FOLDER = 1, 1 << 2, 1 << 3
 _CHANGE = sum(1 << bit for bit in (1, 4, 5, 7, 8, 13, 14))
 """Write and truncate files; make and remove files and folders, and move them between folders."""
 _CHANGE_FILE = 1 << 1 | 1 << 14
@@ -68,6 +67,8 @@ class Sandbox:
     """Files, and folders with all that is in them. Paths that aren't there are left out."""
     write: tuple[str, ...] = ()
     """Folders in which the process may also make, change and remove files and folders."""
+    run: tuple[str, ...] = ()
+    """Programs, and folders of programs and their libraries, that it may start: they stay in the sandbox."""
     file_bytes: int = 0
     """Bytes of a file that the process writes."""
     memory: int | None = None
@@ -86,7 +87,7 @@ class Sandbox:
         version = landlock()
         if not version:
             raise SandboxError("this kernel enforces no Landlock")
-        _restrict_files(version, self.read, self.write)
+        _restrict_files(version, self)
         _refuse_sockets()
         self.limit()
         return version
@@ -140,7 +141,7 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _restrict_files(version: int, read: Iterable[str], write: Iterable[str]) -> None:
+def _restrict_files(version: int, left: Sandbox) -> None:
     """Leave files below some paths; no TCP from version 4 on, and from 6 on no signal to other processes."""
     all_rights = (1 << _FILE_RIGHTS.get(version, 16)) - 1
     rights = _Rights(
@@ -150,9 +151,12 @@ def _restrict_files(version: int, read: Iterable[str], write: Iterable[str]) -> 
     )
     size = 8 if version < 4 else 16 if version < 6 else 24
     rules = _call(_CREATE, ctypes.byref(rights), ctypes.c_size_t(size), ctypes.c_uint32(0))
-    for path in read:
+    for path in left.read:
         _allow(rules, path, _READ_FILE | _READ_FOLDER)
-    for path in write:
+    for path in left.run:
+        _allow(rules, path, _READ_FILE | _READ_FOLDER | _RUN)
+    _allow(rules, os.devnull, (_READ_FILE | _CHANGE_FILE) & all_rights)
+    for path in left.write:
         _allow(rules, path, (_READ_FILE | _READ_FOLDER | _CHANGE) & all_rights)
     if _libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
         raise SandboxError(f"no_new_privs: {os.strerror(ctypes.get_errno())}")
@@ -167,7 +171,7 @@ def _allow(rules: int, path: str, allowed: int) -> None:
         return
     try:
         if not stat.S_ISDIR(os.fstat(parent).st_mode):
-            allowed &= _READ_FILE | _CHANGE_FILE
+            allowed &= _RUN | _READ_FILE | _CHANGE_FILE
         rule = _Rule(allowed=allowed, parent=parent)
         _call(_ADD, ctypes.c_int(rules), ctypes.c_int(1), ctypes.byref(rule), ctypes.c_uint32(0))
     finally:

@@ -45,6 +45,7 @@ from curriculum.stages.selection import Kept, KeptDocuments, Selection
 from curriculum.stages.stage import ALONE, Coordinator, Shard, Workers
 from curriculum.stages.structure import Structure
 from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens
+from curriculum.stages.worker_rights import worker_rights
 from curriculum.store import Artefact, Store, in_lease
 from schemas.corpus import CorpusSpec
 from schemas.errors import CorpusError
@@ -141,7 +142,9 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     check_objectives(tokenizing, own)
     families = {each.flat_family for each in own} | {VERSIONS_FAMILY}
     listed = _resolved(corpus, families, sources or Sources.of(store.root))
-    with Coordinator(store=store, workers=workers, watch=watch).keeping_workers() as coordinator:
+    sandbox = worker_rights(store, corpus, listed, ("documents", "rows", "tokens"))
+    beginning = Coordinator(store=store, workers=workers, sandbox=sandbox, watch=watch)
+    with beginning.keeping_workers() as coordinator:
         return _build(coordinator, corpus, wanted, listed, anchor_length, tokenizing, indexing)
 
 
@@ -287,7 +290,8 @@ def sample(
     wanted = [each for each in wanted if each.imported is None]
     families = {each.flat_family for each in wanted}
     listed = _newest(_resolved(corpus, families, Sources.of(store.root)), number)
-    coordinator = Coordinator(store=store, workers=workers, watch=watch)
+    sandbox = worker_rights(store, corpus, listed, ("documents",))
+    coordinator = Coordinator(store=store, workers=workers, sandbox=sandbox, watch=watch)
     make = coordinator.make
     indexed = listed if need_index(families) else ()
     indexes = make_indexes(coordinator, indexed, indexing=indexing)

@@ -217,6 +217,7 @@ class Documents(Stage[Sequence[Repository], Repository]):
     """Documents of all families that are made of files, repository by repository."""
 
     name = "documents"
+    parses = True
     raises_last = True
     sample: int | None = None
     """Documents of each family of a repository after which reading ends; None to read everything."""

@@ -48,6 +48,7 @@ class Graphs(Stage[GraphInputs, GraphTask]):
     """
 
     name = "graphs"
+    parses = True
     raises_last = True
     families: tuple[str, ...]
     sample: int | None = None

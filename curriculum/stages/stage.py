@@ -16,6 +16,7 @@ from typing import ClassVar, Generic, Literal, TypeVar
 
 from curriculum.corpus.source_errors import raise_as_one
 from curriculum.published_files import leaving_whole_files
+from curriculum.sandbox import Sandbox
 from curriculum.stages.same_versions import require_same
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.store.store import WORKSPACE_NAME
@@ -45,6 +46,9 @@ class Stage(ABC, Generic[Inputs, Task]):
     name: ClassVar[str]
     """The stage in lines of progress."""
     placement: ClassVar[Placement] = "workers"
+    parses: ClassVar[bool] = False
+    """Tasks parse text of repositories in C: where there are several workers, a confined one runs even a
+    single task."""
     raises_last: ClassVar[bool] = False
     """CorpusErrors of tasks are raised, as one, when all other tasks are done."""
 
@@ -141,13 +145,15 @@ class Coordinator:
     store: Store
     workers: Workers = ALONE
     watch: ProgressCallback = ignore_progress
+    sandbox: Sandbox | None = None
+    """Sandbox of worker processes of this machine; None: they do what this process may."""
     pool: WorkerPool | None = None
     """Processes that are kept from stage to stage; None: each stage starts its own."""
 
     @contextmanager
     def keeping_workers(self) -> Iterator["Coordinator"]:
         """Keep the worker processes of this machine from stage to stage until the block ends."""
-        with WorkerPool(size=self.workers.processes).keeping() as pool:
+        with self._new_pool().keeping() as pool:
             yield replace(self, pool=pool)
 
     def make(self, stage: Stage[Inputs, Task], inputs: Inputs) -> tuple[Artefact, ...]:
@@ -235,7 +241,7 @@ class Coordinator:
         recipes: Sequence[Recipe],
     ) -> Generator[tuple[int, tuple[Artefact, ...] | CorpusError], None, None]:
         """Yield the number of each task with its artefacts or error, in order of completion."""
-        pool = self._pool(len(assignments))
+        pool = self._pool(stage, len(assignments))
         if pool is None:
             return ((at, _tried(stage, self.store, each)) for at, each in enumerate(assignments))
         # Inputs are verified once here, and not by each of the workers that read them.
@@ -243,17 +249,24 @@ class Coordinator:
         # The workspace is this command's, not that of whichever worker writes first.
         self.store.open()
         uuid = self.store.workspace().uuid
+        for folder in self.sandbox.write if self.sandbox else ():
+            # A worker can't enter a folder that is made later.
+            Path(folder).mkdir(exist_ok=True)
         work = functools.partial(run_in_worker, stage, self.store.root, uuid)
         return pool.map(work, assignments, name=lambda each: stage.title(each.task))
 
-    def _pool(self, tasks: int) -> Pool | None:
+    def _new_pool(self) -> WorkerPool:
+        return WorkerPool(size=self.workers.processes, sandbox=self.sandbox)
+
+    def _pool(self, stage: Stage[Inputs, Task], tasks: int) -> Pool | None:
         """Return the workers that run so many tasks; None where this process runs them."""
         workers = self.workers
         if workers.ray is not None:
             return RayPool(address=workers.ray, in_flight=workers.in_flight or tasks)
-        if workers.processes == 1 or tasks == 1:
+        is_confined = stage.parses and self.sandbox is not None
+        if workers.processes == 1 or (tasks == 1 and not is_confined):
             return None
-        return self.pool or WorkerPool(size=workers.processes)
+        return self.pool or self._new_pool()
 
     def _report(self, stage: str, item: str, done: int, total: int) -> None:
         self.watch(Progress(stage=stage, item=item, done=done, total=total, unit="tasks"))

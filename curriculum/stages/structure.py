@@ -18,6 +18,7 @@ class Structure(Stage[Sequence[Artefact], Artefact]):
     """Enriched documents of an artefact of documents; row i of both is the same document."""
 
     name = "structure"
+    parses = True
 
     def tasks(self, inputs: Sequence[Artefact]) -> Sequence[Artefact]:
         """Return the artefacts of documents."""

@@ -6,10 +6,13 @@ that no thread of a library stays outside. Its answers are read as values alone.
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe
 
 from curriculum.sandbox import Sandbox
@@ -24,8 +27,9 @@ _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "TZ": "UTC"}
 class SandboxedProcess:
     """A process with the methods of one of multiprocessing that a pool needs."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", scratch: str) -> None:
         self._process = process
+        self._scratch = scratch
 
     @property
     def exitcode(self) -> int | None:
@@ -41,25 +45,31 @@ class SandboxedProcess:
         self._process.kill()
 
     def join(self) -> None:
-        """Wait for the end of the process."""
+        """Wait for the end of the process, and remove its temporary files."""
         self._process.wait()
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
 
 def start_sandboxed(sandbox: Sandbox, *, quiet: bool) -> tuple[SandboxedProcess, Connection]:
-    """Start a worker that enters a sandbox before its first task; the process and the pipe to it."""
+    """Start a worker that enters a sandbox before its first task; the process and the pipe to it.
+
+    It may also write temporary files, into a folder of its own.
+    """
+    scratch = tempfile.mkdtemp(prefix="curriculum-worker-")
     ours, theirs = Pipe()
+    given = {"PATH": ":".join(os.get_exec_path()), "TMPDIR": scratch}
     code = ":".join(filter(None, sys.path))
     process = subprocess.Popen(
         [sys.executable, "-P", "-s", "-B", "-c", _START, str(theirs.fileno())],
         stdin=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL if quiet else None,
         cwd="/",
-        env={**_ENVIRONMENT, "PYTHONPATH": code},
+        env={**_ENVIRONMENT, **given, "PYTHONPATH": code},
         pass_fds=[theirs.fileno()],
     )
     theirs.close()
-    ours.send(sandbox)
-    return SandboxedProcess(process), ours
+    ours.send(replace(sandbox, write=(*sandbox.write, scratch)))
+    return SandboxedProcess(process, scratch), ours
 
 
 def serve(handle: int) -> None:

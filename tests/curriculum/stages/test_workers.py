@@ -5,13 +5,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from curriculum import stages
+from curriculum.sandbox import Sandbox
 from curriculum.stages import Built, Workers
+from curriculum.stages.worker_rights import worker_rights
 from curriculum.store import Store
 
 SCRIPT = """
@@ -81,8 +85,17 @@ def test_a_build_whose_worker_is_killed_half_way_leaves_the_same(
     git = make_git(programs)
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
     git.kill_one(home)
+    # This git leaves a mark beside itself, which a worker and what it starts may not.
+    rights = worker_rights
+    monkeypatch.setattr(
+        stages, "worker_rights", lambda *given: _with_folder(rights(*given), programs)
+    )
     built = make_tiny(Store(home), workers=Workers(processes=2))
     assert git.has_killed()
     assert [(one.key, one.content) for one in built.artefacts()] == [
         (one.key, one.content) for one in tiny.artefacts()
     ]
+
+
+def _with_folder(sandbox: Sandbox | None, folder: Path) -> Sandbox | None:
+    return sandbox and replace(sandbox, write=(*sandbox.write, str(folder)))

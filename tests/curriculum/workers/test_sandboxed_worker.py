@@ -114,7 +114,8 @@ def test_a_confined_worker_writes_its_drafts(home: Path) -> None:
 def test_a_confined_worker_has_no_environment_of_ours(home: Path) -> None:
     given = answers(home, environment, confined=True)
     assert isinstance(given, dict)
-    assert given.keys() <= {"LC_ALL", "LC_CTYPE", "PYTHONPATH", "TZ"}
+    assert given.keys() <= {"LC_ALL", "LC_CTYPE", "PATH", "PYTHONPATH", "TMPDIR", "TZ"}
+    assert not Path(given["TMPDIR"]).exists()
     assert isinstance(answers(home, first_environment, confined=True), Failure)
     assert SECRET in str(answers(home, first_environment, confined=False))
 

@@ -1,0 +1,47 @@
+"""Rights of the worker processes that parse text of repositories: the sandbox of a build."""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from curriculum.sandbox import SYSTEM_CODE, Sandbox, code_paths, landlock
+from curriculum.stages.documents import Repository
+from curriculum.store import Store
+from schemas.corpus import CorpusSpec
+
+MAX_SHARD_BYTES = 1 << 40
+"""Bytes of a file that a worker writes."""
+_OPEN = (".drafts", ".locks", ".trash", "leases")
+"""Folders of a workspace in which a writer works."""
+_ZONES = "/usr/share/zoneinfo"
+
+
+def worker_rights(
+    store: Store, corpus: CorpusSpec, repositories: Iterable[Repository], shelves: Sequence[str]
+) -> Sandbox | None:
+    """Return the sandbox of a build's workers; None where the kernel has none.
+
+    They read code, the workspace, the repositories and the conversations; they write artefacts of the
+    stages `shelves` and neither diets nor runs; they start git and other programs of the system, which
+    stay in the sandbox.
+    """
+    if not landlock():
+        return None
+    read = [*code_paths(), _ZONES, str(Path(sys.prefix) / "pyvenv.cfg"), str(store.root)]
+    for repository in repositories:
+        layout = repository.source.layout
+        places = (repository.source.path,) if layout is None else (layout.head, layout.common)
+        read += map(str, places)
+    read += [str(Path(source.path).expanduser()) for source in corpus.conversations]
+    return Sandbox(
+        read=tuple(read),
+        write=tuple(str(store.root / name) for name in (*_OPEN, *shelves)),
+        run=(
+            *SYSTEM_CODE,
+            "/usr/libexec",
+            *os.get_exec_path(),
+            str(Path(sys.executable).resolve()),
+        ),
+        file_bytes=MAX_SHARD_BYTES,
+    )
