@@ -3,7 +3,7 @@
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +20,14 @@ from curriculum.stages.row_sources import RowSource, apply_objective
 from curriculum.stages.selection import decisions, val_lineages
 from curriculum.stages.stage import Coordinator, Workers
 from curriculum.stages.tokens import Tokenizing
+from curriculum.stages.worker_rights import worker_rights
 from curriculum.store import Artefact, Store
-from curriculum.supply.sampled_corpus import SampledCorpus, SamplingPlan, sample_corpus
+from curriculum.supply.sampled_corpus import (
+    SampledCorpus,
+    SamplingPlan,
+    readable_plan,
+    sample_corpus,
+)
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
 from schemas.families import CHAT_FAMILY, FAMILIES
@@ -393,9 +399,8 @@ def estimate_kinds(
         TokenizerError: for a given tokenizer that can't be used.
     """
     with tempfile.TemporaryDirectory(prefix="curriculum-supply-") as folder:
-        coordinator = Coordinator(
-            store=Store(Path(folder)), workers=Workers(processes=workers), watch=watch
-        )
+        coordinator = _coordinator(Store(Path(folder)), plan, workers, watch)
+        plan = readable_plan(coordinator, plan)
         taken = sample_corpus(coordinator, plan, tokenizing)
         for done, kind in enumerate(kinds):
             watch(_progress(done, len(kinds)))
@@ -406,6 +411,19 @@ def estimate_kinds(
                 shares=tuple(each for each in taken.shares if each.family == kind.family),
             )
         watch(_progress(len(kinds), len(kinds)))
+
+
+def _coordinator(
+    store: Store, plan: SamplingPlan, workers: int, watch: ProgressCallback
+) -> Coordinator:
+    """Return one whose workers read the corpus, and indexes of the workspace."""
+    shelves = ("documents", "surveys", "tokens")
+    sandbox = worker_rights(store, plan.corpus, plan.repositories, shelves)
+    if sandbox is not None:
+        indexes = [str(each.artefact.path) for each in plan.indexes if each.artefact]
+        sandbox = replace(sandbox, read=(*sandbox.read, *indexes))
+    processes = Workers(processes=workers)
+    return Coordinator(store=store, workers=processes, sandbox=sandbox, watch=watch)
 
 
 def _progress(done: int, total: int) -> Progress:

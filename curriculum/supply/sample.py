@@ -64,6 +64,8 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
     """The survey of a repository, then the sampled documents of each family that is made of files."""
 
     name = "commits"
+    parses = True
+    raises_last = True
     share: float
 
     def tasks(self, inputs: Sequence[Repository]) -> Sequence[Repository]:
@@ -115,6 +117,7 @@ class SampledGraphs(Stage[Sequence[CommitsTask], CommitsTask]):
     """Documents of some commits of a repository, for each of its families of graphs."""
 
     name = "graphs"
+    parses = True
 
     def tasks(self, inputs: Sequence[CommitsTask]) -> Sequence[CommitsTask]:
         """Return the parts of the repositories."""

@@ -6,7 +6,7 @@ document is taken to be that of the files it touched, since more commits are rea
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -24,7 +24,7 @@ from curriculum.stages.row_sources import RowSource
 from curriculum.stages.selection import Decisions, Kept, KeptDocuments, Selection, decisions
 from curriculum.stages.stage import Coordinator
 from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens, load_tokenizer
-from curriculum.store import Artefact
+from curriculum.store import Artefact, Store
 from curriculum.supply.sample import (
     CommitsTask,
     SampledConversations,
@@ -35,6 +35,7 @@ from curriculum.supply.sample import (
 )
 from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import CorpusSpec, Overlong
+from schemas.errors import CorpusError
 from schemas.families import CHAT_FAMILY, FAMILIES, VERSIONS_FAMILY, families_of
 from schemas.reports import SurveyReport
 
@@ -176,6 +177,27 @@ class SampledCorpus:
             for documents, tokens in zip(self.documents, self.tokens, strict=True)
             if documents.manifest.labels == wanted
         ]
+
+
+def readable_plan(coordinator: Coordinator, plan: SamplingPlan) -> SamplingPlan:
+    """Sample files, and return the plan without the repositories that the corpus skips.
+
+    Raises:
+        CorpusError: where some can't be read and the corpus doesn't skip them, or none can.
+    """
+    stage = SampledFiles(share=plan.share)
+    try:
+        coordinator.by_task(stage, plan.repositories)
+    except CorpusError:
+        if plan.corpus.on_error == "stop":
+            raise
+        dry = replace(coordinator, store=Store(coordinator.store.root, dry=True))
+        made = zip(plan.repositories, dry.by_task(stage, plan.repositories), strict=True)
+        kept = [repository for repository, found in made if not any(each.planned for each in found)]
+        if not kept:
+            raise
+        return replace(plan, repositories=kept)
+    return plan
 
 
 def sample_corpus(

@@ -1,5 +1,7 @@
 """An estimate is held against the build that it saves."""
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from curriculum.stages.indexes import Index
 from curriculum.store import Recipe, Store
 from curriculum.supply import Estimate, EstimateTask, Kind, estimate, sample
 from schemas.corpus import CorpusSpec, HistorySpec
+from schemas.errors import CorpusError
+from tests.curriculum.stages.test_on_error import tree_bomb
 
 pytestmark = pytest.mark.system
 
@@ -122,6 +126,26 @@ def test_the_same_sample_is_estimated_alike_by_any_number_of_processes(tmp_path:
     one = guess(corpus, kinds, tmp_path, 0.01)
     two = estimate(asked(corpus, kinds, tmp_path, 0.01), workers=2)
     assert one == two
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_repository_that_the_corpus_skips_has_no_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    """The repository loses its objects once its pin is resolved."""
+    alone = one_repository()
+    gone = tree_bomb(tmp_path / "gone")
+    both = {"repositories": (*alone.repositories, gone), "max_skipped": 0.5}
+    kinds = (FILES[1],)
+    expected = guess(alone, kinds, tmp_path, 0.5)
+    task = asked(alone.model_copy(update={**both, "on_error": "skip"}), kinds, tmp_path, 0.5)
+    shutil.rmtree(tmp_path / "gone" / ".git" / "objects")
+    (tmp_path / "gone" / ".git" / "objects").mkdir()
+    found = estimate(task, workers=workers)
+    assert found.total(FILES[1]) == expected.total(FILES[1])
+    corpus = task.plan.corpus.model_copy(update={"on_error": "stop"})
+    with pytest.raises(CorpusError):
+        estimate(replace(task, plan=replace(task.plan, corpus=corpus)), workers=workers)
 
 
 def test_a_folder_without_history_is_read_whole(tmp_path: Path, sample_clone: Path) -> None:
