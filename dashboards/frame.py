@@ -33,8 +33,8 @@ MANIFEST_PATH, REPORTS_PATH = "/manifest/", "/reports/"
 """Pages without controls, which are no notebooks."""
 SCRIPT_PATH = "/pages.js"
 HEAD = (
-    f'<link rel="stylesheet" href="{STYLE_PATH}"><meta name="color-scheme" content="light dark">'
-    f'<script src="{SCRIPT_PATH}" defer></script>'
+    f'<link rel="stylesheet" href="..{STYLE_PATH}"><meta name="color-scheme" content="light dark">'
+    f'<script src="..{SCRIPT_PATH}" defer></script>'
 )
 """Tags in the head of every page."""
 

@@ -71,6 +71,11 @@ def part(template: str, macro: str, *values: object, **named: object) -> Markup:
     return filled
 
 
+def sentence(text: str, script: str = "") -> str:
+    """Return a page of one sentence and at most one script of our own."""
+    return str(render("sentence.html", text=text, script=trusted(script)))
+
+
 def page(template: str, *, style: str, script: str = "", **values: object) -> str:
     """A page that is bound to itself: no request, and no style or script but these."""
     own = {"policy": policy(style, script), "style": trusted(style), "script": trusted(script)}

@@ -1,25 +1,25 @@
-"""The pages as one ASGI application that answers its own browser only.
+"""Reports and dashboards as one ASGI application below a path that only their owner's browser knows.
 
-A guard checks each request first. What a page may load is in a header: nothing from elsewhere, and no script
+A guard checks each request first. Outside of the path every answer is the same page, whose script adds the
+path where the browser stored it. What a page may load is in a header: nothing from elsewhere, and no script
 but its own.
 """
 
 import asyncio
 import base64
 import hashlib
+import hmac
+import importlib.util
 import re
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import parse_qs
 
-import marimo
-
 from curriculum.pipeline.context import Resources
 from dashboards import frame, html, manifest_page, workspace
 from dashboards.guard import (
-    ALWAYS,
     Application,
     Guard,
     Headers,
@@ -28,6 +28,7 @@ from dashboards.guard import (
     Scope,
     Send,
     answer,
+    answer_sentence,
     headers_of,
     with_headers,
 )
@@ -39,73 +40,102 @@ HERE = Path(__file__).parent
 PLAIN_PATHS = (frame.REPORTS_PATH, frame.MANIFEST_PATH)
 SESSION_TTL_S = 120
 """Seconds that the state of a page is kept after its browser is gone."""
+LOGIN = "Open the address that the command printed in its terminal: it logs this browser in."
+_ASSETS: dict[str, tuple[str, Callable[[], str]]] = {
+    frame.STYLE_PATH: ("text/css", frame.style),
+    frame.SCRIPT_PATH: ("text/javascript", frame.script),
+}
 
 _SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<body>.*?)</script>", re.DOTALL)
 _PRELOAD = re.compile(r'<link rel="preload"[^>]*>')
 
 
+def has_dashboards() -> bool:
+    """Return True if marimo is installed, which dashboards are made with."""
+    return importlib.util.find_spec("marimo") is not None
+
+
 def application(
     home: Path,
-    token: str,
-    names: Collection[str],
+    path: str,
+    server: str,
     served: workspace.Served,
-    cure: str,
     resources: Resources | None = None,
 ) -> Application:
-    """The pages of a workspace, for browsers that know the token and ask for one of the names.
+    """Return the pages of a workspace below /PATH/; without marimo those are the reports.
 
-    A name is a host and a port: `127.0.0.1:4202`. `served` answers with the Prefect server;
-    `cure` is the sentence for a browser that isn't logged in; `resources` are those of this machine.
+    Args:
+        home: Workspace.
+        path: 32 hexadecimal digits, the secret that lets a browser in.
+        server: Host and port: `127.0.0.1:4202`.
+        served: Function that returns the workspace's Prefect server.
+        resources: Resources of this machine.
     """
     workspace.show(home, served, resources)
+    built = Watched(pages=_dashboards(path), open_pages=PAGES) if has_dashboards() else None
+    return Guard(pages=Pages(path=path, built=built), server=server)
+
+
+def _dashboards(path: str) -> Application:
+    import marimo
+
     pages = marimo.create_asgi_app(
         quiet=True, html_head=frame.HEAD, session_ttl=SESSION_TTL_S, include_code=False
     )
     for page in frame.PAGES:
-        pages = pages.with_app(path=f"/{page.name}", root=str(HERE / "apps" / f"{page.name}.py"))
-    shown = Pages(built=Watched(pages=pages.build(), open_pages=PAGES))
-    return Guard(
-        pages=shown,
-        token=token,
-        names=frozenset(names),
-        cure=cure,
-        # A report has no origin, and leads to others and to pages of rows.
-        followed_below=frame.REPORTS_PATH,
-    )
+        file = str(HERE / "apps" / f"{page.name}.py")
+        pages = pages.with_app(path=f"/{path}/{page.name}", root=file)
+    built: Application = pages.build()
+    return built
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pages:
     """The pages that were built, with their style, a redirect to the first one, and the policy of each."""
 
-    built: Application
+    path: str
+    built: Application | None
+    """Dashboards, which answer below the path too; None where they aren't installed."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or one WebSocket."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
-        elif scope["type"] == "http" and scope["path"] in ("/", ""):
-            await answer(send, HTTPStatus.SEE_OTHER, {"location": f"/{frame.PAGES[0].name}/"})
-        elif scope["type"] == "http" and scope["path"] == frame.STYLE_PATH:
-            await answer(send, HTTPStatus.OK, {"content-type": "text/css"}, frame.style())
-        elif scope["type"] == "http" and scope["path"] == frame.SCRIPT_PATH:
-            await answer(send, HTTPStatus.OK, {"content-type": "text/javascript"}, frame.script())
-        elif scope["type"] == "http" and scope["path"].startswith(PLAIN_PATHS):
-            await self._plain(scope, send)
+            return
+        below = f"/{self.path}/"
+        # In constant time, since the answer to a wrong path comes at once.
+        if not hmac.compare_digest(scope["path"][: len(below)].encode(), below.encode()):
+            script = html.asset("login_pages.js")
+            await answer_sentence(scope, send, HTTPStatus.NOT_FOUND, LOGIN, script=script)
+            return
+        page = scope["path"].removeprefix(below.rstrip("/"))
+        if scope["type"] == "http" and page == "/":
+            first = f"{frame.PAGES[0].name}/" if self.built else frame.REPORTS_PATH.lstrip("/")
+            await answer(send, HTTPStatus.SEE_OTHER, {"location": first})
+        elif scope["type"] == "http" and page in _ASSETS:
+            kind, text = _ASSETS[page]
+            await answer(send, HTTPStatus.OK, {"content-type": kind}, text())
+        elif scope["type"] == "http" and page.startswith(PLAIN_PATHS):
+            await self._plain(page, scope, send)
+        elif self.built is None:
+            await answer_sentence(scope, send, HTTPStatus.NOT_FOUND, "There is no such page.")
         else:
-            await self._show(scope, receive, send, headers_of(scope).get("host", ""))
+            host = headers_of(scope).get("host", "")
+            await _show(self.built, host, scope, receive, send)
 
-    async def _plain(self, scope: Scope, send: Send) -> None:
+    async def _plain(self, path: str, scope: Scope, send: Send) -> None:
         """Answer with a page without controls, which is made while the pages of others go on."""
-        path, query = scope["path"], parse_qs(scope["query_string"].decode("latin-1"))
-        page = await asyncio.to_thread(_plain_page, path, query.get("key", [""])[0])
-        status, headers = HTTPStatus.OK, {"content-type": "text/html; charset=utf-8"}
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        overview = f"../{frame.PAGES[0].name}/" if self.built else ""
+        page = await asyncio.to_thread(_plain_page, path, query.get("key", [""])[0], overview)
         if page is None:
-            status = HTTPStatus.NOT_FOUND
-            page = html.render("sentence.html", text="There is no such page, or it is gone since.")
-        elif path.startswith(frame.REPORTS_PATH) and path != frame.REPORTS_PATH:
+            gone = "There is no such page, or it is gone since."
+            await answer_sentence(scope, send, HTTPStatus.NOT_FOUND, gone)
+            return
+        headers = {"content-type": "text/html; charset=utf-8", "x-dns-prefetch-control": "off"}
+        if path.startswith(frame.REPORTS_PATH) and path != frame.REPORTS_PATH:
             headers["content-security-policy"] = files.policy(page)
-        await answer(send, status, headers, page)
+        await answer(send, HTTPStatus.OK, headers, page)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """Begin and end; what runs for open pages ends with us, and nothing waits for it."""
@@ -117,39 +147,34 @@ class Pages:
                 await app.state.session_manager.shutdown()
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _show(self, scope: Scope, receive: Receive, send: Send, host: str) -> None:
-        if scope["type"] != "http":
-            await self.built(scope, receive, send)
-            return
-        held: list[Message] = []
-        body = bytearray()
 
-        async def pass_on(message: Message) -> None:
-            """Hold a page back until all of it is there: its scripts are named in its header."""
-            if message["type"] == "http.response.start":
-                if _is_page(message["headers"]):
-                    held.append(message)
-                    return
-                message["headers"] = with_headers(message["headers"], ALWAYS)
-            elif held:
-                body.extend(message.get("body", b""))
-                if message.get("more_body"):
-                    return
-                page = _trimmed(body.decode())
-                added = {**ALWAYS, "content-security-policy": policy(page, host)}
-                text = page.encode()
-                start = held.pop()
-                kept = [each for each in start["headers"] if each[0].lower() != b"content-length"]
-                size = (b"content-length", str(len(text)).encode())
-                await send({**start, "headers": with_headers([*kept, size], added)})
-                await send({"type": "http.response.body", "body": text})
-                return
+async def _show(built: Application, host: str, scope: Scope, receive: Receive, send: Send) -> None:
+    """Pass a request on; hold a page back until all of it is there, since a header names its scripts."""
+    held: list[Message] = []
+    body = bytearray()
+
+    async def pass_on(message: Message) -> None:
+        if message["type"] == "http.response.start" and _is_page(message["headers"]):
+            held.append(message)
+        elif held and message.get("more_body"):
+            body.extend(message.get("body", b""))
+        elif held:
+            page = _trimmed((body + message.get("body", b"")).decode())
+            text = page.encode()
+            added = {
+                "content-security-policy": policy(page, host),
+                "content-length": str(len(text)),
+            }
+            start = held.pop()
+            await send({**start, "headers": with_headers(start["headers"], added)})
+            await send({"type": "http.response.body", "body": text})
+        else:
             await send(message)
 
-        await self.built(scope, receive, pass_on)
+    await built(scope, receive, pass_on)
 
 
-def _plain_page(path: str, keys: str) -> str | None:
+def _plain_page(path: str, keys: str, overview: str) -> str | None:
     """The list of reports, a report or what it leads to, or the manifests with these keys."""
     home = workspace.home()
     if path == frame.MANIFEST_PATH:
@@ -157,7 +182,6 @@ def _plain_page(path: str, keys: str) -> str | None:
     name = path.removeprefix(frame.REPORTS_PATH)
     if name:
         return files.page(home / REPORTS, name)
-    overview = f"../{frame.PAGES[0].name}/"
     return index.page(home, workspace.resources(), overview=overview)
 
 

@@ -112,5 +112,5 @@ def link_report(plan: RunPlan) -> None:
     """Write a specialist's report and the workspace's status anew; link the report on the flow run's page."""
     record_status(plan.store.root, resources(), Log().warning)
     if (file := rewritten(plan, resources(), Log().warning)) is not None:
-        address = settings.reports_at(plan.store.root) or settings.REPORTS
+        address = settings.reports_at(plan.store.root)
         artifacts.link(f"report-{file.stem}", f"Report of {file.stem}", f"{address}/{file.name}")

@@ -13,10 +13,10 @@ function copied(button) {
   else select(source, say);
 }
 
-// The page with all that it shows, without the token that lets its owner in.
+// The page with all that it shows, without the path that lets its owner in.
 function address() {
   const here = new URL(location);
-  here.searchParams.delete("token");
+  here.pathname = here.pathname.replace(/^\/[0-9a-f]{32}(?=\/)/, "");
   return here.href;
 }
 

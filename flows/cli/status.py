@@ -170,9 +170,9 @@ def report(home: Path, specialist: str | None, *, show: bool) -> None:
     files = [_write_report(plan) for plan in _plans(home, specialist)]
     for file in files:
         out.print(str(file), soft_wrap=True)
-        address = settings.reports_at(home)
-        if address:
-            out.print(Text(f"{address}/{file.name}", MUTED), soft_wrap=True)
+        if settings.served(home):
+            address = f"{settings.reports_at(home)}/{file.name}"
+            out.print(Text(address, MUTED), soft_wrap=True)
     if show and files and not webbrowser.open(files[0].as_uri()):
         warn("no browser was found; open the path above")
 

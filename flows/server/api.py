@@ -1,53 +1,53 @@
 """`python -m flows.server.api FD`: Prefect's server behind a guard, on a socket that its parent listens on.
 
-`prefect server start` asks nobody who they are. Here a browser or a program must prove that it is the
-owner's before Prefect sees its request, and no page of another site can start a run.
+Prefect's API asks for $PREFECT_SERVER_API_AUTH_STRING. The guard adds what Prefect doesn't check: that a
+request names this server, begins on no page of another site, and is answered in no frame.
 """
 
 import socket
 import sys
+from http import HTTPStatus
 
+from dashboards import html
 from dashboards.guard import (
-    ALWAYS,
     Application,
     Guard,
     Message,
     Receive,
     Scope,
     Send,
-    secret_of,
+    answer_sentence,
     with_headers,
 )
 from flows import settings
-from flows.server.owner_http import serve_owner
+from flows.server.uvicorn_server import serve_socket
 
 POLICY = (
     "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; "
-    "connect-src 'self' ws://{server} data: blob:; "
+    "connect-src 'self' data: blob:; "
     "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
 )
 """Prefect's pages may request their own server only: their client analytics has no switch."""
+LOGIN = "Open the address that `curriculum serve` printed: it logs this browser in."
 
 
-def application(pages: Application, token: str, server: str) -> Application:
-    """Prefect's application for whoever has the token, asked as one host with its port."""
-    policy = {**ALWAYS, "content-security-policy": POLICY.format(server=server)}
+def application(prefect: Application, server: str) -> Application:
+    """Prefect's application with a login page beside it, asked as one host with its port."""
 
-    async def with_policy(scope: Scope, receive: Receive, send: Send) -> None:
+    async def pages(scope: Scope, receive: Receive, send: Send) -> None:
         async def pass_on(message: Message) -> None:
             if message["type"] == "http.response.start":
+                policy = {"content-security-policy": POLICY}
                 message["headers"] = with_headers([*message.get("headers", ())], policy)
             await send(message)
 
-        await pages(scope, receive, pass_on)
+        if scope["type"] == "http" and scope["path"] == settings.LOGIN_PATH:
+            script = html.asset("login_runs.js")
+            await answer_sentence(scope, send, HTTPStatus.OK, LOGIN, script=script)
+        else:
+            await prefect(scope, receive, pass_on)
 
-    return Guard(
-        pages=with_policy,
-        token=token,
-        names=frozenset({server}),
-        cure=settings.LOGIN,
-        secret=secret_of(token),
-    )
+    return Guard(pages=pages, server=server)
 
 
 def main() -> None:
@@ -57,7 +57,7 @@ def main() -> None:
 
     with socket.socket(fileno=int(sys.argv[1])) as ear:
         server = f"{settings.HOST}:{ear.getsockname()[1]}"
-        serve_owner(application(create_app(final=True), settings.token(), server), ear)
+        serve_socket(application(create_app(final=True), server), ear)
 
 
 if __name__ == "__main__":

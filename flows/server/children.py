@@ -173,23 +173,24 @@ BACKLOG = 1024
 
 
 @contextlib.contextmanager
-def listening(port: int) -> Iterator[socket.socket]:
+def listening(port: int, *, or_any: bool = False) -> Iterator[socket.socket]:
     """Listen on a port of 127.0.0.1, any for 0, as long as the block lasts.
 
-    The server inherits the socket: while it is started again no other user can take its place.
+    The server inherits the socket: while it is started again no other user can take its place. With `or_any`
+    a port that is in use is replaced by any free one.
     """
-    with socket.socket() as ear:
-        ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            ear.bind((settings.HOST, port))
-            ear.listen(BACKLOG)
-        except OSError as taken:
+    try:
+        ear = socket.create_server((settings.HOST, port), backlog=BACKLOG)
+    except OSError as taken:
+        if not or_any:
             raise ServeError(
                 "--port",
                 port,
                 cause=f"{settings.HOST}:{port} is in use ({taken.strerror})",
                 cure="Choose another with --port",
             ) from None
+        ear = socket.create_server((settings.HOST, 0), backlog=BACKLOG)
+    with ear:
         yield ear
 
 
@@ -228,17 +229,3 @@ def await_health(
         cause=found,
         cure="Start that server again; or unset the variable or end curriculum serve, to have your own",
     )
-
-
-def await_file(place: Path, child: ChildProcess) -> None:
-    """Wait until a child has written where it serves.
-
-    Raises:
-        ServeError: where it ends or doesn't write that in time.
-    """
-    deadline = time.monotonic() + PATIENCE_S
-    while not (place.is_file() and place.read_text()):
-        child.require_alive()
-        if time.monotonic() > deadline:
-            raise child.fault(f"no address within {PATIENCE_S:.0f} s")
-        time.sleep(0.05)

@@ -1,12 +1,10 @@
-"""`curriculum dashboard`: the interactive pages, on 127.0.0.1, behind a token.
+"""`curriculum dashboard`: reports and interactive pages on 127.0.0.1, below a path that nobody can guess.
 
-`serve` starts it too, as `python -m flows.server.dashboard WORKSPACE --port N`; then the token is that of
-$CURRICULUM_PAGES_TOKEN, and the address is written to a file beside the logs.
+`serve` starts it too, as `python -m flows.server.dashboard WORKSPACE FD`, on a socket on which `serve`
+listens; then the path is that of $CURRICULUM_PAGES_PATH.
 """
 
-import argparse
 import contextlib
-import importlib.util
 import os
 import secrets
 import signal
@@ -21,9 +19,9 @@ from typing import NoReturn
 
 from curriculum.stop_signals import terminating_signals
 from dashboards import html
-from dashboards.guard import login
 from flows import settings
-from flows.server.owner_http import serve_owner
+from flows.server.children import listening
+from flows.server.uvicorn_server import serve_socket
 from flows.settings.contexts import resources
 from schemas.cures import install_command
 from schemas.errors import CurriculumError
@@ -50,8 +48,25 @@ def how_to_install() -> str:
 
 
 def is_installed() -> bool:
-    """Return True if marimo is there, which the pages are made with."""
-    return importlib.util.find_spec("marimo") is not None
+    """Return True if dashboards can be shown, and not only reports."""
+    from dashboards.server import has_dashboards
+
+    return has_dashboards()
+
+
+def new_path() -> str:
+    """Return a path that nobody can guess: 32 hexadecimal digits."""
+    return secrets.token_hex(16)
+
+
+def login_address(ear: socket.socket, path: str) -> str:
+    """Return the address that logs a browser in: its fragment, which no server gets to see, is the path."""
+    return f"{pages_address(ear)}/#{path}"
+
+
+def pages_address(ear: socket.socket) -> str:
+    """Return the address of the server on a socket."""
+    return f"http://{settings.HOST}:{ear.getsockname()[1]}"
 
 
 def dashboard(
@@ -60,52 +75,21 @@ def dashboard(
     """Show the pages of a workspace until a signal ends it; without a port on the usual one, or any.
 
     Raises:
-        DashboardError: without marimo, and where the port is taken.
+        DashboardError: without marimo.
+        ServeError: where the port is taken.
     """
-    _require_marimo()
-    with _until_stopped(), _listening(port) as ear:
-        token = secrets.token_urlsafe(24)
-        address = login(f"{_address(ear)}/", token)
+    if not is_installed():
+        raise DashboardError("dashboard", cause="marimo isn't installed", cure=how_to_install())
+    wanted = settings.PAGES_PORT if port is None else port
+    with _until_stopped(), listening(wanted, or_any=port is None) as ear:
+        path = new_path()
+        address = login_address(ear, path)
         print_line(f"workspace    {workspace}")
         print_line(f"dashboards   {address}")
         print_line("Ctrl-C ends it.")
         with _opened(address, print_line) if open_it else contextlib.nullcontext():
-            _show(workspace, ear, token, settings.DASHBOARD_LOGIN)
+            _show(workspace, ear, path)
     _leave()
-
-
-def _require_marimo() -> None:
-    if not is_installed():
-        raise DashboardError(
-            "dashboard",
-            cause="marimo isn't installed",
-            cure=how_to_install(),
-        )
-
-
-@contextlib.contextmanager
-def _listening(port: int | None) -> Iterator[socket.socket]:
-    """A socket on a port of 127.0.0.1; where none is asked for, on the usual one or any that is free."""
-    with socket.socket() as ear:
-        ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            ear.bind((settings.HOST, settings.DASHBOARD_PORT if port is None else port))
-        except OSError as taken:
-            if port is not None:
-                raise DashboardError(
-                    "--port",
-                    port,
-                    cause=f"{settings.HOST}:{port} is in use ({taken.strerror})",
-                    cure="Choose another with --port",
-                ) from None
-            ear.bind((settings.HOST, 0))
-        # Browsers that come early wait, and aren't refused.
-        ear.listen()
-        yield ear
-
-
-def _address(ear: socket.socket) -> str:
-    return f"http://{settings.HOST}:{ear.getsockname()[1]}"
 
 
 @contextlib.contextmanager
@@ -122,7 +106,7 @@ def _opened(address: str, print_line: PrintLine) -> Iterator[None]:
     folder = settings.state_folder() / "logins"
     folder.mkdir(mode=0o700, exist_ok=True)
     page = folder / f"{os.getpid()}.html"
-    write_secret(page, html.render("login.html", address=address))
+    settings.write_secret(page, html.render("login.html", address=address))
     try:
         print_line(CANT_READ)
         with contextlib.suppress(webbrowser.Error):
@@ -144,7 +128,7 @@ def _browser() -> webbrowser.BaseBrowser | None:
     return browser if has_window else None
 
 
-def _show(workspace: Path, ear: socket.socket, token: str, cure: str) -> None:
+def _show(workspace: Path, ear: socket.socket, path: str) -> None:
     """Serve until we are told to end; marimo keeps its files in a folder that goes with us."""
     with tempfile.TemporaryDirectory(prefix="curriculum-dashboard-") as folder:
         (Path(folder) / ".marimo.toml").write_text(CONFIG)
@@ -154,13 +138,14 @@ def _show(workspace: Path, ear: socket.socket, token: str, cure: str) -> None:
             from dashboards.server import application
 
             questions.share(settings.state_folder() / "questions")
-
-            port = ear.getsockname()[1]
-            names = {f"{settings.HOST}:{port}", f"localhost:{port}"}
             pages = application(
-                workspace, token, names, lambda: settings.server_of(workspace), cure, resources()
+                workspace,
+                path,
+                pages_address(ear).removeprefix("http://"),
+                lambda: settings.server_of(workspace),
+                resources(),
             )
-            serve_owner(pages, ear, linger_s=LINGER_S)
+            serve_socket(pages, ear, linger_s=LINGER_S)
 
 
 def _leave() -> NoReturn:
@@ -169,27 +154,11 @@ def _leave() -> NoReturn:
     os._exit(0)
 
 
-def write_secret(file: Path, said: str) -> None:
-    """Whole or not at all, and for its owner only."""
-    draft = file.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    draft.touch(mode=0o600)
-    draft.write_text(said)
-    draft.replace(file)
-
-
 def main() -> None:
-    """Serve until SIGINT or SIGTERM; meanwhile a file says where, to its owner only."""
-    arguments = argparse.ArgumentParser(prog="flows.server.dashboard")
-    arguments.add_argument("workspace", type=Path)
-    arguments.add_argument("--port", type=int, required=True)
-    given = arguments.parse_args()
-    place = settings.dashboard_file(given.workspace)
-    with _until_stopped(), _any_if_taken(given.port) as ear:
-        write_secret(place, _address(ear))
-        sys.stdout.write("the pages are there\n")
-        sys.stdout.flush()
-        _show(given.workspace, ear, settings.pages_token(), settings.LOGIN)
+    """Serve until SIGINT or SIGTERM."""
+    workspace, ear = sys.argv[1:]
+    with _until_stopped(), socket.socket(fileno=int(ear)) as inherited:
+        _show(Path(workspace), inherited, settings.pages_path())
     _leave()
 
 
@@ -208,17 +177,6 @@ def _until_stopped() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _any_if_taken(port: int) -> Iterator[socket.socket]:
-    """Listen on that port, where links of earlier starts point; on another where it is taken."""
-    with contextlib.ExitStack() as stack:
-        try:
-            ear = stack.enter_context(_listening(port))
-        except DashboardError:
-            ear = stack.enter_context(_listening(0))
-        yield ear
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,13 +22,11 @@ import filelock
 
 from curriculum.store import Store
 from curriculum.train.processes import dying_with_parent
-from dashboards.guard import login
 from flows import settings
 from flows.server import dashboard
 from flows.server.children import (
     ChildProcess,
     ServeError,
-    await_file,
     await_health,
     end_all,
     listening,
@@ -76,7 +75,7 @@ def serve(workspace: Path, port: int, print_line: PrintLine) -> None:
         )
         if team is None:
             ear = ending.enter_context(listening(port))
-            settings.apply(prefect_variables.served(workspace, port, supervisor.token))
+            settings.apply(prefect_variables.served(workspace, port, supervisor.secret))
             supervisor.server = supervisor.child("server", _SERVER, str(ear.fileno()))
             supervisor.server.sockets = (ear,)
             ending.callback(lambda: end_all([supervisor.server] if supervisor.server else []))
@@ -88,11 +87,10 @@ def serve(workspace: Path, port: int, print_line: PrintLine) -> None:
             await_health(f"{team}/health", None)
         ending.callback(supervisor.end_workers)
         supervisor.start_workers({settings.CPU: PARENTS, settings.GPU: slots})
-        supervisor.start_pages()
-        ending.callback(settings.dashboard_file(workspace).unlink, missing_ok=True)
-        supervisor.start_dashboards()
+        pages = ending.enter_context(listening(port % 65535 + 1, or_any=True))
+        supervisor.start_pages(pages)
         supervisor.start_crash_detection()
-        supervisor.announce()
+        supervisor.announce(pages)
         supervisor.watch()
 
 
@@ -139,8 +137,10 @@ class Supervisor:
     team: str | None
     shared: bool
     print_line: PrintLine
-    token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    """Token of our own servers: Prefect's, unless a team has one, reports and dashboards."""
+    password: str = field(default_factory=lambda: secrets.token_hex(16))
+    """Password of our own Prefect server."""
+    path: str = field(default_factory=dashboard.new_path)
+    """Path below which reports and dashboards are shown."""
     server: ChildProcess | None = None
     suffix: str = ""
     workers: dict[str, ChildProcess] = field(default_factory=dict)
@@ -151,13 +151,10 @@ class Supervisor:
     def __post_init__(self) -> None:
         self.choices = FormChoices(workspace=self.workspace)
 
-    def page(self, name: str, module: str, port: int) -> ChildProcess:
-        """Start a server of pages on a port of its own; browsers log in to all of ours by one token."""
-        page = self.child(name, module, str(self.workspace), "--port", str(port))
-        page.variables = settings.paged(self.token)
-        self.pages.append(page)
-        page.start()
-        return page
+    @property
+    def secret(self) -> str:
+        """`user:password` of our own Prefect server; empty where a team has one."""
+        return f"{settings.USER}:{self.password}" if self.team is None else ""
 
     def child(self, name: str, module: str, *arguments: str, grace_s: float = 10.0) -> ChildProcess:
         """Return a child process that runs a module and has a log of its name."""
@@ -231,21 +228,13 @@ class Supervisor:
                     return
             time.sleep(0.2)
 
-    def start_pages(self) -> None:
-        """Reports are beside the server: links of earlier starts point at the same port."""
-        place = settings.reports_file(self.workspace)
-        place.unlink(missing_ok=True)
-        reports = self.page("reports", "flows.server.report_pages", self.port % 65535 + 1)
-        await_file(place, reports)
-
-    def start_dashboards(self) -> None:
-        """Dashboards are beside the reports, where what they are made with is installed."""
-        place = settings.dashboard_file(self.workspace)
-        place.unlink(missing_ok=True)
-        if not dashboard.is_installed():
-            return
-        pages = self.page("dashboards", "flows.server.dashboard", (self.port + 1) % 65535 + 1)
-        await_file(place, pages)
+    def start_pages(self, ear: socket.socket) -> None:
+        """Start reports and dashboards beside the server, where links of earlier starts lead."""
+        module = ("flows.server.dashboard", str(self.workspace), str(ear.fileno()))
+        pages = self.child("dashboards", *module)
+        pages.variables, pages.sockets = settings.at_path(self.path), (ear,)
+        self.pages.append(pages)
+        pages.start()
 
     def start_crash_detection(self) -> None:
         """Start the detection of crashes, where a target for notifications is set."""
@@ -259,28 +248,27 @@ class Supervisor:
         self.pages.append(detection)
         detection.start()
 
-    def announce(self) -> None:
-        """Print where everything is; the first of our own addresses logs the browser in to all of them."""
-        own = login(self.address, self.token) if self.team is None else self.address
-        dashboard.write_secret(settings.address_file(self.workspace), own)
-        runs, reports = f"{self.address}/v2/runs", f"{settings.reports_at(self.workspace)}/"
+    def announce(self, ear: socket.socket) -> None:
+        """Print where everything is; the fragment of one address logs the browser in to all others."""
+        pages = dashboard.pages_address(ear)
+        runs, login = f"{self.address}/v2/runs", dashboard.login_address(ear, self.path)
         if self.team is None:
-            runs = login(runs, self.token)
-        else:
-            reports = login(reports, self.token)
+            fragment = f"{self.password}.{ear.getsockname()[1]}.{self.path}"
+            runs = login = f"{self.address}{settings.LOGIN_PATH}#{fragment}"
+        settings.ServedAddresses(
+            address=self.address, secret=self.secret, pages=pages, login=login
+        ).write(self.workspace)
+        shown = f"{pages}/overview/" if dashboard.is_installed() else dashboard.how_to_install()
         self.print_line(f"workspace   {self.workspace}")
         self.print_line(f"runs        {runs}")
         self.print_line(
             f"start one   {self.address}/v2/deployments  (choose run, then Run, then Custom run)"
         )
+        reports = f"{pages}/reports/" if self.team is None else f"{pages}/reports/#{self.path}"
         self.print_line(f"reports     {reports}")
-        self.print_line(
-            f"dashboards  {settings.dashboard_at(self.workspace) or dashboard.how_to_install()}"
-        )
+        self.print_line(f"dashboards  {shown}")
         self.print_line(f"logs        {settings.prefect_folder(self.workspace)}/*.log")
-        self.print_line(
-            "The address that holds a token logs the browser in to the others; open it first."
-        )
+        self.print_line("Open the address with a # first: it logs the browser in to the others.")
         self.print_line("Ctrl-C ends all of it.")
 
     def watch(self) -> None:
@@ -377,7 +365,9 @@ def api_for(workspace: Path, warn: Callable[[str], None]) -> Iterator[None]:
         return
     with listening(0) as ear:
         port = ear.getsockname()[1]
-        settings.apply(prefect_variables.unseen(workspace, port, secrets.token_urlsafe(32)))
+        settings.apply(
+            prefect_variables.unseen(workspace, port, f"{settings.USER}:{secrets.token_hex(16)}")
+        )
         server = ChildProcess(
             name=f"server-{port}",
             arguments=("-m", _SERVER, str(ear.fileno())),
@@ -409,7 +399,7 @@ def _only_one(workspace: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        settings.address_file(workspace).unlink(missing_ok=True)
+        settings.served_file(workspace).unlink(missing_ok=True)
         lock.release()
 
 

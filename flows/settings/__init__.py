@@ -1,11 +1,14 @@
 """Settings: the environment, and the variables that we set for Prefect; read nowhere else in flows."""
 
+import base64
 import hashlib
+import json
 import math
 import os
 import re
 import shlex
 import stat
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,10 +25,10 @@ Number = TypeVar("Number", int, float)
 
 HOST = "127.0.0.1"
 PORT = 4200
-REPORTS = f"http://{HOST}:{PORT + 1}"
-"""Address of the reports where `serve` has its own port: it shows them beside the server."""
-DASHBOARD_PORT = 4202
-"""Beside the server and its reports, as `serve` has it."""
+PAGES_PORT = PORT + 1
+"""Port of reports and dashboards where `serve` has its own port."""
+LOGIN_PATH = "/curriculum/"
+"""Path of the page that logs a browser in to Prefect's pages."""
 CPU, GPU = "cpu", "gpu"
 """The kinds of work pools."""
 NAME_LENGTH, DIGEST_LENGTH = 40, 16
@@ -35,17 +38,17 @@ SAFE_PATH = "PYTHONSAFEPATH"
 NO_MATRICES = {"OPENBLAS_NUM_THREADS": "1"}
 """For commands that end in a moment: OpenBLAS, which numpy imports, else starts a thread a core, and each
 spins for some 50 ms."""
-_PAGES_TOKEN = "CURRICULUM_PAGES_TOKEN"
-_OURS = ("PREFECT_API_AUTH_STRING", "PREFECT_CLIENT_CUSTOM_HEADERS", _PAGES_TOKEN, SAFE_PATH)
-"""Variables of our own processes that no command of others gets."""
-
-
-LOGIN = (
-    "Open the address that `curriculum serve` printed and that holds a token: it logs this browser in to "
-    "runs, reports and dashboards."
+_PAGES_PATH = "CURRICULUM_PAGES_PATH"
+_OURS = (
+    "PREFECT_API_AUTH_STRING",
+    "PREFECT_SERVER_API_AUTH_STRING",
+    "PREFECT_CLIENT_CUSTOM_HEADERS",
+    _PAGES_PATH,
+    SAFE_PATH,
 )
-DASHBOARD_LOGIN = "Open the address that `curriculum dashboard` printed: it holds a token."
-"""Sentences for a browser that isn't logged in."""
+"""Variables of our own processes that no command of others gets."""
+USER = "curriculum"
+"""Name by which programs and pages log in to our own server."""
 
 
 class SettingError(CurriculumError):
@@ -213,33 +216,25 @@ def team_api() -> str | None:
 def credentials() -> dict[str, str]:
     """The headers that a server wants of a program, as Prefect's own client sends them."""
     if given := os.environ.get("PREFECT_API_AUTH_STRING"):
-        from dashboards.guard import authorization
-
-        return {"Authorization": authorization(given)}
+        return authorization(given)
     if given := os.environ.get("PREFECT_API_KEY"):
         return {"Authorization": f"Bearer {given}"}
     return {}
 
 
-def token() -> str:
-    """The token of the server that this process is, or belongs to; `served` names it."""
-    return os.environ["PREFECT_API_AUTH_STRING"].partition(":")[2]
+def authorization(secret: str) -> dict[str, str]:
+    """The headers of a program that logs in by `user:password`."""
+    return {"Authorization": f"Basic {base64.b64encode(secret.encode()).decode()}"}
 
 
-def paged(token: str) -> dict[str, str]:
-    """Return the variables of the servers of reports and dashboards: the token that browsers log in by."""
-    return {_PAGES_TOKEN: token}
+def at_path(path: str) -> dict[str, str]:
+    """Return the variables of the server of reports and dashboards: the path below which they are shown."""
+    return {_PAGES_PATH: path}
 
 
-def pages_token() -> str:
-    """The token of the server of pages that this process is; `paged` names it."""
-    return os.environ[_PAGES_TOKEN]
-
-
-def team_secret() -> str | None:
-    """The `user:password` for a team's server, unless the headers for it are given otherwise."""
-    has_own = "PREFECT_CLIENT_CUSTOM_HEADERS" in os.environ
-    return None if has_own else os.environ.get("PREFECT_API_AUTH_STRING")
+def pages_path() -> str:
+    """The path of the server that this process is; `at_path` names it."""
+    return os.environ[_PAGES_PATH]
 
 
 def is_shared() -> bool:
@@ -348,9 +343,36 @@ def serve_lock(workspace: Path) -> "filelock.FileLock":
     return filelock.FileLock(prefect_folder(workspace) / "serve.lock")
 
 
-def address_file(workspace: Path) -> Path:
-    """The file of the address of `curriculum serve`, with the token that browsers and programs log in by."""
-    return prefect_folder(workspace) / "address.txt"
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServedAddresses:
+    """Addresses of a running `curriculum serve`, and what its owner's programs log in by."""
+
+    address: str
+    """Prefect's server: the team's, or our own."""
+    secret: str
+    """`user:password` of our own server; empty for a team's."""
+    pages: str
+    """Reports and dashboards, without the path that lets a browser in."""
+    login: str
+    """Address that logs a browser in."""
+
+    def write(self, workspace: Path) -> None:
+        """Write all of it or nothing, for the owner only."""
+        write_secret(served_file(workspace), json.dumps(asdict(self), indent=1))
+
+
+def write_secret(file: Path, text: str) -> None:
+    """Write a whole file or nothing, for its owner only."""
+    draft = file.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    draft.touch(mode=0o600)
+    draft.write_text(text)
+    draft.replace(file)
+
+
+def served_file(workspace: Path) -> Path:
+    """The file of the addresses of `curriculum serve`, and of what browsers and programs log in by."""
+    return prefect_folder(workspace) / "serve.json"
 
 
 def shown(workspace: Path, folder: Path) -> dict[str, str]:
@@ -364,40 +386,22 @@ def shown(workspace: Path, folder: Path) -> dict[str, str]:
     }
 
 
-def dashboard_file(workspace: Path) -> Path:
-    """Return the file to which the server of dashboards writes its address."""
-    return prefect_folder(workspace) / "dashboard.txt"
-
-
-def dashboard_at(workspace: Path) -> str | None:
-    """The address of the workspace's dashboards, while it is served and they are shown."""
-    return _said(dashboard_file(workspace)) if served_at(workspace) else None
-
-
-def reports_file(workspace: Path) -> Path:
-    """Return the file to which the server of reports writes its address."""
-    return prefect_folder(workspace) / "reports.txt"
-
-
-def reports_at(workspace: Path) -> str | None:
-    """The address of the workspace's reports, while it is served."""
-    return _said(reports_file(workspace)) if served_at(workspace) else None
+def reports_at(workspace: Path) -> str:
+    """The address of the workspace's reports; where it isn't served, that by default."""
+    found = served(workspace)
+    return f"{found.pages if found else f'http://{HOST}:{PAGES_PORT}'}/reports"
 
 
 def served_at(workspace: Path) -> str | None:
-    """The address of the server that serves this workspace now, if one does; without its token."""
-    from dashboards.guard import split_login
-
-    address = login_at(workspace)
-    return split_login(address)[0] if address else None
+    """The address of the Prefect server that serves this workspace now, if one does."""
+    found = served(workspace)
+    return found.address if found else None
 
 
 def served_secret(workspace: Path) -> str:
     """The `user:password` of programs for the server that serves this workspace; empty where none does."""
-    from dashboards.guard import secret_of, split_login
-
-    address = login_at(workspace)
-    return secret_of(split_login(address)[1]) if address else ""
+    found = served(workspace)
+    return found.secret if found else ""
 
 
 def server_of(workspace: Path) -> "Server | None":
@@ -406,27 +410,27 @@ def server_of(workspace: Path) -> "Server | None":
     A team's gets the credentials of the environment, which are sent to no other address than that of
     $PREFECT_API_URL.
     """
-    from dashboards.guard import authorization, secret_of, split_login
     from dashboards.workspace import Server
 
-    found = login_at(workspace)
+    found = served(workspace)
     if found is None:
         return None
-    address, token = split_login(found)
     known = {}
-    if token:
-        known = {"Authorization": authorization(secret_of(token))}
-    elif team_api() == f"{address}/api":
+    if found.secret:
+        known = authorization(found.secret)
+    elif team_api() == f"{found.address}/api":
         known = credentials()
-    return Server(address=address, headers=tuple(known.items()))
+    return Server(address=found.address, headers=tuple(known.items()))
 
 
-def login_at(workspace: Path) -> str | None:
-    """The address that serves this workspace now, if one does, with the token that logs in there."""
+def served(workspace: Path) -> ServedAddresses | None:
+    """Return the addresses of the `curriculum serve` of this workspace; None where none runs now."""
     if not (workspace / "workspace.json").is_file():
         return None
-    address = _said(address_file(workspace))
-    if address is None:
+    try:
+        # The file may be removed at any moment.
+        found = ServedAddresses(**json.loads(served_file(workspace).read_text()))
+    except FileNotFoundError:
         return None
     import filelock
 
@@ -434,13 +438,5 @@ def login_at(workspace: Path) -> str | None:
         # Who else asks holds it for a moment.
         serve_lock(workspace).acquire(timeout=0.05, poll_interval=0.01).lock.release()
     except filelock.Timeout:
-        return address
+        return found
     return None
-
-
-def _said(file: Path) -> str | None:
-    """Read a file, unless it isn't there: it may be removed at any moment."""
-    try:
-        return file.read_text().strip() or None
-    except FileNotFoundError:
-        return None

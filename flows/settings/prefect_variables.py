@@ -2,10 +2,8 @@
 
 import contextlib
 import importlib.util
-import json
 from pathlib import Path
 
-from dashboards.guard import authorization, secret_of
 from flows import settings
 
 WORKING = {
@@ -47,16 +45,17 @@ def _packaged(name: str) -> Path:
     return Path(found.origin).parent / name
 
 
-def served(workspace: Path, port: int, token: str) -> dict[str, str]:
-    """Prefect with a server of its own on a port, which asks browsers and programs for a token.
+def served(workspace: Path, port: int, secret: str) -> dict[str, str]:
+    """Prefect with a server of its own on a port, which asks programs and pages for a secret.
 
     The page takes the address of the API from PREFECT_API_URL, not from the server's own port.
     """
     origin = f"http://{settings.HOST}:{port}"
     return {
         **quiet(workspace),
-        **admitted(secret_of(token)),
+        **admitted(secret),
         "PREFECT_API_URL": f"{origin}/api",
+        "PREFECT_SERVER_API_AUTH_STRING": secret,
         "PREFECT_SERVER_API_PORT": str(port),
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": origin,
         "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(settings.pages_folder(workspace)),
@@ -65,26 +64,19 @@ def served(workspace: Path, port: int, token: str) -> dict[str, str]:
 
 
 def admitted(secret: str) -> dict[str, str]:
-    """Prefect's programs that prove themselves to a server by a secret, in all of their WebSockets too."""
-    headers = json.dumps({"Authorization": authorization(secret)})
-    return {"PREFECT_API_AUTH_STRING": secret, "PREFECT_CLIENT_CUSTOM_HEADERS": headers}
+    """Prefect's programs that log in to a server by its secret."""
+    return {"PREFECT_API_AUTH_STRING": secret}
 
 
 def joined(workspace: Path, api: str) -> dict[str, str]:
-    """Prefect for workers and deployments on a team's server."""
-    return {**quiet(workspace), **_given(), "PREFECT_API_URL": api, **WORKING}
+    """Prefect for workers and deployments on a team's server; its secret is in the environment."""
+    return {**quiet(workspace), "PREFECT_API_URL": api, **WORKING}
 
 
-def _given() -> dict[str, str]:
-    """The settings with which a team's server is asked."""
-    secret = settings.team_secret()
-    return admitted(secret) if secret else {}
-
-
-def unseen(workspace: Path, port: int, token: str) -> dict[str, str]:
+def unseen(workspace: Path, port: int, secret: str) -> dict[str, str]:
     """Prefect with a short-lived server of its own: no pages, and the terminal is left to us."""
     return {
-        **served(workspace, port, token),
+        **served(workspace, port, secret),
         **SILENT,
         # It ends before the last lines would be sent, and Prefect would try for a minute.
         "PREFECT_LOGGING_TO_API_ENABLED": "false",
@@ -94,7 +86,7 @@ def unseen(workspace: Path, port: int, token: str) -> dict[str, str]:
 
 def attached(workspace: Path, api: str) -> dict[str, str]:
     """Prefect with a server that runs already: a team's, or that of `curriculum serve`."""
-    known = _given() if settings.team_api() else admitted(settings.served_secret(workspace))
+    known = {} if settings.team_api() else admitted(settings.served_secret(workspace))
     return {**quiet(workspace), **known, **SILENT, **WORKING, "PREFECT_API_URL": api}
 
 

@@ -27,7 +27,7 @@ from schemas.job import METRICS_SCHEMA, Figure, TokenCounts
 from schemas.phase_status import ClosedGate
 from schemas.specialist import SpecialistRef, file_stem
 from tests import factories
-from tests.dashboards.looking import PATIENCE_MS
+from tests.dashboards.looking import PATIENCE_MS, log_in
 
 EVIL = "<img src=x onerror=alert(1)>"
 """The name of a repository."""
@@ -318,7 +318,7 @@ def said(app: marimo.App) -> str:
 
 @contextmanager
 def dashboard_of(home: Path, said: Path) -> Iterator[str]:
-    """The address at which a workspace's dashboards are shown, token and all.
+    """The address below which a workspace's dashboards are shown, with the path that lets a browser in.
 
     What the server prints goes to the file `said`, and holds nothing else in the end.
     """
@@ -334,7 +334,8 @@ def dashboard_of(home: Path, said: Path) -> Iterator[str]:
         while "Ctrl-C" not in said.read_text():
             assert process.poll() is None, said.read_text()
             time.sleep(0.1)
-        yield next(line.split()[1] for line in said.read_text().splitlines() if "token=" in line)
+        login = next(line.split()[1] for line in said.read_text().splitlines() if "#" in line)
+        yield f"{login.replace('#', '')}/"
     finally:
         process.terminate()
         assert process.wait(120) == 0, said.read_text()
@@ -373,19 +374,17 @@ class Watched:
 
     def expect_calm(self, address: str) -> None:
         """No request went to another host, and nothing was complained of."""
-        ours = address.partition("/?")[0]
         assert self.asked
-        strangers = [
-            url for url in self.asked if not url.startswith((f"{ours}/", "data:", "blob:"))
-        ]
+        strangers = [url for url in self.asked if not url.startswith((address, "data:", "blob:"))]
         assert strangers == []
         assert self.complaints == []
 
 
 @pytest.fixture(scope="module")
 def watched(browser: Browser, address: str) -> Iterator[Watched]:
-    """A window of a browser that doesn't know the token yet."""
+    """A window of a browser that is logged in."""
     context = browser.new_context(viewport={"width": 1360, "height": 900})
     context.set_default_timeout(PATIENCE_MS)
+    log_in(context, address)
     yield Watched(context)
     context.close()

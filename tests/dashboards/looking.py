@@ -3,7 +3,7 @@
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from dashboards.questions import question
 
@@ -16,11 +16,19 @@ GROUND_IS = """scheme => {
 }"""
 
 
+def log_in(context: BrowserContext, address: str) -> None:
+    """Open the address that the command printed, once, in a page that is closed again."""
+    server, _, path = address.rstrip("/").rpartition("/")
+    page = context.new_page()
+    page.goto(f"{server}/#{path}")
+    page.wait_for_url(f"{address}**")
+    page.close()
+
+
 def open_page(page: Page, address: str, name: str, query: str = "") -> None:
-    """Open one of the pages, with the token in its address, and wait for its head."""
-    base, _, token = address.partition("/?")
+    """Open one of the pages, and wait for its head."""
     page.set_default_timeout(PATIENCE_MS)
-    page.goto(f"{base}/{name}/?{token}{query}")
+    page.goto(f"{address}{name}/{query.replace('&', '?', 1)}")
     expect(page.locator("header.top")).to_be_visible(timeout=PATIENCE_MS)
 
 

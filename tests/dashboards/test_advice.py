@@ -133,7 +133,8 @@ def api(tmp_path: Path) -> Iterator[Api]:
     with HTTPServer((settings.HOST, 0), Handler) as server, settings.serve_lock(home):
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        settings.address_file(home).write_text(f"http://{settings.HOST}:{server.server_port}")
+        address = f"http://{settings.HOST}:{server.server_port}"
+        settings.ServedAddresses(address=address, secret="", pages="", login="").write(home)
         workspace.show(home, lambda: settings.server_of(home))
         yield told
         server.shutdown()

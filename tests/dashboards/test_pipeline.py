@@ -78,7 +78,7 @@ def page(looked: Watched, tiny_address: str) -> Page:
     looked.page.set_viewport_size({"width": 1280, "height": 900})
     looked.page.emulate_media(color_scheme="light")
     if not looked.page.url.endswith("/overview/"):
-        looked.page.goto(f"{tiny_address.partition('/?')[0]}/overview/")
+        looked.page.goto(f"{tiny_address}overview/")
     expect(looked.page.locator("#pipeline svg.pipeline")).to_be_visible(timeout=PATIENCE_MS)
     return looked.page
 

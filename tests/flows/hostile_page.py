@@ -54,6 +54,8 @@ class Site:
     port: int = 0
     page: str = ""
     asked: list[str] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    """Those of each request."""
 
     def attack(self, target: str, paths: dict[str, str], body: dict[str, object]) -> None:
         """Show a page from now on that attacks a server."""
@@ -69,6 +71,7 @@ def site() -> Iterator[Site]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             here.asked.append(self.path.strip("/"))
+            here.headers.append(dict(self.headers.items()))
             body = (here.page if self.path == "/" else "").encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/html")

@@ -10,11 +10,10 @@ disable_existing_loggers: false
 formatters: {{run: {{"()": os.system, command: "touch {sentinel}"}}}}
 """
 KEPT = (
-    "address.txt",
+    "serve.json",
     "serve.lock",
     "server.log",
     "worker-cpu.log",
-    "reports.txt",
     "memo_store.toml",
 )
 MODULES = ("sitecustomize", "prefect", "torch", "flows", "curriculum", "multiprocessing", "uvicorn")

@@ -21,7 +21,6 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 from prefect.types.entrypoint import EntrypointType
 
 from curriculum.corpus.load import unpack_samples
-from dashboards.guard import authorization
 from flows import settings
 from flows.deployments import declared_deployments
 from tests.flows.napping import nap
@@ -92,6 +91,20 @@ class Served:
             yield client
 
     @property
+    def places(self) -> settings.ServedAddresses:
+        """What it wrote for its owner's programs."""
+        found = settings.served(self.home)
+        assert found is not None
+        return found
+
+    @property
+    def path(self) -> str:
+        """The path below which reports and dashboards are shown."""
+        path = self.places.login.rpartition("#")[2].rpartition(".")[2]
+        assert len(path) == 32
+        return path
+
+    @property
     def secret(self) -> str:
         """What programs log in by, at the server that was started for it."""
         return settings.served_secret(self.host or self.home)
@@ -101,10 +114,7 @@ class Served:
         return urllib.request.Request(
             f"{self.address}/api/{path}",
             data=None if body is None else json.dumps(body).encode(),
-            headers={
-                "Content-Type": "application/json",
-                "Authorization": authorization(self.secret),
-            },
+            headers={"Content-Type": "application/json", **settings.authorization(self.secret)},
         )
 
     def end(self) -> int:
@@ -190,6 +200,6 @@ def serving(
     assert ended == code, log.read_text()
     _, left = psutil.wait_procs(served.family, timeout=60 if code else GONE_S)
     assert left == [], "something outlived serve"
-    assert code or not settings.address_file(home).exists()
+    assert code or not settings.served_file(home).exists()
     with socket.socket() as probe:
         assert probe.connect_ex((settings.HOST, port)) != 0, "the server outlived serve"

@@ -220,7 +220,7 @@ def test_a_report_is_linked_by_http_though_nothing_serves_it_now(
     monkeypatch.setattr("flows.flow_runs.rewritten", lambda *_: Path("/w/reports/templates.html"))
     state: State[Any] = build(specialist="templates.demo", phase="syntax", return_state=True)
     link = _artifact(state, "report-templates")
-    assert "(http://127.0.0.1:4201/templates.html)" in link
+    assert "(http://127.0.0.1:4201/reports/templates.html)" in link
 
 
 def _artifact(state: State[Any], key: str) -> Any:

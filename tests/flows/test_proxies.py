@@ -121,8 +121,6 @@ def test_a_server_that_never_answers_is_named_with_its_last_words(
         with pytest.raises(ServeError) as refused:
             children.await_health(nobody, server, said.append)
         assert "refused" in str(refused.value)
-    with pytest.raises(ServeError):
-        children.await_file(tmp_path / "address.txt", child)
     child.end()
     assert [str(child.log) in line for line in said] == [True]
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from curriculum.store import Store
-from dashboards.guard import authorization, login, secret_of
 from flows import settings
 from tests.flows.serving import command, free_port
 
@@ -74,23 +73,23 @@ TEAM = "http://team.example:4200"
 
 
 @pytest.mark.parametrize(
-    ("address", "sent"),
+    ("address", "secret", "sent"),
     [
-        (TEAM, authorization("ada:secret")),
-        ("http://elsewhere.example:4200", None),
-        (login("http://127.0.0.1:4200", "ours"), authorization(secret_of("ours"))),
+        (TEAM, "", "ada:secret"),
+        ("http://elsewhere.example:4200", "", None),
+        ("http://127.0.0.1:4200", "curriculum:ours", "curriculum:ours"),
     ],
 )
 def test_dashboards_send_the_secret_of_a_team_to_its_server_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, sent: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, secret: str, sent: str | None
 ) -> None:
     Store(tmp_path).open()
     monkeypatch.setenv("PREFECT_API_URL", f"{TEAM}/api/")
     monkeypatch.setenv("PREFECT_API_AUTH_STRING", "ada:secret")
     assert settings.server_of(tmp_path) is None, "nobody serves it"
-    settings.address_file(tmp_path).write_text(address)
+    settings.ServedAddresses(address=address, secret=secret, pages="", login="").write(tmp_path)
     with settings.serve_lock(tmp_path):
         found = settings.server_of(tmp_path)
     assert found is not None
-    assert found.address == address.partition("?")[0]
-    assert dict(found.headers).get("Authorization") == sent
+    assert found.address == address
+    assert dict(found.headers) == (settings.authorization(sent) if sent else {})

@@ -18,7 +18,6 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import SCHEDULE_TYPES, IntervalSchedule
 
 from curriculum.store import Store
-from dashboards.guard import split_login
 from flows import deployments, settings
 from flows.deployments import declared_deployments
 from flows.server import children, supervisor
@@ -118,62 +117,40 @@ def test_a_run_outlives_the_death_of_its_server(served: Served, tmp_path: Path) 
     served.await_state(run, "Completed")
 
 
-def test_one_token_logs_in_to_runs_reports_and_dashboards_and_outlives_their_death(
-    served: Served,
-) -> None:
-    dashboards, reports = settings.dashboard_at(served.home), settings.reports_at(served.home)
-    assert dashboards
-    assert reports
-    said = served.log.read_text()
-    assert f"dashboards  {dashboards}\n" in said
-    assert f"reports     {reports}/\n" in said
-    token = split_login(settings.address_file(served.home).read_text())[1]
-    assert said.count(token) == 1, "one address to open"
-    assert f"{served.address}/v2/runs?token={token}\n" in said
-    # Each place, and what it answers who is known there.
-    places = {f"{served.address}/api/health": 200, f"{reports}/": 200, f"{dashboards}/": 303}
-    browser = _logged_in(f"{served.address}/?token={token}")
-    for place, answer in places.items():
-        assert (_status(place), _status(place, browser)) == (401, answer)
-    servers = (
-        ("dashboards", "flows.server.dashboard", dashboards),
-        ("reports", "flows.server.report_pages", reports),
-    )
-    for name, module, place in servers:
-        served.child(module).kill()
-        again = f"{name} had ended with exit code -9"
-        wait_until(functools.partial(_is_said, served, again))
-        wait_until(functools.partial(_answers, f"{place}/", 401))
-        assert _status(f"{place}/", browser) == places[f"{place}/"], "who was logged in still is"
-    assert settings.dashboard_at(served.home) == dashboards, "the links that people have are dead"
-    assert settings.reports_at(served.home) == reports, "the links that people have are dead"
+def test_one_address_logs_in_to_all_pages_which_outlive_their_death(served: Served) -> None:
+    said, places = served.log.read_text(), served.places
+    password = served.secret.rpartition(":")[2]
+    assert said.count(password) == said.count(served.path) == 1, "one address to open"
+    assert f"runs        {places.login}\n" in said
+    assert places.login.startswith(f"{served.address}/curriculum/#{password}.")
+    assert f"reports     {places.pages}/reports/\n" in said
+    assert f"dashboards  {places.pages}/overview/\n" in said
+    inside = f"{places.pages}/{served.path}"
+    # Reports and dashboards are one server, which is found where it was.
+    wanted = {
+        f"{places.pages}/overview/": 404,
+        f"{inside}/overview/": 200,
+        f"{inside}/reports/": 200,
+    }
+    assert {url: _status(url) for url in wanted} == wanted
+    served.child("flows.server.dashboard").kill()
+    assert _status(f"{inside}/reports/") in {0, 200}, "nobody else can take the port meanwhile"
+    again = "dashboards had ended with exit code -9"
+    wait_until(functools.partial(_is_said, served, again))
+    assert {url: _status(url) for url in wanted} == wanted
+    assert served.places == places, "the links that people have are dead"
 
 
 def _is_said(served: Served, words: str) -> bool:
     return words in served.log.read_text()
 
 
-def _answers(url: str, status: int) -> bool:
-    return _status(url) == status
-
-
-def _logged_in(address: str) -> str:
-    """The cookies of a browser that opened an address with a token."""
-    place, _, query = address.removeprefix("http://").partition("/")
-    connection = http.client.HTTPConnection(place, timeout=60)
-    connection.request("GET", f"/{query}")
-    answer = connection.getresponse()
-    connection.close()
-    assert answer.status == 303
-    return "; ".join(each.partition(";")[0] for each in answer.headers.get_all("Set-Cookie", []))
-
-
-def _status(url: str, cookies: str = "") -> int:
+def _status(url: str) -> int:
     """What a browser is answered; 0 where nobody answers."""
     place, _, path = url.removeprefix("http://").partition("/")
     connection = http.client.HTTPConnection(place, timeout=60)
     try:
-        connection.request("GET", f"/{path}", headers={"Cookie": cookies} if cookies else {})
+        connection.request("GET", f"/{path}")
         return connection.getresponse().status
     except OSError:
         return 0
@@ -290,16 +267,16 @@ def test_an_address_that_is_gone_at_once_after_it_was_read_is_no_fault(
         """The lock of a serve that ends in this moment."""
 
         def acquire(self, **_: float) -> None:
-            for file in (settings.address_file(tmp_path), settings.reports_file(tmp_path)):
-                file.unlink(missing_ok=True)
+            settings.served_file(tmp_path).unlink(missing_ok=True)
             raise filelock.Timeout("supervisor.lock")
 
     Store(tmp_path).open()
     monkeypatch.setattr(settings, "serve_lock", lambda _: Held())
-    for ask, answer in ((settings.served_at, "here"), (settings.reports_at, None)):
-        settings.address_file(tmp_path).write_text("here")
-        settings.reports_file(tmp_path).write_text("there")
-        assert ask(tmp_path) == answer
+    written = settings.ServedAddresses(address="here", secret="", pages="there", login="")
+    written.write(tmp_path)
+    assert settings.served(tmp_path) == written
+    assert settings.served(tmp_path) is None
+    assert settings.reports_at(tmp_path) == "http://127.0.0.1:4201/reports"
 
 
 def test_a_teams_server_goes_before_ones_own(

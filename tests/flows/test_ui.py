@@ -12,7 +12,6 @@ from playwright.sync_api import TimeoutError as PageTimeout
 
 from curriculum.inspection.runs import report_of
 from curriculum.store import Store
-from flows import settings
 from schemas.phase_status import Approval
 from tests.flows.serving import Served, furnish, serving, wait_until
 
@@ -72,7 +71,8 @@ def page(served: Served, chromium: str) -> Iterator[Page]:
     outside: list[str] = []
 
     def note(request: Request) -> None:
-        if not request.url.startswith((served.address, f"blob:{served.address}", "data:")):
+        ours = (served.address, served.places.pages, f"blob:{served.address}", "data:")
+        if not request.url.startswith(ours):
             outside.append(request.url)
 
     with sync_playwright() as playwright:
@@ -82,7 +82,7 @@ def page(served: Served, chromium: str) -> Iterator[Page]:
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
         page.set_default_timeout(BROWSER_MS)
         page.on("requestfinished", note)
-        page.goto(settings.address_file(served.home).read_text())
+        page.goto(served.places.login)
         yield page
         browser.close()
     assert outside == [], "the pages talked to somebody else"

@@ -110,7 +110,7 @@ def dashboard(
         typer.Option(
             min=1,
             max=65535,
-            help=f"Port on 127.0.0.1; default: {settings.DASHBOARD_PORT}, or any free port.",
+            help=f"Port on 127.0.0.1; default: {settings.PAGES_PORT}, or any free port.",
             show_default=False,
         ),
     ] = None,

@@ -87,7 +87,7 @@ def _files(made: Any, facts: Any, wide: Document) -> dict[str, str]:
         "report": report_page.page(facts),
         "rows": rows_page.page("rows", "of <arena>", made.shown(), made.loaded()),
         "document": document_page.page("title", "subtitle" * 20, [content]),
-        "sentence": str(html.render("sentence.html", text="Open it from the terminal")),
+        "sentence": html.sentence("Open it from the terminal"),
     }
 
 
@@ -124,16 +124,14 @@ def opened(
         context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         if name in SERVED:
-            base, _, token = address.partition("/?")
             query, last = SERVED[name]
             if name == "manifest":
                 query += next(each.key[:12] for each in Store(home, dry=True).artefacts("mixtures"))
-            page.goto(f"{base}/{name.split()[0]}/?{token}{query}")
+            page.goto(f"{address}{name.split()[0]}/{query.replace('&', '?', 1)}")
             for each in last:
                 expect(page.locator(each).first).to_be_visible(timeout=PATIENCE_MS)
         elif name in EMPTY:
-            base, _, token = empty_address.partition("/?")
-            page.goto(f"{base}/{name.removeprefix('empty ')}/?{token}")
+            page.goto(f"{empty_address}{name.removeprefix('empty ')}/")
             expect(page.locator("#first")).to_be_visible(timeout=PATIENCE_MS)
         else:
             kind, _, place = name.partition("#")

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from curriculum.train.launch.gpu_slots import Slots
-from dashboards.guard import authorization
 from flows import settings
 
 pytestmark = pytest.mark.timeout(2400)
@@ -61,7 +60,7 @@ class Served:
             data=None if body is None else json.dumps(body).encode(),
             headers={
                 "Content-Type": "application/json",
-                "Authorization": authorization(settings.served_secret(self.course.home)),
+                **settings.authorization(settings.served_secret(self.course.home)),
             },
         )
         try:

@@ -1,29 +1,20 @@
 """A report that came with somebody else's workspace does nothing but show itself."""
 
 import base64
-import contextlib
 import hashlib
-import http.client
 import os
 import re
-import socket
-import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
 
 from dashboards import html
-from dashboards.guard import authorization, login, secret_of
 from dashboards.report import files
 from dashboards.report.files import policy
-from flows.server import report_pages as serving
-from flows.server.report_pages import Server
+from tests.dashboards.pages_server import PagesServer, pages_server
 
-TOKEN = "a-token-of-24-characters"
-OWNER = {"Authorization": authorization(secret_of(TOKEN))}
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 
@@ -35,23 +26,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(folder: Path) -> Iterator[Server]:
+def server(folder: Path) -> Iterator[PagesServer]:
     """Its server."""
-    with Server(folder, 0, TOKEN) as served:
-        thread = threading.Thread(target=served.serve_forever, args=(0.01,))
-        thread.start()
+    with pages_server(folder.parent) as served:
         yield served
-        served.shutdown()
-        thread.join()
-
-
-def _asked(server: Server, path: str) -> http.client.HTTPResponse:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
-    connection.request("GET", path, headers=OWNER)
-    answer = connection.getresponse()
-    answer.read()
-    connection.close()
-    return answer
 
 
 def _digest(script: str) -> str:
@@ -61,26 +39,26 @@ def _digest(script: str) -> str:
 @pytest.mark.parametrize(
     "said", ["default-src 'none'\r\nSet-Cookie: a=b", "default-src *", "default-src 'none'\nX: y"]
 )
-def test_no_text_of_a_page_gets_into_a_header(server: Server, folder: Path, said: str) -> None:
+def test_no_text_of_a_page_gets_into_a_header(server: PagesServer, folder: Path, said: str) -> None:
     page = f'<meta http-equiv="Content-Security-Policy" content="{said}"><p>x'
     (folder / "a.html").write_bytes(page.encode())
-    answer = _asked(server, "/a.html")
-    assert answer.status == 200
-    assert answer.getheader("Set-Cookie") is None
-    assert answer.getheader("X") is None
-    given = answer.getheader("Content-Security-Policy") or ""
+    found = server.report("a.html")
+    assert found.status == 200
+    assert found.headers["Set-Cookie"] is None
+    assert found.headers["X"] is None
+    given = found.headers["Content-Security-Policy"]
     assert given.startswith("default-src 'none'; ")
     assert "*" not in given
 
 
-def test_a_page_cannot_allow_a_script_of_its_own(server: Server, folder: Path) -> None:
+def test_a_page_cannot_allow_a_script_of_its_own(server: PagesServer, folder: Path) -> None:
     script = "fetch('http://127.0.0.1:1/')"
     allowed = f"default-src 'none'; script-src {_digest(script)}"
     page = (
         f'<meta http-equiv="Content-Security-Policy" content="{allowed}"><script>{script}</script>'
     )
     (folder / "a.html").write_text(page)
-    given = _asked(server, "/a.html").getheader("Content-Security-Policy") or ""
+    given = server.report("a.html").headers["Content-Security-Policy"]
     assert _digest(script) not in given
     assert len(re.findall("sha256-", given)) == 2
 
@@ -135,16 +113,16 @@ def _other_encoding(file: Path, secret: Path) -> None:
 @pytest.mark.parametrize("place", ["a.html", "rows/a.html"])
 @pytest.mark.parametrize("way", [_link, _pipe, _huge, _other_encoding])
 def test_what_is_no_plain_page_is_no_report(
-    server: Server, folder: Path, way: object, place: str
+    server: PagesServer, folder: Path, way: object, place: str
 ) -> None:
     secret = folder.parent / "secret.html"
     secret.write_text("secret")
     assert callable(way)
     way(folder / place, secret)
-    assert _asked(server, f"/{place}").status == 404
+    assert server.report(place).status == 404
     (folder / place).unlink()
     (folder / place).write_text("<p>")
-    assert _asked(server, f"/{place}").status == 200
+    assert server.report(place).status == 200
 
 
 @pytest.mark.parametrize("name", ["reports", "reports/rows"])
@@ -154,62 +132,27 @@ def test_a_folder_of_reports_that_is_a_link_has_none(tmp_path: Path, name: str) 
         (tmp_path / "mine" / file).write_text("secret")
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).symlink_to(tmp_path / ("mine/rows" if "/" in name else "mine"))
-    with Server(tmp_path / "reports", 0, TOKEN) as served:
-        thread = threading.Thread(target=served.serve_forever, args=(0.01,))
-        thread.start()
-        assert [_asked(served, path).status for path in ("/secret.html", "/rows/secret.html")] == [
+    with pages_server(tmp_path) as served:
+        assert [served.report(path).status for path in ("secret.html", "rows/secret.html")] == [
             404,
             404,
         ]
-        served.shutdown()
-        thread.join()
-
-
-def _drip(held: Sequence[socket.socket], until: float) -> None:
-    while time.monotonic() < until:
-        for each in held:
-            each.sendall(b"x")
-        time.sleep(0.2)
-
-
-@pytest.mark.system
-def test_connections_are_bounded_and_slow_ones_end(
-    server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder / "a.html").write_text("<p>")
-    monkeypatch.setattr(serving, "WHOLE_S", 2.0)
-    address = ("127.0.0.1", server.server_port)
-    with contextlib.ExitStack() as open_ones:
-        held = [
-            open_ones.enter_context(socket.create_connection(address, timeout=20))
-            for _ in range(serving.MOST_CONNECTIONS)
-        ]
-        for each in held:
-            each.sendall(b"GET /a.html HTTP/1.0\r\nX: ")
-        with open_ones.enter_context(socket.create_connection(address, timeout=20)) as more:
-            assert more.recv(1) == b""
-        # A byte now and then keeps none of them open.
-        ended = time.monotonic() + 20
-        with pytest.raises(ConnectionError):
-            _drip(held, until=ended)
-        time.sleep(0.2)
-        assert _asked(server, "/a.html").status == 200
 
 
 PLANTED = """<!doctype html><title>calm</title>
-<script>document.title = "ran"; fetch("/other.html")</script>
-<img src="/other.html"><img src=x onerror="document.title = 'ran'">
-<link rel="stylesheet" href="/other.html"><iframe src="/other.html"></iframe>
+<script>document.title = "ran"; fetch("other.html")</script>
+<img src="other.html"><img src=x onerror="document.title = 'ran'">
+<link rel="stylesheet" href="other.html"><iframe src="other.html"></iframe>
 <a id="a" href="javascript:document.title='ran'">x</a>
-<form id="f" action="/other.html"><button id="b">x</button></form>
-<meta http-equiv="refresh" content="1;url=/other.html"><object data="/other.html"></object>
+<form id="f" action="other.html"><button id="b">x</button></form>
+<meta http-equiv="refresh" content="1;url=other.html"><object data="other.html"></object>
 """
 
 
 @pytest.mark.browser
 @pytest.mark.timeout(300)
 def test_a_planted_page_runs_nothing_loads_nothing_and_leads_nowhere(
-    server: Server, folder: Path, chromium: str, monkeypatch: pytest.MonkeyPatch
+    server: PagesServer, folder: Path, chromium: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "planted.html").write_text(PLANTED)
     (folder / "other.html").write_text("<title>other</title>")
@@ -225,20 +168,20 @@ def test_a_planted_page_runs_nothing_loads_nothing_and_leads_nowhere(
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         page = browser.new_page()
-        page.context.add_cookies([{"name": "c", "value": "v", "url": server.address}])
-        page.goto(login(f"{server.address}/planted.html", TOKEN))
+        page.context.add_cookies([{"name": "c", "value": "v", "url": server.origin}])
+        page.goto(f"{server.reports}planted.html")
         page.locator("#a").click(no_wait_after=True)
         page.locator("#b").click(no_wait_after=True)
         page.wait_for_timeout(2500)
         assert page.title() == "calm"
-        assert page.url == f"{server.address}/planted.html"
+        assert page.url == f"{server.reports}planted.html"
         assert read == ["planted.html"]
         # A page of ours runs its script, without an origin.
-        page.goto(f"{server.address}/ours.html")
+        page.goto(f"{server.reports}ours.html")
         assert page.evaluate("self.origin") == "null"
         # Without the policy the planted page does all of that.
         monkeypatch.setattr(files, "policy", lambda page: "default-src * 'unsafe-inline'")
-        page.goto(f"{server.address}/planted.html")
+        page.goto(f"{server.reports}planted.html")
         page.wait_for_url("**/other.html")
         browser.close()
     assert read.count("other.html") > 3

@@ -1,0 +1,445 @@
+"""The servers of `curriculum serve` answer their owner alone: no other user, no page of another site."""
+
+import base64
+import contextlib
+import http.client
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import TimeoutError as PageTimeout
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Origin, Subprotocol
+
+from curriculum.pipeline.notifiers import EventSource, Notifier
+from curriculum.store import Store
+from flows import settings
+from flows.settings import prefect_variables
+from tests.flows.hostile_page import ATTEMPTS, Site, site
+from tests.flows.serving import Served, serving
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Page
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A workspace that is served."""
+    with serving(tmp_path_factory.mktemp("homes") / "home") as served:
+        yield served
+
+
+def status(
+    served: Served, method: str, path: str, headers: Mapping[str, str], body: str = ""
+) -> int:
+    """What the server answers a request with these headers, and no others but Host."""
+    host = headers.get("Host", served.address.removeprefix("http://"))
+    connection = http.client.HTTPConnection(served.address.removeprefix("http://"), timeout=60)
+    connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+    for name, value in {"Content-Length": str(len(body)), **headers, "Host": host}.items():
+        connection.putheader(name, value)
+    connection.endheaders(body.encode())
+    try:
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def run_deployment(served: Served) -> tuple[str, int]:
+    """The id of the deployment `run`, and how many flow runs there are."""
+    with served.client() as client:
+        return str(client.read_deployment_by_name("run/run").id), len(client.read_flow_runs())
+
+
+def owner(served: Served) -> dict[str, str]:
+    return settings.authorization(served.secret)
+
+
+def wrong() -> dict[str, str]:
+    return settings.authorization("curriculum:wrong")
+
+
+ELSEWHERE = (
+    {"Origin": "http://evil.example"},
+    {"Origin": "http://127.0.0.1:9"},
+    {"Origin": "null"},
+    {"Host": "evil.example:{port}"},
+    {"Host": "localhost:{port}"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"},
+)
+"""What a browser adds to a request of a page of another site, or of one whose name points here."""
+
+
+def elsewhere(served: Served) -> list[dict[str, str]]:
+    port = served.address.rpartition(":")[2]
+    return [{name: text.format(port=port) for name, text in each.items()} for each in ELSEWHERE]
+
+
+def test_no_request_but_the_owners_reads_or_starts_anything(served: Served) -> None:
+    deployment, before = run_deployment(served)
+    body = json.dumps({"parameters": {"specialist": "templates.demo"}})
+    start, read = f"/api/deployments/{deployment}/create_flow_run", "/api/deployments/filter"
+    for kind in ({}, {"Content-Type": "application/json"}, {"Content-Type": "text/plain"}):
+        for path, text in ((start, body), (read, "{}")):
+            for unknown in ({}, wrong(), {"Cookie": f"prefect-password={served.secret}"}):
+                assert status(served, "POST", path, {**kind, **unknown}, text) == 401
+            for foreign in elsewhere(served):
+                asked = {**kind, **owner(served), **foreign}
+                assert status(served, "POST", path, asked, text) == 403
+    assert run_deployment(served) == (deployment, before)
+    known = {**owner(served), "Content-Type": "application/json"}
+    assert status(served, "POST", read, known, "{}") == 200, "the owner's is answered"
+
+
+def test_without_a_login_there_are_health_and_pages_that_hold_nothing(served: Served) -> None:
+    """Prefect's pages are the same for everyone: what they show, their scripts read from the API."""
+    for path in ("/api/health", "/api/ready"):
+        assert status(served, "GET", path, {}) == 200
+    for path in ("/api/version", "/api/admin/settings", "/api/csrf-token?client=a"):
+        assert (status(served, "GET", path, {}), status(served, "GET", path, wrong())) == (401, 401)
+    assert status(served, "GET", "/api/version", owner(served)) == 200
+    for path in ("/", "/v2/runs", "/ui-settings", "/curriculum/", "/docs", "/openapi.json"):
+        asked = urllib.request.Request(f"{served.address}{path}", headers={"Accept": "text/html"})
+        with urllib.request.urlopen(asked, timeout=60) as answer:
+            headers = {name.lower(): value for name, value in answer.headers.items()}
+            text = answer.read().decode()
+        for secret in (served.secret, served.path, str(served.home)):
+            assert secret not in text + str(headers)
+        assert "set-cookie" not in headers
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["x-frame-options"] == "DENY"
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+
+
+SOCKETS = (
+    "events/out",
+    "events/in",
+    "logs/out",
+    "task_runs/subscriptions/scheduled",
+    "work_pools/cpu/workers/connect",
+)
+"""All WebSockets of Prefect's API; the first message logs in."""
+
+
+def test_these_are_all_sockets_that_prefect_has() -> None:
+    from fastapi.routing import APIWebSocketRoute
+    from prefect.server.api.server import API_ROUTERS
+
+    found = {
+        route.path.removeprefix("/").replace("{work_pool_name}", "cpu")
+        for router in API_ROUTERS
+        for route in router.routes
+        if isinstance(route, APIWebSocketRoute)
+    }
+    assert found == {*SOCKETS}
+
+
+@pytest.mark.parametrize("path", SOCKETS)
+def test_no_socket_but_the_owners_is_opened(served: Served, path: str) -> None:
+    url = f"{served.address.replace('http', 'ws')}/api/{path}"
+
+    def opened(token: str, *, origin: str | None = None, protocol: str | None = "prefect") -> str:
+        protocols = [Subprotocol(protocol)] if protocol else None
+        from_page = Origin(origin) if origin else None
+        with connect(url, origin=from_page, subprotocols=protocols, proxy=None) as socket:
+            socket.send(json.dumps({"type": "auth", "token": token}))
+            return str(json.loads(socket.recv(60))["type"])
+
+    for token in ("", "curriculum:wrong", served.secret.partition(":")[2]):
+        with pytest.raises(ConnectionClosed):
+            opened(token)
+    with pytest.raises(InvalidStatus, match="403"):
+        opened(served.secret, protocol=None)
+    for origin in ("http://evil.example", "http://127.0.0.1:9"):
+        with pytest.raises(InvalidStatus, match="403"):
+            opened(served.secret, origin=origin)
+    assert opened(served.secret) == opened(served.secret, origin=served.address) == "auth_success"
+
+
+def test_reports_and_dashboards_are_shown_below_their_path_alone(served: Served) -> None:
+    server = served.places.pages.removeprefix("http://")
+
+    def asked(path: str, headers: Mapping[str, str]) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(server, timeout=60)
+        connection.request("GET", path, headers=dict(headers))
+        answer = connection.getresponse()
+        assert answer.headers["Set-Cookie"] is None
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+        text = answer.read().decode()
+        connection.close()
+        return answer.status, text
+
+    def opened(path: str, origin: str | None) -> str:
+        url = f"ws://{server}{path}/sql/ws?session_id=s_abcdef"
+        with connect(url, origin=Origin(origin) if origin else None, proxy=None) as socket:
+            return str(socket.recv(60))
+
+    inside, guessed = f"/{served.path}", f"/{served.path[::-1]}"
+    for page in ("overview/", "mixtures/", "runs/", "sql/", "reports/", "style.css"):
+        assert asked(f"{inside}/{page}", {})[0] == 200
+        for path in (f"/{page}", f"{guessed}/{page}"):
+            assert asked(path, owner(served)) == asked("/", {}), "the same says nothing"
+            assert asked(path, {})[0] == 404
+        foreign = [{**each, "Host": each.get("Host", server)} for each in elsewhere(served)]
+        assert {asked(f"{inside}/{page}", each)[0] for each in foreign} == {403}
+    assert "kernel-ready" in opened(inside, f"http://{server}")
+    for path, origin in ((guessed, None), ("", None), (inside, "http://evil.example")):
+        with pytest.raises(InvalidStatus, match="403"):
+            opened(path, origin)
+
+
+def test_secrets_are_in_files_of_the_owners_and_in_no_command_line_or_log(served: Served) -> None:
+    folder, place = settings.prefect_folder(served.home), settings.served_file(served.home)
+    secrets = (served.secret.partition(":")[2], served.path)
+    assert [len(each) for each in secrets] == [32, 32]
+    assert "".join(secrets).isascii()
+    assert [each.stat().st_mode & 0o077 for each in (folder, folder.parent, place)] == [0, 0, 0]
+    status(served, "GET", "/api/flows/nonsense", owner(served))
+    with urllib.request.urlopen(f"{served.places.pages}/{served.path}/reports/", timeout=60):
+        pass
+    logs = sorted(folder.glob("*.log"))
+    stems = {"server", "worker-cpu", "worker-gpu", "dashboards", "deployments"}
+    assert {each.stem for each in logs} >= stems
+    for secret in secrets:
+        assert [each for each in served.family if secret in " ".join(each.cmdline())] == []
+        assert [each for each in logs if secret in each.read_text()] == []
+        assert secret in place.read_text()
+        assert secret in served.log.read_text(), "the owner's terminal has it"
+
+
+def test_commands_of_others_get_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    Store(tmp_path / "home").open()
+    variables = prefect_variables.served(tmp_path / "home", 4200, "curriculum:word")
+    for name, value in (variables | settings.at_path("guess")).items():
+        monkeypatch.setenv(name, value)
+    names = {"PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING", "CURRICULUM_PAGES_PATH"}
+    assert names <= {*os.environ}
+    assert {os.environ[name] for name in names} == {"curriculum:word", "guess"}
+    told = tmp_path / "told"
+    notifier = Notifier(target=f"sh -c 'env > {told}'", environment=settings.outside())
+    assert notifier.notify(
+        EventSource(home=tmp_path, specialist="a"), "done", "a is done", warn=print
+    )
+    assert "HOME=" in told.read_text()
+    for secret in ("curriculum:word", "guess", *names):
+        assert secret not in told.read_text()
+
+
+SNOOP = """\
+import encodings.idna, glob, http.client, json, os, sys
+user, server, pages, place, path, secret, *pids = sys.argv[1:]
+if int(user):
+    os.setgroups([])
+    os.setgid(int(user))
+    os.setuid(int(user))
+
+def tried(attempt):
+    try:
+        return attempt()
+    except OSError as refused:
+        return type(refused).__name__
+
+def read(file):
+    with open(file, "rb") as opened:
+        return opened.read().decode(errors="replace")
+
+def asked(server, path, **headers):
+    connection = http.client.HTTPConnection(server, timeout=60)
+    connection.request("GET", path, headers=headers)
+    return connection.getresponse().status
+
+def seen():
+    lines = [tried(lambda: read(file)) for file in glob.glob("/proc/[0-9]*/cmdline")]
+    own = [tried(lambda: read(f"/proc/{os.getpid()}/cmdline"))]
+    return [line for line in lines if line not in own and (path in line or secret in line)]
+
+found = {
+    "file": tried(lambda: json.loads(read(place))["secret"]),
+    "environment": [tried(lambda: secret in read(f"/proc/{pid}/environ")) for pid in pids],
+    "memory": [tried(lambda: os.close(os.open(f"/proc/{pid}/mem", os.O_RDONLY))) for pid in pids],
+    "lines": seen(),
+    "ports": [hex(int(each.rpartition(":")[2]))[2:].upper() in read("/proc/net/tcp")
+              for each in (server, pages)],
+    "health": asked(server, "/api/health"),
+    "api": asked(server, "/api/version", **{"X-Forwarded-For": "127.0.0.1:1"}),
+    "pages": [asked(pages, page) for page in ("/", "/overview/", "/reports/", "/" + "0" * 32 + "/sql/")],
+}
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
+def test_another_user_of_the_machine_gets_in_by_nothing_that_it_sees(served: Served) -> None:
+    server, pages = (
+        address.removeprefix("http://") for address in (served.address, served.places.pages)
+    )
+    children = [served.child(f"flows.server.{name}").pid for name in ("api", "dashboard")]
+
+    def snooped(user: int) -> dict[str, Any]:
+        place = settings.served_file(served.home)
+        words = (server, pages, place, served.path, served.secret, *children)
+        command = [sys.executable, "-c", SNOOP, str(user), *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    outside = {"health": 200, "api": 401, "pages": [404] * 4, "ports": [True, True], "lines": []}
+    assert snooped(65534) == outside | {
+        "file": "PermissionError",
+        "environment": ["PermissionError"] * 2,
+        "memory": ["PermissionError"] * 2,
+    }
+    assert snooped(0) == outside | {
+        "file": served.secret,
+        "environment": [True] * 2,
+        "memory": [None] * 2,
+    }, "the owner sees all of it"
+
+
+@pytest.mark.browser
+def test_a_page_from_elsewhere_starts_and_reads_nothing_in_the_browser_of_the_owner(
+    served: Served, chromium: str
+) -> None:
+    from playwright.sync_api import sync_playwright
+
+    from tests.flows.test_ui import BROWSER_MS, FLAGS
+
+    with site() as hostile, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        context = browser.new_context()
+        context.set_default_timeout(BROWSER_MS)
+        page = context.new_page()
+        try:
+            page.goto(served.address)
+            page.get_by_role("button", name="Login").wait_for()
+            page.goto(f"{served.address}/curriculum/")
+            assert "curriculum serve" in page.inner_text("body"), "nobody is logged in yet"
+            page.goto(served.places.login.replace("#", "#0"))
+            page.goto(served.places.login)
+            page.wait_for_url(f"{served.address}/v2/runs**")
+            _is_logged_in(page, served)
+            _follow_the_link_of_an_artifact(page, served)
+            _look_at_a_neighbour(page, served, hostile)
+            for name in (settings.HOST, "localhost"):
+                _attack(context, served, hostile, f"http://{name}:{hostile.port}/")
+            page.goto(served.address)
+            _is_logged_in(page, served)
+        finally:
+            browser.close()
+
+
+def _is_logged_in(page: "Page", served: Served) -> None:
+    """The pages of both servers are shown, no address holds a secret, and there is no cookie of ours."""
+    for path in ("/v2/runs", "/runs"):
+        _open_runs(page, f"{served.address}{path}")
+    login = base64.b64encode(served.secret.encode()).decode()
+    assert page.evaluate("localStorage.getItem('prefect-password')") == login
+    page.goto(f"{served.places.pages}/reports/")
+    page.wait_for_url(f"{served.places.pages}/{served.path}/reports/")
+    assert page.evaluate("document.referrer") == ""
+    page.goto(served.address)
+    secret = served.secret.partition(":")[2]
+    cookies = page.context.cookies()
+    assert [each for each in cookies if secret in str(each) or served.path in str(each)] == []
+    assert {each["name"].partition("_")[0] for each in cookies} <= {"AMP"}, "set by Prefect's page"
+
+
+def _open_runs(page: "Page", address: str) -> None:
+    """Open a page of Prefect's; it may ask for a login while its server is too busy to answer."""
+    from tests.flows.test_ui import SHOTS, TRIES, TRY_MS
+
+    for _ in range(TRIES):
+        page.goto(address)
+        with contextlib.suppress(PageTimeout):
+            page.get_by_text("Deployments", exact=True).first.wait_for(timeout=TRY_MS)
+            return
+    page.screenshot(path=SHOTS / "login.png")
+    raise AssertionError(f"{page.url}: {page.inner_text('body')}")
+
+
+def _follow_the_link_of_an_artifact(page: "Page", served: Served) -> None:
+    """Links in Prefect's database hold no path, so that those of an earlier serve lead on."""
+    reports = served.home / "reports"
+    reports.mkdir(exist_ok=True)
+    (reports / "x.html").write_text("<title>report x</title>")
+    link = f"{settings.reports_at(served.home)}/x.html"
+    made = served.request(
+        "artifacts/", {"key": "x", "type": "markdown", "data": f"[Report of x]({link})"}
+    )
+    with urllib.request.urlopen(made, timeout=60) as answer:
+        artifact = json.loads(answer.read())["id"]
+    page.goto(f"{served.address}/v2/artifacts/artifact/{artifact}")
+    shown = page.get_by_role("link", name="Report of x").first
+    assert shown.get_attribute("href") == link
+    shown.evaluate("link => { link.removeAttribute('target'); link.click(); }")
+    page.wait_for_url(f"{served.places.pages}/{served.path}/reports/x.html")
+    assert page.title() == "report x"
+
+
+def _look_at_a_neighbour(page: "Page", served: Served, hostile: Site) -> None:
+    """Another user's server on another port gets no secret, whoever leads the browser there."""
+    # Browsers do send cookies there: this is what the secrets would be worth as cookies.
+    page.context.add_cookies([{"name": "c", "value": "control", "url": served.address}])
+    neighbour = f"http://{settings.HOST}:{hostile.port}"
+    hostile.page = f"<title>neighbour</title><a href='{neighbour}/next'>on</a>"
+    for address in (f"{served.places.pages}/reports/", f"{served.address}/v2/runs", neighbour):
+        page.goto(address)
+        page.wait_for_load_state()
+        hostile.headers.clear()
+        page.evaluate(
+            "url => { const a = Object.assign(document.createElement('a'), { href: url });"
+            " document.body.append(a); a.click(); }",
+            f"{neighbour}/next",
+        )
+        page.wait_for_url(f"{neighbour}/next")
+        (first, *_) = hostile.headers
+        assert "c=control" in first["Cookie"]
+        assert ("Referer" in first) == (address == neighbour), "a page without our header tells"
+        for secret in (served.secret.partition(":")[2], served.path):
+            assert secret not in str(hostile.headers)
+    page.context.clear_cookies(name="c")
+    page.goto(served.address)
+
+
+def _attack(context: "BrowserContext", served: Served, hostile: Site, address: str) -> None:
+    """Open a page of another site that tries all it can; the same page reaches a server without a guard."""
+    deployment, before = run_deployment(served)
+    body: dict[str, object] = {"parameters": {"specialist": "templates.demo"}}
+    start = f"/api/deployments/{deployment}/create_flow_run"
+    paths = dict.fromkeys(("simple", "json", "form"), start) | {
+        "read": "/api/deployments/filter",
+        "frame": "/v2/runs",
+        "script": "/api/health",
+        "picture": "/ico/favicon-32x32.png",
+        "socket": "/api/events/out",
+    }
+    page = context.new_page()
+    hostile.attack(served.address, paths, body)
+    page.goto(address)
+    came = page.evaluate("window.all")
+    assert came.keys() == {*ATTEMPTS}
+    # A form and a frame say that they are loaded also where they show an error.
+    may_load = {"form", "frame"}
+    assert {name for name, what in came.items() if what == "came"} <= may_load
+    shown = [each for each in page.frames if each != page.main_frame]
+    assert len(shown) == 2
+    assert [each for each in shown if "Prefect" in each.content()] == []
+    assert run_deployment(served) == (deployment, before)
+
+    hostile.asked.clear()
+    hostile.attack(
+        f"http://{settings.HOST}:{hostile.port}", {each: f"/{each}" for each in ATTEMPTS}, body
+    )
+    page.goto(address)
+    page.evaluate("window.all")
+    assert {*ATTEMPTS} <= {*hostile.asked}, "an attempt is none"
+    page.close()
