@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from curriculum.published_files import compare_once, damaged, published_record, require_footer
 from schemas.cures import cure_of
 from schemas.document import PARTS
-from schemas.errors import DamagedFileError, StoreError
+from schemas.errors import DamagedFileError
 
 _BATCH = 1 << 16
 _NUMBER = rb"[\x80-\xff]*[\x00-\x7f]"
@@ -69,7 +69,7 @@ class File(pq.ParquetFile):
         use_pandas_metadata: bool = False,
     ) -> pa.Table:
         """Read a row group."""
-        with _naming(self._path):
+        with naming(self._path):
             table = super().read_row_group(i, columns, use_threads, use_pandas_metadata)
         if len(table) != self.metadata.row_group(i).num_rows:
             self._refuse(len(table))
@@ -90,7 +90,7 @@ class File(pq.ParquetFile):
             batch_size, [*groups], columns, use_threads, use_pandas_metadata
         )
         while True:
-            with _naming(self._path):
+            with naming(self._path):
                 batch = next(batches, None)
             if batch is None:
                 break
@@ -106,7 +106,7 @@ class File(pq.ParquetFile):
         use_pandas_metadata: bool = False,
     ) -> pa.Table:
         """Read the whole file."""
-        with _naming(self._path):
+        with naming(self._path):
             table = super().read(columns, use_threads, use_pandas_metadata)
         if len(table) != self.metadata.num_rows:
             self._refuse(len(table))
@@ -165,22 +165,22 @@ def _filtered(file: File, columns: list[str] | None, filters: Sequence[Filter]) 
 
 
 @contextlib.contextmanager
-def _naming(file: Path) -> Iterator[None]:
+def naming(file: Path) -> Iterator[None]:
     """Name the file in errors of its footer and its pages, which Arrow leaves out.
 
-    Arrow reports damage by an OSError without a number; whoever catches that catches the named error.
+    Raises:
+        DamagedFileError: naming the file, where its content can't be decoded or a checksum differs.
     """
     try:
         yield
-    except OSError as failed:
-        if type(failed) is not OSError or failed.errno is not None:
+    except (pa.ArrowException, OSError) as failed:
+        # Arrow's own errors have no number; those of the operating system aren't damage.
+        is_plain = type(failed) is OSError and failed.errno is None
+        if isinstance(failed, OSError | MemoryError) and not is_plain:
             raise
-        raise DamagedFileError(
-            str(file),
-            str(failed).splitlines()[0],
-            cause="the file is damaged",
-            cure=cure_of(file),
-        ) from failed
+        found = str(failed).splitlines()[0]
+        cause = "the file is damaged"
+        raise DamagedFileError(str(file), found, cause=cause, cure=cure_of(file)) from failed
 
 
 def parse_table(content: bytes) -> pa.Table:
@@ -195,14 +195,12 @@ def parse_table(content: bytes) -> pa.Table:
 def read_metadata(file: Path, source: pa.NativeFile | None = None) -> pq.FileMetaData:
     """Parse the footer of a file, from what is open as `source` or else from the file.
 
-    What isn't Parquet is the parser's.
-
     Raises:
-        StoreError: naming the file, also where it isn't the published one's.
+        StoreError: naming the file that isn't Parquet, or whose footer isn't the published one.
     """
     if (record := published_record(file)) is not None:
         require_footer(file, record)
-    with _naming(file):
+    with naming(file):
         return pq.read_metadata(file if source is None else source)
 
 
@@ -223,24 +221,6 @@ def has_checksums(file: Path, metadata: pq.FileMetaData) -> bool:
     with file.open("rb") as opened:
         opened.seek(chunk.dictionary_page_offset or chunk.data_page_offset)
         return _WITH_CHECKSUM.match(opened.read(32)) is not None
-
-
-@contextlib.contextmanager
-def reading_pages(file: Path) -> Iterator[None]:
-    """Read pages of a file.
-
-    Raises:
-        StoreError: naming the file, where its content can't be decoded or a checksum differs.
-    """
-    try:
-        yield
-    except StoreError:
-        raise
-    except (pa.ArrowException, OSError) as failed:
-        # Arrow's own errors have no number; those of the operating system aren't damage.
-        if getattr(failed, "errno", None) is not None:
-            raise
-        raise damaged(file, str(failed).splitlines()[0]) from failed
 
 
 def shards_of(folder: Path) -> list[Path]:

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curriculum import parquet
-from curriculum.parquet import reading_pages
 from curriculum.tokens import EncodedStructure, Encoding
 from curriculum.train.plan_reader import PlanReader
 from schemas.job import Job, ModelSpec
@@ -192,7 +191,7 @@ _STRUCTURE = [field.name for field in STRUCTURE_COLUMNS]
 
 def _row(file: Path, row: int) -> dict[str, Any]:
     """The columns of one row; of the file only its row group is read."""
-    with reading_pages(file), parquet.File(file) as opened:
+    with parquet.File(file) as opened:
         names = [each for each in (*_COLUMNS, *_STRUCTURE) if each in opened.schema_arrow.names]
         for group in range(opened.num_row_groups):
             rows = opened.metadata.row_group(group).num_rows

@@ -24,7 +24,6 @@ import pyarrow.parquet as pq
 
 from curriculum import parquet
 from curriculum.packing.rows import RowBatch
-from curriculum.parquet import reading_pages
 from schemas.errors import SchemaError
 from schemas.json_text import version_fault
 from schemas.packed_row import RowFormat
@@ -81,7 +80,7 @@ class GroupFile:
         """
         if self._open is not None:
             return _read(self._open, group, columns)
-        with reading_pages(self.path), pa.OSFile(str(self.path), "r") as file:
+        with parquet.naming(self.path), pa.OSFile(str(self.path), "r") as file:
             if self._cut is None:
                 return _read(parquet.File(self.path, file), group, columns)
             metadata = self._cut.one(file, group)
@@ -99,7 +98,7 @@ class Footers:
 
     def of(self, path: Path) -> tuple[GroupFile, pa.Schema]:
         """A file, which stays open if there is room for it, and its schema."""
-        file = opened(path)
+        file = parquet.File(path)
         whole = file.metadata
         rows = [whole.row_group(each).num_rows for each in range(whole.num_row_groups)]
         size = _EXPANDS * whole.serialized_size
@@ -116,16 +115,6 @@ class Footers:
         else:
             file.close()
         return found, schema
-
-
-def opened(path: Path) -> parquet.File:
-    """Open a file of rows.
-
-    Raises:
-        StoreError: naming the file, where its footer can't be read.
-    """
-    with reading_pages(path):
-        return parquet.File(path)
 
 
 def _read(file: parquet.File, group: int, columns: list[str]) -> pa.Table:
@@ -325,16 +314,12 @@ def read_rows(
     have them derived, which is faster than reading them.
     """
     for path in files:
-        file = opened(path)
+        file = parquet.File(path)
         layout = row_format or format_of(file.schema_arrow, path.name)
         stored = stored_columns(file.schema_arrow, columns, path.name)
         rows = max(1, BATCH_TOKENS // layout.row_length)
         batches = file.iter_batches(rows, columns=stored, use_threads=False)
-        while True:
-            with reading_pages(path):
-                batch = next(batches, None)
-            if batch is None:
-                break
+        for batch in batches:
             yield RowBatch(row_format=layout, table=pa.Table.from_batches([batch]))
 
 
