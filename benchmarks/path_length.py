@@ -1,4 +1,4 @@
-"""Functions that run between one commit and one optimizer step, counted by file.
+"""Functions that run between one commit and one optimizer step, by file, and lines of two short paths.
 
 Builds, mixes and trains one phase of one serving from the newest two commits of one repository (both sides
 of the split need one), with one worker and the training job in this same process, and counts the distinct
@@ -11,8 +11,11 @@ imported. Dunders, lambdas, comprehensions, bodies of classes and modules, and c
 
 The first version, at 6b19109: 1314 functions in 203 files.
 
-Only `walk` and `bundle` name what they need of the packages, and JOB the module of the training job: a later
-version changes them there.
+The two paths are the first row that an open plan gives, and a question to a catalog that was asked before.
+Of them the lines of code of each function that is entered are counted, once. Limits: 300 lines and 1,150.
+
+Only `walk`, `short_paths` and `bundle` name what they need of the packages, and JOB the module of the
+training job: a later version changes them there.
 """
 
 import argparse
@@ -68,6 +71,19 @@ def walk(diet: Path, home: Path) -> int:
     return int(json.loads((run.path / "report.json").read_text())["steps"])
 
 
+def short_paths(home: Path) -> dict[str, Callable[[], object]]:
+    """Reading a training row, and asking a question, in a workspace that has a run."""
+    from curriculum.catalog import query
+    from curriculum.train.dataloader import PlannedRows
+    from curriculum.train.run_directory import read_job
+
+    (job,) = home.glob("runs/**/job.json")
+    rows = PlannedRows.of(read_job(job), home)
+    sql = "SELECT family, count(*) FROM rows GROUP BY family"
+    query(home, sql)
+    return {"row": lambda: rows[0], "query": lambda: query(home, sql)}
+
+
 def bundle() -> Path:
     """The repository: a bundle that is shipped."""
     from curriculum.corpus.load import SAMPLES
@@ -77,6 +93,18 @@ def bundle() -> Path:
 
 def called(do: Callable[[], object]) -> list[tuple[str, str]]:
     """The functions of the packages that are called meanwhile: (file, qualified name), sorted."""
+    return sorted({each for code in entered(do) if (each := _named(code)) is not None})
+
+
+def lines_of(do: Callable[[], object]) -> int:
+    """Lines of code of all that is entered meanwhile in the packages, each counted once."""
+    folders = tuple(f"{Path(schemas.__file__).parents[1] / package}/" for package in PACKAGES)
+    codes = [code for code in entered(do) if code.co_filename.startswith(folders)]
+    return sum(len({line for _, _, line in code.co_lines() if line}) for code in codes)
+
+
+def entered(do: Callable[[], object]) -> set[CodeType]:
+    """Everything that is called meanwhile, in all threads."""
     codes: set[CodeType] = set()
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -90,7 +118,7 @@ def called(do: Callable[[], object]) -> list[tuple[str, str]]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    return sorted({each for code in codes if (each := _named(code)) is not None})
+    return codes
 
 
 def _named(code: CodeType) -> tuple[str, str] | None:
@@ -153,10 +181,12 @@ def main() -> None:
     listed = parser.parse_args().list
     with tempfile.TemporaryDirectory() as folder, jobs_in_this_process():
         found = measured(Path(folder))
+        lines = {name: lines_of(do) for name, do in short_paths(Path(folder) / "home").items()}
     if listed:
         for file, name in found:
             print(f"{file} {name}")
     print(f"{len(found)} functions in {len({file for file, _ in found})} files")
+    print(", ".join(f"a {name}: {number:,} lines" for name, number in lines.items()))
 
 
 def measured(folder: Path) -> list[tuple[str, str]]:
