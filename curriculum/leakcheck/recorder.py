@@ -72,7 +72,7 @@ class Recorder:
 
     @property
     def is_at_last_step(self) -> bool:
-        """Whether the next step is the last: its weights alone are kept."""
+        """True if the next step is the last: its weights alone are kept."""
         return len(self.traces) == len(self.packing.steps) - 1
 
     def note(

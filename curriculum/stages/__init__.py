@@ -42,7 +42,8 @@ from curriculum.stages.row_sources import (
 )
 from curriculum.stages.rows import make_anchor, make_rows
 from curriculum.stages.selection import Kept, KeptDocuments, Selection
-from curriculum.stages.stage import ALONE, Coordinator, Shard, Workers
+from curriculum.stages.shard import Shard
+from curriculum.stages.stage import ALONE, Coordinator, Workers
 from curriculum.stages.structure import Structure
 from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens
 from curriculum.stages.worker_rights import worker_rights

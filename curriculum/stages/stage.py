@@ -6,7 +6,6 @@ it out: it computes recipes, looks their keys up, and has only those tasks run o
 
 import functools
 import platform
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -18,11 +17,12 @@ from curriculum.corpus.source_errors import raise_as_one
 from curriculum.published_files import leaving_whole_files
 from curriculum.sandbox import Sandbox
 from curriculum.stages.same_versions import require_same
+from curriculum.stages.shard import Shard
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.store.store import WORKSPACE_NAME
 from curriculum.workers import RayPool, WorkerPool
 from curriculum.workers.pool import Pool
-from schemas.errors import CorpusError, DietError, WorkerError
+from schemas.errors import CorpusError, WorkerError
 from schemas.progress import Progress, ProgressCallback, ignore_progress
 
 Inputs = TypeVar("Inputs")
@@ -67,43 +67,6 @@ class Stage(ABC, Generic[Inputs, Task]):
     @abstractmethod
     def run(self, task: Task, drafts: Sequence[StagingDirectory]) -> None:
         """Fill the drafts of all artefacts of a task that are missing, in one pass over what it reads."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Shard:
-    """One of several builds that share the work without a word between them: every n-th task is its own."""
-
-    index: int
-    """Number of the shard, from 0."""
-    number: int
-
-    @classmethod
-    def parse(cls, text: str) -> "Shard":
-        """The shard that a text names: i/n, from 1 on.
-
-        >>> Shard.parse("1/3")
-        Shard(index=0, number=3)
-
-        Raises:
-            DietError: for any other text.
-        """
-        found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
-            raise DietError(
-                "--shard",
-                text,
-                cause="it isn't i/n with i from 1 to n",
-                cure="Of three shards the first is 1/3, the last 3/3",
-            )
-        return cls(index=int(found[1]) - 1, number=int(found[2]))
-
-    def owns(self, at: int) -> bool:
-        """Return True if the task at an index is this shard's.
-
-        >>> [at for at in range(5) if Shard(index=1, number=3).owns(at)]
-        [1, 4]
-        """
-        return at % self.number == self.index
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
