@@ -2,12 +2,16 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from curriculum.sandbox import landlock
 from curriculum.tokens import chat_template, template_process
 from curriculum.tokens.chat_template import ChatTemplate, Roles
 from curriculum.tokens.codec import Tokenizer
@@ -141,15 +145,15 @@ def test_functions_and_tags_of_transformers_are_there() -> None:
     assert template.gaps(ASKED) == ('{"é": "<"}', "|", "|")
 
 
-@pytest.mark.parametrize(
-    "endless",
-    [
-        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-        "{{ 10 ** (10 ** 9) }}",
-        "{% set n = namespace(x='xxxx') %}{% for a in range(90) %}{% set n.x = n.x + n.x %}{% endfor %}",
-        "{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}",
-    ],
-)
+ENDLESS = [
+    "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "{{ 10 ** (10 ** 9) }}",
+    "{% set n = namespace(x='xxxx') %}{% for a in range(90) %}{% set n.x = n.x + n.x %}{% endfor %}",
+    "{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}",
+]
+
+
+@pytest.mark.parametrize("endless", ENDLESS)
 def test_a_template_without_an_end_is_refused_in_time(
     endless: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +162,23 @@ def test_a_template_without_an_end_is_refused_in_time(
     with pytest.raises(TokenizerError, match=r"limit|Error"):
         template_of(endless + SIMPLE).gaps(ASKED)
     assert time.monotonic() - began < 30
+
+
+def test_the_same_templates_take_more_time_or_memory_without_a_sandbox() -> None:
+    """Each would go on, but for the last: Python ends its recursion."""
+    script = (
+        "import resource, signal, sys\n"
+        "from curriculum.tokens.template_process import environment\n"
+        "signal.setitimer(signal.ITIMER_PROF, float(sys.argv[2]))\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, 2 << 30))\n"
+        "try: environment().from_string(sys.argv[1]).render()\n"
+        "except MemoryError: sys.exit(77)\n"
+    )
+    ends = [
+        subprocess.run([sys.executable, "-c", script, endless, seconds], check=False).returncode
+        for endless, seconds in zip(ENDLESS, ("1", "1", "60"), strict=False)
+    ]
+    assert ends == [-signal.SIGPROF, -signal.SIGPROF, 77]
 
 
 @pytest.mark.parametrize(
@@ -179,26 +200,60 @@ def test_a_template_reaches_nothing_of_python(attack: str, tmp_path: Path) -> No
     assert not place.exists()
 
 
-def test_the_process_that_renders_can_open_nothing_and_has_nothing_of_our_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+PROBE = """
+def answer(request):
+    found = []
+    for act in (
+        lambda: open('/etc/passwd'),
+        lambda: open(PLACE, 'w'),
+        lambda: __import__('socket').socket(),
+        lambda: os.execv('/bin/true', ['true']) if CONFINED else 1,
+    ):
+        try:
+            act()
+            found.append('done')
+        except OSError as refused:
+            found.append('refused')
+    return {'fault': f"{found} {'SECRET' in os.environ}"}
+
+
+def main()"""
+
+
+@pytest.mark.parametrize("is_confined", [True, False])
+def test_the_process_that_renders_can_read_code_alone_and_has_nothing_of_our_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_confined: bool
 ) -> None:
-    """A stand-in that has escaped the sandbox."""
+    """A stand-in that has escaped Jinja's sandbox, and the same one where ours is left out."""
+    if is_confined and not landlock():
+        pytest.skip("needs Landlock")
     monkeypatch.setenv("SECRET", "1")
+    probe = PROBE.replace("PLACE", repr(str(tmp_path / "made")))
     source = Path(template_process.__file__).read_text()
-    probe = (
-        "def answer(request):\n"
-        "    found = []\n"
-        "    for act in (lambda: open('/etc/passwd'), lambda: __import__('socket').socket(), os.pipe):\n"
-        "        try:\n            act()\n            found.append('opened')\n"
-        "        except (OSError, ImportError) as refused:\n            pass\n"
-        "    return {'fault': f\"{found} {'SECRET' in os.environ}\"}\n"
-    )
+    source = source.replace("def main()", probe.replace("CONFINED", str(is_confined)))
+    if not is_confined:
+        source = source.replace('    confine(request["seconds"]', '    (request["seconds"]')
     script = tmp_path / "escaped.py"
-    script.write_text(source.replace("def main()", probe + "\n\ndef main()"))
+    script.write_text(source)
     monkeypatch.setattr(chat_template, "_SCRIPT", script)
-    with pytest.raises(TokenizerError, match=r"\[\] False"):
-        template_of("{# escaped #}" + SIMPLE).gaps(ASKED)
+    with pytest.raises(TokenizerError) as told:
+        template_of(f"{{# {is_confined} #}}" + SIMPLE).gaps(ASKED)
+    ends = ["refused" if is_confined else "done"] * 4
+    assert f"({ends} False)" in told.value.cause
+    assert (tmp_path / "made").exists() != is_confined
     assert os.environ["SECRET"] == "1"
+
+
+def test_without_landlock_a_process_that_renders_keeps_its_limits() -> None:
+    """Its template was accepted when the tokenizer came in."""
+    script = (
+        "from curriculum.tokens import template_process\n"
+        "template_process.landlock = lambda: 0\n"
+        "template_process.confine(1, 1 << 30)\n"
+        "while True: pass\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=False)
+    assert done.returncode in (-signal.SIGKILL, -signal.SIGXCPU)
 
 
 @pytest.mark.parametrize("broken", ["{% for x in %}", "{{ ", "{% endif %}", "{{ x | nofilter }}"])
