@@ -93,7 +93,10 @@ class Sandbox:
         return version
 
     def limit(self) -> None:
-        """Bound memory, time and files of this process for good, and leave it whatever it may read."""
+        """Bound memory, time and files of this process for good, and leave it whatever it may read.
+
+        Lower limits of the machine stay.
+        """
         for limit, value in (
             (resource.RLIMIT_FSIZE, self.file_bytes),
             (resource.RLIMIT_CORE, 0),
@@ -101,7 +104,9 @@ class Sandbox:
             (resource.RLIMIT_CPU, self.cpu_seconds),
         ):
             if value is not None:
-                resource.setrlimit(limit, (value, value))
+                hard = resource.getrlimit(limit)[1]
+                lower = value if hard == resource.RLIM_INFINITY else min(value, hard)
+                resource.setrlimit(limit, (lower, lower))
 
 
 def landlock() -> int:

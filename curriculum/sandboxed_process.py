@@ -2,7 +2,8 @@
 
 The caller starts a module of ours by `SandboxedProcess`; the module begins with `enter_sandbox` and answers
 with `answer`. Nothing that the process says is unpickled, and of the caller's environment it gets only where
-Python's libraries are.
+Python's libraries are. Libraries that start threads, as pyarrow's allocator does, are imported once a process
+has entered: a thread that ran before would stay outside, in the same memory.
 """
 
 import json
@@ -15,14 +16,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from curriculum.sandbox import Sandbox, landlock
+from curriculum.sandbox import Sandbox, SandboxError, landlock
 from schemas.errors import StoreError
-from schemas.json_text import parse_json
 
 _ENVIRONMENT = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
+    "RAYON_NUM_THREADS": "1",
     "LC_ALL": "C.UTF-8",
     "TZ": "UTC",
 }
@@ -85,6 +86,8 @@ class SandboxedProcess:
 
     def next_answer(self) -> dict[str, Any] | None:
         """Return the next answer, or None where the process ended or said anything else."""
+        from schemas.json_text import parse_json
+
         assert self._process.stdout
         try:
             found = parse_json(self._process.stdout.readline(_MAX_ANSWER_BYTES))
@@ -114,7 +117,11 @@ class SandboxedProcess:
 
 
 def enter_sandbox() -> Any:
-    """Confine this process as its caller asks, before it loads a library, and return the request."""
+    """Confine this process as its caller asks, before it loads a library, and return the request.
+
+    Raises:
+        SandboxError: where the kernel can't confine it, or another thread runs already.
+    """
     asked = json.loads(sys.stdin.buffer.readline())
     limits: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
@@ -122,6 +129,8 @@ def enter_sandbox() -> Any:
     }
     sandbox = Sandbox(**limits)
     if asked["is_confined"]:
+        if len([*Path("/proc/self/task").iterdir()]) > 1:
+            raise SandboxError("a thread of a library would stay outside")
         sandbox.enter()
     else:
         sandbox.limit()

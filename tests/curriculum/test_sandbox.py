@@ -129,6 +129,19 @@ def test_memory_and_time_have_limits() -> None:
     assert (done.stdout, done.returncode < 0) == ("no memory\n", True)
 
 
+def test_lower_limits_of_the_machine_stay() -> None:
+    script = (
+        "import resource; from curriculum.sandbox import *\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))\n"
+        "Sandbox(memory=2 << 30, cpu_seconds=9).limit()\n"
+        "print(resource.getrlimit(resource.RLIMIT_DATA), resource.getrlimit(resource.RLIMIT_CPU))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"({1 << 30}, {1 << 30}) (9, 9)\n"
+
+
 def test_libraries_can_be_imported_after_entering() -> None:
     script = (
         "from curriculum.sandbox import *\n"
