@@ -123,15 +123,16 @@ def _scratch(store: "Store", path: Path) -> Iterator[Path]:
 
 def _request(rows: ForeignRows, tokenizer: "Artefact", folder: Path) -> dict[str, Any]:
     from curriculum.tokens.codec import Roles
+    from schemas.reports import TokenizerReport
 
-    config = tokenizer.manifest.config
+    config, report = tokenizer.manifest.config, tokenizer.reported(TokenizerReport)
     return {
         **asdict(rows),
         "path": str(rows.path.absolute()),
         "folder": str(folder),
         "tokenizer": str(tokenizer.path.absolute()),
         "roles": {field.name: config[field.name] for field in fields(Roles)},
-        "encodes": config.get("encodes") is not False,
+        "no_engine": None if config.get("encodes") is not False else report.engine_reason,
     }
 
 
@@ -236,10 +237,13 @@ def _imported(request: dict[str, Any]) -> "Imported":
     from curriculum.interop.publish import RowFacts
     from curriculum.interop.tokens_in import token_rows
     from curriculum.tokens.codec import Roles, Tokenizer
-    from curriculum.tokens.finished import load_finished
+    from curriculum.tokens.finished import without_engine
 
-    load = Tokenizer.load if request["encodes"] else load_finished
-    tokenizer = load(Path(request["tokenizer"]) / "tokenizer.json", Roles(**request["roles"]))
+    file, roles = Path(request["tokenizer"]) / "tokenizer.json", Roles(**request["roles"])
+    reason: str | None = request["no_engine"]
+    tokenizer = (
+        Tokenizer.load(file, roles) if reason is None else without_engine(file, roles, reason)
+    )
     path, facts = Path(request["path"]), RowFacts(**request["facts"])
     if request["format"] == "parquet":
         return parquet_rows(path, facts, tokenizer, request["boundaries"])

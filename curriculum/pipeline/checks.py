@@ -221,7 +221,7 @@ def plan_estimate(
     return EstimateTask.of(
         plan.corpus,
         kinds,
-        tokenizing=tokenizing_of(plan.diet),
+        tokenizing=tokenizing_of(plan),
         share=share,
         sources=sources,
         indexes=indexes_for(plan.store, plan.corpus, kinds, sources),

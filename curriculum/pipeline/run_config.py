@@ -91,9 +91,9 @@ class BuildConfig(Group):
     )
     unsandboxed: bool = Field(
         default=False,
-        title="Index without a sandbox",
-        description="Let libclang parse the repositories' code where the kernel has no Landlock to confine "
-        "it. A flaw in libclang could then run code of a repository.",
+        title="Parse without a sandbox",
+        description="Let libclang parse the repositories' code, and try a tokenizer.json, where the kernel "
+        "has no Landlock to confine them. A flaw in their parsers could then run their authors' code.",
     )
 
 

@@ -26,11 +26,13 @@ from curriculum.pipeline.plan import RunPlan, require_backend
 from curriculum.pipeline.resume import OPTION, continued, left_out_before
 from curriculum.pipeline.run_config import command
 from curriculum.stages import Built, Indexing, RowsSpec, Shard, Tokenizing, Workers, build, sample
+from curriculum.stages.tokens import foreign_tokenizer
 from curriculum.store import Artefact, Recipe, Store
 from curriculum.store.artefact import KEY_DIGITS
+from curriculum.tokens.codec import Roles
 from curriculum.train.launch.launcher import Launch
 from curriculum.train.metric_writers import parse_writers
-from schemas.diet import TRAINED_TOKENIZER, Diet
+from schemas.diet import TRAINED_TOKENIZER
 from schemas.errors import JobError, MixtureError
 from schemas.families import ENRICHED_FAMILY, VERSIONS_FAMILY
 from schemas.job import Evaluation, Job
@@ -72,7 +74,7 @@ def build_phases(plan: RunPlan, phases: Sequence[str], context: Context) -> Buil
         plan.corpus,
         list(dict.fromkeys(wanted)),
         anchor_length=min(length for spec in plan.specs.values() for length in spec.row_lengths),
-        tokenizing=tokenizing_of(plan.diet),
+        tokenizing=tokenizing_of(plan),
         indexing=_indexing(plan),
         workers=Workers(
             processes=workers_of(plan),
@@ -90,10 +92,23 @@ def _indexing(plan: RunPlan) -> Indexing:
     return Indexing(configure=asked.configure, unsandboxed=asked.unsandboxed)
 
 
-def tokenizing_of(diet: Diet) -> Tokenizing:
-    """Return the tokenizer that a diet asks for."""
+def tokenizing_of(plan: RunPlan) -> Tokenizing:
+    """Return the tokenizer that a diet asks for.
+
+    Raises:
+        TokenizerError, StoreError: for a given one that is refused.
+    """
+    diet, given = plan.diet, None
+    if diet.tokenizer != TRAINED_TOKENIZER:
+        roles = Roles(document_tokens=diet.document_tokens)
+        given = foreign_tokenizer(
+            plan.store,
+            Path(diet.tokenizer),
+            roles,
+            unsandboxed=plan.config.build.unsandboxed,
+        )
     return Tokenizing(
-        file=None if diet.tokenizer == TRAINED_TOKENIZER else Path(diet.tokenizer),
+        given=given,
         vocab_size=diet.vocab_size,
         document_tokens=diet.document_tokens,
     )

@@ -140,7 +140,8 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     """
     tokenizing = tokenizing or Tokenizing()
     own = [each for each in wanted if each.imported is None]
-    check_objectives(tokenizing, own)
+    if tokenizing.given is not None:
+        check_objectives(tokenizing.given, own)
     families = {each.flat_family for each in own} | {VERSIONS_FAMILY}
     listed = _resolved(corpus, families, sources or Sources.of(store.root))
     sandbox = worker_rights(store, corpus, listed, ("documents", "rows", "tokens"))

@@ -7,7 +7,7 @@ from curriculum.encode import ApplyObjective, FitResult, TokenizedDocument
 from curriculum.mixing.imported import ImportedRows
 from curriculum.objectives import Document, Objective, objective_of
 from curriculum.objectives.causal import within_targets
-from curriculum.stages.tokens import TOKENIZER_NAME, Tokenizing
+from curriculum.stages.tokens import TOKENIZER_NAME
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import CorpusSpec, Overlong
@@ -171,16 +171,14 @@ def _by_repository(
     }
 
 
-def check_objectives(tokenizing: Tokenizing, wanted: Iterable[RowsSpec]) -> None:
+def check_objectives(tokenizer: Tokenizer, wanted: Iterable[RowsSpec]) -> None:
     """Pass if a given tokenizer has what the objectives need, before anything is read; a trained one has.
 
     Raises:
         TokenizerError: for the first that it can't serve.
     """
-    if tokenizing.file:
-        tokenizer = Tokenizer.load(tokenizing.file, tokenizing.roles)
-        for objective in sorted({each.objective for each in wanted}):
-            objective_of(objective, tokenizer, variant=0)
+    for objective in sorted({each.objective for each in wanted}):
+        objective_of(objective, tokenizer, variant=0)
 
 
 def apply_objective(rule: Objective, tokenizer: Tokenizer, *, row_length: int) -> ApplyObjective:

@@ -5,37 +5,43 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
+from pydantic import JsonValue
+
+from curriculum.foreign_tokenizers import load_finished, load_foreign
 from curriculum.stages.selection import KeptDocuments, title, train_ids
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens import store as token_store
 from curriculum.tokens import train
-from curriculum.tokens.codec import DocumentTokens, Roles, Tokenizer
-from curriculum.tokens.finished import load_finished
+from curriculum.tokens.codec import DocumentTokens, Roles, Tokenizer, digest_of
+from curriculum.tokens.finished import without_engine
 from schemas.families import VERSIONS_FAMILY
+from schemas.reports import TokenizerReport
 
 TOKENIZER_NAME = "tokenizer.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tokenizing:
-    """Choice of a tokenizer: `file` a given tokenizer.json, else one of `vocab_size` ids from the corpus."""
+    """Choice of a tokenizer: a `given` one, else one of `vocab_size` ids from the corpus."""
 
-    file: Path | None = None
+    given: Tokenizer | None = None
     vocab_size: int = 32_768
     document_tokens: DocumentTokens = "bos_eos"
 
     @property
-    def roles(self) -> Roles:
-        """Roles given for the tokenizer's control tokens."""
-        return Roles(document_tokens=self.document_tokens)
+    def config(self) -> dict[str, JsonValue]:
+        """Return the settings of the tokenizer in the keys of what is made with it."""
+        if self.given is not None:
+            return train.given_config(self.given)
+        roles = Roles(document_tokens=self.document_tokens)
+        return {**train.trained_config(vocab_size=self.vocab_size), **asdict(roles)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizerTask:
-    """A given tokenizer, or the texts that one is trained on."""
+    """The texts that a tokenizer is trained on."""
 
-    given: Tokenizer | None
     texts: Sequence[Artefact]
     kept: Artefact
 
@@ -49,14 +55,8 @@ class Tokenizers(Stage[KeptDocuments, TokenizerTask]):
     tokenizing: Tokenizing
 
     def tasks(self, inputs: KeptDocuments) -> Sequence[TokenizerTask]:
-        """Load the given tokenizer, or choose the documents whose texts one is trained on.
-
-        Raises:
-            TokenizerError: for a given one that loses bytes.
-        """
-        file, roles = self.tokenizing.file, self.tokenizing.roles
+        """Choose the documents whose texts a tokenizer is trained on where none is given."""
         task = TokenizerTask(
-            given=Tokenizer.load(file, roles) if file else None,
             texts=[
                 each
                 for each in inputs.documents
@@ -68,42 +68,78 @@ class Tokenizers(Stage[KeptDocuments, TokenizerTask]):
 
     def title(self, task: TokenizerTask) -> str:
         """Return the name of the file, or say that it is trained."""
-        file = self.tokenizing.file
-        return file.name if file else "trained on the corpus"
+        given = self.tokenizing.given
+        return given.name if given else "trained on the corpus"
 
     def recipes(self, task: TokenizerTask) -> Sequence[Recipe]:
         """Return the recipe of the tokenizer."""
-        return [_given(task.given) if task.given else _trained(self.tokenizing, task)]
+        given = self.tokenizing.given
+        return [_given(given) if given else _trained(self.tokenizing, task)]
 
     def run(self, task: TokenizerTask, drafts: Sequence[StagingDirectory]) -> None:
         """Train the tokenizer if none is given, and write it."""
         (draft,) = drafts
-        tokenizer = task.given or _train(self.tokenizing, task)
+        tokenizer = self.tokenizing.given or _train(self.tokenizing, task)
         draft.record(train.write_tokenizer(tokenizer, draft.path))
 
 
+def foreign_tokenizer(
+    store: Store, file: Path, roles: Roles, *, finished: bool = False, unsandboxed: bool = False
+) -> Tokenizer:
+    """Return the tokenizer of a tokenizer.json; one that the workspace has was exercised when it came in.
+
+    A tokenizer for `finished` rows, for which no text is encoded, may lose bytes.
+
+    Raises:
+        TokenizerError: for another one that loses bytes, and one that takes too much time or memory.
+        StoreError: for one that isn't known, where the kernel has no sandbox and `unsandboxed` is False.
+    """
+    if any(_encodes(known) for known in _same(store, digest_of(file))):
+        return Tokenizer.load(file, roles)
+    load = load_finished if finished else load_foreign
+    return load(file, roles, unsandboxed=unsandboxed)
+
+
 def given_tokenizer(
-    store: Store, file: Path, document_tokens: DocumentTokens, *, finished: bool = False
+    store: Store,
+    file: Path,
+    document_tokens: DocumentTokens,
+    *,
+    finished: bool = False,
+    unsandboxed: bool = False,
 ) -> Artefact:
     """The artefact of a tokenizer.json; one of the workspace that is the same, where there is one.
 
-    One for `finished` rows, for which no text is encoded, may lose bytes.
-
     Raises:
-        TokenizerError: for another one that loses bytes; nothing is written then.
+        TokenizerError, StoreError: as `foreign_tokenizer`; nothing is written then.
     """
-    load = load_finished if finished else Tokenizer.load
-    given = load(file, Tokenizing(document_tokens=document_tokens).roles)
-    for each in store.artefacts("tokenizers"):
-        known = load_tokenizer(each)
-        same = known.json == given.json and known.ids_of == given.ids_of
-        if same and _template(known) == _template(given):
-            return store.load(each.path)
+    roles = Roles(document_tokens=document_tokens)
+    given = foreign_tokenizer(store, file, roles, finished=finished, unsandboxed=unsandboxed)
+    for same in _same(store, given.sha256):
+        known = load_tokenizer(same)
+        if known.ids_of == given.ids_of and _template(known) == _template(given):
+            return store.load(same.path)
 
     def fill(drafts: Sequence[StagingDirectory]) -> None:
         drafts[0].record(train.write_tokenizer(given, drafts[0].path))
 
     return store.produce([_given(given)], fill)[0]
+
+
+def _same(store: Store, sha256: str) -> list[Artefact]:
+    """Return the tokenizers of a workspace whose tokenizer.json has a digest."""
+    return [
+        artefact
+        for artefact in store.artefacts("tokenizers")
+        if any(
+            file.name == TOKENIZER_NAME and file.sha256 == sha256
+            for file in artefact.manifest.files
+        )
+    ]
+
+
+def _encodes(artefact: Artefact) -> bool:
+    return artefact.manifest.config.get("encodes") is not False
 
 
 def _template(tokenizer: Tokenizer) -> str:
@@ -112,10 +148,11 @@ def _template(tokenizer: Tokenizer) -> str:
 
 def load_tokenizer(artefact: Artefact) -> Tokenizer:
     """The tokenizer of an artefact."""
-    config = artefact.manifest.config
-    roles = {field.name: config[field.name] for field in fields(Roles)}
-    load = load_finished if config.get("encodes") is False else Tokenizer.load
-    return load(artefact.path / TOKENIZER_NAME, Roles(**cast(Any, roles)))
+    config, file = artefact.manifest.config, artefact.path / TOKENIZER_NAME
+    roles = Roles(**cast(Any, {field.name: config[field.name] for field in fields(Roles)}))
+    if _encodes(artefact):
+        return Tokenizer.load(file, roles)
+    return without_engine(file, roles, artefact.reported(TokenizerReport).engine_reason)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,10 +202,7 @@ def _trained(tokenizing: Tokenizing, task: TokenizerTask) -> Recipe:
         stage="tokenizers",
         labels=(),
         revision=train.REVISION,
-        config={
-            **train.trained_config(vocab_size=tokenizing.vocab_size),
-            **asdict(tokenizing.roles),
-        },
+        config=tokenizing.config,
         inputs=(
             task.kept.as_input("kept"),
             *(each.as_input(title(each)) for each in task.texts),
@@ -184,4 +218,4 @@ def _train(tokenizing: Tokenizing, task: TokenizerTask) -> Tokenizer:
     files = [file for each in task.texts for file in each.files()]
     sample = train.sample_texts(files, keep=known)
     made = train.train_tokenizer(sample, vocab_size=tokenizing.vocab_size)
-    return Tokenizer.parse(made.decode(), tokenizing.roles)
+    return Tokenizer.parse(made.decode(), Roles(document_tokens=tokenizing.document_tokens))

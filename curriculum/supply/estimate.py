@@ -35,7 +35,6 @@ from curriculum.supply.sample import write_frame
 from curriculum.supply.sampled_corpus import SamplingPlan
 from curriculum.tokens import store as token_store
 from curriculum.tokens import train
-from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import CorpusSpec
 from schemas.families import CHAT_FAMILY, FAMILIES, families_of, reads_commits
 from schemas.objectives import OBJECTIVES
@@ -205,19 +204,14 @@ def _kind_of(recipe: Recipe) -> Kind:
 
 def _ingredients(task: EstimateTask) -> dict[str, JsonValue]:
     """All that decides the figures of any kind."""
-    plan, tokenizing = task.plan, task.tokenizing
+    plan = task.plan
     rules = domains.load_domains(plan.corpus.domains)
-    tokenizer: dict[str, JsonValue] = (
-        train.given_config(Tokenizer.load(tokenizing.file, tokenizing.roles))
-        if tokenizing.file
-        else {**train.trained_config(vocab_size=tokenizing.vocab_size), **asdict(tokenizing.roles)}
-    )
     return {
         "share": plan.share,
         "repositories": [each.ingredients() for each in plan.repositories],
         "selection": select.ingredients(plan.corpus),
         "domains": domains.ingredients(rules),
-        "tokenizer": tokenizer,
+        "tokenizer": task.tokenizing.config,
         "revisions": {
             "changes": history.REVISION,
             "trees": trees.REVISION,
@@ -358,7 +352,7 @@ def _stand_ins(plan: SamplingPlan, kind: Kind, lines: Sequence[SupplyLine]) -> I
 def _notes(task: EstimateTask, samplings: Iterable[Sampling]) -> Iterator[str]:
     plan, is_part = task.plan, any(each.read < each.units for each in samplings)
     yield from plain_folders([each.spec for each in plan.repositories])
-    if task.tokenizing.file is None and is_part:
+    if task.tokenizing.given is None and is_part:
         yield "tokens of a tokenizer trained on the sample; one of the whole corpus may give other counts"
     for family in sorted(each for each in plan.families if FAMILIES[each].needs_index):
         yield from _index_notes(plan, family)

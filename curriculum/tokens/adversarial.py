@@ -1,7 +1,9 @@
-"""Texts on which tokenizers differ or lose bytes; a tokenizer is believed only after all of them."""
+"""Texts on which tokenizers differ, lose bytes or take too long; a tokenizer is believed only after them."""
 
 import random
 from collections.abc import Iterator, Sequence
+
+from curriculum.tokens.word_patterns import TAKEN_FOR_SPACE
 
 _SNIPPETS = (
     "A",
@@ -66,6 +68,11 @@ _RUNS = (
     "()",
     "</s>",
 )
+LONG_RUNS, LONG_LENGTH = (" ", "\n", "a", "0", "-", "é", "漢", "a "), 200_000
+"""Runs of so many characters, of which a pattern that takes the square of a line needs seconds each."""
+SHORT_LENGTH = 3_000
+"""Characters of runs of which a pattern that takes the third power needs minutes each."""
+_ALTERNATIONS = ("ab", "aab", "aA", "a1", "a-", "a,", "-_", "a\n", " a", "\t ", "é漢", "e\u0301")
 _ALPHABET = (
     *" \n\t\r_aAzZ09'\"<>|{}();:,.*&#\\/-+=!?é漢👍\u0301\u00a0ſ",
     "'s",
@@ -79,6 +86,23 @@ _ALPHABET = (
 def adversarial_texts(controls: Sequence[str]) -> list[str]:
     """About 200 kB of text that holds every byte UTF-8 can hold, and every control token's text."""
     return [*_SNIPPETS, *_every_byte(), *_runs(), *_around((*_CONTROL_LIKE, *controls)), *_random()]
+
+
+def exhausting_texts() -> Iterator[str]:
+    """About 5 MB of runs, on which patterns that try lengths or places again and again take minutes.
+
+    Behind some runs stand characters of every other kind, for patterns whose match fails only there. They end
+    with a character at which encoding turns from fastokens to tokenizers, so that both engines read each run.
+    """
+    others = "\0" + "".join(map(chr, range(32, 127))) + TAKEN_FOR_SPACE
+    for unit in LONG_RUNS:
+        run = unit * (LONG_LENGTH // len(unit))
+        yield run
+        yield run + others
+    for unit in (*map(chr, range(32, 127)), *_RUNS, *_ALTERNATIONS):
+        run = unit * (SHORT_LENGTH // len(unit))
+        yield run
+        yield run + others
 
 
 def _every_byte() -> Iterator[str]:

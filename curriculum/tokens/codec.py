@@ -8,7 +8,6 @@ equal to Hugging Face `tokenizers` on the adversarial texts, else on `tokenizers
 import contextlib
 import hashlib
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,10 +122,6 @@ NOT_COMPILED = (
     "fastokens hasn't compiled the pattern of its words, and takes three times as long or more"
 )
 
-SLOW_LETTERS, SLOW_LENGTH, SLOW_SECONDS = " \na0-é", 40_000, 1.0
-"""Lines of one letter, on which a tokenizer in use takes some milliseconds."""
-MORE_TRIALS = 2
-"""Trials after a slow one: a virtual machine whose host is busy counts its waiting as CPU seconds."""
 _PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
 _HIDDEN = tuple(byte for byte in range(256) if byte not in _PRINTABLE)
 BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {
@@ -164,21 +159,13 @@ class Tokenizer:
 
     @staticmethod
     def load(path: Path, roles: Roles = Roles()) -> "Tokenizer":
-        """The tokenizer of a tokenizer.json, with the chat template beside it.
+        """The tokenizer of a tokenizer.json of a workspace, with the chat template beside it.
 
         Raises:
             TokenizerError: for a file that isn't one, and for a tokenizer that loses bytes.
             StoreError: for a file of an artefact that isn't the published one.
         """
-        require_published(path)
-        try:
-            text = regular_files.read(path, follow_links=True).decode()
-        except (OSError, ValueError) as unreadable:
-            raise TokenizerError(
-                str(path),
-                cause=f"it can't be read ({unreadable})",
-                cure=tokenizer_file(str(path)),
-            ) from None
+        text = read_tokenizer(path)
         return Tokenizer.parse(text, roles, path.name, ChatTemplate.beside(path))
 
     @staticmethod
@@ -198,7 +185,6 @@ class Tokenizer:
         if engine == "fastokens" and not is_compiled(content.get("pre_tokenizer")):
             slow = NOT_COMPILED
         _check_round_trip(encode, texts, trial, content, name=name)
-        _check_time(encode, name=name)
         return Tokenizer(
             name=name,
             json=text,
@@ -288,6 +274,29 @@ class Tokenizer:
             for token in ids
         )  # fmt: skip
         return b"".join(shown).decode("utf-8", errors="replace")
+
+
+def digest_of(file: Path) -> str:
+    """Return the digest of a tokenizer.json; errors as in `read_tokenizer`."""
+    return hashlib.sha256(read_tokenizer(file).encode()).hexdigest()
+
+
+def read_tokenizer(path: Path) -> str:
+    """Return the text of a tokenizer.json.
+
+    Raises:
+        TokenizerError: for a file that can't be read.
+        StoreError: for a file of an artefact that isn't the published one.
+    """
+    require_published(path)
+    try:
+        return regular_files.read(path, follow_links=True).decode()
+    except (OSError, ValueError) as unreadable:
+        raise TokenizerError(
+            str(path),
+            cause=f"it can't be read ({unreadable})",
+            cure=tokenizer_file(str(path)),
+        ) from None
 
 
 def _without_controls(content: dict[str, Any], controls: dict[str, int]) -> dict[str, Any]:
@@ -404,29 +413,6 @@ def _panics_named(at: str) -> Iterator[None]:
             cause=f"its engine gives up at {at}",
             cure="Mend tokenizer.json, or train one: curriculum tokenizer train",
         ) from None
-
-
-def _check_time(encode: Encode, *, name: str) -> None:
-    """Refuse what takes the square of a line's length: a second here is minutes of the longest line."""
-    for letter in SLOW_LETTERS:
-        text = letter * SLOW_LENGTH
-        seconds = _cpu_seconds(encode, text)
-        for _ in range(MORE_TRIALS if seconds >= SLOW_SECONDS else 0):
-            seconds = min(seconds, _cpu_seconds(encode, text))
-        if seconds >= SLOW_SECONDS:
-            raise TokenizerError(
-                name,
-                f"{seconds:.1f} s for {SLOW_LENGTH:,} times {letter!a}",
-                cause="a pattern of its pre-tokenizer tries each place of a line again and again",
-                cure="Mend the pattern: let one of its alternatives take what the others begin with",
-            )
-
-
-def _cpu_seconds(encode: Encode, text: str) -> float:
-    """Return the CPU seconds of one text, so that other processes on this machine count little."""
-    began = time.process_time()
-    encode([text])
-    return time.process_time() - began
 
 
 def _check_round_trip(

@@ -28,6 +28,7 @@ from curriculum.tokens.codec import (
     find_roles,
 )
 from schemas import regular_files
+from schemas.cures import tokenizer_file
 from schemas.errors import TokenizerError
 from schemas.json_text import parse_json
 
@@ -37,24 +38,8 @@ _KINDS = ("BPE", "Unigram")
 """Models whose pieces say which bytes they stand for."""
 
 
-def load_finished(path: Path, roles: Roles) -> Tokenizer:
-    """Return the tokenizer of a tokenizer.json, without an engine where it loses bytes of text.
-
-    Raises:
-        TokenizerError: for a file that isn't one, and a model whose pieces don't say what they stand for.
-    """
-    try:
-        return Tokenizer.load(path, roles)
-    except TokenizerError as refused:
-        content = _vocabulary(path)
-        if content is None:
-            raise
-        require_numbered(content, path.name)
-        return _without_engine(path, roles, content, refused)
-
-
-def _vocabulary(path: Path) -> dict[str, Any] | None:
-    """Return the file's content with a vocabulary by piece; None for another model."""
+def pieces_of(path: Path) -> dict[str, Any] | None:
+    """Return the content of a tokenizer.json with a vocabulary by piece; None for another model."""
     try:
         content = parse_json(regular_files.read(path, follow_links=True).decode())
     except (OSError, ValueError):
@@ -70,9 +55,20 @@ def _vocabulary(path: Path) -> dict[str, Any] | None:
     return {**content, "model": {**model, "type": "BPE", "vocab": vocab}}
 
 
-def _without_engine(
-    path: Path, roles: Roles, content: dict[str, Any], refused: TokenizerError
-) -> Tokenizer:
+def without_engine(path: Path, roles: Roles, reason: str) -> Tokenizer:
+    """Return the tokenizer of a tokenizer.json that encodes no text, for a reason.
+
+    Raises:
+        TokenizerError: for a model whose pieces don't say what they stand for.
+    """
+    content = pieces_of(path)
+    if content is None:
+        raise TokenizerError(
+            path.name,
+            cause="its pieces don't say which bytes they stand for",
+            cure=tokenizer_file(str(path)),
+        )
+    require_numbered(content, path.name)
     controls = controls_of(content)
     texts = _texts(content, controls)
     return Tokenizer(
@@ -92,10 +88,10 @@ def _without_engine(
             dtype=np.int32,
         ),
         engine=NO_ENGINE,
-        engine_reason=refused.cause,
+        engine_reason=reason,
         _texts=texts,
         _controls={token: text for text, token in controls.items()},
-        _encode=_refusing(path.name, refused.cause),
+        _encode=_refusing(path.name, reason),
     )
 
 

@@ -357,7 +357,13 @@ def _tokenizer_for(store: Store, options: ImportOptions) -> Artefact:
     file = file / TOKENIZER_NAME if file.is_dir() else file
     wanted = options.document_tokens or "bos_eos"
     framed: DocumentTokens = next(name for name in get_args(DocumentTokens) if name == wanted)
-    return given_tokenizer(store, file, framed, finished=options.format == "parquet")
+    return given_tokenizer(
+        store,
+        file,
+        framed,
+        finished=options.format == "parquet",
+        unsandboxed=options.unsandboxed,
+    )
 
 
 def _print_import(store: Store, rows: Artefact) -> None:

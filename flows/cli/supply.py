@@ -17,9 +17,10 @@ from curriculum.mixing.resolve import default_base
 from curriculum.pipeline.checks import indexes_for, kind_of, plan_estimate
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.stages.tokens import Tokenizing
+from curriculum.stages.tokens import Tokenizing, foreign_tokenizer
 from curriculum.store import Store
 from curriculum.supply import ALL, Estimate, EstimateTask, Kind, Sampling, estimate
+from curriculum.tokens.codec import Roles
 from flows.cli.console import MUTED, out, print_json, table, warn, watching
 from flows.settings.trust import shadow_words, shadows
 from schemas.corpus import CorpusSpec
@@ -47,6 +48,7 @@ def supply(
     share: float,
     phases_file: str | None,
     tokenizer: str | None,
+    unsandboxed: bool,
     workers: int | None,
     as_json: bool,
 ) -> None:
@@ -60,7 +62,11 @@ def supply(
     sources = Sources.of(home)
     if _is_diet(home, what):
         config = RunConfig.of(
-            specialist=what, workspace=home, phases_file=phases_file, tokenizer=tokenizer
+            specialist=what,
+            workspace=home,
+            phases_file=phases_file,
+            tokenizer=tokenizer,
+            unsandboxed=unsandboxed,
         )
         plan = resolve_plan(config, dry=True)
         servings = [serving for phase in plan.phases for serving in phase.servings]
@@ -76,14 +82,16 @@ def supply(
     else:
         corpus = _corpus(home, what)
         kinds = _kinds(load_phases(phases_file or "phases", home), corpus)
-        given = tokenizer if tokenizer and tokenizer != TRAINED_TOKENIZER else None
+        given, store = None, Store(home)
+        if tokenizer and tokenizer != TRAINED_TOKENIZER:
+            given = foreign_tokenizer(store, Path(tokenizer), Roles(), unsandboxed=unsandboxed)
         task = EstimateTask.of(
             corpus,
             kinds,
-            tokenizing=Tokenizing(file=Path(given) if given else None),
+            tokenizing=Tokenizing(given=given),
             share=share,
             sources=sources,
-            indexes=indexes_for(Store(home), corpus, kinds, sources),
+            indexes=indexes_for(store, corpus, kinds, sources),
         )
     with watching() as watch:
         found = counted(task, Store(home), workers, watch)

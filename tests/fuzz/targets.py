@@ -24,6 +24,7 @@ from curriculum.corpus.domains import load_domains
 from curriculum.corpus.header_languages import HeaderLanguages
 from curriculum.corpus.load import load_corpus
 from curriculum.corpus.paths import path_rules
+from curriculum.foreign_tokenizers import load_foreign
 from curriculum.graph.clang.database import read_database
 from curriculum.interop.foreign_parquet import parquet_rows
 from curriculum.interop.publish import Imported, RowFacts
@@ -33,7 +34,7 @@ from curriculum.packing.check import check
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
-from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.codec import Roles
 from flows.cli import app
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.errors import CurriculumError, StoreError
@@ -271,7 +272,7 @@ _PARTS: tuple[dict[str, Any], ...] = (
 
 
 def _read_tokenizer(case: Path, material: Path) -> None:
-    tokenizer = Tokenizer.load(case / "tokenizer.json")
+    tokenizer = load_foreign(case / "tokenizer.json", Roles())
     for text in ("int x;\n", "a" * 20_000, " " * 20_000, "\n", "é👍\u0301" * 50):
         if tokenizer.decode_bytes(tokenizer.encode(text).tolist()) != text.encode():
             raise WrongError(f"{text[:20]!r} isn't kept")

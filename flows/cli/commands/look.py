@@ -166,6 +166,13 @@ def supply(
             show_default=False,
         ),
     ] = None,
+    unsandboxed: Annotated[
+        bool,
+        typer.Option(
+            "--unsandboxed",
+            help="Try a tokenizer.json that you trust without a sandbox, where the kernel has no Landlock.",
+        ),
+    ] = False,
     workers: Workers = None,
     home: Home = None,
     as_json: Json = False,
@@ -182,6 +189,7 @@ def supply(
             share=share,
             phases_file=phases_file,
             tokenizer=tokenizer,
+            unsandboxed=unsandboxed,
             workers=workers,
             as_json=as_json,
         )

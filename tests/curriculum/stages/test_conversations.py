@@ -19,6 +19,7 @@ from curriculum.stages import Built, RowsSpec, Tokenizing, build, sample
 from curriculum.stages.selection import check_sides, val_lineages
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
+from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import ConversationsSpec, CorpusSpec, HistorySpec
 from schemas.document import Document
 from schemas.errors import CorpusError, TokenizerError
@@ -141,7 +142,7 @@ def test_rows_follow_the_chat_template_of_a_given_tokenizer(tmp_path: Path) -> N
         corpus(),
         CHAT[1:],
         anchor_length=512,
-        tokenizing=Tokenizing(file=put(tmp_path / "qwen", QWEN25)),
+        tokenizing=Tokenizing(given=Tokenizer.load(put(tmp_path / "qwen", QWEN25))),
     )
     assert done.tokenizer.manifest.config["chat_template"]
     tokenizer = load_tokenizer(done.tokenizer)
@@ -260,7 +261,7 @@ def test_a_conversation_that_the_template_takes_apart_is_left_out_and_counted(
     ]
     file = tmp_path / "t.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    tokenizing = Tokenizing(file=put(tmp_path / "qwen", QWEN3))
+    tokenizing = Tokenizing(given=Tokenizer.load(put(tmp_path / "qwen", QWEN3)))
 
     def built_with(max_skipped: float) -> Built:
         spec = ConversationsSpec(name="t", path=str(file))

@@ -7,6 +7,7 @@ import pytest
 
 from curriculum.stages import RowsSpec, Tokenizing, build
 from curriculum.store import Store
+from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.errors import TokenizerError
@@ -25,7 +26,7 @@ def given(folder: Path) -> Tokenizing:
         content["model"]["vocab"].pop(name, None)
     file = folder / "tokenizer.json"
     file.write_text(json.dumps(content), encoding="utf-8")
-    return Tokenizing(file=file)
+    return Tokenizing(given=Tokenizer.load(file))
 
 
 def test_fim_without_sentinels_is_refused_before_a_repository_is_read(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ class Foreign(Protocol):
     def __call__(self, *added: tuple[str, int, bool], **changes: Any) -> str: ...
 
 
-def _foreign(*added: tuple[str, int, bool], **changes: Any) -> str:
+def foreign_json(*added: tuple[str, int, bool], **changes: Any) -> str:
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     content: dict[str, Any] = {
@@ -36,7 +36,7 @@ def _foreign(*added: tuple[str, int, bool], **changes: Any) -> str:
 @pytest.fixture(scope="session")
 def foreign() -> Foreign:
     """256 bytes as ids 0..255, no merges, and the added tokens and changes asked for."""
-    return _foreign
+    return foreign_json
 
 
 @pytest.fixture(scope="session")

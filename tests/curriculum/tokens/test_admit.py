@@ -1,4 +1,4 @@
-"""A tokenizer.json from elsewhere is a tokenizer or is refused: no traceback, no hang, no flood of memory."""
+"""A tokenizer.json describes byte-level BPE with the ids that tokenizers gives, or is refused by a fault."""
 
 import json
 import os
@@ -39,36 +39,15 @@ def replaced(count: int) -> dict[str, Any]:
     return {"normalizer": {"type": "Sequence", "normalizers": [one] * count}}
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+$", "(?:a|a)*b", "(.*)*x", r"(\w+\s*)+;", "a*a*a*a*a*b"])
-def test_a_pattern_that_explodes_is_refused_before_it_runs(foreign: Any, pattern: str) -> None:
-    with pytest.raises(TokenizerError, match="the pattern"):
-        Tokenizer.parse(foreign(**in_order(split(pattern), BYTES)))
-
-
-def test_a_pattern_of_the_decoder_is_refused_too(foreign: Any) -> None:
-    with pytest.raises(TokenizerError, match="the pattern"):
-        Tokenizer.parse(foreign(decoder=split("(a{1000}){1000}", "Replace", content="")))
-
-
-def test_a_pattern_that_takes_the_square_of_a_line_is_refused(
-    foreign: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(codec, "MORE_TRIALS", 0)
-    with pytest.raises(TokenizerError, match="40,000 times ' '"):
-        Tokenizer.parse(foreign(**in_order(split(r"\s*[\r\n]+|."), BYTES)))
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         (replaced(1), "Replace"),
         (replaced(40), "Replace"),
-        (in_order(*[BYTES] * 40), "40 × ByteLevel"),
-        (in_order(*[{"type": "Digits", "individual_digits": True}] * 40, BYTES), "41 parts"),
         ({"added_tokens": [{"id": 2**40, "content": "x"}]}, "added_tokens.0.id"),
         ({"added_tokens": [{"id": -1, "content": "x"}]}, "added_tokens.0.id"),
         ({"added_tokens": [{"id": True, "content": "x"}]}, "added_tokens.0.id"),
-        ({"added_tokens": [{"id": 256, "content": "x" * 10_000}]}, "added_tokens.0.content"),
+        ({"added_tokens": [{"id": 256, "content": ""}]}, "added_tokens.0.content"),
         ({"added_tokens": [{"id": 256, "content": ["x"]}]}, "added_tokens.0.content"),
         ({"added_tokens": [{"id": 256}]}, "added_tokens.0.content"),
         ({"added_tokens": "x"}, "added_tokens"),
@@ -80,7 +59,7 @@ def test_a_pattern_that_takes_the_square_of_a_line_is_refused(
         ({"normalizer": []}, "normalizer"),
     ],
 )
-def test_what_an_engine_would_expand_or_misread_is_refused_by_its_place(
+def test_what_an_engine_would_misread_is_refused_by_its_place(
     foreign: Any, changes: dict[str, Any], said: str
 ) -> None:
     Tokenizer.parse(foreign())
@@ -143,9 +122,9 @@ def test_an_engine_that_gives_an_id_outside_of_its_vocabulary_is_refused() -> No
 
 
 def test_the_command_ends_with_2_in_little_memory(foreign: Any, tmp_path: Path) -> None:
-    """40 times twice as long: without a check of its parts an engine asks for 200 TB."""
+    """Each part makes text longer: without a limit an engine asks for terabytes."""
     file, rows = tmp_path / "tokenizer.json", tmp_path / "tokens.bin"
-    file.write_text(foreign(**replaced(40)))
+    file.write_text(foreign(**in_order(*[BYTES] * 40)))
     rows.write_bytes(b"\0\0")
     words = ("import", str(rows), "--format", "flat", "--tokenizer", str(file), "--family", "mine")
     done = subprocess.run(

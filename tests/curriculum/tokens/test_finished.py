@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from curriculum.foreign_tokenizers import load_finished
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Store
 from curriculum.tokens.codec import BYTE_OF, NO_ENGINE, Roles, Tokenizer
-from curriculum.tokens.finished import load_finished
 from flows.cli import app
 from schemas.errors import TokenizerError
 
