@@ -9,7 +9,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -71,8 +71,7 @@ class File(pq.ParquetFile):
         """Read a row group."""
         with naming(self._path):
             table = super().read_row_group(i, columns, use_threads, use_pandas_metadata)
-        if len(table) != self.metadata.row_group(i).num_rows:
-            self._refuse(len(table))
+        self._require_rows(len(table), self.metadata.row_group(i).num_rows)
         return table
 
     def iter_batches(
@@ -85,7 +84,7 @@ class File(pq.ParquetFile):
     ) -> Iterator[pa.RecordBatch]:
         """Read batches of row groups, by default all."""
         groups = range(self.num_row_groups) if row_groups is None else row_groups
-        missing = sum(self.metadata.row_group(group).num_rows for group in groups)
+        counted, rows = sum(self.metadata.row_group(group).num_rows for group in groups), 0
         batches = super().iter_batches(
             batch_size, [*groups], columns, use_threads, use_pandas_metadata
         )
@@ -94,10 +93,9 @@ class File(pq.ParquetFile):
                 batch = next(batches, None)
             if batch is None:
                 break
-            missing -= len(batch)
+            rows += len(batch)
             yield batch
-        if missing:
-            self._refuse(-missing)
+        self._require_rows(rows, counted)
 
     def read(
         self,
@@ -108,12 +106,14 @@ class File(pq.ParquetFile):
         """Read the whole file."""
         with naming(self._path):
             table = super().read(columns, use_threads, use_pandas_metadata)
-        if len(table) != self.metadata.num_rows:
-            self._refuse(len(table))
+        self._require_rows(len(table), self.metadata.num_rows)
         return table
 
-    def _refuse(self, rows: int) -> NoReturn:
-        raise damaged(self._path, f"its pages have {rows:,} rows, and its footer counts others")
+    def _require_rows(self, rows: int, counted: int) -> None:
+        if rows != counted:
+            raise damaged(
+                self._path, f"its pages have {rows:,} rows, and its footer counts {counted:,}"
+            )
 
 
 def place(first_rows: npt.NDArray[np.integer[Any]], row: int) -> tuple[int, int]:
