@@ -21,11 +21,9 @@ from curriculum.page_checksums import require_pages
 from schemas.errors import CatalogError
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "memory_limit": "4GiB",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
-"""The files may be somebody else's: some kilobytes of Parquet can unpack to gigabytes."""
 
 
 def matching(files: Sequence[Path], condition: str) -> list[list[int]]:
