@@ -22,6 +22,7 @@ from curriculum.pipeline.notifiers import EventSource, Notifier
 from curriculum.store import Store
 from flows import settings
 from flows.settings import prefect_variables
+from tests.flows.another_user import SNOOP
 from tests.flows.hostile_page import ATTEMPTS, Site, site
 from tests.flows.serving import Served, serving
 
@@ -98,6 +99,39 @@ def test_no_request_but_the_owners_reads_or_starts_anything(served: Served) -> N
     assert run_deployment(served) == (deployment, before)
     known = {**owner(served), "Content-Type": "application/json"}
     assert status(served, "POST", read, known, "{}") == 200, "the owner's is answered"
+
+
+def test_without_a_password_prefect_answers_everyone() -> None:
+    """The control: what is refused above is refused by the password alone."""
+    from fastapi.testclient import TestClient
+    from prefect.server.api.server import create_api_app
+    from prefect.settings import PREFECT_SERVER_API_AUTH_STRING, temporary_settings
+
+    found = {}
+    for password in (None, "curriculum:word"):
+        with temporary_settings({PREFECT_SERVER_API_AUTH_STRING: password}):
+            client = TestClient(create_api_app(ignore_cache=True))
+        found[password] = client.get("/version").status_code
+    assert found == {None: 200, "curriculum:word": 401}
+
+
+def test_the_server_of_a_single_run_asks_for_a_password_too(tmp_path: Path) -> None:
+    code = (
+        "import os, pathlib, sys, urllib.error, urllib.request\n"
+        "from flows import settings\n"
+        "from flows.server.supervisor import api_for\n"
+        "def asked(headers):\n"
+        "    url = f\"{os.environ['PREFECT_API_URL']}/version\"\n"
+        "    try:\n"
+        "        return urllib.request.urlopen(urllib.request.Request(url, headers=headers)).status\n"
+        "    except urllib.error.HTTPError as refused:\n"
+        "        return refused.code\n"
+        "with api_for(pathlib.Path(sys.argv[1]), print):\n"
+        "    print(asked({}), asked(settings.credentials()))\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "home")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.split() == ["401", "200"]
 
 
 def test_without_a_login_there_are_health_and_pages_that_hold_nothing(served: Served) -> None:
@@ -234,49 +268,6 @@ def test_commands_of_others_get_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_p
         assert secret not in told.read_text()
 
 
-SNOOP = """\
-import encodings.idna, glob, http.client, json, os, sys
-user, server, pages, place, path, secret, *pids = sys.argv[1:]
-if int(user):
-    os.setgroups([])
-    os.setgid(int(user))
-    os.setuid(int(user))
-
-def tried(attempt):
-    try:
-        return attempt()
-    except OSError as refused:
-        return type(refused).__name__
-
-def read(file):
-    with open(file, "rb") as opened:
-        return opened.read().decode(errors="replace")
-
-def asked(server, path, **headers):
-    connection = http.client.HTTPConnection(server, timeout=60)
-    connection.request("GET", path, headers=headers)
-    return connection.getresponse().status
-
-def seen():
-    lines = [tried(lambda: read(file)) for file in glob.glob("/proc/[0-9]*/cmdline")]
-    own = [tried(lambda: read(f"/proc/{os.getpid()}/cmdline"))]
-    return [line for line in lines if line not in own and (path in line or secret in line)]
-
-found = {
-    "file": tried(lambda: json.loads(read(place))["secret"]),
-    "environment": [tried(lambda: secret in read(f"/proc/{pid}/environ")) for pid in pids],
-    "memory": [tried(lambda: os.close(os.open(f"/proc/{pid}/mem", os.O_RDONLY))) for pid in pids],
-    "lines": seen(),
-    "ports": [hex(int(each.rpartition(":")[2]))[2:].upper() in read("/proc/net/tcp")
-              for each in (server, pages)],
-    "health": asked(server, "/api/health"),
-    "api": asked(server, "/api/version", **{"X-Forwarded-For": "127.0.0.1:1"}),
-    "pages": [asked(pages, page) for page in ("/", "/overview/", "/reports/", "/" + "0" * 32 + "/sql/")],
-}
-print(json.dumps(found))
-"""
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
 def test_another_user_of_the_machine_gets_in_by_nothing_that_it_sees(served: Served) -> None:
     server, pages = (
@@ -321,11 +312,11 @@ def test_a_page_from_elsewhere_starts_and_reads_nothing_in_the_browser_of_the_ow
         try:
             page.goto(served.address)
             page.get_by_role("button", name="Login").wait_for()
-            page.goto(f"{served.address}/curriculum/")
-            assert "curriculum serve" in page.inner_text("body"), "nobody is logged in yet"
             page.goto(served.places.login.replace("#", "#0"))
+            assert "curriculum serve" in page.inner_text("body"), "nobody is logged in yet"
             page.goto(served.places.login)
             page.wait_for_url(f"{served.address}/v2/runs**")
+            _look_at_the_history(context, served)
             _is_logged_in(page, served)
             _follow_the_link_of_an_artifact(page, served)
             _look_at_a_neighbour(page, served, hostile)
@@ -364,6 +355,17 @@ def _open_runs(page: "Page", address: str) -> None:
             return
     page.screenshot(path=SHOTS / "login.png")
     raise AssertionError(f"{page.url}: {page.inner_text('body')}")
+
+
+def _look_at_the_history(context: "BrowserContext", served: Served) -> None:
+    """The address that holds the secrets is no entry of the browser's history."""
+    page = context.new_page()
+    page.goto(f"{served.address}/curriculum/?before")
+    page.goto(served.places.login)
+    page.wait_for_url(f"{served.address}/v2/runs**")
+    page.evaluate("history.back()")
+    page.wait_for_url(f"{served.address}/curriculum/?before")
+    page.close()
 
 
 def _follow_the_link_of_an_artifact(page: "Page", served: Served) -> None:
