@@ -32,6 +32,7 @@ _MACHINES = {
 _RUN, _READ_FILE, _READ_FOLDER = 1, 1 << 2, 1 << 3
 _CHANGE = sum(1 << bit for bit in (1, 4, 5, 7, 8, 13, 14))
 """Write and truncate files; make and remove files and folders, and move them between folders."""
+_MAKE_LINK = 1 << 12
 _CHANGE_FILE = 1 << 1 | 1 << 14
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 """Rights over files that each version knows: opening, making, removing; moving; truncating; devices."""
@@ -69,6 +70,8 @@ class Sandbox:
     """Folders in which the process may also make, change and remove files and folders."""
     run: tuple[str, ...] = ()
     """Programs, and folders of programs and their libraries, that it may start: they stay in the sandbox."""
+    scratch: str | None = None
+    """A folder for files that nobody else reads: symbolic links may be made there, too."""
     file_bytes: int = 0
     """Bytes of a file that the process writes."""
     memory: int | None = None
@@ -163,6 +166,9 @@ def _restrict_files(version: int, left: Sandbox) -> None:
     _allow(rules, os.devnull, (_READ_FILE | _CHANGE_FILE) & all_rights)
     for path in left.write:
         _allow(rules, path, (_READ_FILE | _READ_FOLDER | _CHANGE) & all_rights)
+    if left.scratch is not None:
+        allowed = (_READ_FILE | _READ_FOLDER | _CHANGE | _MAKE_LINK) & all_rights
+        _allow(rules, left.scratch, allowed)
     if _libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
         raise SandboxError(f"no_new_privs: {os.strerror(ctypes.get_errno())}")
     _call(_RESTRICT, ctypes.c_int(rules), ctypes.c_uint32(0))

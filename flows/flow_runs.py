@@ -44,7 +44,9 @@ def start(specialist: str, changes: BuildChanges, phase: str) -> RunPlan:
 
 def _config(specialist: str, changes: BuildChanges) -> RunConfig:
     """Return the config that a form gives; files that hide others of the same name are logged."""
-    config = RunConfig.of(specialist=specialist, workspace=settings.home(), **dict(changes))
+    home = settings.home()
+    trust.require_trusted(home, specialist)
+    config = RunConfig.of(specialist=specialist, workspace=home, **dict(changes))
     for line in trust.shadow_words(config.workspace):
         Log().warning(line)
     return config

@@ -34,6 +34,8 @@ settings.load_profile("repeatable")
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Fixtures lay workspaces down file by file; tests about trust say otherwise.
+os.environ["CURRICULUM_TRUST"] = "/"
 # Hundreds of processes import the same modules: they are compiled once.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

@@ -307,7 +307,8 @@ def test_consoles_print_what_they_show(file: str, tmp_path: Path, curriculum: st
     (tmp_path / "curriculum").symlink_to(ROOT)
     path = os.pathsep.join([str(Path(curriculum).parent), os.environ["PATH"]])
     variables = {**os.environ, "PATH": path, "HOME": str(tmp_path), "COLUMNS": "120"}
-    variables.pop("CURRICULUM_HOME", None)
+    for variable in ("CURRICULUM_HOME", "CURRICULUM_TRUST"):
+        variables.pop(variable, None)
     here = [each for each in blocks("console", "python") if each.place.startswith(f"{file}:")]
     for block in here:
         if block.language == "python":

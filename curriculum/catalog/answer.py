@@ -121,13 +121,17 @@ def query(root: Path, sql: str) -> Answer:
 
 
 @contextlib.contextmanager
-def stream(root: Path, sql: str, form: AnswerForm = "arrow") -> Iterator[Stream]:
+def stream(
+    root: Path, sql: str, form: AnswerForm = "arrow", status: pa.Table | None = None
+) -> Iterator[Stream]:
     """Answer as `query` does, in Arrow batches of a form, while the block lasts.
+
+    A `status` that was computed since replaces the one that is written.
 
     Raises:
         CatalogError: as `query` does; also while batches are read.
     """
-    with _bound(root, sql) as (relation, notices):
+    with _bound(root, sql, status) as (relation, notices):
         try:
             reader = pa.RecordBatchReader.from_stream(in_form(relation, form))
         except (duckdb.Error, OSError) as refused:
@@ -144,9 +148,11 @@ def _batches(sql: str, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]
 
 
 @contextlib.contextmanager
-def _bound(root: Path, sql: str) -> Iterator[tuple[duckdb.DuckDBPyRelation, tuple[str, ...]]]:
+def _bound(
+    root: Path, sql: str, status: pa.Table | None = None
+) -> Iterator[tuple[duckdb.DuckDBPyRelation, tuple[str, ...]]]:
     """A question whose names are resolved, of which nothing has been computed yet; and its notices."""
-    snapshot = take(root)
+    snapshot = take(root, status)
     publish(root, snapshot)
     with contextlib.ExitStack() as held:
         try:

@@ -5,7 +5,7 @@ its own. All of them go by what was read first: a diet that is edited meanwhile 
 """
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -204,14 +204,11 @@ def newest_config(store: Store, ref: SpecialistRef, attempts: Sequence[Attempt])
     )
 
 
-def resolved(
-    config: RunConfig, *, is_trusted: bool, refuse: Callable[[RunConfig, str], DietError]
-) -> RunConfig:
+def resolved(config: RunConfig) -> RunConfig:
     """Return the config whose specialist is the name of a diet or its file; templates/demo is templates.demo.
 
     A branch of the workspace that has no diet of its own, named templates.ux or templates/ux, gets the
-    config that it was made by, with the changes of this one. In a workspace that isn't trusted it neither
-    runs cmake nor another trainer's command, for which `refuse` makes the error.
+    config that it was made by, with the changes of this one.
     """
     home = config.workspace
     if _is_diet(home, config.specialist):
@@ -230,16 +227,8 @@ def resolved(
     if ref is None:
         return config
     made = newest_config(store, ref, _counted(each for each in attempts if each.ref == ref))
-    changed = dict(config.changes())
-    if not is_trusted:
-        trainer = load_diet(made.specialist, home=made.workspace).trainer
-        if trainer is not None:
-            # The user named no file of that command.
-            raise refuse(made, trainer.command)
-        # The repositories' own code runs where this user says so, not where a record does.
-        changed = {"configure": False, "unsandboxed": False, **changed}
     own = made.model_copy(update={"workspace": config.workspace, "shard": config.shard})
-    return own.changed(**changed)
+    return own.changed(**dict(config.changes()))
 
 
 def _is_diet(home: Path, name: str) -> bool:

@@ -14,11 +14,11 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, Concatenate, NoReturn, ParamSpec
+from typing import Annotated, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import typer
 from annotated_types import Ge
@@ -38,6 +38,7 @@ from flows import settings
 from schemas.errors import CurriculumError
 from schemas.visible import visible
 
+R = TypeVar("R")
 LEAKS, WRONG, CLOSED, INTERRUPTED = 1, 2, 3, 128 + signal.SIGINT
 WORK, LOOK, KEEP = "Make", "Look", "Keep"
 
@@ -64,29 +65,50 @@ class _Commands(_Suggesting):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        try:
-            with _terminable():
-                return super().invoke(ctx)
-        except CurriculumError as mistake:
-            _end(f"error: {mistake}", WRONG)
-        except OSError as failed:
-            from curriculum.store import no_room, refusal
 
-            # An error that names no file may be a mistake of ours: its traceback is needed.
-            named = refusal(failed, Path()) if failed.filename else no_room(failed)
-            if named is None and (failed.errno or type(failed) is not OSError):
-                raise
-            _end(f"error: {named or _unreadable(failed)}", WRONG)
-        except _TerminatedError as ended:
-            _end(f"\nterminated. {_how_to_resume(ctx)}".rstrip(), 128 + ended.number)
-        except KeyboardInterrupt:
-            _end(f"\ninterrupted. {_how_to_resume(ctx)}".rstrip(), INTERRUPTED)
-        except Exception as failed:
-            if _is_memory_short(failed):
-                _end(f"error: {_short_memory()}", WRONG)
-            if type(failed).__module__.partition(".")[0] not in _READERS:
-                raise
-            _end(f"error: {_unreadable(failed)}", WRONG)
+        def run() -> Any:
+            return super(_Commands, self).invoke(ctx)
+
+        return _ended(run, ctx)
+
+
+def exit_code(work: Callable[[], None]) -> int:
+    """Do work as a command does, and return its exit code: a mistake is a line and 2."""
+    try:
+        _ended(work, None)
+    except typer.Exit as ended:
+        return int(ended.exit_code)
+    except Exception:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _ended(work: Callable[[], R], ctx: Any) -> R:
+    """Do the work of a command and return what it returns; of a mistake print a line and raise Exit."""
+    try:
+        with _terminable():
+            return work()
+    except CurriculumError as mistake:
+        _end(f"error: {mistake}", WRONG)
+    except OSError as failed:
+        from curriculum.store import no_room, refusal
+
+        # An error that names no file may be a mistake of ours: its traceback is needed.
+        named = refusal(failed, Path()) if failed.filename else no_room(failed)
+        if named is None and (failed.errno or type(failed) is not OSError):
+            raise
+        _end(f"error: {named or _unreadable(failed)}", WRONG)
+    except _TerminatedError as ended:
+        _end(f"\nterminated. {_how_to_resume(ctx)}".rstrip(), 128 + ended.number)
+    except KeyboardInterrupt:
+        _end(f"\ninterrupted. {_how_to_resume(ctx)}".rstrip(), INTERRUPTED)
+    except Exception as failed:
+        if _is_memory_short(failed):
+            _end(f"error: {_short_memory()}", WRONG)
+        if type(failed).__module__.partition(".")[0] not in _READERS:
+            raise
+        _end(f"error: {_unreadable(failed)}", WRONG)
 
 
 _UNMAPPED = re.compile("failed to map segment|annot allocate memory")
@@ -154,7 +176,7 @@ _MAKES = frozenset(("build", "mix", "train", "run", "demo"))
 def _how_to_resume(ctx: Any) -> str:
     """Say that a stopped command can be continued, of one that makes something; of others nothing."""
     is_dry = not {"--dry-run", "--explain"}.isdisjoint(sys.argv)
-    if is_dry or ctx.invoked_subcommand not in _MAKES:
+    if is_dry or ctx is None or ctx.invoked_subcommand not in _MAKES:
         return ""
     return "Finished work is kept; run the same command again to continue."
 
@@ -255,6 +277,52 @@ def existing_home(given: Path | None) -> Path:
             cure="Name another, or begin one: curriculum demo",
         )
     return home
+
+
+def own_home(given: Path | None, *named: str | Path | None, there: bool = False) -> Path:
+    """The workspace of a command that writes or executes: a new one, or a trusted one.
+
+    So are those that `named` words of the command line lead into. `there`: it makes none.
+
+    Raises:
+        StoreError: for one that isn't trusted, or that should be there.
+    """
+    from flows.settings.trust import require_trusted
+
+    home = existing_home(given) if there else settings.home(given)
+    require_trusted(home, *named)
+    return home
+
+
+def look(
+    given: Path | None,
+    work: Callable[[Path, Path | None], None],
+    *,
+    named: Iterable[str | Path] = (),
+    output: Path | None = None,
+    folder: Callable[[Path], Path] | None = None,
+) -> None:
+    """Do the work of a command that only looks, in a sandbox where a workspace isn't trusted.
+
+    `work` gets the workspace, and the path to write to: `output`, or a draft of it; or a folder that isn't in
+    the workspace.
+
+    Raises:
+        StoreError: for a workspace that isn't there, or can't be looked at.
+    """
+    from flows.cli import received
+
+    home = existing_home(given)
+    code = received.look(
+        home,
+        lambda place: work(home, place),
+        exit_code,
+        named=named,
+        output=output,
+        folder=folder,
+    )
+    if code:
+        raise typer.Exit(code)
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -373,18 +441,20 @@ def configured(
         @functools.wraps(command)
         def with_options(**given: Any) -> None:
             # Help must be there at once, and what makes artefacts is slow to import.
+            from curriculum.pipeline.recorded_config import resolved
             from flows.cli.console import warn
-            from flows.settings.trust import known_config, shadow_words, trusting_new_workspace
+            from flows.settings.trust import shadow_words, trusting_new_workspace
 
             changes = {field: given.pop(field) for field, _ in fields}
             changes["repositories"] = tuple(changes["repositories"] or ())
-            specialist, home = given.pop("specialist"), settings.home(given.pop("home"))
+            specialist = given.pop("specialist")
+            home = own_home(given.pop("home"), specialist)
             take: Callable[..., None] = command
             for line in shadow_words(home):
                 warn(line)
             with trusting_new_workspace(home):
                 config = RunConfig.of(specialist=specialist, workspace=home, **changes)
-                take(known_config(config), **given)
+                take(resolved(config), **given)
 
         own = list(inspect.signature(command).parameters.values())[1:]
         first = _parameter("specialist", Specialist, default=inspect.Parameter.empty)

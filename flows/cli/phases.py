@@ -88,7 +88,7 @@ from flows.cli.console import ACCENT, MUTED, out, table, warn, watching
 from flows.cli.run_summary import print_summary
 from flows.cli.workspace import shard_lines
 from flows.server.supervisor import api_for
-from flows.settings import prefect_variables, trust
+from flows.settings import prefect_variables
 from flows.settings.contexts import context_of, resources
 from schemas.errors import DietError
 from schemas.families import CHAT_FAMILY
@@ -236,7 +236,6 @@ def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
     scope = Scope(phase=phase)
     phases = selected(plan, scope)
     if not dry:
-        trust.permitted(plan)
         _require_sources(plan)
         write_command_snapshot(plan)
     made: list[Artefact] = []
@@ -360,7 +359,6 @@ def flow(
     """
     require_machine()
     plan = resolve_plan(config, dry=True)
-    trust.permitted(plan)
     _require_sources(plan)
     scope = Scope(phase=phase, later_phases=later_phases, retrain=True)
     if _is_all_there(plan, scope):

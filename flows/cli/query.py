@@ -54,13 +54,10 @@ def query(
     """
     if (missing := missing_workspace(home)) is not None:
         warn(missing)
+    status = None
     if _STATUS.search(sql):
-        # It plans every phase, and most questions are about something else.
-        from curriculum.pipeline.status import record_status
-        from flows.settings.contexts import resources
-
-        record_status(home, resources(), warn)
-    with _noticing(home, sql), catalog.stream(home, sql, _CONTENT[form]) as answer:
+        status = _status_of(home)
+    with _noticing(home, sql), catalog.stream(home, sql, _CONTENT[form], status) as answer:
         for notice in answer.notices:
             if strict:
                 cure = "Run curriculum check, or ask without --strict"
@@ -75,6 +72,19 @@ def query(
             sys.stdout.flush()
         else:
             _write(answer, form, file)
+
+
+def _status_of(home: Path) -> pa.Table | None:
+    """Compute the status of the phases; None where the one that was written holds."""
+    # It plans every phase, and most questions are about something else.
+    from curriculum.pipeline.status import current_status
+    from flows.settings.contexts import resources
+
+    try:
+        return current_status(home, resources())
+    except (CurriculumError, OSError) as failed:
+        warn(f"the status of {home} isn't computed: {failed}")
+        return None
 
 
 @contextlib.contextmanager

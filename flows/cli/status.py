@@ -16,7 +16,7 @@ from curriculum.pipeline.attempts import Attempt, attempts_in, names_of, special
 from curriculum.pipeline.forecast import money
 from curriculum.pipeline.gates import APPROVAL, record_gate, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
-from curriculum.pipeline.recorded_config import newest_plan
+from curriculum.pipeline.recorded_config import newest_plan, resolved
 from curriculum.pipeline.references import named
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import PhaseStatus, StatusInputs, replaced_runs, write_status
@@ -27,7 +27,7 @@ from flows import settings
 from flows.cli.console import MUTED, out, print_json, table, warn
 from flows.settings import prefect_variables
 from flows.settings.contexts import resources
-from flows.settings.trust import known_config, shadow_words, shadows
+from flows.settings.trust import shadow_words, shadows
 from schemas.errors import CurriculumError, JobError, StoreError
 from schemas.mistakes import nearest
 from schemas.specialist import SpecialistRef, spelled
@@ -161,16 +161,19 @@ def _figures(each: PhaseStatus) -> dict[str, str]:
     return {"val_bpb": change(each.report, "phase"), "anchor": change(each.report, "anchor")}
 
 
-def report(home: Path, specialist: str | None, *, show: bool) -> None:
+def report(home: Path, specialist: str | None, *, show: bool, folder: Path | None = None) -> None:
     """Write the report of one specialist, or of all that there are; `show` opens the first in a browser.
+
+    Into a `folder`, if one is given, and else into the workspace.
 
     Raises:
         CurriculumError: for a name that neither the workspace nor a diet has, and for an empty workspace.
     """
-    files = [_write_report(plan) for plan in _plans(home, specialist)]
+    files = [_write_report(plan, folder) for plan in _plans(home, specialist)]
+    is_served = folder is None and settings.served(home)
     for file in files:
         out.print(str(file), soft_wrap=True)
-        if settings.served(home):
+        if is_served:
             address = f"{settings.reports_at(home)}/{file.name}"
             out.print(Text(address, MUTED), soft_wrap=True)
     if show and files and not webbrowser.open(files[0].as_uri()):
@@ -231,7 +234,7 @@ def _of_run(store: Store, name: str, attempts: Sequence[Attempt]) -> list[Specia
     )
 
 
-def _write_report(plan: RunPlan) -> Path:
+def _write_report(plan: RunPlan, folder: Path | None) -> Path:
     if not plan.store.root.is_dir():
         raise StoreError(
             str(plan.store.root), cause="there is no workspace", cure="Start with: curriculum demo"
@@ -239,8 +242,7 @@ def _write_report(plan: RunPlan) -> Path:
     # It brings DuckDB, which a status never needs.
     from dashboards.report.page import write
 
-    folder = None
-    if not os.access(plan.store.root, os.W_OK):
+    if folder is None and not os.access(plan.store.root, os.W_OK):
         folder = settings.reports_folder(plan.store.root)
         warn(f"nothing can be written to {plan.store.root}: the report is written to {folder}")
     try:
@@ -260,7 +262,7 @@ def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
     Raises:
         JobError: where the phase has no finished run.
     """
-    plan = resolve_plan(known_config(RunConfig.of(specialist=specialist, workspace=home)), dry=True)
+    plan = resolve_plan(resolved(RunConfig.of(specialist=specialist, workspace=home)), dry=True)
     run = plan.current("runs", plan.phase(phase))
     if run is None:
         raise JobError(

@@ -43,8 +43,6 @@ def check(home: Path, what: Sequence[str]) -> None:
     """
     paths = [path for each in what for path in folders_of(Store(home, dry=True), each)]
     for path in paths:
-        if (root := Store.root_of(path / MANIFEST_NAME)) is not None:
-            require_plain(root)
         artefacts = list(_artefacts(path))
         for checkpoint in _checkpoints(path):
             require_whole(checkpoint)
@@ -169,7 +167,11 @@ def merge_into(home: Path, sources: Sequence[Path]) -> None:
         if source.absolute() == store.root:
             raise StoreError(str(source), cause="it is this workspace", cure="Name other ones")
     with store.leased():
-        taken = [each for source in sources for each in merge(store, source)]
+        taken = [
+            each
+            for source in sources
+            for each in merge(store, source, own=trust.is_trusted(source))
+        ]
     for stage in dict.fromkeys(each.manifest.stage for each in taken):
         ours = [each for each in taken if each.manifest.stage == stage]
         fresh = {each.path for each in ours if each.made}
@@ -187,12 +189,13 @@ def trust_workspace(home: Path) -> None:
     """Print the commands that a workspace names, diet by diet, and trust it.
 
     Raises:
-        StoreError: where no folder is there.
+        StoreError: where no folder is there, and for what is no plain file or folder in it.
     """
     if not home.is_dir():
         raise StoreError(
             str(home), cause="there is no such folder", cure="Name the folder of a workspace"
         )
+    require_plain(home)
     commands = [*_commands(home)]
     for file, command in commands:
         out.print(Text(f"{one_line(str(file))}  ", MUTED), Text(one_line(command)), soft_wrap=True)
@@ -200,7 +203,8 @@ def trust_workspace(home: Path) -> None:
         out.print("No diet in it names a command.")
     Store(home).open()
     trust.trust(home)
-    out.print(f"{one_line(str(home.resolve()))} is trusted: what its diets name runs as you")
+    words = "is trusted: commands write to it, and what its diets name runs as you"
+    out.print(f"{one_line(str(home.resolve()))} {words}")
 
 
 def forget_workspace(home: Path) -> None:

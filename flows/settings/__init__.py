@@ -47,6 +47,13 @@ _OURS = (
     SAFE_PATH,
 )
 """Variables of our own processes that no command of others gets."""
+_HARMLESS = {
+    *("HOME", "PATH", "LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "NO_COLOR", "COLUMNS"),
+    *("CURRICULUM_STATE", "CURRICULUM_GPU_PRICE", "CURRICULUM_GPU_SLOTS", "CURRICULUM_SLOTS"),
+    "LINES",
+}
+_HARMLESS_STEMS = ("LC_", "PYTHON", "OMP_", "OPENBLAS_")
+"""Variables that hold no secret, and how others of them begin."""
 USER = "curriculum"
 """Name by which programs and pages log in to our own server."""
 
@@ -56,17 +63,8 @@ class SettingError(CurriculumError):
 
 
 def home(given: Path | None = None) -> Path:
-    """The workspace: what was given, else $CURRICULUM_HOME, else ./workspace.
-
-    Raises:
-        StoreError: where a link lies in it, where only its own files and folders may.
-    """
-    # Help must be there at once, and the store is slow to import.
-    from curriculum.store.inside import require_plain
-
-    workspace = (given or Path(os.environ.get("CURRICULUM_HOME", "workspace"))).absolute()
-    require_plain(workspace)
-    return workspace
+    """The workspace: what was given, else $CURRICULUM_HOME, else ./workspace."""
+    return (given or Path(os.environ.get("CURRICULUM_HOME", "workspace"))).absolute()
 
 
 def state_folder() -> Path:
@@ -97,10 +95,10 @@ def _own(folder: Path) -> Path:
     return folder
 
 
-def trusted_by_environment() -> Path | None:
-    """$CURRICULUM_TRUST: a workspace that is trusted without a record, as in containers."""
-    given = os.environ.get("CURRICULUM_TRUST")
-    return Path(given).resolve() if given else None
+def is_trusted_by_environment(workspace: Path) -> bool:
+    """Return True for $CURRICULUM_TRUST and what lies in it: trusted without a record, as in containers."""
+    given = os.environ.get("CURRICULUM_TRUST") or None
+    return given is not None and workspace.resolve().is_relative_to(Path(given).resolve())
 
 
 def notify_target() -> str | None:
@@ -247,9 +245,9 @@ def is_shared() -> bool:
 
 
 def deployed(workspace: Path, suffix: str) -> dict[str, str]:
-    """Return the variables of a flow run: the workspace that its deployment belongs to."""
+    """Return the variables of a flow run: the workspace that its deployment belongs to, and its trust."""
     named = {"CURRICULUM_SUFFIX": suffix} if suffix else {}
-    return {"CURRICULUM_HOME": str(workspace), **named}
+    return {"CURRICULUM_HOME": str(workspace), "CURRICULUM_TRUST": str(workspace), **named}
 
 
 def _number(name: str, kind: type[Number], cure: str) -> Number | None:
@@ -280,6 +278,17 @@ def outside() -> dict[str, str]:
     """The environment of a command that others wrote: without what lets a program into the server."""
     given = {name: value for name, value in os.environ.items() if name not in _OURS}
     return without_blanks(given)
+
+
+def leave_no_secrets(scratch: str) -> None:
+    """Clear the environment of this process but for what looking at a workspace needs."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _HARMLESS or name.startswith(_HARMLESS_STEMS)
+    }
+    os.environ.clear()
+    os.environ.update(kept | {"TMPDIR": scratch})
 
 
 def wait_passively() -> None:

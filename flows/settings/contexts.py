@@ -1,12 +1,12 @@
-"""Contexts of steps: the resources that the environment names, and the commands that this user allows."""
+"""Contexts of steps: the resources that the environment names, and the command of a diet's trainer."""
 
 import sys
 from collections.abc import Callable
 
 from curriculum.pipeline.context import Context, Resources, ignore
 from curriculum.pipeline.notifiers import Notifier
+from curriculum.pipeline.plan import RunPlan
 from flows import settings
-from flows.settings import trust
 from schemas.progress import ProgressCallback, ignore_progress
 from schemas.visible import visible
 
@@ -33,8 +33,13 @@ def context_of(
         log=log,
         warn=warn,
         notifier=Notifier(target=settings.notify_target(), environment=settings.outside()),
-        permit=trust.permitted,
+        permit=trainer_command,
     )
+
+
+def trainer_command(plan: RunPlan) -> str | None:
+    """Return the command of a plan's diet, if it names one: who trains here trusts the workspace."""
+    return None if plan.diet.trainer is None else plan.diet.trainer.command
 
 
 def resources() -> Resources:

@@ -1,30 +1,30 @@
-"""The workspaces that this user trusts, so that commands that their diets name may run.
+"""The workspaces that this user trusts: commands write to them, and run what their diets name.
 
-A workspace that somebody else sent is data. What it names to be executed, a diet's `trainer.command`, runs
-only after `curriculum trust`. A workspace that this user's commands made from nothing is trusted from then
-on, and so is a diet that lies outside of the workspace and is named by its path.
+A workspace that somebody else sent is looked at from within a sandbox until `curriculum trust`. One that this
+user's commands made from nothing is trusted from then on.
+
+What is put in a trusted workspace's place isn't trusted: its workspace.json changed later (ctime). The system
+sets that time, to the nanosecond, and it only moves on; so no secret is kept beside it, which whoever may
+read the workspace could copy.
 """
 
 import contextlib
 import os
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import filelock
 
-from curriculum.mixing.load import PACKAGE, diet_files, load_diet
-from curriculum.pipeline.plan import RunPlan
-from curriculum.pipeline.recorded_config import resolved
-from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Store
 from curriculum.store.inside import CLONES, LOCKS, WORKSPACE_NAME
 from curriculum.store.store import when_made
 from curriculum.train.run_directory import replace_whole
 from flows import settings
-from schemas.errors import DietError, StoreError
+from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
+from schemas.manifest import MANIFEST_NAME
 from schemas.text import Strict
 
 RECORD = "trusted.json"
@@ -55,10 +55,7 @@ def trusting_new_workspace(home: Path) -> Iterator[None]:
     It is recorded as soon as its workspace.json is written, so that a process that is killed later leaves a
     trusted workspace; one that another process of the command made is recorded at the end.
     """
-    place = home.absolute()
-    is_fresh = not home.exists() or (
-        home.is_dir() and {each.name for each in home.iterdir()} <= _BEFORE
-    )
+    place, is_fresh = home.absolute(), is_new(home)
 
     def trust_made(made: Path) -> None:
         if is_fresh and made == place:
@@ -72,6 +69,13 @@ def trusting_new_workspace(home: Path) -> Iterator[None]:
             trust(home)
 
 
+def is_new(home: Path) -> bool:
+    """Return True where nothing of a workspace exists yet, but perhaps clones."""
+    return not home.exists() or (
+        home.is_dir() and {each.name for each in home.iterdir()} <= _BEFORE
+    )
+
+
 def make_trusted(home: Path) -> None:
     """Make a workspace before anything is served of it; one made from nothing is trusted."""
     with trusting_new_workspace(home):
@@ -79,15 +83,49 @@ def make_trusted(home: Path) -> None:
 
 
 def is_trusted(home: Path) -> bool:
-    """Return True for a workspace of the record, with the same path, uuid and file, or $CURRICULUM_TRUST.
+    """Return True for a workspace of the record, with the same path, uuid and file, or of $CURRICULUM_TRUST.
 
     Raises:
         SettingError: for a record that is a link, or that others may write.
     """
     try:
-        return home.resolve() == settings.trusted_by_environment() or _identity(home) in trusted()
+        return settings.is_trusted_by_environment(home) or _identity(home) in trusted()
     except (FileNotFoundError, StoreError):
         return False
+
+
+def require_trusted(home: Path, *named: str | Path | None) -> None:
+    """Let a command pass that writes to a workspace or executes what it says: it is trusted, or new.
+
+    `named` are words of the command line: those that are paths may lie in other workspaces.
+
+    Raises:
+        StoreError: for a workspace that isn't trusted.
+    """
+    for opened in untrusted(home, named):
+        raise StoreError(
+            str(opened),
+            cause="you haven't trusted this workspace, and the command would write to it, or run as you "
+            "what it says",
+            cure="Look at it (query, status, inspect, lineage, report, check); if it may be used: "
+            f"curriculum trust {shlex.quote(str(opened))}",
+        )
+
+
+def untrusted(home: Path, named: Iterable[str | Path | None]) -> list[Path]:
+    """List the workspaces that a command opens and that aren't trusted, by their real paths."""
+    paths = (Path(each) for each in named if each)
+    within = (Store.root_of(path.resolve() / MANIFEST_NAME) for path in paths if is_there(path))
+    places = dict.fromkeys(each.resolve() for each in (home, *within) if each is not None)
+    return [each for each in places if not (is_new(each) or is_trusted(each))]
+
+
+def is_there(path: Path) -> bool:
+    """Return True for a path at which something is."""
+    try:
+        return path.exists()
+    except OSError:
+        return False  # It is a question, or another text too long for a path.
 
 
 def trusted() -> tuple[TrustedWorkspace, ...]:
@@ -128,47 +166,6 @@ def forget(home: Path) -> bool:
     return any(each.path == path for each in before)
 
 
-def permitted(plan: RunPlan) -> str | None:
-    """Return the trainer's command that may run for a plan; None where its diet names none.
-
-    Asked just before the run, as well as before anything is built for it.
-
-    Raises:
-        DietError: for one that only a workspace names which isn't trusted.
-    """
-    command = None if plan.diet.trainer is None else plan.diet.trainer.command
-    if command is None or is_trusted(plan.store.root) or _is_own(plan, command):
-        return command
-    raise refused(plan.store.root, plan.config.specialist, command)
-
-
-def refused(home: Path, specialist: str, command: str) -> DietError:
-    """The error of a command that may not run."""
-    named = specialist
-    with contextlib.suppress(DietError):
-        # A diet that was laid down with its order may be gone by now.
-        named = str(_naming(specialist, home))
-    return DietError(
-        named,
-        f"trainer.command = {command!r}",
-        cause=f"it would run as you, and you haven't trusted the workspace {home}",
-        cure=f"Read it; if it may run: curriculum trust {shlex.quote(str(home))}",
-    )
-
-
-def known_config(config: RunConfig) -> RunConfig:
-    """Return the config whose specialist is a diet, or that a branch without one was made by.
-
-    Raises:
-        DietError: for another trainer's command that an untrusted workspace's records name.
-    """
-    return resolved(
-        config,
-        is_trusted=is_trusted(config.workspace),
-        refuse=lambda recorded, command: refused(recorded.workspace, recorded.specialist, command),
-    )
-
-
 def is_inside(file: Path, home: Path) -> bool:
     """Return True for what lies in a workspace, by its path or behind links."""
     if not home.exists():
@@ -177,26 +174,11 @@ def is_inside(file: Path, home: Path) -> bool:
     return any(each.exists() and each.samefile(home) for each in places)
 
 
-def _is_own(plan: RunPlan, command: str) -> bool:
-    """Return True where a file outside of the workspace names the command now."""
-    specialist, home = plan.config.specialist, plan.store.root
-    try:
-        trainer = load_diet(specialist, home=home).trainer
-        files = diet_files(specialist, home)
-    except DietError:
-        return False
-    is_outside = not any(is_inside(each, home) for each in files)
-    return is_outside and trainer is not None and trainer.command == command
-
-
-def _naming(specialist: str, home: Path) -> Path:
-    """The file of a diet that lies in the workspace: its own, or that of the one that it extends."""
-    files = diet_files(specialist, home)
-    return next((each for each in files if is_inside(each, home)), files[0])
-
-
 def shadows(home: Path) -> tuple[str, ...]:
     """Files of a workspace that are found before those of the package with the same name: diets/mine.yaml."""
+    # Help must be there at once, and diets are slow to import.
+    from curriculum.mixing.load import PACKAGE
+
     pairs = (("diets", "diets/*.yaml"), ("corpora", "corpora/*.yaml"), ("phases", "phases*.yaml"))
     return tuple(
         f"{folder}/{each.name}"

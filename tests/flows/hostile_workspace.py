@@ -18,14 +18,37 @@ import pyarrow.parquet as pq
 
 from curriculum.catalog import open_catalog
 from curriculum.catalog.cache import FOLDER, KeptIdentities
-from curriculum.pipeline.references import checkpoint_of
-from curriculum.store.inside import FILES, FOLDERS
 from schemas.manifest import MANIFEST_NAME
 from tests.flows.tiny_workspace import Larder, figure, job, run
 
-LINKABLE = sorted(FILES | FOLDERS)
-"""All that a workspace has at its root."""
-DOCUMENTS, ROWS, RUN = "documents", "rows", "runs"
+FILES = ("README.md", "catalog.sql", "workspace.json")
+LINKABLE = (
+    *FILES,
+    *(
+        ".drafts",
+        ".locks",
+        ".trash",
+        "approvals",
+        "catalog",
+        "corpora",
+        "current",
+        "diets",
+        "documents",
+    ),
+    *(
+        "gates",
+        "leases",
+        "mixtures",
+        "orders",
+        "phases",
+        "repositories",
+        "reports",
+        "rows",
+        "runs",
+        "slots",
+    ),
+)
+"""What a workspace has at its root."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,25 +150,6 @@ def logging_yml(canary: Canary) -> str:
         "version: 1\ndisable_existing_loggers: false\nhandlers:\n  planted:\n"
         f"    class: logging.FileHandler\n    filename: {canary.file}\n"
     )
-
-
-def unlisted(home: Path, canary: Canary) -> list[Path]:
-    """Put into an artefact of each kind a file that its manifest doesn't list; the files."""
-    planted = []
-    for manifest in published(home):
-        names = ["data/part-00009.parquet", "data.pkl"]
-        if manifest.relative_to(home).parts[0] == RUN:
-            step = checkpoint_of(home, str(manifest.parent)).name
-            names = [f"checkpoints/{step}/optimizer.pt", "metrics/0000000099.parquet", "model.pkl"]
-        for name in names:
-            file = manifest.parent / name
-            file.parent.mkdir(exist_ok=True)
-            if file.suffix == ".parquet":
-                shutil.copyfile(next(manifest.parent.rglob("*.parquet")), file)
-            else:
-                file.write_bytes(pickle.dumps(canary))
-            planted.append(file)
-    return planted
 
 
 def published(home: Path) -> Iterator[Path]:

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,8 @@ from curriculum.workers import WorkerPool
 from flows import settings
 from flows.cli import app
 from flows.settings import trust
-from schemas.errors import CurriculumError, DietError
+from flows.settings.contexts import trainer_command
+from schemas.errors import CurriculumError, DietError, StoreError
 from tests.sealing import edit
 
 SAYS = "trainer: {{command: {command}}}\n"
@@ -32,6 +32,7 @@ SHIPPED = Path(PACKAGE) / "diets" / "templates.demo.yaml"
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CURRICULUM_STATE", str(tmp_path / "state"))
+    monkeypatch.delenv("CURRICULUM_TRUST")
 
 
 @pytest.fixture
@@ -70,70 +71,54 @@ def plan(home: Path, specialist: str = "templates.demo") -> RunPlan:
     return resolve_plan(RunConfig.of(specialist=specialist, workspace=home), dry=True)
 
 
-def test_a_received_workspace_runs_no_command(received: Path, fired: Path, command: str) -> None:
+def test_a_received_workspace_runs_no_command(received: Path, fired: Path) -> None:
     before = {each.name for each in received.iterdir()}
     for verb in ("train", "run"):
         done = curriculum(verb, "templates.demo", "--home", str(received))
         assert done.exit_code == 2
-        assert f"{received}/diets/templates.demo.yaml: trainer.command = " in done.stderr
-        assert shlex.quote(command).strip("'")[:12] in done.stderr
+        assert str(received) in done.stderr
         assert f"curriculum trust {received}" in done.stderr
     assert not fired.exists()
     assert {each.name for each in received.iterdir()} == before
 
 
-def test_what_is_trusted_runs(received: Path, fired: Path, command: str) -> None:
+def test_what_is_trusted_runs(received: Path, command: str) -> None:
+    with pytest.raises(StoreError, match="curriculum trust"):
+        trust.require_trusted(received)
     done = curriculum("trust", str(received))
     assert done.exit_code == 0, done.stderr
     assert command in done.stdout.replace("\n", "")
-    assert trust.permitted(plan(received)) == command
+    trust.require_trusted(received)
+    assert trainer_command(plan(received)) == command
     assert str(received) in curriculum("trust", "--list").stdout
     assert curriculum("trust", "--forget", str(received)).exit_code == 0
-    with pytest.raises(DietError, match="curriculum trust"):
-        trust.permitted(plan(received))
+    with pytest.raises(StoreError, match="curriculum trust"):
+        trust.require_trusted(received)
     assert curriculum("trust", "--forget", str(received)).exit_code == 2
 
 
-def test_ones_own_diet_outside_of_the_workspace_runs(
+def test_a_diet_in_a_received_workspace_is_refused_by_its_path(
     received: Path, tmp_path: Path, command: str
 ) -> None:
-    own = diet_with(tmp_path / "mine.yaml", command)
-    assert trust.permitted(plan(received, str(own))) == command
-    inside = str(received / "diets" / "templates.demo.yaml")
+    own = tmp_path / "own"
+    trust.make_trusted(own)
+    mine = diet_with(tmp_path / "mine.yaml", command)
+    trust.require_trusted(own, str(mine))
+    assert trainer_command(plan(own, str(mine))) == command
+    inside = received / "diets" / "templates.demo.yaml"
     link = tmp_path / "link.yaml"
     link.symlink_to(inside)
-    for each in (inside, str(link)):
-        with pytest.raises(DietError, match="curriculum trust"):
-            trust.permitted(plan(received, each))
-
-
-def test_a_diet_of_ones_own_that_extends_a_received_one_is_refused(
-    received: Path, tmp_path: Path
-) -> None:
-    own = tmp_path / "mine.yaml"
-    own.write_text("extends: templates.demo\nbranch: mine\n")
-    with pytest.raises(DietError, match=r"received/diets/templates.demo.yaml.*curriculum trust"):
-        trust.permitted(plan(received, str(own)))
-
-
-def test_a_diet_that_was_laid_down_runs_only_what_its_file_says_now(
-    received: Path, tmp_path: Path, command: str
-) -> None:
-    own = diet_with(tmp_path / "mine.yaml", "python other.py {job}")
-    asked = plan(received, str(own))
-    trainer = asked.diet.trainer
-    assert trainer is not None
-    changed = trainer.model_copy(update={"command": command})
-    frozen = replace(asked, diet=asked.diet.model_copy(update={"trainer": changed}))
-    with pytest.raises(DietError, match="curriculum trust"):
-        trust.permitted(frozen)
+    for each in (inside, link):
+        with pytest.raises(StoreError, match=f"curriculum trust {received}"):
+            trust.require_trusted(own, str(each))
 
 
 def test_a_workspace_made_from_nothing_is_trusted(tmp_path: Path, command: str) -> None:
     home = tmp_path / "made"
     trust.make_trusted(home)
     diet_with(home / "diets" / "mine.yaml", command)
-    assert trust.permitted(plan(home, "mine")) == command
+    trust.require_trusted(home)
+    assert trainer_command(plan(home, "mine")) == command
 
 
 @pytest.mark.system
@@ -295,27 +280,8 @@ def test_a_dry_run_looks_into_bundles_and_leaves_no_clone(tmp_path: Path) -> Non
         assert not home.exists()
 
 
-def test_a_config_that_a_received_run_recorded_names_no_command(
-    received: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = RunConfig.of(specialist="templates.demo", workspace=received, configure=True)
-    monkeypatch.setattr("curriculum.pipeline.recorded_config.newest_config", lambda *_: made)
-    monkeypatch.setattr("curriculum.pipeline.recorded_config.attempts_in", lambda _: [])
-    monkeypatch.setattr("curriculum.pipeline.recorded_config.names_of", lambda _: ("theirs",))
-    monkeypatch.setattr(
-        "curriculum.pipeline.recorded_config.specialist_of", lambda _: ("theirs", None)
-    )
-    monkeypatch.setattr(Store, "artefacts", lambda *_: [object()])
-    asked = RunConfig.of(specialist="theirs", workspace=received)
-    with pytest.raises(DietError, match="curriculum trust"):
-        trust.known_config(asked)
-    (received / "diets" / "templates.demo.yaml").unlink()
-    assert not trust.known_config(asked).build.configure
-    trust.trust(received)
-    assert trust.known_config(asked).build.configure
-
-
 def test_what_a_workspace_hides_is_said(received: Path) -> None:
+    trust.trust(received)
     words = "diets/templates.demo.yaml of the workspace is read in place of the package's"
     assert words in curriculum("status", "--home", str(received)).stderr
     told = curriculum("status", "--json", "--home", str(received))
@@ -338,6 +304,7 @@ def test_what_a_workspace_hides_is_said(received: Path) -> None:
 def test_what_a_workspace_hides_is_in_what_looks_at_a_diet(
     received: Path, words: tuple[str, ...]
 ) -> None:
+    trust.trust(received)
     told = curriculum(*words, "--home", str(received), "--json")
     assert told.exit_code == 0, told.stderr
     assert json.loads(told.stdout)["shadows"] == ["diets/templates.demo.yaml"]
@@ -378,3 +345,8 @@ def test_the_environment_trusts_one_workspace_by_its_path(
     assert trust.is_trusted(received)
     assert trust.is_trusted(link)
     assert not trust.is_trusted(other)
+    monkeypatch.setenv("CURRICULUM_TRUST", str(tmp_path))
+    assert trust.is_trusted(other), "a folder of workspaces"
+    for variable in ("", str(tmp_path / "oth")):
+        monkeypatch.setenv("CURRICULUM_TRUST", variable)
+        assert not trust.is_trusted(other)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from flows import settings
-from flows.cli.app import KEEP, Home, app, existing_home
+from flows.cli.app import KEEP, Home, app, own_home
 
 
 @app.command(rich_help_panel=KEEP)
@@ -43,9 +43,9 @@ def export(
     if unpacked:
         exchange.require_packed(form)
     if form in exchange.FORMATS:
-        exchange.export_data(existing_home(home), what, to, form, unpacked=unpacked)
+        exchange.export_data(own_home(home, what, there=True), what, to, form, unpacked=unpacked)
         return
-    exchange.export_model(existing_home(home), what, to, form)
+    exchange.export_model(own_home(home, what, there=True), what, to, form)
 
 
 @app.command("import", rich_help_panel=KEEP)
@@ -158,7 +158,7 @@ def import_rows(  # noqa: PLR0913 - each is an option
         name=name,
         unsandboxed=unsandboxed,
     )
-    exchange.import_rows(settings.home(home), request)
+    exchange.import_rows(own_home(home), request)
 
 
 @app.command(rich_help_panel=KEEP)
@@ -171,8 +171,9 @@ def serve(
     from flows.server import supervisor as server
     from flows.settings.trust import make_trusted
 
-    make_trusted(settings.home(home))
-    server.serve(settings.home(home), port, print_line)
+    place = own_home(home)
+    make_trusted(place)
+    server.serve(place, port, print_line)
 
 
 @app.command(rich_help_panel=KEEP)
@@ -188,10 +189,10 @@ def trust(
     listed: Annotated[bool, typer.Option("--list", help="List trusted workspaces.")] = False,
     forget: Annotated[bool, typer.Option("--forget", help="Remove the trust.")] = False,
 ) -> None:
-    """Trust a workspace: print the trainer commands that its diets name, and allow them to run as you.
+    """Trust a workspace: print the trainer commands that its diets name, and let all commands work with it.
 
     A workspace that your own commands created is trusted already. One that was copied, moved, received or
-    replaced isn't until you trust it.
+    replaced isn't until you trust it: commands can only look at it, in a sandbox.
     """
     from flows.cli.workspace import forget_workspace, list_trusted, trust_workspace
 
@@ -214,8 +215,9 @@ def merge(
     from flows.cli import workspace
     from flows.settings.trust import trusting_new_workspace
 
-    with trusting_new_workspace(settings.home(home)):
-        workspace.merge_into(settings.home(home), sources)
+    place = own_home(home)
+    with trusting_new_workspace(place):
+        workspace.merge_into(place, sources)
 
 
 @app.command(rich_help_panel=KEEP)
@@ -226,4 +228,4 @@ def gc(
     """Remove artefacts that nothing refers to any more; asks first."""
     from flows.cli import workspace
 
-    workspace.gc(existing_home(home), sure=yes)
+    workspace.gc(own_home(home, there=True), sure=yes)

@@ -21,7 +21,8 @@ from flows.cli.app import (
     app,
     configured,
     diet_app,
-    existing_home,
+    look,
+    own_home,
 )
 
 
@@ -64,7 +65,12 @@ def query(
     from flows.cli import query as asking
 
     how = asking.form_of(form, out, as_json=as_json)
-    asking.query(existing_home(home), asking.text_of(sql, file), form=how, file=out, strict=strict)
+    question = asking.text_of(sql, file)
+    look(
+        home,
+        lambda place, to: asking.query(place, question, form=how, file=to, strict=strict),
+        output=out,
+    )
 
 
 @app.command("ls", rich_help_panel=LOOK)
@@ -86,10 +92,8 @@ def list_names(
     settings.apply(settings.NO_MATRICES)
     from flows.cli import names
 
-    if paths:
-        names.list_paths(existing_home(home), kind, as_json=as_json)
-    else:
-        names.list_names(existing_home(home), kind, as_json=as_json)
+    listed = names.list_paths if paths else names.list_names
+    look(home, lambda place, _: listed(place, kind, as_json=as_json))
 
 
 @app.command(
@@ -100,7 +104,7 @@ def shell(context: typer.Context, home: Home = None) -> None:
     """Open DuckDB's shell on the workspace's tables. Options after -- go to DuckDB: -- -c "FROM runs"."""
     from flows.cli import query as duckdb
 
-    duckdb.shell(existing_home(home), context.args)
+    duckdb.shell(own_home(home, there=True), context.args)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -123,7 +127,7 @@ def dashboard(
     from flows.cli.console import print_line
     from flows.server import dashboard as pages
 
-    pages.dashboard(existing_home(home), port, print_line, open_it=open_it)
+    pages.dashboard(own_home(home, there=True), port, print_line, open_it=open_it)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -145,7 +149,11 @@ def lineage(
     """Trace a training step to its rows, commits and licences, or a commit to the steps that read it."""
     from flows.cli import lineage
 
-    lineage.lineage(existing_home(home), what, step=step, as_json=as_json)
+    look(
+        home,
+        lambda place, _: lineage.lineage(place, what, step=step, as_json=as_json),
+        named=[what],
+    )
 
 
 @app.command(rich_help_panel=LOOK)
@@ -181,7 +189,7 @@ def supply(
     from flows.cli import supply as estimates
     from flows.settings.trust import trusting_new_workspace
 
-    place = settings.home(home)
+    place = own_home(home, what)
     with trusting_new_workspace(place):
         estimates.supply(
             place,
@@ -225,7 +233,10 @@ def status(
     settings.apply(settings.NO_MATRICES)
     from flows.cli import status as state
 
-    state.status(existing_home(home), specialist, as_json=as_json, everything=everything)
+    look(
+        home,
+        lambda place, _: state.status(place, specialist, as_json=as_json, everything=everything),
+    )
 
 
 @app.command(rich_help_panel=LOOK)
@@ -295,8 +306,13 @@ def inspect(  # noqa: PLR0913 - each is an option
         where=where,
     )
     request = InspectOptions(rows=rows, pack_id=pack_id, document=document, full=full, only=only)
-    command.show(
-        existing_home(home), what, request, owner=owner, listed=listed, as_json=as_json, html=html
+    look(
+        home,
+        lambda place, to: command.show(
+            place, what, request, owner=owner, listed=listed, as_json=as_json, html=html, draft=to
+        ),
+        named=[what],
+        output=html,
     )
 
 
@@ -312,7 +328,12 @@ def report(
     """Write a specialist's report, a self-contained web page, and print its path."""
     from flows.cli import status
 
-    status.report(existing_home(home), specialist, show=show)
+    look(
+        home,
+        lambda place, to: status.report(place, specialist, show=show, folder=to),
+        named=[specialist] if specialist else [],
+        folder=settings.reports_folder,
+    )
 
 
 @app.command(rich_help_panel=LOOK)
@@ -330,7 +351,7 @@ def check(
     """Verify artefacts: files against their manifests, documents and packed rows against their contracts."""
     from flows.cli import workspace
 
-    workspace.check(existing_home(home), paths)
+    look(home, lambda place, _: workspace.check(place, paths), named=paths)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -359,8 +380,12 @@ def diff(
     """
     from flows.cli import diff as difference
 
-    difference.diff(
-        existing_home(home), before, after, phases_file=phases_file, full=full, as_json=as_json
+    look(
+        home,
+        lambda place, _: difference.diff(
+            place, before, after, phases_file=phases_file, full=full, as_json=as_json
+        ),
+        named=[before, after, phases_file or before],
     )
 
 
@@ -382,7 +407,11 @@ def compare(
     """Compare runs side by side: differing settings, val_bpb with intervals, tokens, time, cost, shares."""
     from flows.cli import compare as comparison
 
-    comparison.compare(existing_home(home), runs, full=full, as_json=as_json)
+    look(
+        home,
+        lambda place, _: comparison.compare(place, runs, full=full, as_json=as_json),
+        named=runs,
+    )
 
 
 @app.command(rich_help_panel=LOOK)
@@ -438,7 +467,7 @@ def sample(  # noqa: PLR0913 - each is an option
         temperature=0.0 if greedy else temperature, top_k=top_k, top_p=top_p, seed=seed
     )
     begun = writing.read_prompt(prompt, file, fim_suffix)
-    writing.sample(existing_home(home), what, begun, chance, tokens=tokens)
+    writing.sample(own_home(home, what, there=True), what, begun, chance, tokens=tokens)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -500,7 +529,7 @@ def leakcheck(
 
     request = proof.LeakcheckOptions(
         what=what,
-        home=settings.home(home),
+        home=settings.home(home) if what is None else own_home(home, what),
         model=model,
         backends=tuple(backend or ()),
         dtypes=tuple(dtype or ()),

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from curriculum.pipeline.run_config import RunConfig
-from flows import settings
 from flows.cli.app import (
     CLOSED,
     WORK,
@@ -20,7 +19,7 @@ from flows.cli.app import (
     Specialist,
     app,
     configured,
-    existing_home,
+    own_home,
     tokenizer_app,
 )
 from schemas.errors import DietError
@@ -38,7 +37,7 @@ def init(
     """
     from flows.cli import demo as beginning
 
-    beginning.init(settings.home(home), name)
+    beginning.init(own_home(home), name)
 
 
 @app.command(rich_help_panel=WORK)
@@ -147,7 +146,7 @@ def approve(
     """
     from flows.cli import status
 
-    status.approve(existing_home(home), specialist, phase, comment)
+    status.approve(own_home(home, specialist, there=True), specialist, phase, comment)
 
 
 @app.command(rich_help_panel=WORK)
@@ -156,8 +155,9 @@ def demo(repo: Repositories = None, home: Home = None) -> None:
     from flows.cli import demo as demonstration
     from flows.settings import trust
 
-    with trust.trusting_new_workspace(settings.home(home)):
-        demonstration.demo(settings.home(home), tuple(repo or ()))
+    place = own_home(home)
+    with trust.trusting_new_workspace(place):
+        demonstration.demo(place, tuple(repo or ()))
 
 
 @tokenizer_app.command("train")

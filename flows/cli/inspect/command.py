@@ -66,8 +66,11 @@ def show(
     listed: bool = False,
     as_json: bool = False,
     html: Path | None = None,
+    draft: Path | None = None,
 ) -> None:
     """Find an artefact, row, document, run or checkpoint and print it, or write it as a page.
+
+    A `draft` is written in place of the page, for whoever moves it there.
 
     Of a whole stage only what belongs to `owner`, else first what was built last.
 
@@ -89,7 +92,8 @@ def show(
     )
     found = narrowed(store, reference, options)
     if html:
-        _write(as_page(store, _sole(found), options), html)
+        _write(as_page(store, _sole(found), options), draft or html)
+        typer.echo(html.absolute().as_uri())
     if as_json:
         print_json(content(store, found, options, listed=listed))
     if html or as_json:
@@ -134,7 +138,6 @@ def _write(page: str, file: Path) -> None:
         raise StoreError(
             str(file), failed.strerror, cause="the page can't be written", cure="Name another file"
         ) from None
-    typer.echo(file.absolute().as_uri())
 
 
 def look(store: Store, found: Reference, options: InspectOptions) -> Iterator[RenderableType]:

@@ -1,0 +1,502 @@
+"""A workspace from elsewhere: looked at in a sandbox, with the same answers, and otherwise refused."""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from curriculum.sandbox import landlock
+from curriculum.store import read_mark
+from flows.cli import received
+from flows.cli.app import exit_code
+from flows.settings import trust
+from schemas.errors import StoreError
+from tests.flows.cli_runner import PROGRAM, curriculum
+from tests.flows.every_command import COMMANDS
+from tests.flows.hostile_workspace import (
+    LINKABLE,
+    Canary,
+    Sentinel,
+    forge_catalog,
+    larder,
+    link,
+    published,
+)
+
+WRONG = 2
+_WHEN = re.compile("<time.*?</time>")
+SECRET = "the secret of whoever looks"
+confined = pytest.mark.skipif(not landlock(), reason="needs Landlock")
+LOOKS = (
+    "status",
+    "status --json",
+    "query 'FROM runs' --json",
+    "query 'FROM status' --json",
+    "query 'SELECT count(*) FROM documents' --json",
+    "ls",
+    "ls runs --paths",
+    "lineage fmt/syntax",
+    "inspect rows --list",
+    "inspect fmt/syntax",
+    "inspect documents --json",
+    "report",
+    "check runs mixtures",
+    "compare fmt/syntax fmt/syntax",
+    "diff fmt/syntax fmt/file_graph",
+)
+"""Commands that only look."""
+WORK: dict[str, str] = {
+    "approve": "fmt syntax",
+    "build": "templates.demo",
+    "dashboard": "--no-open",
+    "demo": "",
+    "diet check": "templates.demo",
+    "export": "fmt/syntax --to {out}",
+    "gc": "--yes",
+    "import": "{home}/rows",
+    "init": "own",
+    "leakcheck": "fmt/syntax",
+    "merge": "{home}/../another",
+    "mix": "templates.demo",
+    "run": "templates.demo",
+    "sample": "fmt/syntax",
+    "serve": "",
+    "shell": "",
+    "supply": "sample",
+    "tokenizer train": "templates.demo",
+    "train": "templates.demo",
+}
+"""Commands that write, train, serve, export or execute, each with its words."""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CURRICULUM_TRUST")
+    monkeypatch.setenv("CURRICULUM_STATE", str(tmp_path / "state"))
+
+
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace as its sender had it, to be copied."""
+    home = tmp_path_factory.mktemp("sender") / "home"
+    larder(home)
+    return home
+
+
+@pytest.fixture
+def home(sent: Path, tmp_path: Path) -> Path:
+    """The workspace that was received."""
+    return Path(shutil.copytree(sent, tmp_path / "home"))
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A file of whoever looks, outside of the workspace."""
+    file = tmp_path / "secret.txt"
+    file.write_text(SECRET)
+    return file
+
+
+def call(home: Path, words: str, *, trusted: bool = False) -> CompletedProcess[str]:
+    given = {"CURRICULUM_TRUST": str(home)} if trusted else {}
+    return curriculum(*shlex.split(words), home=home, cwd=home, variables=given)
+
+
+def looked_at(home: Path, words: str) -> CompletedProcess[str]:
+    """Call a command that looks, in a process of its own: the sandbox needs one without threads."""
+    return subprocess.run(
+        [PROGRAM, *shlex.split(words)],
+        env={**os.environ, "CURRICULUM_HOME": str(home), "NO_COLOR": "1"},
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def look_within(home: Path, work: Callable[[Path | None], None], output: Path | None = None) -> int:
+    return received.look(home, work, exit_code, output=output)
+
+
+def _run_on(_: Path | None) -> None:
+    while True:
+        pass
+
+
+def test_every_command_is_one_that_looks_or_is_refused() -> None:
+    looks = {shlex.split(each)[0] for each in LOOKS}
+    assert {*COMMANDS} == looks | {*WORK} | {"trust"}
+
+
+# What looks
+
+
+@confined
+@pytest.mark.parametrize(
+    "words", [LOOKS[0], *(pytest.param(each, marks=pytest.mark.system) for each in LOOKS[1:])]
+)
+def test_a_look_prints_what_the_owner_sees_and_changes_nothing(home: Path, words: str) -> None:
+    before = Sentinel(folder=home).fingerprint()
+    looked = looked_at(home, words)
+    assert Sentinel(folder=home).fingerprint() == before
+    own = call(home, words, trusted=True)
+    assert (looked.returncode, looked.stderr) == (own.returncode, own.stderr)
+    assert looked.stdout == own.stdout
+
+
+@confined
+@pytest.mark.system
+@pytest.mark.timeout(600)
+def test_a_copy_of_the_demo_gives_the_answers_of_the_original(
+    demo_home: Path, tmp_path: Path
+) -> None:
+    home = Path(shutil.copytree(demo_home, tmp_path / "home"))
+    name = "templates/demo"
+    for words in (
+        *("status", "status --json", "query 'FROM runs'", "query 'FROM status'", "inspect rows"),
+        *(f"inspect {name}/syntax", f"lineage {name}/syntax", f"check {name}/syntax", "report"),
+        *(f"compare {name}/syntax {name}/file_graph", "diff templates templates.demo", "ls"),
+    ):
+        looked, own = looked_at(home, words), call(home, words, trusted=True)
+        assert (looked.returncode, looked.stderr) == (0, own.stderr), words
+        if words != "report":
+            assert looked.stdout == own.stdout, words
+            continue
+        (mine,), (theirs,) = looked.stdout.splitlines(), own.stdout.splitlines()
+        assert not Path(mine).is_relative_to(home)
+        assert len({_WHEN.sub("", Path(each).read_text()) for each in (mine, theirs)}) == 1
+
+
+@confined
+@pytest.mark.parametrize("words", ["query 'FROM runs' --out", "inspect documents --html"])
+def test_the_output_that_is_named_is_written_and_nothing_beside_it(
+    home: Path, tmp_path: Path, words: str
+) -> None:
+    file = tmp_path / "out" / "answer.csv"
+    file.parent.mkdir()
+    looked = looked_at(home, f"{words} {file}")
+    assert looked.returncode == 0, looked.stderr
+    assert file.stat().st_size > 20
+    assert [*file.parent.iterdir()] == [file]
+    written = file.read_bytes()
+    assert call(home, f"{words} {file}", trusted=True).stdout == looked.stdout
+    assert file.read_bytes() == written
+
+
+@confined
+def test_a_mistake_in_a_look_is_a_line_and_2(home: Path) -> None:
+    for words in ("query 'FROM nowhere'", "inspect nothing", "lineage nothing", "status nobody"):
+        looked = looked_at(home, words)
+        assert looked.returncode == WRONG
+        assert looked.stderr == call(home, words, trusted=True).stderr
+        assert "Traceback" not in looked.stderr
+
+
+@confined
+def test_a_damaged_file_is_named_as_in_a_trusted_workspace(home: Path) -> None:
+    file = next(home.glob("documents/**/*.parquet"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    looked = looked_at(home, f"check {home}/documents")
+    assert looked.returncode == WRONG
+    assert str(file) in looked.stderr
+    assert looked.stderr == call(home, f"check {home}/documents", trusted=True).stderr
+
+
+# What a look can't do, each beside what it does without the sandbox
+
+
+@confined
+def test_a_look_reads_no_file_elsewhere(
+    home: Path, secret: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(_: Path | None) -> None:
+        os.write(1, secret.read_bytes())
+
+    assert look_within(home, read) == WRONG
+    said = capfd.readouterr()
+    assert SECRET not in said.out
+    assert "Permission denied" in said.err
+    monkeypatch.setenv("CURRICULUM_TRUST", str(home))
+    assert look_within(home, read) == 0
+    assert SECRET in capfd.readouterr().out
+
+
+@confined
+def test_a_look_writes_nothing_but_its_output(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = (home / "workspace.json", home / "new", tmp_path / "new", tmp_path / "out" / "beside")
+    (tmp_path / "out").mkdir()
+
+    def write(draft: Path | None) -> None:
+        assert draft is not None
+        draft.write_text("answer")
+        for each in places:
+            try:
+                each.write_text("changed")
+            except OSError:
+                continue
+        if draft.parent == tmp_path / "out":
+            return
+        with pytest.raises(OSError, match="denied"):
+            os.link(home / "workspace.json", tmp_path / "link")
+
+    before = Sentinel(folder=home).fingerprint()
+    assert look_within(home, write, tmp_path / "out" / "answer.txt") == 0
+    assert (tmp_path / "out" / "answer.txt").read_text() == "answer"
+    assert Sentinel(folder=home).fingerprint() == before
+    assert not any(each.exists() for each in places[1:])
+    monkeypatch.setenv("CURRICULUM_TRUST", str(home))
+    assert look_within(home, write, tmp_path / "out" / "answer.txt") == 0
+    assert all(each.read_text() == "changed" for each in places)
+
+
+@confined
+def test_a_look_has_no_sockets_no_secrets_and_starts_no_program(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PREFECT_API_KEY", SECRET)
+    monkeypatch.setenv("CURRICULUM_NOTIFY", SECRET)
+
+    def attack(_: Path | None) -> None:
+        for word, ask in (
+            ("socket", lambda: socket.socket().close()),
+            ("program", lambda: subprocess.check_output(["/usr/bin/env"])),
+        ):
+            try:
+                ask()
+                os.write(1, f"a {word}\n".encode())
+            except PermissionError:
+                os.write(1, f"no {word}\n".encode())
+        os.write(1, str(dict(os.environ)).encode())
+
+    assert look_within(home, attack) == 0
+    said = capfd.readouterr().out
+    assert "no socket" in said
+    assert "no program" in said
+    assert SECRET not in said
+    monkeypatch.setenv("CURRICULUM_TRUST", str(home))
+    assert look_within(home, attack) == 0
+    said = capfd.readouterr().out
+    assert "a socket" in said
+    assert SECRET in said
+
+
+@confined
+def test_a_look_that_crashes_or_takes_too_much_is_an_error_and_no_crash(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StoreError, match="SIGSEGV"):
+        look_within(home, lambda _: os.kill(os.getpid(), signal.SIGSEGV))
+    monkeypatch.setattr(received, "CPU_SECONDS", 1)
+    with pytest.raises(StoreError, match="SIG"):
+        look_within(home, _run_on)
+    monkeypatch.setattr(received, "MEMORY", 1 << 30)
+    assert look_within(home, lambda _: bytearray(8 << 30).clear()) == WRONG
+
+
+def test_without_landlock_a_look_is_refused_with_a_cure(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(received, "landlock", lambda: 0)
+    looked = call(home, "status")
+    assert looked.returncode == WRONG
+    assert "Landlock" in looked.stderr
+    assert f"curriculum trust {home}" in looked.stderr
+    assert call(home, "status", trusted=True).returncode == 0
+
+
+# What the door refuses by name
+
+
+def test_a_link_to_a_secret_is_refused_by_name_before_anything_is_read(
+    home: Path, secret: Path
+) -> None:
+    file = next(home.glob("documents/**/*.parquet"))
+    link(home, file.relative_to(home).as_posix(), secret)
+    for words in LOOKS:
+        looked = call(home, words)
+        assert looked.returncode == WRONG
+        assert f"{file}: a link" in looked.stderr
+        assert "Traceback" not in looked.stderr
+    # The same path leads there for who opens it without the door.
+    assert file.read_text() == SECRET
+
+
+@pytest.mark.parametrize("name", LINKABLE)
+def test_a_link_in_place_of_what_lies_at_the_root_is_refused(
+    home: Path, secret: Path, name: str
+) -> None:
+    place = link(home, name, secret)
+    refused = call(home, "status")
+    assert refused.returncode == WRONG
+    assert str(place) in refused.stderr
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("place", ["manifest.json", "current/marks.txt", "orders/pipe.json"])
+def test_a_pipe_is_refused_at_once_and_not_waited_for(home: Path, place: str) -> None:
+    file = home / place
+    if place == "manifest.json":
+        file = next(published(home))
+        file.unlink()
+    file.parent.mkdir(exist_ok=True)
+    os.mkfifo(file)
+    for words in ("status", "query 'FROM runs'", "check rows", "report"):
+        looked = call(home, words)
+        assert looked.returncode == WRONG
+        assert f"{file}: a device, a pipe or a socket" in looked.stderr
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_would_be_waited_for_without_the_door(home: Path) -> None:
+    os.mkfifo(home / "current" / "pipe.txt")
+
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(TimeoutError):
+            read_mark(home / "current" / "pipe.txt")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
+def test_a_device_is_refused_by_name(home: Path) -> None:
+    file = home / "current" / "zero.txt"
+    try:
+        os.mknod(file, 0o020644, os.makedev(1, 5))
+    except PermissionError:
+        pytest.skip("this container makes no devices")
+    refused = call(home, "status")
+    assert refused.returncode == WRONG
+    assert f"{file}: a device, a pipe or a socket" in refused.stderr
+
+
+# Forged contents
+
+
+@confined
+def test_tables_that_name_a_file_elsewhere_lead_to_nothing(home: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.parquet"
+    pq.write_table(pa.table({"text": [SECRET], "repository": [SECRET]}), secret)
+    forge_catalog(home, secret)
+    for words in ("query 'FROM internal.data' --json", "query 'FROM document_texts' --json"):
+        looked = looked_at(home, words)
+        assert SECRET not in looked.stdout
+        assert "Traceback" not in looked.stderr
+    (kept,) = (home / "catalog").glob("*/data.parquet")
+    (name, *_) = pq.read_table(kept)["file"].unique().to_pylist()
+    answer = duckdb.execute(f"SELECT text FROM '{home}/{name}'").fetchall()
+    assert answer == [(SECRET,)], "the path leads there without the sandbox"
+
+
+@confined
+def test_sql_of_the_sender_is_run_by_no_command(home: Path, tmp_path: Path) -> None:
+    canary = Canary(file=tmp_path / "canary")
+    (home / "catalog.sql").write_text(f".shell touch {canary.file}\n")
+    for words in ("query 'FROM runs'", "shell", "status"):
+        assert looked_at(home, words).returncode == (WRONG if words == "shell" else 0)
+    assert not canary.sings
+    program = str(Path(sys.executable).with_name("duckdb"))
+    control = [program, "-init", "catalog.sql", "-c", "SELECT 1"]
+    subprocess.run(control, cwd=home, check=True, capture_output=True)
+    assert canary.sings
+
+
+# What works with a workspace
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_what_writes_or_executes_is_refused_until_the_workspace_is_trusted(
+    home: Path, tmp_path: Path, name: str
+) -> None:
+    before = Sentinel(folder=home).fingerprint()
+    words = WORK[name].format(home=home, out=tmp_path / "out")
+    refused = call(home, f"{name} {words}")
+    assert refused.returncode == WRONG
+    assert f"curriculum trust {home}" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert Sentinel(folder=home).fingerprint() == before
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_trusted_workspace_is_worked_with(home: Path) -> None:
+    assert call(home, "gc --yes").returncode == WRONG
+    trusting = curriculum("trust", str(home))
+    assert trusting.returncode == 0, trusting.stderr
+    assert call(home, "gc --yes").returncode == 0
+    assert call(home, "init own").returncode == 0
+    curriculum("trust", "--forget", str(home))
+    assert call(home, "gc --yes").returncode == WRONG
+
+
+def test_what_takes_the_place_of_a_trusted_workspace_is_not_trusted(home: Path, sent: Path) -> None:
+    trust.trust(home)
+    assert call(home, "gc --yes").returncode == 0
+    shutil.rmtree(home)
+    shutil.copytree(sent, home)
+    assert call(home, "gc --yes").returncode == WRONG
+
+
+def test_a_path_in_another_workspace_opens_the_door_of_that_one(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    trust.make_trusted(own)
+    diet = home / "diets" / "theirs.yaml"
+    diet.parent.mkdir()
+    diet.write_text("specialist: theirs\n")
+    for words in (
+        f"train {diet}",
+        f"export {home}/runs --to {tmp_path}/out",
+        f"sample {home}/runs",
+    ):
+        refused = curriculum(*shlex.split(words), home=own)
+        assert refused.returncode == WRONG
+        assert f"curriculum trust {home}" in refused.stderr
+    if landlock():
+        looked = looked_at(own, f"check {home}/documents")
+        assert looked.returncode == 0, looked.stderr
+    monkeypatch.setattr(received, "landlock", lambda: 0)
+    assert curriculum("check", str(home / "documents"), home=own).returncode == WRONG
+
+
+def test_trust_is_refused_for_a_workspace_that_leads_elsewhere(home: Path, secret: Path) -> None:
+    place = link(home, "diets/mine.yaml", secret)
+    refused = curriculum("trust", str(home))
+    assert refused.returncode == WRONG
+    assert f"{place}: a link" in refused.stderr
+    assert SECRET not in refused.stdout + refused.stderr
+    assert not trust.is_trusted(home)
+    place.unlink()
+    assert curriculum("trust", str(home)).returncode == 0
+
+
+def test_a_workspace_may_lie_behind_a_link_of_its_user(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").symlink_to(home)
+    if landlock():
+        assert looked_at(tmp_path / "mine", "status").returncode == 0
+    trust.trust(home)
+    assert curriculum("gc", "--yes", "--home", str(tmp_path / "mine")).returncode == 0
