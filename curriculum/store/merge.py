@@ -1,4 +1,8 @@
-"""Artefacts of other workspaces, published in this one: for builds that share no storage."""
+"""Artefacts of other workspaces, published in this one: for builds that share no storage.
+
+Another's workspace enters here: its files are plain ones, they lie where their manifests say, they have
+the digests that these list, and each Parquet file was decoded whole in a sandbox before it is published.
+"""
 
 import contextlib
 import errno
@@ -7,44 +11,59 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from curriculum.store.artefact import KEY_DIGITS, Artefact, Input, Recipe, StagingDirectory
+from curriculum.foreign_decoding import decode_foreign
+from curriculum.store.artefact import (
+    KEY_DIGITS,
+    Artefact,
+    Input,
+    Recipe,
+    StagingDirectory,
+    is_in_place,
+)
+from curriculum.store.inside import require_plain
 from curriculum.store.store import WORKSPACE_NAME, Store
 from schemas.errors import StoreError
-from schemas.label_folders import label_folder
+from schemas.stages import STAGES
 
 NOT_MERGED = "runs"
 """The stage whose directories hold attempts and checkpoints: they belong to where they were trained."""
 
 
-def merge(store: Store, source: Path) -> Iterator[Artefact]:
+def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact]:
     """Each artefact of another workspace but its runs, published here as it is there.
 
-    Files are linked where one disk holds both workspaces, and copied elsewhere. Each is read again and held
-    against its manifest before anything appears here; what is here already is only compared.
+    Files are copied; those of one's `own` workspace are linked where one disk holds both. Each is read again
+    and held against its manifest before anything appears here; what is here already is only compared.
 
     Raises:
-        StoreError: for a folder that is no workspace, for an artefact that isn't what its manifest says,
-            and where the same was made with other bytes.
+        StoreError: for a folder that is no workspace, for one of somebody else that holds what is no plain
+            file or folder, or a Parquet file that can't be decoded; for an artefact that isn't what its
+            manifest says, and where the same was made with other bytes.
     """
     if not (source / WORKSPACE_NAME).is_file():
         raise StoreError(
             str(source), cause="it is no workspace", cure="Name a folder that holds workspace.json"
         )
+    if not own:
+        require_plain(source)
     other = Store(source)
     for artefact in other.artefacts():
         if artefact.manifest.stage != NOT_MERGED:
-            yield _take(store, other, artefact)
+            yield _take(store, other, artefact, own=own)
 
 
-def _take(store: Store, other: Store, artefact: Artefact) -> Artefact:
+def _take(store: Store, other: Store, artefact: Artefact, *, own: bool) -> Artefact:
     recipe = _recipe(other, artefact)
 
     def fill(drafts: Sequence[StagingDirectory]) -> None:
+        draft = drafts[0]
         for record in artefact.manifest.files:
-            _link(artefact.path, record.name, drafts[0].path)
-        taken = Artefact(path=drafts[0].path, manifest=artefact.manifest)
+            _bring(artefact.path / record.name, draft.path / record.name, own=own)
+        taken = Artefact(path=draft.path, manifest=artefact.manifest)
         other.verify(taken)
-        drafts[0].report.update(artefact.manifest.report)
+        if not own:
+            decode_foreign(taken.files())
+        draft.report.update(artefact.manifest.report)
 
     (here,) = store.produce([recipe], fill)
     if here.content != artefact.content:
@@ -60,38 +79,35 @@ def _take(store: Store, other: Store, artefact: Artefact) -> Artefact:
 def _recipe(other: Store, artefact: Artefact) -> Recipe:
     """Return the recipe in the manifest of an artefact, which must lie where its labels say."""
     manifest = artefact.manifest
-    labels = tuple(manifest.labels.items())
-    place = (
-        manifest.stage,
-        *(label_folder(*label) for label in labels),
-        manifest.key[:KEY_DIGITS],
-    )
-    if artefact.path.relative_to(other.root).parts != place:
-        raise StoreError(
-            str(artefact.path),
-            cause=f"by its manifest it would lie under {'/'.join(place)}",
-            cure="Move it back, or out of the workspace",
-        )
-    return Recipe(
+    recipe = Recipe(
         stage=manifest.stage,
-        labels=labels,
+        labels=tuple(manifest.labels.items()),
         revision=manifest.revision,
         config=manifest.config,
         inputs=tuple(Input(**each.model_dump()) for each in manifest.inputs),
         tools=manifest.tools,
     )
+    is_known = manifest.stage in STAGES and is_in_place(artefact, other.root)
+    if not is_known or other.root / recipe.directory != artefact.path:
+        raise StoreError(
+            str(artefact.path),
+            cause="by its manifest it would lie elsewhere",
+            cure="Move it back, or out of the workspace",
+        )
+    return recipe
 
 
-def _link(folder: Path, name: str, target: Path) -> None:
-    """Let a file of a folder stand in another too; the artefact was loaded, so it is a plain one."""
-    file, place = folder / name, target / name
+def _bring(file: Path, place: Path, *, own: bool) -> None:
+    """Let a file stand in another folder, too: linked from one's own workspace, else copied."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(file, place, follow_symlinks=False)
-    except OSError as refused:
-        # Another disk, one without links, or too many of them. A full disk is no reason to copy.
-        if refused.errno not in {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK}:
-            raise
-        with contextlib.suppress(FileNotFoundError):
-            place.unlink()
-        shutil.copyfile(file, place)
+    if own:
+        try:
+            os.link(file, place, follow_symlinks=False)
+            return
+        except OSError as refused:
+            # Another disk, one without links, or too many of them. A full disk is no reason to copy.
+            if refused.errno not in {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK}:
+                raise
+            with contextlib.suppress(FileNotFoundError):
+                place.unlink()
+    shutil.copyfile(file, place)
