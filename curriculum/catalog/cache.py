@@ -5,28 +5,19 @@
     catalog/last.json                           the groups that were written last
     catalog/replaced.json                       since when the others are replaced
 
-A group is believed as long as its files are the very ones that were written here: their inodes, sizes and
-the system's own times of their last change, which can't be set. A copy, an unpacked archive or an edit has
-others, and such a group is made anew: what came with a workspace from somebody else is never read. Only the
-sender of a whole file system (a disk image, a network mount) can forge one; it can then misstate what the
-manifests of that workspace say, which their sender writes as well, and nothing else: no path in a table is
-opened before it is known to lie in the workspace.
-
-No link is followed, in reading, writing and removing.
+A group is read as long as its files are the very ones that were written: their inodes, sizes and the
+system's own times of their last change. After a copy or an edit it is made anew.
 
 FileFindings says in the same way which other files of a workspace needn't be read again.
 """
 
 import contextlib
 import hashlib
-import io
 import json
-import os
 import re
 import shutil
-import stat
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,7 +27,6 @@ from pydantic import ValidationError
 
 from curriculum import parquet
 from curriculum.published_files import Identity, identity_of
-from schemas import regular_files
 from schemas.json_text import Sealed, now, parse_json, seconds_from
 
 FOLDER = "catalog"
@@ -44,8 +34,6 @@ KEPT_SECONDS = 3600
 """The time that a group stays after it was replaced: who opened it has read it by then."""
 _IDENTITIES, _LAST, _REPLACED = "identities.json", "last.json", "replaced.json"
 _GROUP, _DRAFT = re.compile(r"[0-9a-f]{12}"), re.compile(r"\.[0-9a-f]{32}")
-_MOST_BYTES = 2 << 30
-"""The largest kept table that is read."""
 
 
 class KeptIdentities(Sealed):
@@ -72,119 +60,94 @@ class Cache:
         return f"{FOLDER}/{group}/{table}.parquet"
 
     def holds(self, group: str, names: Collection[str]) -> bool:
-        """Return True where a group has exactly these tables, as they were written here."""
+        """Return True where a group has exactly these tables, as they were written."""
         try:
-            with self._folder(group) as opened:
-                kept = KeptIdentities.model_validate_json(
-                    regular_files.read(_IDENTITIES, beside=opened)
-                ).tables
-                found = {
-                    name: os.stat(f"{name}.parquet", dir_fd=opened, follow_symlinks=False)
-                    for name in names
-                }
-                return kept == {name: identity_of(each) for name, each in found.items()}
+            return self._identities(group) == {
+                name: identity_of(self._file(group, name).stat()) for name in names
+            }
         except (OSError, ValidationError):
             return False
 
     def tables(self, group: str, schemas: Mapping[str, pa.Schema]) -> dict[str, pa.Table] | None:
-        """Return tables of a group; None unless they are as they were written here, with these columns."""
-        tables: dict[str, pa.Table] = {}
+        """Return tables of a group; None unless they are as they were written, with these columns."""
         try:
-            with self._folder(group) as opened:
-                kept = KeptIdentities.model_validate_json(
-                    regular_files.read(_IDENTITIES, beside=opened)
-                ).tables
-                for name, schema in schemas.items():
-                    content, found = regular_files.read_with_status(
-                        f"{name}.parquet", most=_MOST_BYTES, beside=opened
-                    )
-                    if kept[name] != identity_of(found):
-                        return None
-                    tables[name] = parquet.parse_table(content)
-                    if not tables[name].schema.equals(schema):
-                        return None
+            kept = self._identities(group)
+            for name in schemas:
+                if kept[name] != identity_of(self._file(group, name).stat()):
+                    return None
+            tables = {
+                name: parquet.parse_table(self._file(group, name).read_bytes()) for name in schemas
+            }
         except (OSError, KeyError, ValueError, pa.ArrowException):
             return None
-        return tables
+        is_known = all(tables[name].schema.equals(schema) for name, schema in schemas.items())
+        return tables if is_known else None
 
     def keep(self, group: str, tables: Mapping[str, pa.Table]) -> bool:
         """Let a group appear in one rename; False where the workspace can't be written."""
-        draft = f".{uuid.uuid4().hex}"
+        draft = self._folder / f".{uuid.uuid4().hex}"
         try:
-            with self._folder() as folder:
-                try:
-                    os.mkdir(draft, dir_fd=folder)
-                    with self._folder(draft) as opened:
-                        _write(tables, opened)
-                    if not self.holds(group, tables):
-                        _remove(group, folder)
-                    os.rename(draft, group, src_dir_fd=folder, dst_dir_fd=folder)
-                except OSError:
-                    # Full; or another process was faster.
-                    _remove(draft, folder)
+            draft.mkdir()
+            _write(tables, draft)
+            if not self.holds(group, tables):
+                _remove(self._folder / group)
+            draft.rename(self._folder / group)
         except OSError:
-            return False  # Read-only, somebody else's, or something else in place of the folder.
+            _remove(draft)  # Full or read-only; or another process was faster.
         return self.holds(group, tables)
 
     def forget(self, group: str) -> None:
         """Remove a group."""
-        with contextlib.suppress(OSError), self._folder() as folder:
-            _remove(group, folder)
+        _remove(self._folder / group)
 
     def last(self) -> LastGroups:
         """Return the groups that were written last."""
         try:
-            with self._folder() as folder:
-                last = LastGroups.model_validate_json(regular_files.read(_LAST, beside=folder))
+            return LastGroups.model_validate_json((self._folder / _LAST).read_bytes())
         except (OSError, ValidationError):
             return LastGroups()
-        named = [name for name in (last.seen, last.snapshot) if name]
-        return last if all(map(_GROUP.fullmatch, named)) else LastGroups()
 
     def keep_last(self, last: LastGroups) -> None:
         """Write down the groups that were written last, where that can be."""
-        with contextlib.suppress(OSError), self._folder() as folder:
-            _replace(_LAST, last.model_dump_json(), folder)
+        with contextlib.suppress(OSError):
+            _replace(self._folder / _LAST, last.model_dump_json())
 
     def prune(self, keep: Collection[str]) -> None:
         """Remove groups that were replaced a while ago, and drafts that nobody finished.
 
         Only folders that have a name of this cache are removed.
         """
-        with contextlib.suppress(OSError), self._folder() as folder:
-            with os.scandir(folder) as entries:
-                ours = [
-                    entry.name
-                    for entry in entries
-                    if (_GROUP.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False))
-                    or _DRAFT.fullmatch(entry.name)
-                ]
+        with contextlib.suppress(OSError):
+            ours = [
+                each.name
+                for each in self._folder.iterdir()
+                if _GROUP.fullmatch(each.name) or _DRAFT.fullmatch(each.name)
+            ]
             try:
-                before = dict(parse_json(regular_files.read(_REPLACED, beside=folder)))
+                before = dict(parse_json((self._folder / _REPLACED).read_bytes()))
                 age = {name: seconds_from(moment) for name, moment in before.items()}
             except (OSError, ValueError, TypeError):
                 before, age = {}, {}  # It isn't there, or damaged: all are replaced from now on.
             since = {name: before.get(name, now()) for name in ours if name not in keep}
             for name in [*since]:
                 if age.get(name, 0) > KEPT_SECONDS:
-                    _remove(name, folder)
+                    _remove(self._folder / name)
                     del since[name]
             if since != before:
-                _replace(_REPLACED, json.dumps(since), folder)
+                _replace(self._folder / _REPLACED, json.dumps(since))
 
-    @contextlib.contextmanager
-    def _folder(self, name: str = "") -> Iterator[int]:
-        """Open the cache's folder, or one of its groups or drafts, through no link."""
-        if name and not (_GROUP.fullmatch(name) or _DRAFT.fullmatch(name)):
-            raise FileNotFoundError(name)
-        opened = [regular_files.folder(self.home / FOLDER)]
-        try:
-            if name:
-                opened.append(regular_files.folder(name, beside=opened[0]))
-            yield opened[-1]
-        finally:
-            for descriptor in opened:
-                os.close(descriptor)
+    @property
+    def _folder(self) -> Path:
+        return self.home / FOLDER
+
+    def _file(self, group: str, table: str) -> Path:
+        return self.home / self.path(group, table)
+
+    def _identities(self, group: str) -> dict[str, Identity]:
+        """Return the identities of a group's files, as they were written."""
+        text = (self._folder / group / _IDENTITIES).read_bytes()
+        tables = KeptIdentities.model_validate_json(text).tables
+        return {name: Identity(*each) for name, each in tables.items()}
 
 
 def digest_of(tables: Mapping[str, pa.Table]) -> str:
@@ -197,38 +160,30 @@ def digest_of(tables: Mapping[str, pa.Table]) -> str:
     return hashed.hexdigest()[:12]
 
 
-def _write(tables: Mapping[str, pa.Table], folder: int) -> None:
-    """Write tables and their identities into a folder that is open."""
+def _write(tables: Mapping[str, pa.Table], folder: Path) -> None:
+    """Write tables and their identities into a folder."""
     identities: dict[str, tuple[int, int, int]] = {}
     for name, table in tables.items():
-        sink = io.BytesIO()
-        pq.write_table(table, sink, compression="zstd")
-        regular_files.write_new(f"{name}.parquet", sink.getvalue(), beside=folder)
-        found = os.stat(f"{name}.parquet", dir_fd=folder, follow_symlinks=False)
-        identities[name] = identity_of(found)
-    kept = KeptIdentities(tables=identities)
-    regular_files.write_new(_IDENTITIES, kept.model_dump_json().encode(), beside=folder)
+        file = folder / f"{name}.parquet"
+        pq.write_table(table, file, compression="zstd")
+        identities[name] = identity_of(file.stat())
+    (folder / _IDENTITIES).write_text(KeptIdentities(tables=identities).model_dump_json())
 
 
-def _replace(name: str, text: str, folder: int) -> None:
+def _replace(file: Path, text: str) -> None:
     """Let a file change in one rename."""
-    draft = f".{uuid.uuid4().hex}"
-    try:
-        regular_files.write_new(draft, text.encode(), beside=folder)
-        os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except OSError:
-        _remove(draft, folder)
-        raise
+    draft = file.with_name(f".{uuid.uuid4().hex}")
+    draft.write_text(text)
+    draft.replace(file)
 
 
-def _remove(name: str, folder: int) -> None:
-    """Remove a group or a draft, as far as that can be; of a link the link itself."""
-    with contextlib.suppress(OSError):
-        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            # It opens each folder below without following a link.
-            shutil.rmtree(name, ignore_errors=True, dir_fd=folder)
-        else:
-            os.unlink(name, dir_fd=folder)
+def _remove(path: Path) -> None:
+    """Remove a group or a draft, as far as that can be."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 _SEEN = "seen"

@@ -3,13 +3,9 @@
 What manifests say is kept as a group of the cache, so that the next snapshot reads only the manifests that
 are new or changed; the group's name is the digest of their bytes. Where the workspace can't be written, or
 there is none, the tables stay in memory.
-
-A workspace may come from somebody else. Of the paths in its manifests and tables only those are read that
-lead, over no symbolic link, to a regular file in it.
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -38,13 +34,10 @@ from curriculum.catalog.tables import (
 from curriculum.published_files import Identity, identity_of, sha256_of
 from curriculum.store import published as artefact_at
 from curriculum.store import read_mark
-from curriculum.store.inside import PlainFolders, require_plain
 from curriculum.store.store import WORKSPACE_NAME
 from schemas.cures import is_lost
-from schemas.errors import CurriculumError, StoreError
+from schemas.errors import CurriculumError
 from schemas.manifest import MANIFEST_NAME
-from schemas.regular_files import LINK, MOST_BYTES
-from schemas.regular_files import status as file_status
 from schemas.stages import DATA_TABLES, data_table_of
 
 VERSION = 8
@@ -76,8 +69,6 @@ _STAGE = re.compile(r"[a-z].*", re.DOTALL)
 _BELOW_A_STAGE = re.compile(r"[0-9a-f]{12}|.*[-=].*", re.DOTALL)
 """A folder that leads to artefacts or is one: <12 hex digits>, label-value or attempt=1."""
 _ARTEFACT = re.compile(r"[0-9a-f]{12}|attempt=.*", re.DOTALL)
-_DEPTH = 16
-"""Folders below the workspace; artefacts lie at half of that."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -189,12 +180,8 @@ def walk(home: Path) -> WorkspaceListing:
     """The artefacts and open runs of a workspace; of one that isn't there, none.
 
     A folder `label-value`, `<12 hex digits>` or `attempt=1` is walked into until a manifest stands in it, as
-    the store lays them. A symbolic link is walked into nowhere.
-
-    Raises:
-        StoreError: where a link lies in the workspace's root or its small folders.
+    the store lays them.
     """
-    require_plain(home)
     published: list[ManifestStat] = []
     open_runs: list[str] = []
     passed_over: list[tuple[str, str]] = []
@@ -206,15 +193,12 @@ def walk(home: Path) -> WorkspaceListing:
             path = above + entry.name
             if not leads_on.fullmatch(entry.name):
                 continue
-            if path.count("/") > _DEPTH:
-                passed_over.append((path, "it lies deeper than any artefact"))
-                continue
             if above and _ARTEFACT.fullmatch(entry.name):
-                manifest = file_status(f"{entry.path}/{MANIFEST_NAME}")
+                manifest = _status(f"{entry.path}/{MANIFEST_NAME}")
                 if manifest is not None:
                     published.append(ManifestStat(path=path, identity=identity_of(manifest)))
                     continue
-                if file_status(f"{entry.path}/{JOB_NAME}") is not None:
+                if _status(f"{entry.path}/{JOB_NAME}") is not None:
                     open_runs.append(path)
                     continue
             pending.append((entry.path, f"{path}/"))
@@ -226,38 +210,27 @@ def walk(home: Path) -> WorkspaceListing:
 
 
 def _folders(folder: str, above: str, passed_over: list[tuple[str, str]]) -> list[os.DirEntry[str]]:
-    """The folders in a folder; what isn't walked into is added to `passed_over`, with the reason."""
-    found: list[os.DirEntry[str]] = []
+    """The folders in a folder; one that can't be listed is added to `passed_over`, with the reason."""
     try:
         with os.scandir(folder) as entries:
-            for entry in entries:
-                # Bytes that aren't UTF-8 are shown by a replacement.
-                name = entry.name.encode(errors="surrogateescape").decode(errors="replace")
-                if entry.is_symlink():
-                    passed_over.append((above + name, LINK))
-                elif entry.is_dir(follow_symlinks=False):
-                    if name == entry.name:
-                        found.append(entry)
-                    else:
-                        passed_over.append((above + name, "its name isn't UTF-8"))
+            return [entry for entry in entries if entry.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as refused:
         passed_over.append((above.rstrip("/") or ".", str(refused.strerror)))
-    return found
+        return []
+
+
+def _status(file: str) -> os.stat_result | None:
+    try:
+        return os.stat(file)  # noqa: PTH116 - a Path takes longer than the call
+    except OSError:
+        return None
 
 
 def _marked(home: Path) -> dict[str, list[str]]:
     """The paths that each current/*.txt lists as live."""
-    inside, marked = PlainFolders(home), {}
-    for file in sorted((home / "current").glob("*.txt")):
-        try:
-            size = inside.status(f"current/{file.name}").st_size
-        except (OSError, StoreError):
-            continue
-        if size <= MOST_BYTES:
-            marked[file.name] = read_mark(file)
-    return marked
+    return {file.name: read_mark(file) for file in sorted((home / "current").glob("*.txt"))}
 
 
 def _dangling(
@@ -352,8 +325,6 @@ def _fitting(path: str, lines: Lines) -> Lines:
 def _read(home: Path, path: str, digest: str) -> Lines:
     """The lines of an artefact, or why something of it can't be read; that is tried again next time."""
     try:
-        if (size := PlainFolders(home).status(f"{path}/{MANIFEST_NAME}").st_size) > MOST_BYTES:
-            raise OSError(errno.EFBIG, f"a manifest of {size:,} bytes")
         artefact = artefact_at(home / path)
         lines = lines_of(artefact, path)
     except (CurriculumError, OSError, ValueError, RecursionError) as refused:
@@ -431,7 +402,6 @@ def _readable(
     findings: FileFindings, live: pa.Table, data: pa.Table, *, verified: bool
 ) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
     """The live files by kind, and the faults of those that can't be read; each is opened once."""
-    inside = PlainFolders(findings.cache.home)
     in_use = {*live["path"].to_pylist()}
     files: dict[str, list[str]] = {kind.name: [] for kind in DATA_TABLES}
     faults: list[tuple[str, str]] = []
@@ -439,7 +409,7 @@ def _readable(
     for at, (path, file, kind, num_bytes) in enumerate(zip(*columns, strict=True)):
         if is_lost(findings.cache.home / file) if kind == _FACTS else path not in in_use:
             continue
-        fault = _fault(findings, inside, file, kind, num_bytes)
+        fault = _fault(findings, file, kind, num_bytes)
         if fault == _UNVERIFIED:
             fault = _damage(findings, file, kind, data.slice(at, 1)) if verified else None
         if fault:
@@ -449,16 +419,12 @@ def _readable(
     return files, faults
 
 
-def _fault(
-    findings: FileFindings, inside: PlainFolders, file: str, kind: str, num_bytes: int
-) -> str | None:
+def _fault(findings: FileFindings, file: str, kind: str, num_bytes: int) -> str | None:
     """Return the reason why a file that was published can't be read now."""
     try:
-        found = inside.status(file)
+        found = (findings.cache.home / file).stat()
     except FileNotFoundError:
         return "it isn't there any more"
-    except StoreError as refused:
-        return ": ".join(str(each) for each in (refused.value, refused.cause) if each)
     except OSError as refused:
         return refused.strerror
     if found.st_size != num_bytes:

@@ -5,7 +5,6 @@ them names its artefact by `path`, relative to the workspace, so that what didn'
 is replaced. Those of open runs, closed gates and status, in `OPEN_TABLES`, are read anew each time.
 """
 
-import contextlib
 import itertools
 import json
 from collections.abc import Iterator, Sequence
@@ -19,9 +18,7 @@ from pydantic import BaseModel, ValidationError
 from curriculum import parquet
 from curriculum.mixing.resolve import ANNEAL
 from curriculum.store import Artefact
-from curriculum.store.inside import PlainFolders
 from curriculum.store.owners import is_owner_alive, train_lock
-from schemas import regular_files
 from schemas.cures import is_lost
 from schemas.errors import StoreError
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report, RunState, TokenCounts
@@ -181,10 +178,10 @@ def _run(artefact: Artefact) -> Lines:
     """The line of a finished run, and those of its figures."""
     manifest = artefact.manifest
     file = artefact.path / REPORT_NAME
-    if is_lost(file):
-        report = artefact.reported(Report)
-    else:
-        report = Report.model_validate_json(regular_files.read(file))
+    is_there = not is_lost(file)
+    report = (
+        Report.model_validate_json(file.read_bytes()) if is_there else artefact.reported(Report)
+    )
     job, fault = _job_of(artefact.path)
     specialist = spelled((report.specialist, manifest.labels.get("branch")))
     run = {
@@ -251,7 +248,7 @@ def _mean_bpb(
 def _job_of(run: Path) -> tuple[Job | None, Line | None]:
     """A run's job, or the problem with it; neither where it has none."""
     try:
-        return Job.model_validate_json(regular_files.read(run / JOB_NAME)), None
+        return Job.model_validate_json((run / JOB_NAME).read_bytes()), None
     except FileNotFoundError:
         return None, None
     except (OSError, ValidationError) as refused:
@@ -365,9 +362,8 @@ def _saved(run: Path) -> _Saved | None:
         return None
     name = f"checkpoints/step={newest}/{STATE_NAME}"
     try:
-        PlainFolders(run).status(name)
-        return _Saved.model_validate_json(regular_files.read(run / name))
-    except (OSError, StoreError, ValidationError):
+        return _Saved.model_validate_json((run / name).read_bytes())
+    except (OSError, ValidationError):
         return None
 
 
@@ -388,9 +384,9 @@ def closed_gates(home: Path) -> OpenTable:
     lines: list[Line] = []
     problems: list[tuple[str, str]] = []
     folder = home / GATES_FOLDER
-    for file in () if folder.is_symlink() else sorted(folder.glob("*.json")):
+    for file in sorted(folder.glob("*.json")):
         try:
-            lines.append(ClosedGate.model_validate_json(regular_files.read(file)).model_dump())
+            lines.append(ClosedGate.model_validate_json(file.read_bytes()).model_dump())
         except FileNotFoundError:
             continue  # Somebody approves just now.
         except ValidationError as invalid:
@@ -412,7 +408,6 @@ def written_status(home: Path) -> OpenTable:
     """Read the status of a workspace: no line where none was computed yet."""
     empty = table_of([], STATUS_SCHEMA)
     try:
-        PlainFolders(home).status(STATUS_FILE)
         table = parquet.read_table(home / STATUS_FILE, columns=STATUS_SCHEMA.names)
         table = table.select(STATUS_SCHEMA.names)
         # A cast imports all of pyarrow's functions, even where there is nothing to do.
@@ -461,13 +456,9 @@ def open_tables(home: Path, paths: Sequence[str]) -> Running:
 
 
 def _metrics_files(home: Path, path: str) -> Iterator[str]:
-    """The plain files of a run's metrics, by their paths in the workspace."""
-    inside = PlainFolders(home)
+    """The files of a run's metrics, by their paths in the workspace."""
     for file in sorted((home / path / METRICS_NAME).glob("[0-9]*.parquet")):
-        name = f"{path}/{METRICS_NAME}/{file.name}"
-        with contextlib.suppress(OSError, StoreError):
-            inside.status(name)
-            yield name
+        yield f"{path}/{METRICS_NAME}/{file.name}"
 
 
 def _metrics(file: Path, path: str) -> pa.Table:
@@ -486,7 +477,7 @@ def _metrics(file: Path, path: str) -> pa.Table:
 def _owner(run: Path) -> RunState | None:
     """The process that trains or trained an open run, as far as it left its state."""
     try:
-        return RunState.model_validate_json(regular_files.read(run / STATE_NAME))
+        return RunState.model_validate_json((run / STATE_NAME).read_bytes())
     except (OSError, ValidationError):
         return None
 
@@ -494,6 +485,6 @@ def _owner(run: Path) -> RunState | None:
 def _heartbeat(run: Path) -> Heartbeat | None:
     """The last heartbeat of an open run; None before its first step is done."""
     try:
-        return Heartbeat.model_validate_json(regular_files.read(run / HEARTBEAT_NAME))
+        return Heartbeat.model_validate_json((run / HEARTBEAT_NAME).read_bytes())
     except (OSError, ValidationError):
         return None

@@ -11,7 +11,6 @@ from curriculum import parquet
 from curriculum.published_files import Identity, identity_of
 from curriculum.store import inside
 from curriculum.train.run_directory import HEARTBEAT, METRICS
-from schemas import regular_files
 from schemas.job import Figure, Heartbeat
 from schemas.objectives import ANCHOR_SET, PHASE_SET
 
@@ -43,12 +42,7 @@ class TrainingCurves:
 
 
 def training_curves(run: Path, *, points: int = MOST_POINTS) -> TrainingCurves:
-    """Read the curves of the run in a directory; a part that is replaced meanwhile is left out.
-
-    Raises:
-        StoreError: for a link or what is no plain file in the directory.
-    """
-    inside.require_tree(run / METRICS)
+    """Read the curves of the run in a directory; a part that is replaced meanwhile is left out."""
     steps, losses = step_losses(run / METRICS)
     heartbeat = inside.read(Heartbeat, run / HEARTBEAT)
     figures = heartbeat.figures if heartbeat else ()
@@ -66,10 +60,7 @@ def step_losses(folder: Path) -> tuple[Sequence[int], Sequence[float]]:
     losses: list[float] = []
     for file in sorted(folder.glob("[0-9]*.parquet")):
         try:
-            there = regular_files.status(file)
-            if there is None:
-                continue
-            part = _part(file, identity_of(there))
+            part = _part(file, identity_of(file.stat()))
         except FileNotFoundError:
             continue  # The trainer starts again before it.
         steps += part[0]

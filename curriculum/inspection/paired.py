@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from curriculum.store import inside
 from curriculum.train.document_sums import (
     DocumentSums,
     Pair,
@@ -20,7 +19,7 @@ from curriculum.train.document_sums import (
     paired_change,
     read,
 )
-from curriculum.train.run_directory import EVALUATIONS, JOB, read_job
+from curriculum.train.run_directory import JOB, read_job
 from schemas.job import Report
 
 Place = tuple[str, str, str, str]
@@ -42,10 +41,8 @@ def measured(run: Path, step: int) -> Measured | None:
 
     Raises:
         JobError: for a file that is no job.
-        StoreError: for a link or what is no plain file in the directory, and for a file that isn't the
-            one that was published.
+        StoreError: for a file that isn't the one that was published.
     """
-    inside.require_tree(run / EVALUATIONS)
     documents = read(run, step)
     if documents is None:
         return None

@@ -113,12 +113,12 @@ def _scratch(store: "Store", path: Path) -> Iterator[Path]:
     name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()
     with store.lock(name):
         folder = store.root / inside.DRAFTS / name
-        inside.remove(store.root, folder)
+        inside.remove(folder)
         folder.mkdir(parents=True)
         try:
             yield folder.absolute()
         finally:
-            inside.remove(store.root, folder)
+            inside.remove(folder)
 
 
 def _request(rows: ForeignRows, tokenizer: "Artefact", folder: Path) -> dict[str, Any]:

@@ -227,7 +227,6 @@ def checkpoint_of(home: Path, what: str) -> Path:
     path = Path(what).absolute()
     if path.is_dir() and path.name.startswith(STEP):
         store = Store.containing(path)
-        store.require_inside(path)
         if (path.parents[1] / MANIFEST_NAME).is_file():
             store.load(path.parents[1])
         return path
@@ -333,8 +332,6 @@ def _is_spelled(what: str) -> bool:
 def _at_path(store: Store, path: Path) -> Reference:
     """The artefacts at or below a path, or the checkpoint or open run that it is in."""
     folder = path if path.is_dir() else path.parent
-    if folder != store.root:
-        store.require_inside(folder)
     if folder.name.startswith(STEP) and folder.parent.name == CHECKPOINTS:
         return Reference(checkpoint=folder)
     if (folder / JOB).is_file() and not (folder / MANIFEST_NAME).is_file():

@@ -1,5 +1,6 @@
 """Artefacts, their recipes and keys, and their manifests: how a published directory appears on disk whole."""
 
+import contextlib
 import datetime
 import os
 import re
@@ -12,9 +13,9 @@ from typing import TypeVar
 from pydantic import BaseModel, JsonValue
 
 from curriculum.published_files import damaged, footer_of, sha256_of
-from curriculum.store.inside import files_of, folders
+from curriculum.store.inside import files_of
 from schemas.corpus import is_name
-from schemas.cures import LOST, run_of
+from schemas.cures import run_of
 from schemas.errors import StoreError
 from schemas.json_text import MAJOR, of_version
 from schemas.json_text import digest as digest
@@ -121,8 +122,6 @@ _DRAFT = ".draft"
 _RUNS = "runs"
 _SHELF_OR_KEY = re.compile(rf"[^-=]+[-=].*|[0-9a-f]{{{KEY_DIGITS}}}")
 _ATTEMPT = re.compile(r"attempt=\d+")
-_CHECKPOINTED = re.compile(rf"checkpoints/step=\d+/{re.escape(MANIFEST_NAME)}")
-"""A checkpoint's own manifest, in the directory of its run."""
 PLANNED = "planned"
 """The content of an artefact that a dry store would make."""
 
@@ -193,16 +192,14 @@ class StagingDirectory:
 
 
 def published(path: Path) -> Artefact:
-    """The artefact at a path, its manifest held against itself and against the names of its files.
+    """The artefact at a path, its manifest held against itself.
 
     Raises:
-        StoreError: for a missing or changed manifest, and for a file that the manifest doesn't list, a link
-            or what is neither file nor folder.
+        StoreError: for a missing or changed manifest.
         SchemaError: for a manifest that can't be read.
     """
     file = path / MANIFEST_NAME
-    files = [name for name, _ in files_of(path)]
-    if MANIFEST_NAME not in files:
+    if not file.is_file():
         again = "Train the phase again" if run_of(path) else "Build it again"
         raise StoreError(str(path), cause="there is no manifest.json", cure=again)
     manifest = read_manifest(file)
@@ -215,27 +212,26 @@ def published(path: Path) -> Artefact:
     )
     if key != manifest.key or _content_of(manifest.files) != manifest.content:
         raise damaged(file, "the manifest was changed after it was published")
-    _require_listed(path, files, manifest)
     return Artefact(path=path, manifest=manifest)
 
 
 def published_in(folder: Path) -> Iterator[Path]:
-    """The directories below a folder in which a manifest stands, as the store lays them: label-value, key.
+    """The directories below a folder in which a manifest stands, as the store lays them: label-value, key."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not (_SHELF_OR_KEY.fullmatch(entry.name) and entry.is_dir()):
+                continue
+            path = Path(entry.path)
+            if file_size(path / MANIFEST_NAME) is None:
+                yield from published_in(path)
+            else:
+                yield path
 
-    Raises:
-        StoreError: for a link in one's place.
-    """
-    for path in folders(folder, _SHELF_OR_KEY):
-        if file_size(f"{path}/{MANIFEST_NAME}") is None:
-            yield from published_in(path)
-        else:
-            yield path
 
-
-def file_size(file: str) -> int | None:
-    """The size of a file, or of a link itself; None where there is none."""
+def file_size(file: Path) -> int | None:
+    """The size of a file; None where there is none."""
     try:
-        return os.lstat(file).st_size
+        return file.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -248,26 +244,6 @@ def is_in_place(artefact: Artefact, root: Path) -> bool:
     return (stage, key) == (artefact.manifest.stage, artefact.key[:KEY_DIGITS]) and all(
         is_name(name) and is_name(value) for name, value in map(label_of, labels)
     )
-
-
-def _require_listed(path: Path, files: Sequence[str], manifest: Manifest) -> None:
-    listed = {record.name for record in manifest.files}
-    for name in sorted({*files} - listed):
-        marks_lost = manifest.stage == _RUNS and name.removesuffix(LOST) in listed
-        if not (marks_lost or _is_beside(name, manifest.stage)):
-            raise StoreError(
-                str(path / name),
-                cause="the manifest doesn't list it, so it was put there after the artefact was published",
-                cure="Move it out of the workspace",
-            )
-
-
-def _is_beside(name: str, stage: str) -> bool:
-    """Return True for a file that is no part of an artefact but may be there, as a killed trainer leaves."""
-    if stage != _RUNS:
-        return name == MANIFEST_NAME
-    is_known = name == MANIFEST_NAME or _CHECKPOINTED.fullmatch(name) is not None
-    return is_known or _is_draft(name)
 
 
 def _is_draft(name: str) -> bool:
@@ -293,7 +269,7 @@ def manifest_of(draft: StagingDirectory, *, content: str = "") -> Manifest:
 
 def _whole_files(folder: Path) -> Iterator[str]:
     """The paths of a folder's files, but for manifests and for what isn't whole."""
-    for name, _ in files_of(folder):
+    for name in files_of(folder):
         if name.rpartition("/")[2] != MANIFEST_NAME and not _is_draft(name):
             yield name
 

@@ -29,7 +29,7 @@ def discard(root: Path, path: Path) -> None:
     """Move a directory of a workspace to its trash."""
     place = root / FOLDER / uuid.uuid4().hex / path.relative_to(root)
     place.parent.mkdir(parents=True)
-    inside.move(root, path, place)
+    path.rename(place)
 
 
 def discarded(root: Path, pattern: str) -> Iterator[Path]:
@@ -43,7 +43,7 @@ def empty(root: Path) -> int:
     for entry in sorted((root / FOLDER).glob("*")):
         if ENTRY.fullmatch(entry.name):
             freed += size_of(entry)
-            inside.remove(root, entry)
+            inside.remove(entry)
     return freed
 
 
@@ -150,5 +150,5 @@ def _remove_drafts(store: Store) -> int:
         lock = filelock.FileLock(inside.lock(store.root, f"{draft.name}.lock"), timeout=0)
         with contextlib.suppress(filelock.Timeout), lock:
             freed += size_of(draft)
-            inside.remove(store.root, draft)
+            inside.remove(draft)
     return freed

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from schemas.cures import LOST
 from schemas.errors import StoreError
-from schemas.regular_files import is_plain
 
 _MARKED = "# sha256 "
 
@@ -21,8 +20,7 @@ def read_mark(file: Path) -> list[str]:
     """The paths, relative to the workspace, that a file current/<name>.txt lists as live.
 
     Raises:
-        StoreError: naming the file, where its digest is missing or differs, and for a path that leads
-            elsewhere.
+        StoreError: naming the file, where its digest is missing or differs.
     """
     cure = (
         f"Rename it to {file}{LOST}, and give the command again that made its artefacts; gc removes nothing "
@@ -34,13 +32,6 @@ def read_mark(file: Path) -> list[str]:
         raise StoreError(
             str(file),
             cause="its last line isn't the digest of the paths before: it was changed since it was written",
-            cure=cure,
-        )
-    if (astray := next((path for path in paths if not is_plain(path)), None)) is not None:
-        raise StoreError(
-            str(file),
-            astray,
-            cause="it leads out of the workspace",
             cure=cure,
         )
     return paths

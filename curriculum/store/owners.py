@@ -67,14 +67,11 @@ class HeldFile:
 
 
 def is_held(file: Path) -> bool:
-    """Return True while a process that lives holds the lock of a file; False where there is no file.
-
-    Raises:
-        StoreError: for a link or what is no file.
-    """
+    """Return True while a process that lives holds the lock of a file; False where there is no file."""
     while True:
         try:
-            lock = inside.open_to_read(file)
+            # A shared lock can be asked of on a read-only mount too.
+            lock = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         try:

@@ -7,7 +7,6 @@ What a process looks up inside `leased` is in its lease first, so that gc keeps 
 
 import contextlib
 import itertools
-import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +34,6 @@ from curriculum.store.artefact import (
     write_whole,
 )
 from curriculum.store.inside import WORKSPACE_NAME as WORKSPACE_NAME
-from curriculum.store.inside import PlainFolders
 from curriculum.store.marks import marks_text
 from curriculum.store.os_errors import refusal
 from schemas.cures import is_lost
@@ -44,7 +42,6 @@ from schemas.json_text import Sealed, read_json
 from schemas.manifest import MANIFEST_NAME
 
 Model = TypeVar("Model", bound=BaseModel)
-_STAGE = re.compile(r"[a-z].*")
 _WHEN_MADE: list[Callable[[Path], None]] = []
 """Functions that are called with each workspace that this process makes."""
 
@@ -81,9 +78,6 @@ class Store:
     builds also tells what it would build. It reads each artefact once, and keeps what it saw.
 
     Inputs are verified before something is made of them, each file once a process.
-
-    Raises:
-        StoreError: for a workspace in which a link lies where only plain files and folders may.
     """
 
     def __init__(self, root: Path, *, dry: bool = False) -> None:
@@ -92,8 +86,6 @@ class Store:
         self._verified: set[Path] = set()
         self.steps: list[Step] = []
         self._seen: dict[Path, Artefact] = {}
-        inside.require_plain(self.root)
-        self._inside = PlainFolders(self.root)
 
     @staticmethod
     def containing(path: Path) -> "Store":
@@ -132,22 +124,9 @@ class Store:
             cure="Restore it, or delete it and build again: that writes one with another uuid",
         )
 
-    def require_inside(self, path: Path) -> None:
-        """Check that a path leads into this workspace, through no link; what isn't there passes.
-
-        Raises:
-            StoreError: naming the link, or the path.
-        """
-        self._inside.require(path)
-
     def path_of(self, recipe: Recipe) -> Path:
-        """The directory of a recipe: where it stands, in its own folder before another, or will stand.
-
-        Raises:
-            StoreError: for a link in its place, or above it.
-        """
+        """The directory of a recipe: where it stands, in its own folder before another, or will stand."""
         own = self.root / recipe.directory
-        self._inside.require(own)
         if own.is_dir():
             return own
         others = (
@@ -222,10 +201,9 @@ class Store:
         return self._seen[path]
 
     def _load(self, path: Path) -> Artefact:
-        self._inside.require(path)
         artefact = published(path)
         for record in artefact.manifest.files:
-            found = file_size(f"{path}/{record.name}")
+            found = file_size(path / record.name)
             if found != record.num_bytes and (record.in_content or not is_lost(path / record.name)):
                 words = "no" if found is None else found
                 raise damaged(
@@ -267,9 +245,10 @@ class Store:
         What gc removes meanwhile is left out. They are only seen: `load` those that are used.
 
         Raises:
-            StoreError: for one that isn't what its manifest says, and for a link on the way to one.
+            StoreError: for one that isn't what its manifest says.
         """
-        stages = [self.root / stage] if stage else sorted(inside.folders(self.root, _STAGE))
+        every = (each for each in self.root.glob("[a-z]*") if each.is_dir())
+        stages = [self.root / stage] if stage else sorted(every)
         for folder in stages:
             for path in sorted(published_in(folder)):
                 try:
@@ -321,14 +300,12 @@ class Store:
         self.open()
         file = self._mark_of(name)
         file.parent.mkdir(exist_ok=True)
-        self._inside.require(file)
         write_whole(file, self._marks_text(artefacts))
         return file
 
     def is_marked(self, name: str, artefacts: Sequence[Artefact]) -> bool:
         """Return True if current/<name>.txt lists just these artefacts."""
         file = self._mark_of(name)
-        self._inside.require(file)
         text = self._marks_text(artefacts)
         return file.is_file() and file.read_text(encoding="utf-8", errors="replace") == text
 
@@ -386,7 +363,7 @@ class Store:
             finally:
                 for draft in drafts:
                     with contextlib.suppress(OSError):
-                        inside.remove(self.root, draft.path)
+                        inside.remove(draft.path)
             return {draft.recipe.key for draft in drafts}
 
     def _draft(self, recipe: Recipe) -> StagingDirectory:
@@ -394,7 +371,7 @@ class Store:
         folder = self.root / inside.DRAFTS
         folder.mkdir(exist_ok=True)
         path = folder / recipe.key
-        inside.remove(self.root, path)
+        inside.remove(path)
         path.mkdir()
         return StagingDirectory(recipe=recipe, path=path)
 
@@ -402,11 +379,10 @@ class Store:
         manifest = manifest_of(draft)
         write_manifest(draft.path, manifest)
         target = self.root / draft.recipe.directory
-        self._inside.require(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         there = self.find(draft.recipe)
         if there is None:
-            inside.move(self.root, draft.path, target)
+            draft.path.rename(target)
             note_published(target, manifest.files)
             sync(target.parent)
         elif there.content != manifest.content:

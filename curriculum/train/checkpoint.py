@@ -24,11 +24,8 @@ from curriculum.train.checkpoint_files import (
     WEIGHTS,
     CheckpointManifest,
     damage,
-    damaged,
-    foreign_file,
     read_part,
     record_of,
-    require_listed,
 )
 from curriculum.train.distributed import PATH, PATH_OR_NONE
 from curriculum.train.metrics import log
@@ -152,7 +149,6 @@ def publish(folder: Path, spec: ModelSpec | None, state: CheckpointState) -> Pat
         flush(path / record.name)
     manifest = CheckpointManifest(step=state.step, files=files)
     write_text(path / MANIFEST_NAME, manifest.model_dump_json(indent=1))
-    require_listed(path)
     if target.exists():
         shutil.rmtree(target)
     path.rename(target)
@@ -163,17 +159,11 @@ def publish(folder: Path, spec: ModelSpec | None, state: CheckpointState) -> Pat
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest checkpoint that is whole; damaged ones are named and passed over.
-
-    Raises:
-        JobError: for one that holds what no writer of ours leaves: it was put there.
-    """
+    """The newest checkpoint that is whole; damaged ones are named and passed over."""
     for path in _numbered(folder):
         fault = damage(path)
         if fault is None:
             return path
-        if fault == foreign_file(path):
-            raise damaged(path, fault)
         log(f"{path.name} is passed over: {fault}")
     return None
 

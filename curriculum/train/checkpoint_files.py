@@ -1,31 +1,18 @@
-"""The files of a checkpoint held against its manifest; nothing here needs torch.
+"""The files of a checkpoint held against its manifest; nothing here needs torch."""
 
-A checkpoint may come from somebody else, manifest and all. So each reader refuses one that holds a link, a
-pipe, or a file that its manifest doesn't list, or that no checkpoint of ours has.
-"""
-
-import re
-from collections.abc import Container
 from pathlib import Path
 
 from curriculum.published_files import sha256_of
 from curriculum.store.artefact import digest
-from curriculum.store.inside import files_of
 from schemas.cures import run_of, set_aside
-from schemas.errors import JobError, StoreError
+from schemas.errors import JobError
 from schemas.job import ModelSpec
 from schemas.json_text import Sealed, read_json
 from schemas.manifest import MANIFEST_NAME, FileRecord
-from schemas.regular_files import status
 from schemas.text import Model
 
 WEIGHTS, MOMENTS, SHARDS = "model.safetensors", "optimizer.safetensors", "shards"
 SPEC, STATE, INDEX = "model.json", "state.json", "index.json"
-_FORMS = (
-    re.compile("|".join(map(re.escape, (WEIGHTS, MOMENTS, SPEC, STATE)))),
-    re.compile(rf"{SPEC}|{STATE}|{SHARDS}/(?:{INDEX}|rank-\d{{5}}\.safetensors)"),
-)
-"""The files of a checkpoint of ours: the portable form, and that of several ranks."""
 
 
 class CheckpointManifest(Sealed):
@@ -50,7 +37,7 @@ def require_whole(checkpoint: Path) -> None:
     """Let a checkpoint pass whose files are those of its manifest, byte by byte.
 
     Raises:
-        JobError: naming the file that is damaged, missing, or no part of a checkpoint.
+        JobError: naming the file that is damaged or missing.
     """
     fault = damage(checkpoint)
     if fault is not None:
@@ -58,10 +45,10 @@ def require_whole(checkpoint: Path) -> None:
 
 
 def require_listed(checkpoint: Path) -> None:
-    """Let a checkpoint pass whose files are those of its manifest by their names; none is read.
+    """Let a checkpoint pass whose manifest lists files that are there; none is read.
 
     Raises:
-        JobError: naming the file that is missing, or no part of a checkpoint.
+        JobError: naming the file that is missing.
     """
     found = _listed(checkpoint)
     if isinstance(found, str):
@@ -101,7 +88,7 @@ def require_part(checkpoint: Path, name: str) -> None:
     """
     manifest, file = manifest_of(checkpoint), checkpoint / name
     record = next((each for each in manifest.files if each.name == name), None)
-    if record is None or status(file) is None or record != record_of(checkpoint, file):
+    if record is None or not file.is_file() or record != record_of(checkpoint, file):
         raise damaged(file, "it isn't what was written")
 
 
@@ -130,8 +117,8 @@ def manifest_of(checkpoint: Path) -> CheckpointManifest:
 
 
 def _read(model: type[Model], file: Path, *, version: str | None = None) -> Model:
-    """A small file of a checkpoint, whatever its sender made of it."""
-    if status(file) is None:
+    """A small file of a checkpoint."""
+    if not file.is_file():
         raise damaged(file, "there is no such file")
     return read_json(
         model,
@@ -144,52 +131,19 @@ def _read(model: type[Model], file: Path, *, version: str | None = None) -> Mode
 
 
 def _listed(checkpoint: Path) -> CheckpointManifest | str:
-    """The manifest of a checkpoint whose files are those that it lists, or why they aren't."""
-    if (named := foreign_file(checkpoint)) is not None:
-        return named
-    if status(checkpoint / MANIFEST_NAME) is None:
+    """The manifest of a checkpoint whose files are there, or why it isn't whole."""
+    if not (checkpoint / MANIFEST_NAME).is_file():
         return "it has no manifest"
     try:
         manifest = manifest_of(checkpoint)
     except JobError:
         return "its manifest can't be read, or was changed"
     names = {record.name for record in manifest.files}
-    for name in sorted(names | _needed(names)):
-        if status(checkpoint / name) is None:
+    # Another trainer's checkpoint has what files it will.
+    for name in sorted(names | ({STATE} if SPEC in names else set())):
+        if not (checkpoint / name).is_file():
             return f"{name} isn't what was written"
     return manifest
-
-
-def foreign_file(checkpoint: Path) -> str | None:
-    """Find the first link, pipe or file in a checkpoint's folder that its manifest doesn't list, or None.
-
-    Another trainer's checkpoint may hold files of any names; one of ours has those of its form alone.
-    """
-    if checkpoint.is_symlink():
-        return "it is a link"
-    try:
-        there = sorted(name for name, _ in files_of(checkpoint))
-    except StoreError as refused:
-        return f"{Path(refused.name).relative_to(checkpoint)} is neither a file nor a folder"
-    try:
-        listed = {record.name for record in manifest_of(checkpoint).files}
-    except JobError:
-        return None
-    for name in there:
-        if name not in listed | {MANIFEST_NAME}:
-            return f"{name} isn't in its manifest"
-        if SPEC in listed and name != MANIFEST_NAME and not _form(listed).fullmatch(name):
-            return f"{name} is no file of a checkpoint"
-    return None
-
-
-def _form(names: Container[str]) -> re.Pattern[str]:
-    return _FORMS[f"{SHARDS}/{INDEX}" in names]
-
-
-def _needed(names: Container[str]) -> set[str]:
-    """The files that a checkpoint of ours must have; another trainer's is its own affair."""
-    return {STATE} if SPEC in names else set()
 
 
 def record_of(folder: Path, path: Path) -> FileRecord:

@@ -59,7 +59,6 @@ def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ON
         if there is not None and (before is None or there.path != before.path):
             return _finished_run(there)
         directory = resumable(folder) or folder / f"attempt={last_number(store, folder) + 1}"
-        store.require_inside(directory)
         _require_same(directory, job)
         frozen = _frozen(store, directory, job)
         report = launched(store, directory / JOB, launch)

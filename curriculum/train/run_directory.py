@@ -181,9 +181,6 @@ JOB, STATE, REPORT, LOG = "job.json", "state.json", "report.json", "train.log"
 CHECKPOINTS, METRICS, HEARTBEAT = "checkpoints", "metrics", "heartbeat.json"
 EVALUATIONS = "evaluations"
 LEAKCHECK = "leakcheck.json"
-_BESIDE = (LEAKCHECK, "masking_cost.json", "sbatch.json", "sbatch.exit")
-OURS = (JOB, STATE, REPORT, LOG, CHECKPOINTS, METRICS, EVALUATIONS, HEARTBEAT, *_BESIDE)
-"""The files that we write in a run's directory; another trainer may write more."""
 ENDING_SECONDS = 10.0
 """Seconds for a killed process to end: its memory goes before its files and their locks,
 and on a busy machine seconds lie between."""
@@ -194,9 +191,7 @@ def read_job(path: Path) -> Job:
 
     Raises:
         JobError: for a file that isn't there or isn't a job.
-        StoreError: where it, or what else we write beside it, is a link, a device or a pipe.
     """
-    inside.require_entries(path.parent, OURS)
     if not path.is_file():
         raise JobError(str(path), cause="there is no such file", cure="Give the path of a job.json")
     return read_json(
@@ -213,9 +208,7 @@ def read_report(directory: Path) -> Report:
 
     Raises:
         JobError: for a file that isn't there, or isn't what was written.
-        StoreError: for a link, a device or a pipe.
     """
-    inside.require_entries(directory, OURS)
     file, manifest = directory / REPORT, directory / MANIFEST_NAME
     if is_lost(file) and manifest.is_file():
         kept = read_manifest(manifest)
@@ -240,18 +233,14 @@ def claimed(store: Store, job: Job, directory: Path) -> Iterator[None]:
 
     Raises:
         JobError: while another process trains it, naming that process.
-        StoreError: for a link in the directory, or above it.
     """
-    store.require_inside(directory)
-    for folder in (CHECKPOINTS, METRICS, EVALUATIONS):
-        inside.require_tree(directory / folder)
     lock = _claim(store, job)
     _acquire(lock, directory / STATE, directory)
     try:
         with store.leased():
             store.use([run_recipe(job)])
             for draft in directory.rglob(".*.draft"):
-                inside.remove(store.root, draft)
+                inside.remove(draft)
             (directory / REPORT).unlink(missing_ok=True)
             write_text(directory / STATE, this_process().model_dump_json(indent=1))
             yield
@@ -295,11 +284,7 @@ def launching(store: Store, job: Job, say: Callable[[str], None]) -> Iterator[No
 
 
 def read_state(file: Path) -> RunState | None:
-    """The process that a state.json names; None where there is none, or it was damaged.
-
-    Raises:
-        StoreError: for a link, a device or a pipe.
-    """
+    """The process that a state.json names; None where there is none, or it was damaged."""
     return inside.read(RunState, file)
 
 

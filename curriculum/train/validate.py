@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 from curriculum import parquet
 from curriculum.packing.read import load_format
 from curriculum.store import published
-from curriculum.store.inside import PlainFolders
 from curriculum.train.checkpoint_files import read_spec
 from schemas.errors import JobError, SchemaError
 from schemas.job import EvaluationStratum, Job, ModelSpec, RowsSource
@@ -30,7 +29,7 @@ def require_fitting(job: Job, workspace: Path) -> None:
         StoreError: for a link on the way to a part, and a file that the run before doesn't list.
     """
     _require_sizes(job)
-    _require_inside(job, workspace)
+    _require_start(job, workspace)
     _require_tokenizer(job, workspace)
     for rows in {each.path: each for each in _rows_of(job)}.values():
         _require_rows(rows, job, workspace)
@@ -97,16 +96,12 @@ def require_shared_rows(job: Job, processes: int) -> None:
             )
 
 
-def _require_inside(job: Job, workspace: Path) -> None:
-    """Refuse a job that reads outside of the workspace, or starts from a run that was changed."""
-    inside = PlainFolders(workspace)
-    for path in (job.tokenizer.path, job.plan, *(rows.path for rows in _rows_of(job))):
-        inside.require(workspace / path)
+def _require_start(job: Job, workspace: Path) -> None:
+    """Refuse a job that starts from a run that was changed."""
     if job.start_from is not None:
-        checkpoint = workspace / job.start_from.path
-        inside.require(checkpoint)
-        if (checkpoint.parents[1] / MANIFEST_NAME).is_file():
-            published(checkpoint.parents[1])
+        run = (workspace / job.start_from.path).parents[1]
+        if (run / MANIFEST_NAME).is_file():
+            published(run)
 
 
 def _rows_of(job: Job) -> list[RowsSource]:

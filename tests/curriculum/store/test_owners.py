@@ -7,10 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
-import pytest
-
 from curriculum.store.owners import SILENT_SECONDS, HeldFile, is_held, is_owner_alive, this_process
-from schemas.errors import StoreError
 
 LONG_AGO = "2001-01-01T00:00:00.000000+00:00"
 HOLD = """
@@ -80,9 +77,3 @@ def test_an_owner_of_another_machine_is_alive_while_its_heart_beats(tmp_path: Pa
     held.write("")
     assert is_owner_alive(lock, silent), "a lock that reaches this machine"
     held.release()
-
-
-def test_a_link_in_the_place_of_a_lock_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StoreError, match="a link"):
-        is_held(tmp_path / "lock")
