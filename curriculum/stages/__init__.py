@@ -1,6 +1,8 @@
 """Build: repositories in, packed rows out, stage by stage.
 
     stage.py           Stage: tasks, their recipes, the code of one; Coordinator: runs missing tasks
+    shard.py           part of a build that shares its tasks with others
+    worker_rights.py   sandbox of the workers
     same_versions.py   check that workers have the versions of the coordinator
 
     documents.py       documents of files: one pass over a repository's history feeds all families
