@@ -24,7 +24,7 @@ _START = (
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
-class SandboxedProcess:
+class SandboxedWorker:
     """A process with the methods of one of multiprocessing that a pool needs."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", scratch: str) -> None:
@@ -50,7 +50,7 @@ class SandboxedProcess:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 
-def start_sandboxed(sandbox: Sandbox, *, quiet: bool) -> tuple[SandboxedProcess, Connection]:
+def start_sandboxed(sandbox: Sandbox, *, quiet: bool) -> tuple[SandboxedWorker, Connection]:
     """Start a worker that enters a sandbox before its first task; the process and the pipe to it.
 
     It may also write temporary files, into a folder of its own.
@@ -69,7 +69,7 @@ def start_sandboxed(sandbox: Sandbox, *, quiet: bool) -> tuple[SandboxedProcess,
     )
     theirs.close()
     ours.send(replace(sandbox, write=(*sandbox.write, scratch)))
-    return SandboxedProcess(process, scratch), ours
+    return SandboxedWorker(process, scratch), ours
 
 
 def serve(handle: int) -> None:
