@@ -363,12 +363,20 @@ class Sources:
         """Find what a pin names; bundles and urls are cloned on first use, others stay put.
 
         Raises:
-            CorpusError: if nothing lies there, or it has no such commit, or git can't clone it; and if it
-                isn't cloned yet where no clone may be made.
+            CorpusError: if nothing lies there, or it can't be read or has no such commit, or git can't clone
+                it; and if it isn't cloned yet where no clone may be made.
         """
         pin = spec.model_dump_json(include={"name", "path", "url", "commit"})
         if pin not in self.found:
-            self.found[pin] = self._resolve(spec)
+            try:
+                self.found[pin] = self._resolve(spec)
+            except PermissionError as refused:
+                raise CorpusError(
+                    spec.title("path"),
+                    refused.filename,
+                    cause="this process may not read it",
+                    cure="Change the rights; of a workspace that you trust repositories elsewhere are read",
+                ) from None
         return self.found[pin]
 
     def resolve_all(self, specs: Sequence[RepositorySpec]) -> tuple[Source, ...]:

@@ -77,6 +77,16 @@ def test_a_path_where_nothing_lies_says_so(read, tmp_path):
         read(tmp_path / "nothing")
 
 
+def test_a_repository_that_may_not_be_read_says_so(repo, read, monkeypatch):
+    def denied(_):
+        raise PermissionError(13, "Permission denied", f"{repo.path}/.git/objects")
+
+    # Modes don't stop root; a sandbox does.
+    monkeypatch.setattr(git, "shallow_commits", denied)
+    with pytest.raises(CorpusError, match="may not read it"):
+        read(repo.path)
+
+
 def test_a_file_that_is_no_bundle_says_so(read, tmp_path):
     (tmp_path / "file").write_text("hello")
     with pytest.raises(CorpusError, match="no git bundle"):
