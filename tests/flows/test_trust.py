@@ -350,3 +350,19 @@ def test_the_environment_trusts_one_workspace_by_its_path(
     for variable in ("", str(tmp_path / "oth")):
         monkeypatch.setenv("CURRICULUM_TRUST", variable)
         assert not trust.is_trusted(other)
+
+
+def test_a_flow_run_is_refused_in_a_workspace_that_is_not_trusted(
+    received: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows import flow_runs
+    from flows.forms import BuildChanges
+
+    monkeypatch.setenv("CURRICULUM_HOME", str(received))
+    with pytest.raises(StoreError, match="curriculum trust"):
+        flow_runs._config("templates.demo", BuildChanges())
+    # A coordinator hands its trust to workers that have another state folder.
+    for name, value in settings.deployed(received, "").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(trust, "shadow_words", lambda _: ())
+    assert flow_runs._config("templates.demo", BuildChanges()).workspace == received
