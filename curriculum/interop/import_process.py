@@ -87,7 +87,7 @@ def publish_foreign(
                 (draft,) = drafts
                 process.tell({"key": made.key})
                 report = _answered(process, rows).get("report")
-                draft.report.update(report if isinstance(report, dict) else {})
+                draft.record_fields(report if isinstance(report, dict) else {})
                 for path in sorted((folder / _ROWS).iterdir()):
                     path.replace(draft.path / path.name)
 

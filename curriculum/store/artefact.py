@@ -188,7 +188,11 @@ class StagingDirectory:
 
     def record(self, report: StageReport | MixtureReport) -> None:
         """Add the fields of a report that are filled in, after those that were recorded before."""
-        self.report.update(report.dump())
+        self.record_fields(report.dump())
+
+    def record_fields(self, fields: Mapping[str, JsonValue]) -> None:
+        """Add fields of a report that another process filled in."""
+        self.report.update(fields)
 
 
 def published(path: Path) -> Artefact:
