@@ -4,6 +4,7 @@ Prefect's API asks for $PREFECT_SERVER_API_AUTH_STRING. The guard adds what Pref
 request names this server, begins on no page of another site, and is answered in no frame.
 """
 
+import base64
 import socket
 import sys
 from http import HTTPStatus
@@ -17,6 +18,7 @@ from dashboards.guard import (
     Scope,
     Send,
     answer_sentence,
+    headers_of,
     with_headers,
 )
 from flows import settings
@@ -44,10 +46,21 @@ def application(prefect: Application, server: str) -> Application:
         if scope["type"] == "http" and scope["path"] == settings.LOGIN_PATH:
             script = html.asset("login_runs.js")
             await answer_sentence(scope, send, HTTPStatus.OK, LOGIN, script=script)
+        elif scope["type"] == "http" and not _is_comparable(scope):
+            await answer_sentence(scope, send, HTTPStatus.UNAUTHORIZED, LOGIN)
         else:
             await prefect(scope, receive, pass_on)
 
     return Guard(pages=pages, server=server)
+
+
+def _is_comparable(scope: Scope) -> bool:
+    """Return False for a password with letters beyond ASCII, at which Prefect ends in an error of its own."""
+    password = headers_of(scope).get("authorization", "").rpartition(" ")[2]
+    try:
+        return base64.b64decode(password).isascii()
+    except ValueError:
+        return True
 
 
 def main() -> None:

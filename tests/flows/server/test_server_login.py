@@ -91,7 +91,12 @@ def test_no_request_but_the_owners_reads_or_starts_anything(served: Served) -> N
     start, read = f"/api/deployments/{deployment}/create_flow_run", "/api/deployments/filter"
     for kind in ({}, {"Content-Type": "application/json"}, {"Content-Type": "text/plain"}):
         for path, text in ((start, body), (read, "{}")):
-            for unknown in ({}, wrong(), {"Cookie": f"prefect-password={served.secret}"}):
+            for unknown in (
+                {},
+                wrong(),
+                settings.authorization("curriculum:é"),
+                {"Cookie": f"prefect-password={served.secret}"},
+            ):
                 assert status(served, "POST", path, {**kind, **unknown}, text) == 401
             for foreign in elsewhere(served):
                 asked = {**kind, **owner(served), **foreign}
