@@ -27,6 +27,8 @@ from curriculum.sandbox import Sandbox, code_paths, landlock
 Message = tuple[str, str]
 LONGEST_TEXT = 4 << 20
 """Characters of one conversation, rendered."""
+MAX_FAULT = 500
+"""Characters of a template's own words for what is wrong."""
 UNSTEADY = ("random",)
 """Filters that give something else each time; `lipsum` is one among the globals."""
 
@@ -112,7 +114,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 def shown(error: BaseException) -> str:
     """An error in one line, with its kind where it has no words or is Python's."""
-    words = " ".join(str(error).split())
+    words = " ".join(str(error)[:MAX_FAULT].split())
     plain = isinstance(error, TemplateError) and words
     return words if plain else f"{type(error).__name__} {words}".strip()
 

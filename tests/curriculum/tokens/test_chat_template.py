@@ -355,3 +355,10 @@ def test_a_tokenizer_keeps_its_template_across_processes() -> None:
     assert callable(rebuild)
     assert isinstance(parts, tuple)
     assert rebuild(*parts).chat_template == tokenizer.chat_template
+
+
+def test_words_of_a_template_for_what_is_wrong_are_cut() -> None:
+    template = template_of("{{ raise_exception('x' * 10000000) }}")
+    with pytest.raises(TokenizerError) as refused:
+        template.gaps(ASKED)
+    assert 100 < len(str(refused.value)) < 2_000
