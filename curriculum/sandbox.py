@@ -43,6 +43,7 @@ _OTHER_CALLS = 0x40000000
 """First number of the calls of x32, which would pass a filter for those of x86_64."""
 
 
+_OWN_CODE = Path(__file__).parent
 SYSTEM_CODE = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache")
 MACHINE = (
     "/proc/self/cgroup",
@@ -122,13 +123,15 @@ def landlock() -> int:
 def code_paths() -> tuple[str, ...]:
     """Return the folders of code that a process may import after it entered: Python's, libraries' and ours.
 
-    Folders of `sys.path` that hold more than code, as that of a checkout, are left out.
+    Folders of `sys.path` that hold more than code, as that of a checkout, are left out. Who may read our code
+    may list names below the folder that holds it, without which Python finds no package there.
     """
     paths = sysconfig.get_paths()
-    own = Path(__file__).parent
-    packages = [str(own.parent / name) for name in ("schemas", "curriculum", "flows", "dashboards")]
+    names = ("schemas", "curriculum", "flows", "dashboards")
+    packages = [str(_OWN_CODE.parent / name) for name in names]
     libraries = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    everything = [*libraries, sys.base_prefix + "/lib", *packages, *SYSTEM_CODE, *MACHINE]
+    python = [sys.base_prefix + "/lib", sys.prefix + "/pyvenv.cfg"]
+    everything = [*libraries, *python, *packages, *SYSTEM_CODE, *MACHINE]
     return tuple(dict.fromkeys(everything))
 
 
@@ -161,6 +164,8 @@ def _restrict_files(version: int, left: Sandbox) -> None:
     rules = _call(_CREATE, ctypes.byref(rights), ctypes.c_size_t(size), ctypes.c_uint32(0))
     for path in left.read:
         _allow(rules, path, _READ_FILE | _READ_FOLDER)
+    if str(_OWN_CODE) in left.read:
+        _allow(rules, str(_OWN_CODE.parent), _READ_FOLDER)
     for path in left.run:
         _allow(rules, path, _READ_FILE | _READ_FOLDER | _RUN)
     _allow(rules, os.devnull, (_READ_FILE | _CHANGE_FILE) & all_rights)

@@ -28,7 +28,7 @@ def worker_rights(
     """
     if not landlock():
         return None
-    read = [*code_paths(), _ZONES, str(Path(sys.prefix) / "pyvenv.cfg"), str(store.root)]
+    read = [*code_paths(), _ZONES, str(store.root)]
     for repository in repositories:
         layout = repository.source.layout
         places = (repository.source.path,) if layout is None else (layout.head, layout.common)

@@ -157,6 +157,30 @@ def test_libraries_can_be_imported_after_entering() -> None:
     assert done.stdout == "3\nnot code\n"
 
 
+def test_a_python_that_starts_in_a_sandbox_finds_our_packages() -> None:
+    """An editable installation finds them through the folder of the checkout, which it must list."""
+    script = (
+        "import subprocess, sys\n"
+        "from curriculum.sandbox import *\n"
+        "run = (sys.executable, *SYSTEM_CODE, sys.base_prefix)\n"
+        "Sandbox(read=code_paths(), run=run).enter()\n"
+        "code = 'import curriculum.store.inside; print(1); open(\"pyproject.toml\")'\n"
+        "done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)\n"
+        "print(done.stdout, done.stderr)\n"
+    )
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=root,
+        env={"PYTHONPATH": root},
+    )
+    assert done.stdout.startswith("1\n"), done.stdout
+    assert "PermissionError" in done.stdout
+
+
 def test_code_paths_hold_no_folder_of_a_checkout() -> None:
     root = Path(__file__).parents[2]
     assert not {Path(path) for path in code_paths()} & {root, *root.parents}

@@ -15,6 +15,7 @@ from curriculum.stages.documents import repositories
 from curriculum.stages.stage import Coordinator, Stage, Workers
 from curriculum.stages.worker_rights import worker_rights
 from curriculum.store import Recipe, StagingDirectory, Store
+from curriculum.tokens.chat_template import ChatTemplate
 from schemas.corpus import CorpusSpec, RepositorySpec
 
 pytestmark = pytest.mark.skipif(not landlock(), reason="needs Landlock")
@@ -52,6 +53,13 @@ def signal_parent(_: Path) -> None:
     os.kill(os.getppid(), 0)
 
 
+def render_template(_: Path) -> None:
+    text = "{% for m in messages %}<s>{{ m.role }}: {{ m.content }}</s>{% endfor %}"
+    template = ChatTemplate(name="chat_template.jinja", text=text, tokens=())
+    assert len(template.gaps(("user", "assistant"))) == 3
+
+
+ALLOWED = {render_template.__name__: render_template}
 ATTACKS: dict[str, Callable[[Path], None]] = {
     attack.__name__: attack
     for attack in (
@@ -83,7 +91,7 @@ class Hostile(Stage[Sequence[str], str]):
     def run(self, task: str, drafts: Sequence[StagingDirectory]) -> None:
         (draft,) = drafts
         try:
-            ATTACKS[task](self.home)
+            {**ATTACKS, **ALLOWED}[task](self.home)
         except PermissionError:
             end = "refused"
         else:
@@ -124,6 +132,11 @@ def test_a_worker_of_a_build_can_do_nothing_beyond_its_artefacts(tmp_path: Path)
     assert {attack: end.split()[0] for attack, end in done.items()} == dict.fromkeys(
         ATTACKS, "done"
     )
+
+
+def test_a_worker_of_a_build_renders_chat_templates(tmp_path: Path) -> None:
+    (end,) = ends(tmp_path / "confined", [*ALLOWED], confined=True).values()
+    assert end.startswith("done")
 
 
 def test_a_single_repository_is_parsed_by_a_confined_worker_too(tmp_path: Path) -> None:
