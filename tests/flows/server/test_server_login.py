@@ -136,7 +136,8 @@ def test_the_server_of_a_single_run_asks_for_a_password_too(tmp_path: Path) -> N
     )
     command = [sys.executable, "-c", code, str(tmp_path / "home")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    assert done.stdout.split() == ["401", "200"]
+    # A slow start says so before.
+    assert done.stdout.split()[-2:] == ["401", "200"]
 
 
 def test_without_a_login_there_are_health_and_pages_that_hold_nothing(served: Served) -> None:
