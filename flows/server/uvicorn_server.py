@@ -20,6 +20,8 @@ def serve_socket(pages: Application, ear: socket.socket, *, linger_s: int | None
         server_header=False,
         # By default any local process names a client of its choice with X-Forwarded-For.
         proxy_headers=False,
+        # By default a server whose start fails serves all the same.
+        lifespan="on",
         timeout_graceful_shutdown=linger_s,
     )
     uvicorn.Server(config).run(sockets=[ear])
