@@ -97,7 +97,7 @@ def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
     """
     T = row_length
     return (
-        Packing(name="best fit", steps=_laid(steps, T, _best_fit), micro_positions=T),
+        _reference(steps, T),
         Packing(
             name="one document per row",
             steps=_laid(steps, T, _alone),
@@ -137,6 +137,10 @@ def packings(steps: ProofSteps, row_length: int) -> tuple[Packing, ...]:
     )
 
 
+def _reference(steps: ProofSteps, T: int) -> Packing:
+    return Packing(name="best fit", steps=_laid(steps, T, _best_fit), micro_positions=T)
+
+
 MANY_LENGTH = 512
 """Row length in which many documents are packed for our models."""
 
@@ -144,11 +148,7 @@ MANY_LENGTH = 512
 def many_packings(steps: ProofSteps, row_length: int = MANY_LENGTH) -> tuple[Packing, ...]:
     """Return two packings, since a step of many documents takes long: short micro-batches, and all in one."""
     return (
-        Packing(
-            name="best fit",
-            steps=_laid(steps, row_length, _best_fit),
-            micro_positions=row_length,
-        ),
+        _reference(steps, row_length),
         Packing(
             name="rows twice as long, one micro-batch",
             steps=_laid(steps, row_length, _twice_as_long),
