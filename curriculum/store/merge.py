@@ -63,7 +63,7 @@ def _take(store: Store, other: Store, artefact: Artefact, *, own: bool) -> Artef
         other.verify(taken)
         if not own:
             decode_foreign(taken.files())
-        draft.report.update(artefact.manifest.report)
+        draft.record_fields(artefact.manifest.report)
 
     (here,) = store.produce([recipe], fill)
     if here.content != artefact.content:
