@@ -57,6 +57,10 @@ MACHINE = (
 """Files that say how many processors and how much memory there are, and devices without a state."""
 
 
+PYTHON = (sys.executable, "-P", "-s", "-B")
+"""Command of a process that is going to enter a sandbox: modules come from `bare_environment` alone."""
+
+
 class SandboxError(RuntimeError):
     """A kernel that can't confine this process, and why."""
 
@@ -111,6 +115,22 @@ class Sandbox:
                 hard = resource.getrlimit(limit)[1]
                 lower = value if hard == resource.RLIM_INFINITY else min(value, hard)
                 resource.setrlimit(limit, (lower, lower))
+
+
+def bare_environment() -> dict[str, str]:
+    """Return the variables of a process that gets nothing of ours but where Python's libraries are."""
+    folders = dict.fromkeys([*filter(None, sys.path), str(_OWN_CODE.parent)])
+    return {"LC_ALL": "C.UTF-8", "PYTHONPATH": ":".join(folders), "TZ": "UTC"}
+
+
+def require_one_thread() -> None:
+    """Raise unless this process has one thread: others would stay outside of its sandbox, in the same memory.
+
+    Raises:
+        SandboxError: where another thread runs.
+    """
+    if len([*Path("/proc/self/task").iterdir()]) > 1:
+        raise SandboxError("a thread of a library would stay outside")
 
 
 def landlock() -> int:

@@ -12,11 +12,10 @@ import signal
 import subprocess
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from curriculum.sandbox import Sandbox, SandboxError, landlock
+from curriculum.sandbox import PYTHON, Sandbox, bare_environment, landlock, require_one_thread
 from schemas.errors import StoreError
 
 _ENVIRONMENT = {
@@ -24,8 +23,6 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "RAYON_NUM_THREADS": "1",
-    "LC_ALL": "C.UTF-8",
-    "TZ": "UTC",
 }
 _MAX_ANSWER_BYTES = 16 << 20
 _ENDING_SECONDS = 5
@@ -66,12 +63,12 @@ class SandboxedProcess:
             )
         self._sandbox = sandbox
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-s", "-B", "-m", module],
+            [*PYTHON, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env={**_ENVIRONMENT, "PYTHONPATH": ":".join(_folders_of_code())},
+            env={**_ENVIRONMENT, **bare_environment()},
         )
         self.tell({"sandbox": asdict(sandbox), "is_confined": not unsandboxed, "request": request})
 
@@ -129,8 +126,7 @@ def enter_sandbox() -> Any:
     }
     sandbox = Sandbox(**limits)
     if asked["is_confined"]:
-        if len([*Path("/proc/self/task").iterdir()]) > 1:
-            raise SandboxError("a thread of a library would stay outside")
+        require_one_thread()
         sandbox.enter()
     else:
         sandbox.limit()
@@ -147,8 +143,3 @@ def answer(message: object) -> None:
     """Send an answer to the caller."""
     sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
     sys.stdout.buffer.flush()
-
-
-def _folders_of_code() -> list[str]:
-    """Return the folders of `sys.path`, and the one that our own packages lie in."""
-    return [str(Path(__file__).parents[1]), *filter(None, sys.path)]

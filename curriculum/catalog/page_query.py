@@ -11,7 +11,6 @@ import io
 import json
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from curriculum.catalog.parquet_files import pattern, quoted
 from curriculum.catalog.refusals import refusal
 from curriculum.catalog.snapshot import Snapshot, take
 from curriculum.catalog.views import script
+from curriculum.sandbox import PYTHON, bare_environment
 from schemas.errors import CatalogError
 
 _SCRIPT = Path(page_query_process.__file__)
@@ -35,7 +35,7 @@ _QUESTION = "the question"
 _ELSEWHERE = "`curriculum query` in a terminal asks without these limits"
 _UNKNOWN_NAMES = ("Catalog Error", "Binder Error")
 """DuckDB's errors for a name that isn't there."""
-_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 _POLL_S = 0.2
 _OVERHEAD = 1 << 30
 """Bytes that a process needs beside DuckDB's own: libraries, stacks, and the answer on its way."""
@@ -138,12 +138,12 @@ def _run(
     """
     home, request = snapshot.home, _request(snapshot, sql, limits, asked)
     process = subprocess.Popen(
-        [sys.executable, "-P", "-s", "-B", str(_SCRIPT)],
+        [*PYTHON, str(_SCRIPT)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd=home if home.is_dir() else "/",
-        env={**_ENVIRONMENT, "PYTHONPATH": ":".join(filter(None, sys.path))},
+        env={**_ENVIRONMENT, **bare_environment()},
     )
     with process, _ended_when(given_up, process):
         assert process.stdin

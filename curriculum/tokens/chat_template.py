@@ -12,7 +12,6 @@ import functools
 import hashlib
 import json
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,6 +21,7 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from curriculum.published_files import require_published
+from curriculum.sandbox import PYTHON, bare_environment
 from curriculum.tokens import template_process
 from schemas import regular_files
 from schemas.change import ROLES, Role
@@ -248,11 +248,11 @@ def _render(
     }
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-s", "-B", str(_SCRIPT)],
+            [*PYTHON, str(_SCRIPT)],
             input=json.dumps(request).encode(),
             capture_output=True,
             cwd="/",
-            env={"LC_ALL": "C.UTF-8", "PYTHONPATH": ":".join(filter(None, sys.path))},
+            env=bare_environment(),
             timeout=WAIT_SECONDS,
             check=False,
         )

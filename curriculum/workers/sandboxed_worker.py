@@ -9,19 +9,17 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe
 
-from curriculum.sandbox import Sandbox
+from curriculum.sandbox import PYTHON, Sandbox, bare_environment
 from curriculum.workers.answers import answer_tasks, unpickled
 
 _START = (
     "import sys; from curriculum.workers.sandboxed_worker import serve; serve(int(sys.argv[1]))"
 )
-_ENVIRONMENT = {"LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
 class SandboxedWorker:
@@ -58,13 +56,12 @@ def start_sandboxed(sandbox: Sandbox, *, quiet: bool) -> tuple[SandboxedWorker, 
     scratch = tempfile.mkdtemp(prefix="curriculum-worker-")
     ours, theirs = Pipe()
     given = {"PATH": ":".join(os.get_exec_path()), "TMPDIR": scratch}
-    code = ":".join(filter(None, sys.path))
     process = subprocess.Popen(
-        [sys.executable, "-P", "-s", "-B", "-c", _START, str(theirs.fileno())],
+        [*PYTHON, "-c", _START, str(theirs.fileno())],
         stdin=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL if quiet else None,
         cwd="/",
-        env={**_ENVIRONMENT, **given, "PYTHONPATH": code},
+        env={**bare_environment(), **given},
         pass_fds=[theirs.fileno()],
     )
     theirs.close()

@@ -19,7 +19,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from curriculum.sandbox import SYSTEM_CODE, Sandbox, SandboxError, code_paths, landlock
+from curriculum.sandbox import (
+    SYSTEM_CODE,
+    Sandbox,
+    SandboxError,
+    code_paths,
+    landlock,
+    require_one_thread,
+)
 from curriculum.store.inside import require_plain
 from flows import settings
 from flows.settings import trust
@@ -143,8 +150,7 @@ def _within(sandbox: Sandbox, scratch: str, work: Callable[[], None]) -> None:
     settings.leave_no_secrets(scratch)
     tempfile.tempdir = scratch
     try:
-        if len(list(Path("/proc/self/task").iterdir())) > 1:
-            raise SandboxError("a thread of a library would stay outside")
+        require_one_thread()
         sandbox.enter()
     except SandboxError as refused:
         raise StoreError(
