@@ -87,7 +87,7 @@ def test_other_shares_are_reckoned_at_once_and_kept_in_the_address(page: Page) -
     share = panel.locator('tr[data-serving="0"] td.n b').first
     expect(share).to_have_text("34.3%", timeout=PATIENCE_MS)
     expect(panel.locator('tr[data-serving="1"] td.n b').first).to_have_text("57.1%")
-    assert "shares=60%2C100%2C15" in page.url
+    page.wait_for_url(lambda url: "shares=60%2C100%2C15" in url)
 
 
 def test_sliders_are_named_by_what_they_move(page: Page) -> None:
@@ -134,8 +134,8 @@ def test_another_specialist_is_one_choice_away(page: Page) -> None:
     )
     page.locator("#choice select").nth(1).select_option(label="file_graph")
     expect(page.locator("#shares")).to_contain_text("isn’t trained yet", timeout=PATIENCE_MS)
-    assert "specialist=systems_c" in page.url
-    assert "phase=file_graph" in page.url
+    page.wait_for_url(lambda url: "specialist=systems_c" in url)
+    page.wait_for_url(lambda url: "phase=file_graph" in url)
     assert "shares" not in page.url
 
 

@@ -95,7 +95,7 @@ def test_another_specialist_comes_into_colour(page: Page) -> None:
         "data-name", "testing", timeout=PATIENCE_MS
     )
     expect(page.locator("#heatmap tr.on th")).to_have_text("testing")
-    assert "specialist=testing" in page.url
+    page.wait_for_url(lambda url: "specialist=testing" in url)
 
 
 def test_the_sql_of_each_panel_is_one_click_away(page: Page) -> None:

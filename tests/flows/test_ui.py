@@ -82,7 +82,9 @@ def page(served: Served, chromium: str) -> Iterator[Page]:
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
         page.set_default_timeout(BROWSER_MS)
         page.on("requestfinished", note)
+        # The page of the login asks the server whether it accepts the password, stores it, and leads on.
         page.goto(served.places.login)
+        page.wait_for_url(f"{served.address}/v2/runs**")
         yield page
         browser.close()
     assert outside == [], "the pages talked to somebody else"

@@ -266,7 +266,7 @@ def test_a_context_page_in_a_browser(
     assert edge.get_attribute("title") == (
         "main calls arena::BumpArena::take\nresolved, confidence 0.75"
     )
-    assert browser_page.url.endswith("#n3")
+    browser_page.wait_for_url(lambda url: url.endswith("#n3"))
     edge.click()
     expect(browser_page.locator("pre.on")).to_have_attribute("data-name", "arena::BumpArena::take")
 
@@ -310,7 +310,7 @@ def test_structure_in_a_browser(
     shade = SHADES["comment"].light if scheme == "light" else SHADES["comment"].dark
     assert colour == f"rgb({', '.join(str(int(shade[at : at + 2], 16)) for at in (1, 3, 5))})"
     browser_page.locator("#legend").get_by_text("comment").click()
-    assert browser_page.url.endswith("o=k7")
+    browser_page.wait_for_url(lambda url: url.endswith("o=k7"))
     SHOTS.mkdir(exist_ok=True)
     browser_page.screenshot(path=SHOTS / f"inspect-structure-{scheme}.png")
 

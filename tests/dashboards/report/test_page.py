@@ -298,7 +298,7 @@ def test_a_report_in_a_browser(
 
     browser_page.keyboard.press("j")
     browser_page.keyboard.press("j")
-    assert browser_page.url.endswith("#file_graph")
+    browser_page.wait_for_url(lambda url: url.endswith("#file_graph"))
     expect(browser_page.locator("article.on")).to_be_in_viewport()
     expect(browser_page.locator(".phases tr.on th")).to_have_text("file_graph")
     browser_page.keyboard.press("o")

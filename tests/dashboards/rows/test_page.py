@@ -283,7 +283,7 @@ def test_rows_in_a_browser(made: Any, tmp_path: Path, shots: Path, browser_page:
     # The address keeps what is looked at.
     browser_page.keyboard.press("n")
     browser_page.keyboard.press("n")
-    assert browser_page.url.endswith("#r1d1")
+    browser_page.wait_for_url(lambda url: url.endswith("#r1d1"))
     expect(now.locator("section.chosen h3")).to_contain_text("src/f1.cpp")
     expect(now.locator("section.chosen")).to_be_in_viewport()
     browser_page.keyboard.press("m")
@@ -318,7 +318,7 @@ def test_documents_of_all_rows_are_searched_by_keyboard_and_the_address_keeps_it
     # Letters are text here, and not the page's keys.
     browser_page.keyboard.type("njk")
     expect(counted).to_have_text("0 of 5")
-    assert browser_page.url.endswith("#r0&q=njk")
+    browser_page.wait_for_url(lambda url: url.endswith("#r0&q=njk"))
     ids = [part.document_id for part in made.shown()[1].parts]
     for asked, rows in (
         ("f2.cpp", ["row 2, 2", "row 3, 0"]),
@@ -336,11 +336,12 @@ def test_documents_of_all_rows_are_searched_by_keyboard_and_the_address_keeps_it
     now = browser_page.locator("article.now")
     expect(now.locator("section.chosen h3")).to_contain_text("src/f2.cpp")
     expect(now.locator("tr.miss")).to_have_count(2)
-    assert browser_page.url.endswith("#r1d2&q=f2.cpp")
+    browser_page.wait_for_url(lambda url: url.endswith("#r1d2&q=f2.cpp"))
     browser_page.keyboard.press("Enter")
-    assert browser_page.url.endswith("#r2d0&q=f2.cpp")
+    browser_page.wait_for_url(lambda url: url.endswith("#r2d0&q=f2.cpp"))
     browser_page.keyboard.press("Enter")
-    assert browser_page.url.endswith("#r1d2&q=f2.cpp"), "after the last comes the first"
+    # After the last comes the first.
+    browser_page.wait_for_url(lambda url: url.endswith("#r1d2&q=f2.cpp"))
 
     browser_page.reload()
     expect(box).to_have_value("f2.cpp")
@@ -350,14 +351,15 @@ def test_documents_of_all_rows_are_searched_by_keyboard_and_the_address_keeps_it
     browser_page.keyboard.press("ArrowDown")
     browser_page.keyboard.press("ArrowDown")
     browser_page.keyboard.press("Enter")
-    assert browser_page.url.endswith("#r2d0&q=f2.cpp")
+    browser_page.wait_for_url(lambda url: url.endswith("#r2d0&q=f2.cpp"))
     box.focus()
     browser_page.keyboard.press("Escape")
     expect(box).to_have_value("")
     expect(now.locator(".miss")).to_have_count(0)
-    assert browser_page.url.endswith("#r2d0")
+    browser_page.wait_for_url(lambda url: url.endswith("#r2d0"))
     browser_page.keyboard.press("k")
-    assert browser_page.url.endswith("#r1"), "the page's keys are the page's again"
+    # The page's keys are the page's again.
+    browser_page.wait_for_url(lambda url: url.endswith("#r1"))
 
 
 @pytest.mark.browser
@@ -404,7 +406,7 @@ def test_structure_of_rows_in_a_browser(
         browser_page.emulate_media(color_scheme=scheme)
         browser_page.screenshot(path=shots / f"rows-structure-{scheme}.png", full_page=True)
     browser_page.locator("#legend").get_by_text("func_sig").click()
-    assert browser_page.url.endswith("#r2&o=k3")
+    browser_page.wait_for_url(lambda url: url.endswith("#r2&o=k3"))
     dimmed = now.locator("pre .k4").first.evaluate("each => getComputedStyle(each).color")
     assert dimmed != body
     browser_page.locator("#before").click()
