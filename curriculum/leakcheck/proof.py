@@ -46,7 +46,6 @@ from curriculum.model.masks import BLOCK
 from curriculum.model.presets import model_spec
 from curriculum.store import Store
 from curriculum.train.device import prepare, with_backend
-from curriculum.train.metrics import log
 from curriculum.train.run_directory import read_job, write_text
 from curriculum.train.validate import require_fitting
 from schemas.errors import JobError
@@ -477,21 +476,18 @@ def _uncovered_format(dtype: torch.dtype) -> Iterator[str]:
         yield f"float64: packings were compared within the rounding of {dtype_name(dtype)}"
 
 
-def prove_file(path: Path, report: Path) -> bool:
-    """Prove the job in a file as it will train, write the report, and return whether no leak was seen.
+def prove_file(path: Path, report: Path, watch: ProgressCallback) -> LeakReport:
+    """Prove the job in a file as it will train, and write the sealed report to another file.
 
     Raises:
         CurriculumError: for a job that can't be read, or whose parts don't fit together.
     """
-    proven = proven_file(path, _log)
-    log(proven.table())
-    for words in proven.uncovered:
-        log(f"leakcheck  not covered: {words}")
+    proven = proven_file(path, watch)
     sealed = ProvenJob(
         job=hashlib.sha256(path.read_bytes()).hexdigest(), result=proven.result, report=proven
     )
     write_text(report, sealed.model_dump_json(indent=1))
-    return proven.passed
+    return proven
 
 
 def proven_file(path: Path, watch: ProgressCallback, *, anew: bool = False) -> LeakReport:
@@ -530,7 +526,3 @@ def _by_design(path: Path, study: Study) -> JobError:
         else "document_mask is off in this run, so documents influence each other by design",
         cure="Check a run without a study",
     )
-
-
-def _log(progress: Progress) -> None:
-    log(f"leakcheck  {progress.note}: {progress.done} of {progress.total} {progress.unit}")

@@ -16,7 +16,7 @@ In the job's process:
                     ranks, restore.py reads it, sample.py continues a text by it
     metrics.py      a row a step; metric_writers.py hands it to TensorBoard and Weights & Biases
     report.py       report.json and the heartbeat
-    proof.py        the leakcheck that a job requires, in a process of its own
+    proof.py        the leakcheck that a job requires, before its first step
     validate.py     job, plan, rows, tokenizer and checkpoint fit together, before the first step
     distributed.py  the calls between ranks; processes.py starts and ends them
 

@@ -1,52 +1,50 @@
-"""The leakcheck that a job requires, in a process of its own, and what its report must say."""
+"""The leakcheck that a job requires: run by the trainer's own process, before its first step."""
 
-import hashlib
-import signal
-import subprocess
-import sys
-import time
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 
 from curriculum.train.metrics import log
-from curriculum.train.processes import dying_with_parent, words_of
 from curriculum.train.run_directory import LEAKCHECK
 from schemas.errors import JobError
 from schemas.json_text import read_json
 from schemas.leak import LeakReport, ProvenJob
+from schemas.progress import Progress, ProgressCallback
 
-COMMAND = (sys.executable, "-P", "-m", "curriculum.leakcheck")
+PROOF = "curriculum.leakcheck.proof"
 """Named and not imported: the proof runs this package's steps."""
-GRACE_SECONDS = 5.0
-_POLL_SECONDS = 0.1
-_ENDS = (0, 1)
-"""Exit codes with a report: nothing was seen, or a leak."""
-_AGAIN = "Train the phase again"
+
+
+class _StoppedError(Exception):
+    """Training is to stop before the proof has ended."""
 
 
 def proven(path: Path, stop: Callable[[], bool]) -> bool:
     """Return True if the steps of the job in a file were proven; False where `stop` said so before the end.
 
-    The report stays beside the job. Its progress goes where this process writes.
+    The report stays beside the job. `stop` is asked after each packing.
 
     Raises:
-        JobError: where a leak was seen, the proof failed, or its report isn't whole or of another job.
+        JobError: where a leak was seen.
+        CurriculumError: where plan and rows can't be read.
     """
     file = path.parent / LEAKCHECK
     file.unlink(missing_ok=True)
-    process = subprocess.Popen(
-        [*COMMAND, str(path), "--report", str(file)],
-        stdin=subprocess.DEVNULL,
-        preexec_fn=dying_with_parent(signal.SIGKILL),
-    )
-    try:
-        while process.poll() is None and not stop():
-            time.sleep(_POLL_SECONDS)
+    prove: Callable[[Path, Path, ProgressCallback], LeakReport]
+    prove = importlib.import_module(PROOF).prove_file
+
+    def watch(progress: Progress) -> None:
         if stop():
-            return False
-    finally:
-        _end(process)
-    report = _report(path, file, process.returncode)
+            raise _StoppedError
+        log(f"leakcheck  {progress.note}: {progress.done} of {progress.total} {progress.unit}")
+
+    try:
+        report = prove(path, file, watch)
+    except _StoppedError:
+        return False
+    log(report.table())
+    for words in report.uncovered:
+        log(f"leakcheck  not covered: {words}")
     if not report.passed:
         first = report.failures[0] if report.failures else None
         raise JobError(
@@ -58,54 +56,16 @@ def proven(path: Path, stop: Callable[[], bool]) -> bool:
             cure=f"Read {file}; don't train with this model, loader and backend",
         )
     log(f"leakcheck  nothing was seen; {report.result}")
-    return True
+    return not stop()
 
 
 def is_refuted(attempt: Path) -> bool:
     """Return True where the last proof of an attempt's job saw a leak."""
     file = attempt / LEAKCHECK
     try:
-        sealed = read_json(ProvenJob, file, error=JobError, cause="it is no report", cure=_AGAIN)
+        sealed = read_json(
+            ProvenJob, file, error=JobError, cause="it is no report", cure="Train the phase again"
+        )
     except (OSError, JobError):
         return False
     return not sealed.report.passed
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    if process.poll() is not None:
-        return
-    process.terminate()
-    try:
-        process.wait(GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _report(path: Path, file: Path, code: int) -> LeakReport:
-    """The report of a proof that ended, held against its job and its exit code."""
-    if code not in _ENDS or not file.is_file():
-        raise JobError(
-            "leakcheck",
-            words_of(code),
-            cause="the proof ended without a report, and the lines above say why",
-            cure="Fix what they report, or remove leakcheck from `require`",
-        )
-    sealed = read_json(
-        ProvenJob,
-        file,
-        error=JobError,
-        cause="this is no whole report of a leakcheck",
-        cure=_AGAIN,
-    )
-    expected = hashlib.sha256(path.read_bytes()).hexdigest()
-    if sealed.job != expected:
-        raise JobError(str(file), sealed.job[:12], cause="it is about another job", cure=_AGAIN)
-    if sealed.result != sealed.report.result or sealed.report.passed != (code == 0):
-        raise JobError(
-            str(file),
-            f"{sealed.result}, {words_of(code)}",
-            cause=f"its findings say {sealed.report.result}",
-            cure=_AGAIN,
-        )
-    return sealed.report

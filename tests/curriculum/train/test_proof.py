@@ -1,4 +1,4 @@
-"""The gate of a job: its proof runs in a process of its own, and only a whole report opens it."""
+"""The gate of a job: only a proof that ends without a leak opens it, and it leaves no trace in training."""
 
 import dataclasses
 import hashlib
@@ -16,12 +16,9 @@ from curriculum.train.dataloader import Batch, collate
 from curriculum.train.run_directory import LEAKCHECK
 from schemas.errors import JobError
 from schemas.leak import Finding, LeakReport, ProvenJob
+from schemas.progress import Progress, ProgressCallback
 
-WRITES = """
-import shutil, sys
-shutil.copy({source!r}, sys.argv[sys.argv.index("--report") + 1])
-sys.exit({code})
-"""
+PROVE = f"{proof.PROOF}.prove_file"
 
 
 def finding(*, passed: bool) -> Finding:
@@ -31,14 +28,13 @@ def finding(*, passed: bool) -> Finding:
     )  # fmt: skip
 
 
-def sealed(
-    job: Path, *, passed: bool = True, result: Any = None, uncovered: tuple[str, ...] = ()
-) -> str:
-    report = LeakReport(findings=(finding(passed=passed),), uncovered=uncovered)
+def report(*, passed: bool, uncovered: tuple[str, ...] = ()) -> LeakReport:
+    return LeakReport(findings=(finding(passed=passed),), uncovered=uncovered)
+
+
+def sealed(job: Path, found: LeakReport) -> str:
     return ProvenJob(
-        job=hashlib.sha256(job.read_bytes()).hexdigest(),
-        result=result or report.result,
-        report=report,
+        job=hashlib.sha256(job.read_bytes()).hexdigest(), result=found.result, report=found
     ).model_dump_json()
 
 
@@ -50,85 +46,73 @@ def job(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def gate(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], bool]:
-    """The gate, where the proof leaves this text and ends by this code."""
+def gate(job: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[LeakReport], bool]:
+    """The gate, where the proof finds this."""
 
-    def gate(text: str, code: int) -> bool:
-        (tmp_path / "made").write_text(text)
-        words = WRITES.format(source=str(tmp_path / "made"), code=code)
-        monkeypatch.setattr(proof, "COMMAND", (sys.executable, "-c", words))
+    def gate(report: LeakReport) -> bool:
+        def prove(path: Path, file: Path, watch: ProgressCallback) -> LeakReport:
+            assert (path, file.exists()) == (job, False), "an old report is gone by now"
+            file.write_text(sealed(job, report))
+            return report
+
+        monkeypatch.setattr(PROVE, prove)
         return proof.proven(job, lambda: False)
 
     return gate
 
 
-def test_a_whole_report_without_a_leak_opens_it(
-    gate: Callable[[str, int], bool], job: Path
+def test_a_proof_without_a_leak_opens_it(
+    gate: Callable[[LeakReport], bool], job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert gate(sealed(job), 0)
-    assert gate(sealed(job, uncovered=("2 processes",)), 0)
-    assert (job.parent / LEAKCHECK).is_file()
+    assert gate(report(passed=True))
+    assert gate(report(passed=True, uncovered=("2 processes",)))
+    assert "not covered: 2 processes" in capsys.readouterr().out
+    assert not proof.is_refuted(job.parent)
 
 
-def test_a_leak_keeps_it_closed_and_is_named(gate: Callable[[str, int], bool], job: Path) -> None:
+def test_a_leak_keeps_it_closed_and_is_named(gate: Callable[[LeakReport], bool], job: Path) -> None:
     with pytest.raises(JobError) as closed:
-        gate(sealed(job, passed=False), 1)
+        gate(report(passed=False))
     for words in ("1 claims fail", "T=256 train: it holds", "hidden differ at token 3"):
         assert words in str(closed.value)
+    assert proof.is_refuted(job.parent)
 
 
-@pytest.mark.parametrize(
-    ("change", "code", "said"),
-    [
-        (lambda text: text[:-9], 0, "no whole report"),
-        (lambda text: text.replace('"passed":true', '"passed":false'), 0, "no whole report"),
-        (lambda text: "{}", 0, "no whole report"),
-        (lambda text: text, 1, "its findings say covered"),
-        (lambda text: text, 2, "ended without a report"),
-        (lambda text: text, 77, "ended without a report"),
-    ],
-)
-def test_a_broken_report_keeps_it_closed(
-    gate: Callable[[str, int], bool], job: Path, change: Callable[[str], str], code: int, said: str
+def test_an_empty_proof_keeps_it_closed(gate: Callable[[LeakReport], bool]) -> None:
+    with pytest.raises(JobError, match="the proof is empty"):
+        gate(LeakReport(findings=()))
+
+
+@pytest.mark.parametrize("asked", [1, 2, 3])
+def test_a_stop_ends_the_proof_after_a_packing_or_at_its_end(
+    job: Path, monkeypatch: pytest.MonkeyPatch, asked: int
 ) -> None:
-    with pytest.raises(JobError, match=said):
-        gate(change(sealed(job)), code)
-    assert gate(sealed(job), 0)
+    shown: list[int] = []
+    stops = iter([False] * (asked - 1) + [True] * 3)
+
+    def prove(path: Path, file: Path, watch: ProgressCallback) -> LeakReport:
+        for done in (1, 2):
+            watch(Progress(stage="leakcheck", item="", done=done, total=2, unit="packings"))
+            shown.append(done)
+        return report(passed=True)
+
+    monkeypatch.setattr(PROVE, prove)
+    assert not proof.proven(job, lambda: next(stops))
+    assert shown == [1, 2][: asked - 1]
 
 
-def test_a_report_of_another_job_keeps_it_closed(
-    gate: Callable[[str, int], bool], job: Path
-) -> None:
-    text = sealed(job)
-    job.write_text('{"other": 1}')
-    with pytest.raises(JobError, match="about another job"):
-        gate(text, 0)
+@pytest.mark.system
+@pytest.mark.usefixtures("in_this_process")
+def test_a_proof_in_the_same_process_changes_no_bit_of_the_training(world: Any) -> None:
+    from curriculum.train.run import train
 
-
-def test_a_report_that_gives_itself_a_better_result_keeps_it_closed(
-    gate: Callable[[str, int], bool], job: Path
-) -> None:
-    with pytest.raises(JobError, match="its findings say not all covered"):
-        gate(sealed(job, uncovered=("2 processes",), result="covered"), 0)
-    with pytest.raises(JobError, match="its findings say leaks"):
-        gate(sealed(job, passed=False, result="covered"), 0)
-
-
-def test_an_old_report_is_not_taken_for_that_of_a_proof_that_left_none(
-    gate: Callable[[str, int], bool], job: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert gate(sealed(job), 0)
-    monkeypatch.setattr(proof, "COMMAND", (sys.executable, "-c", ""))
-    with pytest.raises(JobError, match="ended without a report"):
-        proof.proven(job, lambda: False)
-
-
-def test_a_stop_ends_the_proof(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pid = job.parent / "pid"
-    words = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-    monkeypatch.setattr(proof, "COMMAND", (sys.executable, "-c", words))
-    assert not proof.proven(job, lambda: pid.is_file() and bool(pid.read_text()))
-    assert not Path("/proc", pid.read_text()).exists()
+    model = world.job().model.model_copy(update={"blocks": "EMFA"})
+    plain = train(world.store, world.job(model=model, steps=3))
+    proven = train(world.store, world.job(model=model, steps=3, require=("leakcheck",)), again=True)
+    assert (plain.report.leakcheck, proven.report.leakcheck) == ("not run", "passed")
+    assert plain.artefact is not None
+    assert proven.artefact is not None
+    assert proven.artefact.content == plain.artefact.content
 
 
 def test_training_does_not_load_the_proof() -> None:

@@ -24,7 +24,7 @@ from curriculum.train.run import freeze, train
 from curriculum.train.run_directory import claimed, require_unclaimed, run_recipe
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, CheckpointRef, RunState
-from tests.curriculum.train.test_proof import sealed
+from tests.curriculum.train.test_proof import report, sealed
 
 Hold = Callable[[str], None]
 KillAt = Callable[[int, int, Path, int], int]
@@ -166,10 +166,10 @@ def test_a_failed_run_is_cured_by_what_it_left(world: Any) -> None:
     (directory / "checkpoints" / "step=2").mkdir(parents=True)
     with pytest.raises(JobError, match=r"\nMend .* command: it resumes from the last checkpoint$"):
         outcome(job, directory, 70)
-    (directory / "leakcheck.json").write_text(sealed(directory / "job.json", passed=True))
+    (directory / "leakcheck.json").write_text(sealed(directory / "job.json", report(passed=True)))
     with pytest.raises(JobError, match=r"resumes from the last checkpoint$"):
         outcome(job, directory, 70)
-    (directory / "leakcheck.json").write_text(sealed(directory / "job.json", passed=False))
+    (directory / "leakcheck.json").write_text(sealed(directory / "job.json", report(passed=False)))
     with pytest.raises(JobError, match=r"\nSee which claims fail: curriculum leakcheck --model"):
         outcome(job, directory, 70)
 
