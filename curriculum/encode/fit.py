@@ -46,31 +46,18 @@ class _FittedLine:
 class Fitter:
     """Fits documents of one family to rows of one length with one tokenizer."""
 
+    tokenizer: Tokenizer
     row_length: int
     policy: TooLong
-    bos_id: int | None
-    eos_id: int | None
-    token_bytes: Int32s
-    ends_line: Bools
-    mid_character: Bools
-    leading_space: Int32s
     elisions: Mapping[str, Int32s]
+    """Tokens of the elision line, by language."""
 
     @staticmethod
     def of(tokenizer: Tokenizer, *, row_length: int, policy: TooLong) -> "Fitter":
         """The fitter; each elision line is encoded here, once."""
         assert row_length > 3, row_length
-        return Fitter(
-            row_length=row_length,
-            policy=policy,
-            bos_id=tokenizer.bos_id,
-            eos_id=tokenizer.eos_id,
-            token_bytes=tokenizer.token_bytes,
-            ends_line=tokenizer.ends_line,
-            mid_character=tokenizer.mid_character,
-            leading_space=tokenizer.leading_space,
-            elisions={language: tokenizer.encode(line) for language, line in ELISIONS.items()},
-        )
+        elisions = {language: tokenizer.encode(line) for language, line in ELISIONS.items()}
+        return Fitter(tokenizer=tokenizer, row_length=row_length, policy=policy, elisions=elisions)
 
     def fit(self, document: TokenizedDocument) -> FitResult:
         """The encodings of one document, at most `row_length` tokens each.
@@ -95,11 +82,11 @@ class Fitter:
 
     @property
     def _lead(self) -> int:
-        return int(self.bos_id is not None)
+        return int(self.tokenizer.bos_id is not None)
 
     @property
     def _trail(self) -> int:
-        return int(self.eos_id is not None)
+        return int(self.tokenizer.eos_id is not None)
 
     def _whole(self, document: TokenizedDocument) -> Encoding:
         """The common case: no work for each part."""
@@ -150,10 +137,10 @@ class Fitter:
         border = int(line.borders[np.searchsorted(line.borders, limit, side="right") - 1])
         if border > start and 2 * (border - start) >= limit - start:
             return border
-        lines = np.flatnonzero(self.ends_line[line.ids[start:limit]])
+        lines = np.flatnonzero(self.tokenizer.ends_line[line.ids[start:limit]])
         if len(lines):
             return start + int(lines[-1]) + 1
-        begins = np.flatnonzero(~self.mid_character[line.ids[start + 1 : limit + 1]])
+        begins = np.flatnonzero(~self.tokenizer.mid_character[line.ids[start + 1 : limit + 1]])
         return start + 1 + int(begins[-1]) if len(begins) else limit
 
     def _encoding(
@@ -161,13 +148,14 @@ class Fitter:
     ) -> Encoding:
         """[BOS] line[start:end] [EOS, where the line ends]."""
         ids, pieces = [line.ids[start:end]], [self._clip(line, start, end)]
-        if self.bos_id is not None:
+        bos_id, eos_id = self.tokenizer.bos_id, self.tokenizer.eos_id
+        if bos_id is not None:
             at = pieces[0][0, BYTE_START]
-            ids.insert(0, np.array([self.bos_id], dtype=np.int32))
+            ids.insert(0, np.array([bos_id], dtype=np.int32))
             pieces.insert(0, np.array([[GENERATED_PIECE, 0, 1, at, at]], dtype=np.int32))
-        if self.eos_id is not None and end == len(line.ids):
+        if eos_id is not None and end == len(line.ids):
             at, last = document.num_bytes, end - start + self._lead
-            ids.append(np.array([self.eos_id], dtype=np.int32))
+            ids.append(np.array([eos_id], dtype=np.int32))
             pieces.append(np.array([[GENERATED_PIECE, last, last + 1, at, at]], dtype=np.int32))
         joined = np.concatenate(ids)
         return Encoding(
@@ -188,7 +176,7 @@ class Fitter:
         ):
             if pieces[edge, KIND] == TEXT_PIECE:
                 low, high = sorted((int(pieces[edge, token]), int(at)))
-                moved = int(self.token_bytes[line.ids[low:high]].sum())
+                moved = int(self.tokenizer.token_bytes[line.ids[low:high]].sum())
                 pieces[edge, byte] += moved if edge == 0 else -moved
             pieces[edge, token] = at
         pieces[:, (TOKEN_START, TOKEN_END)] += self._lead - start

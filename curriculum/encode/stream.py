@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.encode.batch import Batch, Split, columns_of, with_structure
-from curriculum.encode.documents import FitResult, Int32s, TokenizedDocument
+from curriculum.encode.documents import FitResult, TokenizedDocument
 from curriculum.encode.fit import Fitter, policy_of
 from curriculum.encode.turns import TurnFitter
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, document_batches
+from curriculum.tokens.turns import turn_format
 from schemas.corpus import Overlong
 from schemas.errors import SchemaError
 from schemas.families import CHAT_FAMILY
@@ -22,13 +23,8 @@ class DocumentFitter(Protocol):
     """Fits documents to rows of one length with one tokenizer."""
 
     @property
-    def token_bytes(self) -> Int32s:
-        """Bytes of each token, by id."""
-        ...
-
-    @property
-    def leading_space(self) -> Int32s:
-        """Spaces that each token begins with, by id."""
+    def tokenizer(self) -> Tokenizer:
+        """Tokenizer of the documents."""
         ...
 
     def fit(self, document: TokenizedDocument) -> FitResult:
@@ -44,7 +40,12 @@ def fitter_of(
     `overlong` says what becomes of conversations that are longer than a row.
     """
     if family == CHAT_FAMILY:
-        return TurnFitter.of(tokenizer, row_length=row_length, overlong=overlong)
+        return TurnFitter(
+            tokenizer=tokenizer,
+            row_length=row_length,
+            overlong=overlong,
+            format=turn_format(tokenizer),
+        )
     return Fitter.of(tokenizer, row_length=row_length, policy=policy_of(family))
 
 
@@ -73,13 +74,14 @@ def encode_documents(
     """
     split = None if val is None else Split(val=val, val_lineages=val_lineages)
     batches = _batches(files, split, structure=structure)
+    token_bytes, leading_space = fitter.tokenizer.token_bytes, fitter.tokenizer.leading_space
     for batch, index, document in _tokenized(batches, store, kept):
         fitted = fitter.fit(document)
         if objective is not None and fitted.encodings:
             fitted = objective(document, fitted)
         if structure and fitted.encodings:
             found = batch.structure(index)
-            fitted = with_structure(fitted, found, fitter.token_bytes, fitter.leading_space)
+            fitted = with_structure(fitted, found, token_bytes, leading_space)
         yield fitted
 
 

@@ -18,14 +18,12 @@ import numpy as np
 from curriculum.encode.documents import FitResult, Int32s, Outcome, TokenizedDocument
 from curriculum.tokens import Encoding
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.turns import Frame, TurnFormat, turn_format
+from curriculum.tokens.turns import Frame, TurnFormat
 from schemas.change import Role
 from schemas.corpus import Overlong
 from schemas.document import PART_KINDS
 from schemas.errors import TurnError
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE
-
-_NONE: Int32s = np.empty(0, dtype=np.int32)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -54,30 +52,21 @@ class _Turns:
 class TurnFitter:
     """Fits conversations to rows of one length with one tokenizer."""
 
+    tokenizer: Tokenizer
     row_length: int
     overlong: Overlong
     format: TurnFormat
-    tokenizer: Tokenizer
-    bos: Int32s
-    eos: Int32s
-    """None or one token."""
-    token_bytes: Int32s
-    leading_space: Int32s
+    """The tokenizer's marks around turns."""
 
-    @staticmethod
-    def of(tokenizer: Tokenizer, *, row_length: int, overlong: Overlong) -> "TurnFitter":
-        """The fitter."""
-        bos, eos = tokenizer.bos_id, tokenizer.eos_id
-        return TurnFitter(
-            row_length=row_length,
-            overlong=overlong,
-            format=turn_format(tokenizer),
-            tokenizer=tokenizer,
-            bos=_NONE if bos is None else np.array([bos], dtype=np.int32),
-            eos=_NONE if eos is None else np.array([eos], dtype=np.int32),
-            token_bytes=tokenizer.token_bytes,
-            leading_space=tokenizer.leading_space,
-        )
+    @property
+    def bos(self) -> Int32s:
+        """BOS, or no token."""
+        return _tokens(self.tokenizer.bos_id)
+
+    @property
+    def eos(self) -> Int32s:
+        """EOS, or no token."""
+        return _tokens(self.tokenizer.eos_id)
 
     def fit(self, document: TokenizedDocument) -> FitResult:
         """The encoding of one conversation, at most `row_length` tokens, or none.
@@ -104,7 +93,7 @@ class TurnFitter:
         num_tokens = whole.num_tokens + frame_tokens
         if kept is None:
             return _without_encoding(document, "too_long", num_tokens=num_tokens)
-        said = sum(int(self.token_bytes[text].sum()) for text in kept.said)
+        said = sum(int(self.tokenizer.token_bytes[text].sum()) for text in kept.said)
         return FitResult(
             row=document.row,
             document_id=document.document_id,
@@ -184,7 +173,7 @@ class TurnFitter:
         pieces, at, byte = [], 0, 0
         for ids, turn in runs:
             start = byte if turn is None else int(document.part_bytes[turn])
-            byte = start if turn is None else start + int(self.token_bytes[ids].sum())
+            byte = start if turn is None else start + int(self.tokenizer.token_bytes[ids].sum())
             if len(ids):
                 kind = GENERATED_PIECE if turn is None else TEXT_PIECE
                 pieces.append((kind, at, at + len(ids), start, byte))
@@ -197,6 +186,10 @@ class TurnFitter:
             loss_mask=mask,
             pieces=np.array(pieces, dtype=np.int32),
         )
+
+
+def _tokens(token: int | None) -> Int32s:
+    return np.array([] if token is None else [token], dtype=np.int32)
 
 
 def _last_learnt(document: TokenizedDocument, roles: Sequence[Role]) -> int:

@@ -18,6 +18,7 @@ from curriculum.encode import (
     policy_of,
 )
 from curriculum.tokens import Encoding, Spans
+from curriculum.tokens.codec import ControlRole, Roles, Tokenizer
 from schemas.families import ENRICHED_FAMILY, TooLong, families_of
 from schemas.packed_row import TEXT_PIECE
 
@@ -33,16 +34,28 @@ Part = tuple[list[int], int, bool]
 def fitter(
     row_length: int, *, policy: TooLong = "divide", bos: bool = True, eos: bool = True
 ) -> Fitter:
-    return Fitter(
-        row_length=row_length,
-        policy=policy,
-        bos_id=BOS if bos else None,
-        eos_id=EOS if eos else None,
+    ids_of: dict[ControlRole, int] = {"pad": EOS}
+    ids_of |= {"bos": BOS} if bos else {}
+    ids_of |= {"eos": EOS} if eos else {}
+    tokenizer = Tokenizer(
+        name="six tokens",
+        json="",
+        roles=Roles(),
+        chat_template=None,
+        vocab_size=6,
+        ids_of=ids_of,
         token_bytes=TOKEN_BYTES,
         ends_line=np.array([False, False, True, False, False, False]),
         mid_character=np.zeros(6, dtype=np.bool_),
         leading_space=np.zeros(6, dtype=np.int32),
-        elisions={"cpp": ELISION},
+        engine="none",
+        engine_reason="",
+        _texts=(),
+        _controls={},
+        _encode=lambda texts: (NONE, np.zeros(len(texts) + 1, dtype=np.int64)),
+    )
+    return Fitter(
+        tokenizer=tokenizer, row_length=row_length, policy=policy, elisions={"cpp": ELISION}
     )
 
 

@@ -309,7 +309,7 @@ def test_a_conversation_of_many_turns_is_marked_as_short_ones_are(
 ) -> None:
     said: list[tuple[Role, str]] = [("user", "q"), ("assistant", "a")] * 50
     fitter = fitter_of(tokenizers["qwen2.5"], row_length=4096, family="chat")
-    assert fitter.token_bytes is tokenizers["qwen2.5"].token_bytes
+    assert fitter.tokenizer is tokenizers["qwen2.5"]
     (encoding,) = objective_counts(document(*said), tokenizers["qwen2.5"], kit, 4096).encodings
     shown = tokenizers["qwen2.5"].decode(encoding.ids)
     assert len(re.findall(r"<\|im_start\|>assistant\na<\|im_end\|>\n", shown)) == 50
