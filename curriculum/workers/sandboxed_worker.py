@@ -4,6 +4,7 @@ It starts without this process's environment and imports nothing but this packag
 that no thread of a library stays outside. Its answers are read as values alone.
 """
 
+import contextlib
 import os
 import select
 import shutil
@@ -65,7 +66,9 @@ def start_sandboxed(sandbox: Sandbox, *, quiet: bool) -> tuple[SandboxedWorker, 
         pass_fds=[theirs.fileno()],
     )
     theirs.close()
-    ours.send(replace(sandbox, write=(*sandbox.write, scratch)))
+    # The pipe of a dead worker is broken: its exit is handled when its end of file is read.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        ours.send(replace(sandbox, write=(*sandbox.write, scratch)))
     return SandboxedWorker(process, scratch), ours
 
 

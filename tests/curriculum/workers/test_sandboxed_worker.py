@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from curriculum.sandbox import Sandbox, code_paths, landlock
-from curriculum.workers import Failure, WorkerPool
+from curriculum.workers import Failure, WorkerPool, sandboxed_worker
 from curriculum.workers.answers import pickled, unpickled
-from schemas.errors import CorpusError
+from schemas.errors import CorpusError, WorkerError
 
 pytestmark = pytest.mark.skipif(not landlock(), reason="needs Landlock")
 
@@ -165,3 +165,17 @@ def test_a_confined_worker_ends_when_its_pool_does(home: Path) -> None:
     with closing(pool.map(sleep, [600.0], on_failure="report")) as found:
         ((_, answer),) = found
     assert isinstance(answer, Failure)
+
+
+def test_a_confined_worker_that_dies_while_it_starts_fails_its_task(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More is sent to it than its pipe holds, so the pipe breaks while it is written to."""
+    monkeypatch.setattr(sandboxed_worker, "PYTHON", ("/bin/true",))
+    sandbox = Sandbox(write=("/" * (1 << 22),))
+    pool = WorkerPool(size=1, tries=2, sandbox=sandbox)
+    with closing(pool.map(write_draft, [home], on_failure="report")) as found:
+        ((_, failure),) = found
+    assert isinstance(failure, Failure)
+    assert isinstance(failure.error, WorkerError)
+    assert failure.error.value == "ended with code 0"
