@@ -10,6 +10,7 @@ import importlib.metadata
 import inspect
 import re
 import resource
+import select
 import signal
 import sys
 import threading
@@ -92,13 +93,8 @@ def _ended(work: Callable[[], R], ctx: Any) -> R:
     except CurriculumError as mistake:
         _end(f"error: {mistake}", WRONG)
     except OSError as failed:
-        from curriculum.store import no_room, refusal
-
-        # An error that names no file may be a mistake of ours: its traceback is needed.
-        named = refusal(failed, Path()) if failed.filename else no_room(failed)
-        if named is None and (failed.errno or type(failed) is not OSError):
-            raise
-        _end(f"error: {named or _unreadable(failed)}", WRONG)
+        _end_at(failed)
+        raise
     except _TerminatedError as ended:
         _end(f"\nterminated. {_how_to_resume(ctx)}".rstrip(), 128 + ended.number)
     except KeyboardInterrupt:
@@ -109,6 +105,32 @@ def _ended(work: Callable[[], R], ctx: Any) -> R:
         if type(failed).__module__.partition(".")[0] not in _READERS:
             raise
         _end(f"error: {_unreadable(failed)}", WRONG)
+
+
+def _end_at(failed: OSError) -> None:
+    """End the command at an error of a file or disk; return where only the traceback says what is wrong.
+
+    Raises:
+        RuntimeError: for a broken pipe to another process; typer ends in silence at a broken pipe, which
+            suits `| head` alone.
+    """
+    from curriculum.store import no_room, refusal
+
+    if isinstance(failed, BrokenPipeError) and not _has_lost_its_reader():
+        raise RuntimeError("a pipe to another process is broken") from failed
+    # An error that names no file may be a mistake of ours: its traceback is needed.
+    named = refusal(failed, Path()) if failed.filename else no_room(failed)
+    is_of_a_reader = not failed.errno and type(failed) is OSError
+    if named is not None or is_of_a_reader:
+        _end(f"error: {named or _unreadable(failed)}", WRONG)
+
+
+def _has_lost_its_reader() -> bool:
+    """Return True if standard output or standard error is closed, or a pipe that nobody reads any more."""
+    streams = select.poll()
+    for number in (1, 2):
+        streams.register(number, 0)
+    return bool(streams.poll(0))
 
 
 _UNMAPPED = re.compile("failed to map segment|annot allocate memory")
