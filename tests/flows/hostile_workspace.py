@@ -1,6 +1,6 @@
 """A workspace that somebody else sent, and a place outside of it that no command may read or change.
 
-What is planted here does harm by itself; test_hostile_workspace.py shows that beside what refuses it.
+What is planted here does harm by itself; test_planted_workspace.py shows that beside what refuses it.
 """
 
 import hashlib

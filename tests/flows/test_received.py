@@ -23,6 +23,7 @@ from flows.cli import received
 from flows.cli.app import exit_code
 from flows.settings import trust
 from schemas.errors import StoreError
+from tests.bounded import MEMORY_ENDED, endless, exit_apart
 from tests.flows.cli_runner import PROGRAM, curriculum
 from tests.flows.every_command import COMMANDS
 from tests.flows.hostile_workspace import (
@@ -307,7 +308,26 @@ def test_a_look_that_crashes_or_takes_too_much_is_an_error_and_no_crash(
     with pytest.raises(StoreError, match="SIG"):
         look_within(home, _run_on)
     monkeypatch.setattr(received, "MEMORY", 1 << 30)
-    assert look_within(home, lambda _: bytearray(8 << 30).clear()) == WRONG
+    assert look_within(home, lambda _: bytearray(2 << 30).clear()) == WRONG
+
+
+def test_without_the_sandbox_the_same_looks_end_their_command_or_go_on(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CURRICULUM_TRUST", str(home))
+    monkeypatch.setattr(received, "CPU_SECONDS", 1)
+    monkeypatch.setattr(received, "MEMORY", 1 << 30)
+
+    def run_on(_: Path | None) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 1.5)
+        _run_on(None)
+
+    def crash(_: Path | None) -> None:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    assert exit_apart(lambda: look_within(home, crash)) == -signal.SIGSEGV
+    assert exit_apart(lambda: look_within(home, run_on)) == -signal.SIGPROF
+    assert look_within(home, lambda _: bytearray(2 << 30).clear()) == 0
 
 
 def test_without_landlock_a_look_is_refused_with_a_cure(
@@ -366,18 +386,8 @@ def test_a_pipe_is_refused_at_once_and_not_waited_for(home: Path, place: str) ->
 @pytest.mark.timeout(60)
 def test_a_pipe_would_be_waited_for_without_the_door(home: Path) -> None:
     os.mkfifo(home / "current" / "pipe.txt")
-
-    def stop(*_: object) -> None:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, 0.5)
-    try:
-        with pytest.raises(TimeoutError):
-            read_mark(home / "current" / "pipe.txt")
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with endless(seconds=0.5):
+        read_mark(home / "current" / "pipe.txt")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
@@ -390,6 +400,8 @@ def test_a_device_is_refused_by_name(home: Path) -> None:
     refused = call(home, "status")
     assert refused.returncode == WRONG
     assert f"{file}: a device, a pipe or a socket" in refused.stderr
+    # Whoever opens it without the door reads zeros until memory ends.
+    assert exit_apart(lambda: read_mark(file), mebibytes=256) == MEMORY_ENDED
 
 
 # Forged contents

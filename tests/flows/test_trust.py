@@ -246,6 +246,22 @@ def test_a_record_that_others_may_have_written_is_refused(received: Path, change
     assert (done.exit_code, "trusted.json" in done.stderr) == (2, True)
 
 
+def test_a_record_of_this_user_is_believed_whatever_it_says(received: Path, tmp_path: Path) -> None:
+    """What others gain who could write the record."""
+    other = tmp_path / "other"
+    Store(other).open()
+    trust.trust(received)
+    (entry,) = trust.trusted()
+    theirs = {
+        "path": str(other),
+        "uuid": json.loads((other / "workspace.json").read_text())["uuid"],
+        "changed": (other / "workspace.json").stat().st_ctime_ns,
+    }
+    assert not trust.is_trusted(other)
+    edit(settings.state_folder() / trust.RECORD, workspaces=[entry.model_dump(), theirs])
+    assert trust.is_trusted(other)
+
+
 def test_anothers_record_is_refused(received: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trust.trust(received)
     folder, own = settings.state_folder(), os.getuid()

@@ -16,7 +16,10 @@ from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import export_tree, read_commits
 from schemas.corpus import CorpusSpec, QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
-from tests.bounded import MEBIBYTE, bounded
+from tests.bounded import MEBIBYTE, bounded, endless
+
+ANY_SIZE = {"quality": QualitySpec(min_bytes=0, max_bytes=1 << 40, max_line_bytes=1 << 40)}
+"""Limits of a corpus that reads whatever is there."""
 
 
 def stored(repo: Any, kind: str, *pieces: bytes) -> str:
@@ -214,7 +217,7 @@ def test_a_huge_file_of_zeros_is_left_out_of_a_tree(
 def test_a_huge_blob_is_never_inflated(
     repo: Any, read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A git that inflates it needs more memory than it gets here, and calls the blob damaged."""
+    """A corpus without a limit has it in memory."""
     tree = tree_of(repo, (b"z.cc", stored(repo, "blob", *[bytes(MEBIBYTE)] * 128)))
     between(repo, tree)
     monkeypatch.setattr(git, "MAX_MEMORY_BYTES", 64 * MEBIBYTE)
@@ -222,6 +225,8 @@ def test_a_huge_blob_is_never_inflated(
         changes, skips = read(repo.path)
     assert {change.path for change in changes} == {"a.cc", "b.cc"}
     assert skips.counts == {"too_large": 2}
+    with pytest.raises(AssertionError), bounded(seconds=20, mebibytes=64):
+        read(repo.path, corpus=ANY_SIZE)
 
 
 def test_a_sparse_file_of_a_plain_folder_is_not_read(tmp_path: Path, read: Any) -> None:
@@ -239,6 +244,10 @@ def test_a_sparse_file_of_a_plain_folder_is_not_read(tmp_path: Path, read: Any) 
     assert [change.path for change in changes] == ["a.cc"]
     assert skips.counts == {"too_large": 1}
     assert [file.name for file in (tmp_path / "tree").iterdir()] == ["a.cc"]
+    # A corpus of other limits has a smaller one in memory as a whole.
+    os.truncate(folder / "z.cc", 32 * MEBIBYTE)
+    with pytest.raises(AssertionError), bounded(seconds=20, mebibytes=32):
+        read(folder, corpus=ANY_SIZE)
 
 
 def test_a_tree_that_is_too_large_is_refused_before_anything_is_written(
@@ -289,7 +298,10 @@ def test_a_server_that_says_nothing_is_left(
         url = f"git://127.0.0.1:{server.getsockname()[1]}/repo"
         with pytest.raises(CorpusError) as refused:
             resolve(RepositorySpec(name="repo", url=url), cache=tmp_path / "cache")
-    assert "no end after 1 s" in refused.value.cause
+        assert "no end after 1 s" in refused.value.cause
+        monkeypatch.setattr(git, "MAX_CLONE_S", 60)
+        with endless(seconds=2):
+            resolve(RepositorySpec(name="repo", url=url), cache=tmp_path / "cache")
 
 
 def test_an_exported_tree_has_a_limit(

@@ -20,6 +20,7 @@ from flows.cli import app
 from schemas.errors import CurriculumError, SchemaError, StoreError
 from tests.curriculum.interop.conftest import NOTHING
 from tests.curriculum.interop.in_process import publish
+from tests.curriculum.plain_reader import breaks_a_plain_reader
 
 pytestmark = pytest.mark.skipif(
     not landlock(),
@@ -113,6 +114,7 @@ def test_a_bomb_that_its_footer_hides_ends_at_the_limit_of_memory(
     assert file.stat().st_size < 2_000_000
     monkeypatch.setattr(import_process, "usual_memory", lambda: MEMORY)
     assert "of memory" in _is_refused(_command(world, file), file)
+    assert breaks_a_plain_reader(file, room=MEMORY)
 
 
 def test_a_row_of_millions_of_tokens_is_refused(world: Any, tmp_path: Path) -> None:
@@ -128,6 +130,7 @@ def test_a_row_of_millions_of_tokens_is_refused(world: Any, tmp_path: Path) -> N
     pq.write_table(pa.table(columns), file, compression="zstd")
     assert file.stat().st_size < 100_000
     _is_refused(_command(world, file, "--family", "mine"), file)
+    assert pq.read_table(file).nbytes > 64 << 20, "whoever reads it whole has it in memory"
 
 
 @pytest.fixture

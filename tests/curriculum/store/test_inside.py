@@ -14,6 +14,7 @@ from curriculum.store import Artefact, Recipe, Store, inside
 from curriculum.train.launch.gpu_slots import Slots
 from schemas.errors import SchemaError, StoreError
 from schemas.job import CheckpointRef, RowsSource, TokenizerRef
+from schemas.label_folders import label_folder
 from schemas.manifest import FileRecord
 from tests.sealing import edit
 
@@ -66,13 +67,17 @@ def test_a_path_in_a_file_of_ours_leads_down(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "forged", [{"labels": {"family": "../../x"}}, {"labels": {"..": "x"}}, {"stage": "../x"}]
+    "forged",
+    [{"labels": {"family": "../../x"}}, {"labels": {"../x": "x"}}, {"stage": "../x"}],
 )
 def test_a_manifest_names_no_other_place(home: Path, forged: dict[str, Any]) -> None:
     artefact = made(home)
     edit(artefact.path / "manifest.json", **forged)
     with pytest.raises(SchemaError, match="should match pattern"):
         Store(home).load(artefact.path)
+    stage, labels = forged.get("stage", "documents"), forged.get("labels", {})
+    place = home / stage / Path(*(label_folder(*label) for label in labels.items()))
+    assert ".." in place.parts, "the same words lead elsewhere by themselves"
 
 
 def test_a_manifest_that_names_a_file_outside_is_refused_before_that_is_read(
@@ -84,6 +89,7 @@ def test_a_manifest_that_names_a_file_outside_is_refused_before_that_is_read(
         edit(artefact.path / "manifest.json", files=[{**record, "name": name}])
         with pytest.raises(SchemaError, match="doesn't lead down"):
             Store(home).load(artefact.path)
+        assert (artefact.path / name).read_text() == "theirs", "the name leads there by itself"
 
 
 def test_locks_of_a_workspace_whose_copy_shares_its_files_still_hold(home: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jinja2 import Environment, FileSystemLoader
 
 from curriculum.sandbox import landlock
 from curriculum.tokens import chat_template, template_process
@@ -182,22 +183,29 @@ def test_the_same_templates_take_more_time_or_memory_without_a_sandbox() -> None
 
 
 @pytest.mark.parametrize(
-    "attack",
+    ("attack", "shown"),
     [
-        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-        "{{ cycler.__init__.__globals__.os.system('touch PLACE') }}",
-        "{{ self.__init__.__globals__ }}",
-        "{{ messages.append(1) }}",
-        "{{ ('{0.__class__.__base__}' | attr('format'))(1) }}",
-        "{% include '/etc/passwd' %}",
-        "{% import 'os' as os %}{{ os.system('touch PLACE') }}",
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "<class 'type'>"),
+        ("{{ cycler.__init__.__globals__.os.system('touch PLACE') }}", "0"),
+        ("{{ self.__init__.__globals__ }}", "__builtins__"),
+        ("{% set _ = messages.append(messages[0]) %}{{ messages | length }}", "2"),
+        ("{{ ('{0.__class__.__base__}' | attr('format'))(1) }}", "<class 'object'>"),
+        ("{% include 'FILE' %}", "a file"),
+        ("{% import 'FILE' as file %}{{ file }}", "a file"),
     ],
 )
-def test_a_template_reaches_nothing_of_python(attack: str, tmp_path: Path) -> None:
-    place = tmp_path / "made"
+def test_a_template_reaches_nothing_of_python(attack: str, shown: str, tmp_path: Path) -> None:
+    """The same template shows what it reached where Jinja has no sandbox, and may read files."""
+    place, file = tmp_path / "made", tmp_path / "file"
+    file.write_text("a file")
+    attack = attack.replace("PLACE", str(place)).replace("FILE", str(file))
     with pytest.raises(TokenizerError):
-        template_of(attack.replace("PLACE", str(place)) + SIMPLE).gaps(ASKED)
+        template_of(attack + SIMPLE).gaps(ASKED)
     assert not place.exists()
+    plain = Environment(loader=FileSystemLoader("/"))
+    said = plain.from_string(attack).render(messages=[{"role": "user", "content": "x"}])
+    assert shown in said
+    assert place.exists() == ("touch" in attack)
 
 
 PROBE = """
