@@ -34,6 +34,8 @@ REVISION = 4
 """Raised whenever the same tree and database would give another snapshot."""
 UNIT_SECONDS = 300.0
 """Seconds for one unit; the largest of real repositories take a tenth of it on a slow core."""
+MAX_TIMED_OUT = 3
+"""Tries over their time at which a tree is given up: no unit of it is indexed."""
 _VERSION = "18.1.1"
 
 
@@ -109,6 +111,9 @@ def index_tree(
 ) -> IndexReport:
     """Index a tree and write its snapshot into a folder; the same bytes whatever the number of workers.
 
+    Where MAX_TIMED_OUT tries are over their time, all units of the tree count as timed out: which others
+    would have been done by then depends on the machine.
+
     Args:
         root: an exported tree.
         database: compile_commands.json, of this tree or of its like elsewhere.
@@ -133,25 +138,45 @@ def index_tree(
             Work(units=entries, root=root.absolute(), places=places) for entries in units.files()
         ]
         sandbox = None if unsandboxed else _sandbox(root, Path(headers))
-        for path, result in _results(_pool(workers, limit_seconds, sandbox), tasks):
-            union.add(path, result)
-            outcomes[result.outcome] += 1
-            watch(_progress(path, outcomes, len(tasks)))
+        try:
+            for path, result in _results(_pool(workers, limit_seconds, sandbox), tasks):
+                union.add(path, result)
+                outcomes[result.outcome] += 1
+                watch(_progress(path, outcomes, len(tasks)))
+        except _TreeTimeoutError as over:
+            union = _given_up(tasks, str(over))
     snapshot = union.snapshot(units.count)
     write(folder, snapshot)
     return snapshot.report
 
 
+class _TreeTimeoutError(Exception):
+    """Too many tries of a tree's units were over their time."""
+
+
+def _given_up(tasks: Sequence[Work], reason: str) -> Union:
+    """Return the union of units none of which is indexed."""
+    union = Union()
+    for work in tasks:
+        union.add(work.units[0].path, UnitResult(outcome="timed out", reason=reason))
+    return union
+
+
 def _results(pool: WorkerPool, tasks: Sequence[Work]) -> Iterator[tuple[str, UnitResult]]:
-    """Yield the result of each file; where a worker was lost with several entries, each is tried alone."""
+    """Yield the result of each file; where a worker was lost with several entries, each is tried alone.
+
+    Raises:
+        _TreeTimeoutError: where MAX_TIMED_OUT tries are over their time.
+    """
     lost: list[Work] = []
-    for work, answer in _answers(pool, tasks):
+    late: list[Failure] = []
+    for work, answer in _answers(pool, tasks, late):
         if isinstance(answer, Failure) and len(work.units) > 1:
             lost.append(work)
         else:
             yield work.units[0].path, _result(answer)
     alone = [replace(work, units=(unit,)) for work in lost for unit in work.units]
-    found = {work.units[0]: _result(answer) for work, answer in _answers(pool, alone)}
+    found = {work.units[0]: _result(answer) for work, answer in _answers(pool, alone, late)}
     for work in lost:
         chosen = min(work.units, key=lambda unit: _rank(found[unit]))
         is_replaced = chosen != work.units[0]
@@ -159,11 +184,18 @@ def _results(pool: WorkerPool, tasks: Sequence[Work]) -> Iterator[tuple[str, Uni
 
 
 def _answers(
-    pool: WorkerPool, tasks: Sequence[Work]
+    pool: WorkerPool, tasks: Sequence[Work], late: list[Failure]
 ) -> Iterator[tuple[Work, UnitResult | Failure]]:
+    """Yield the answer to each task; those over their time are added to `late`."""
     answers = pool.map(_index_unit, tasks, on_failure="report")
     with contextlib.closing(answers):
         for number, answer in answers:
+            if isinstance(answer, Failure) and answer.outcome == "timed out":
+                late.append(answer)
+                if len(late) >= MAX_TIMED_OUT:
+                    raise _TreeTimeoutError(
+                        f"{answer.reason} in {len(late)} tries: no unit of the tree is indexed"
+                    )
             yield tasks[number], answer
 
 

@@ -78,6 +78,24 @@ def test_a_unit_that_hangs_costs_itself_alone(
     assert hung == expected
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_tree_whose_units_are_over_their_time_too_often_is_given_up_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    """The same bytes, whichever units were done by then."""
+    monkeypatch.setattr(workers_module, "_START_SECONDS", 5)
+    names = [f"{name}.cpp" for name in "abcde"]
+    sound = {"include/a.h": "", **dict.fromkeys(names, "int one() { return 1; }\n")}
+    hung = dict.fromkeys(("b2.cpp", "c2.cpp", "d2.cpp"), HUNG["b2.cpp"])
+    report, tables = index(tmp_path, {**sound, **hung}, workers=workers, limit=1.0)
+    assert (report.indexed, report.timed_out) == (0, 8)
+    assert {problem.path for problem in report.problems} == {*names, *hung}
+    assert len({problem.reason for problem in report.problems}) == 1
+    found = Snapshot.open(tmp_path / "index")
+    assert (found.functions, found.includes) == ((), ())
+    assert len(tables) == 4
+
+
 def test_a_worker_that_is_killed_costs_its_unit_alone(tmp_path: Path) -> None:
     for name in ("sound", "killed"):
         (tmp_path / name).mkdir()
