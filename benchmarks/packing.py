@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from curriculum.packing import best_fit, chop
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
-from curriculum.packing.write import BLOCK_TOKENS, RowBuilder, RowLabels
+from curriculum.packing.write import BLOCK_TOKENS, RowLabels, RowWriter
 from schemas.packed_row import RowFormat
 
 Int64s = npt.NDArray[np.int64]
@@ -190,28 +190,23 @@ def against_trl(lengths: Int64s, row_length: int, rounds: int) -> None:
             )
         }
     )
-    filler = RowBuilder(
-        row_format=RowFormat(
-            row_length=row_length, vocab_size=32_000, pad_id=0, bos_id=1, eos_id=2
-        ),
-        labels=RowLabels(
-            rows_key="c0ffee" * 10, family="v2_simple", objective="causal", variant=0, split="train"
-        ),
+    row_format = RowFormat(row_length=row_length, vocab_size=32_000, pad_id=0, bos_id=1, eos_id=2)
+    labels = RowLabels(
+        rows_key="c0ffee" * 10, family="v2_simple", objective="causal", variant=0, split="train"
     )
     tie = ties(len(fitting))
     with tempfile.TemporaryDirectory() as folder:
         with Spool(Path(folder)) as spool:
             spool.extend(batch)
         spooled = SpooledDocuments(Path(folder))
+        writer = RowWriter(Path(folder), row_format=row_format, labels=labels)
 
         def ours() -> int:
             plan = best_fit.plan(spooled.lengths, row_length, tie, seed=17)
             for first_row in range(0, plan.num_rows, BLOCK_TOKENS // row_length):
                 starts = plan.row_starts[first_row : first_row + BLOCK_TOKENS // row_length + 1]
                 documents = plan.order[starts[0] : starts[-1]]
-                filler.table(
-                    spooled, documents, starts - starts[0], domain="all", first_row=first_row
-                )
+                writer.table(spooled, documents, starts - starts[0], domain="all")
             return plan.num_rows
 
         def theirs() -> int:

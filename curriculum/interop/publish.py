@@ -31,9 +31,9 @@ from curriculum.packing.boundaries import Layout
 from curriculum.packing.check import check
 from curriculum.packing.document_rules import NAMES
 from curriculum.packing.held_out_order import write_order
-from curriculum.packing.rows import REQUIRED, RowBatch, lists
+from curriculum.packing.rows import REQUIRED, RowBatch, RowTokens, lists, row_schema
 from curriculum.packing.rules import BatchPosition, Violations
-from curriculum.packing.write import histogram_lists, row_shards
+from curriculum.packing.write import row_shards
 from curriculum.published_files import sha256_of
 from curriculum.store import Artefact, Recipe
 from curriculum.store.artefact import KEY_DIGITS
@@ -42,7 +42,6 @@ from schemas.document import PARTS
 from schemas.errors import SchemaError
 from schemas.packed_row import GENERATED_PIECE, PACKED_ROW_SCHEMA, PIECE_TYPE, RowFormat
 from schemas.reports import ImportReport
-from schemas.structure import STRUCTURE_COLUMNS
 
 LABELS = ("family", "objective", "variant", "domain", "split")
 CURE = "Mend the file where it was made"
@@ -89,10 +88,7 @@ class Completion:
     @property
     def schema(self) -> pa.Schema:
         """The contract's columns but for those left out."""
-        fields = [field for field in PACKED_ROW_SCHEMA if field.name not in self.without_fill]
-        fields += STRUCTURE_COLUMNS if self.structured else ()
-        metadata: dict[bytes | str, bytes | str] = dict(self.row_format.metadata().items())
-        return pa.schema(fields, metadata=metadata)
+        return row_schema(self.row_format, without=self.without_fill, structured=self.structured)
 
     def fallbacks(self) -> list[str]:
         """The columns that aren't stored, each with what stands in for it."""
@@ -169,22 +165,15 @@ class Completion:
 
     def _fills(self, columns: RowBatch, layout: Layout) -> Iterator[tuple[str, Any]]:
         lacking = {*self.schema.names} - {*columns.table.column_names}
-        if "doc_ids" in lacking:
-            each = np.full(len(columns), columns.row_format.row_length)
-            yield "doc_ids", lists(pa.array(layout.doc_ids), each, pa.int32())
+        rows = RowTokens(
+            layout=layout,
+            input_ids=columns.input_ids,
+            loss_mask=columns.loss_mask,
+            pad_id=columns.row_format.pad_id,
+        )
+        yield from rows.columns(lacking).items()
         starts = pa.array(layout.start.astype(np.int32))
         yield "doc_starts", lists(starts, layout.num_docs, pa.int32())
-        mask = columns.tokens("loss_mask")
-        counts = {
-            "valid_token_count": layout.valid,
-            "num_docs": layout.num_docs,
-            "loss_token_count": mask.sum(axis=1, dtype=np.int64),
-        }
-        for name, values in counts.items():
-            yield name, pa.array(values.astype(np.int32))
-        yield "attention_pairs", pa.array(layout.attention_pairs)
-        if "context_histogram" in lacking:
-            yield "context_histogram", histogram_lists(layout, mask.reshape(-1))
         for name, value in asdict(self.facts).items():
             if name in lacking:
                 kind = PACKED_ROW_SCHEMA.field(name).type

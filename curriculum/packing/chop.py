@@ -161,7 +161,7 @@ def spool_divisions(
     token_bytes: Int32s,
 ) -> SpooledDocuments:
     """Spool the divisions of a plan into an empty folder, as documents in the order of the rows."""
-    assert spooled.structures is None, "structure isn't cut"
+    assert not spooled.structured, "structure isn't cut"
     block_rows = max(1, BLOCK_TOKENS // plan.row_length)
     with Spool(folder) as spool:
         for first in range(0, plan.num_rows, block_rows):

@@ -4,6 +4,7 @@ Rows that others wrote may store neither target_ids nor doc_ids, nor doc_starts:
 contract allows it. What is stored is trusted here; check.py is what doubts it.
 """
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -226,6 +227,53 @@ def target_ids(input_ids: Int32s, loss_mask: npt.NDArray[np.uint8], pad_id: int)
     flat[-1:] = pad_id
     np.putmask(targets, loss_mask == 0, pad_id)
     return targets
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowTokens:
+    """Boundaries, tokens and mask of n rows, which determine most of their other columns."""
+
+    layout: Layout
+    input_ids: Int32s
+    """[n, T]"""
+    loss_mask: npt.NDArray[np.uint8]
+    """[n, T]"""
+    pad_id: int
+
+    def columns(self, names: Collection[str]) -> dict[str, ArrowArray]:
+        """The derived columns among `names`, as the contract stores them."""
+        return {
+            name: as_column(derive(self), name) for name, derive in DERIVED.items() if name in names
+        }
+
+
+DERIVED: Mapping[str, Callable[[RowTokens], Values]] = {
+    "target_ids": lambda rows: target_ids(rows.input_ids, rows.loss_mask, rows.pad_id),
+    "doc_ids": lambda rows: rows.layout.doc_ids.reshape(rows.input_ids.shape),
+    "valid_token_count": lambda rows: rows.layout.valid,
+    "num_docs": lambda rows: rows.layout.num_docs,
+    "loss_token_count": lambda rows: rows.loss_mask.sum(axis=1, dtype=np.int64),
+    "attention_pairs": lambda rows: rows.layout.attention_pairs,
+    "context_histogram": lambda rows: rows.layout.context_histogram(rows.loss_mask.reshape(-1)),
+}
+"""Columns [n] or [n, k] by name."""
+
+
+def as_column(values: Values, name: str) -> ArrowArray:
+    """Values [n] or [n, k] as the contract's column of that name."""
+    kind = KNOWN[name]
+    if pa.types.is_list(kind):
+        counts = np.full(len(values), values.shape[1])
+        return lists(pa.array(values.reshape(-1)), counts, kind.value_type)
+    return pa.array(values, type=kind)
+
+
+def row_schema(row_format: RowFormat, *, without: Collection[str], structured: bool) -> pa.Schema:
+    """The contract's columns but for those left out, with the format as metadata."""
+    fields = [field for field in PACKED_ROW_SCHEMA if field.name not in without]
+    fields += STRUCTURE_COLUMNS if structured else ()
+    metadata: dict[bytes | str, bytes | str] = dict(row_format.metadata().items())
+    return pa.schema(fields, metadata=metadata)
 
 
 def lists(items: ArrowArray, counts: Int64s, kind: pa.DataType) -> ArrowArray:

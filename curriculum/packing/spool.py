@@ -5,27 +5,39 @@ they wait in flat files; in memory stay 16 bytes a document.
 """
 
 import contextlib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curriculum.packing.boundaries import Int64s, Layout, Values, require_tokens
-from curriculum.packing.rows import ArrowArray, lists
+from curriculum.packing.boundaries import Int64s, Values, require_tokens
 from curriculum.tokens import EncodedStructure, Encoding
-from schemas.structure import ROW_CHUNK_TYPE, STRUCTURE_EDGE_TYPE, STRUCTURE_TOKENS
+from schemas.structure import STRUCTURE_TOKENS
 
-FOLDER = "structure"
-"""Folder in that of a spool whose documents have structure."""
 ID_BYTES = 16
-_CODES, _CHUNKS, _EDGES = len(STRUCTURE_TOKENS), 4, 3
-_EDGE_COLUMNS = ("call_edges", "type_edges")
+FLUSH_TOKENS = 1 << 19
+"""Tokens that wait in memory; both sides of a split are spooled at once."""
 Int32s = npt.NDArray[np.int32]
+_LISTS: Mapping[str, tuple[npt.DTypeLike, int]] = {
+    "ids": (np.int32, 1),
+    "loss_mask": (np.uint8, 1),
+    "pieces": (np.int32, 5),
+}
+"""Columns of a spool with several items a document: their type, and the values of an item."""
+_STRUCTURE: Mapping[str, tuple[npt.DTypeLike, int]] = {
+    "codes": (np.uint8, len(STRUCTURE_TOKENS)),
+    "chunks": (np.int32, 4),
+    "call_edges": (np.int32, 3),
+    "type_edges": (np.int32, 3),
+}
+_VALUES = ("document_ids", "scored", "context_sums", "domain")
+_BASE_IDS = "base_ids"
+_DOMAINS = "domains.json"
 
 
 class RaggedWriter:
@@ -133,108 +145,8 @@ class Structures:
         )
 
 
-class StructureSpool:
-    """Takes structures in batches, in the order of their documents."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self._files = contextlib.ExitStack()
-        self._base_ids = self._files.enter_context((folder / "base_ids").open("wb"))
-        self._codes, self._chunks, self._calls, self._types = (
-            self._files.enter_context(contextlib.closing(RaggedWriter(folder / name)))
-            for name in ("codes", "chunks", *_EDGE_COLUMNS)
-        )
-
-    def write(self, batch: Structures, lengths: Int64s) -> None:
-        """Add the structures of documents of these lengths."""
-        np.ascontiguousarray(batch.base_ids).tofile(self._base_ids)
-        self._codes.append(batch.codes.astype(np.uint8, copy=False), lengths)
-        self._chunks.append(batch.chunks.astype(np.int32, copy=False), batch.chunk_counts)
-        self._calls.append(batch.call_edges.astype(np.int32, copy=False), batch.call_counts)
-        self._types.append(batch.type_edges.astype(np.int32, copy=False), batch.type_counts)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._files.close()
-
-
-class SpooledStructures:
-    """The structures of a closed spool."""
-
-    def __init__(self, folder: Path) -> None:
-        self.base_ids = mapped(folder / "base_ids", np.uint8).reshape(-1, ID_BYTES)
-        self.codes = VariableLengthColumn(folder / "codes", np.uint8, width=_CODES)
-        self.chunks = VariableLengthColumn(folder / "chunks", np.int32, width=_CHUNKS)
-        self.edges = {
-            name: VariableLengthColumn(folder / name, np.int32, width=_EDGES)
-            for name in _EDGE_COLUMNS
-        }
-
-
-def structure_columns(
-    layout: Layout, documents: Int64s, spooled: SpooledStructures
-) -> dict[str, ArrowArray]:
-    """STRUCTURE_COLUMNS of the rows that hold `documents` as the layout says."""
-    return {
-        **dict(_code_columns(layout, documents, spooled)),
-        "chunk_boundaries": _chunk_boundaries(layout, documents, spooled),
-        **{name: _edges(layout, documents, spooled, name) for name in _EDGE_COLUMNS},
-    }
-
-
-def _code_columns(
-    layout: Layout, documents: Int64s, spooled: SpooledStructures
-) -> Iterator[tuple[str, ArrowArray]]:
-    codes = spooled.codes.take(documents)
-    rows_of_tokens = np.full(len(layout.num_docs), layout.row_length)
-    for name, column in zip(STRUCTURE_TOKENS, codes.T, strict=True):
-        flat = layout.fill(np.ascontiguousarray(column), 0)
-        yield name, lists(pa.array(flat), rows_of_tokens, pa.uint8())
-
-
-def _chunk_boundaries(layout: Layout, documents: Int64s, spooled: SpooledStructures) -> ArrowArray:
-    """Lists of chunks, one a row; token offsets count from the row's first token."""
-    counts = spooled.chunks.counts(documents)
-    start, end, kind, level = spooled.chunks.take(documents).T
-    slot, shift = (
-        np.repeat(values.astype(np.int32), counts) for values in (layout.slot, layout.start)
-    )
-    columns = (start + shift, end + shift, kind, level, slot)
-    return _structs(columns, layout.per_row(counts), ROW_CHUNK_TYPE)
-
-
-def _edges(layout: Layout, documents: Int64s, spooled: SpooledStructures, name: str) -> ArrowArray:
-    """Lists of edges, one a row, that count the row's chunks."""
-    edges = spooled.edges[name]
-    counts = edges.counts(documents)
-    source, target, label = edges.take(documents).T
-    shift = np.repeat(_chunks_before(layout, spooled.chunks.counts(documents)), counts)
-    columns = (source + shift, target + shift, label)
-    return _structs(columns, layout.per_row(counts), STRUCTURE_EDGE_TYPE)
-
-
-def _chunks_before(layout: Layout, counts: Int64s) -> Int32s:
-    """[d]: chunks of the row before each document: counts [2 3 1] in rows of 2 and 1 -> [0 2 0]."""
-    before = np.cumsum(counts) - counts
-    return (before - before[layout.first_document[:-1]][layout.row]).astype(np.int32)
-
-
-def _structs(columns: tuple[Int32s, ...], counts: Int64s, kind: pa.StructType) -> ArrowArray:
-    items = pa.StructArray.from_arrays(
-        [pa.array(np.ascontiguousarray(column)) for column in columns], fields=list(kind)
-    )
-    return lists(items, counts, kind)
-
-
 def _counts(arrays: list[Int32s]) -> Int64s:
     return np.array([len(array) for array in arrays], dtype=np.int64)
-
-
-FLUSH_TOKENS = 1 << 20
-PIECE_COLUMNS = 5
-"""kind, token_start, token_end, byte_start, byte_end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -277,33 +189,38 @@ class Spool:
     """Takes encodings one by one or in batches, into files of a folder that its caller removes."""
 
     def __init__(self, folder: Path, *, structured: bool = False) -> None:
+        self._folder = folder
         self._files = contextlib.ExitStack()
-        self._ids = self._variable_length(folder / "ids")
-        self._loss_mask = self._variable_length(folder / "loss_mask")
-        self._pieces = self._variable_length(folder / "pieces")
-        self._document_ids = self._files.enter_context((folder / "document_ids").open("wb"))
-        self._scored = self._files.enter_context((folder / "scored").open("wb"))
-        self._context_sums = self._files.enter_context((folder / "context_sums").open("wb"))
-        self._structures = (
-            self._files.enter_context(StructureSpool(folder / FOLDER)) if structured else None
-        )
+        self._lists = {
+            name: self._files.enter_context(contextlib.closing(RaggedWriter(folder / name)))
+            for name in (*_LISTS, *(_STRUCTURE if structured else ()))
+        }
+        self._values = {
+            name: self._files.enter_context((folder / name).open("wb"))
+            for name in (*_VALUES, *((_BASE_IDS,) if structured else ()))
+        }
+        self._structured = structured
+        self._domains: dict[str, int] = {}
         self._waiting: list[Encoding] = []
         self._waiting_tokens = 0
 
-    def _variable_length(self, path: Path) -> RaggedWriter:
-        return self._files.enter_context(contextlib.closing(RaggedWriter(path)))
-
-    def append(self, encoding: Encoding) -> None:
-        """Add one document; some 2 µs, and a write every million tokens."""
+    def append(self, encoding: Encoding, *, domain: str = "") -> None:
+        """Add one document; some 2 µs, and a write every FLUSH_TOKENS."""
+        self._add_domain(domain, 1)
         self._waiting.append(encoding)
         self._waiting_tokens += len(encoding.ids)
         if self._waiting_tokens >= FLUSH_TOKENS:
             self._flush()
 
-    def extend(self, batch: Encodings) -> None:
+    def extend(self, batch: Encodings, *, domain: str = "") -> None:
         """Add many documents, after all that were added before."""
+        self._add_domain(domain, len(batch.lengths))
         self._flush()
         self._write(batch)
+
+    def _add_domain(self, domain: str, documents: int) -> None:
+        code = self._domains.setdefault(domain, len(self._domains))
+        self._values["domain"].write(code.to_bytes(4, "little") * documents)
 
     def _flush(self) -> None:
         if self._waiting:
@@ -314,29 +231,37 @@ class Spool:
         if len(batch.lengths) == 0:
             return
         _assert_whole(batch)
-        self._ids.append(batch.ids.astype(np.int32, copy=False), batch.lengths)
-        self._loss_mask.append(batch.loss_mask.astype(np.uint8, copy=False), batch.lengths)
-        self._pieces.append(batch.pieces.astype(np.int32, copy=False), batch.piece_counts)
-        np.ascontiguousarray(batch.document_ids).tofile(self._document_ids)
+        self._append("ids", batch.ids, batch.lengths)
+        self._append("loss_mask", batch.loss_mask, batch.lengths)
+        self._append("pieces", batch.pieces, batch.piece_counts)
+        np.ascontiguousarray(batch.document_ids).tofile(self._values["document_ids"])
         starts = np.cumsum(batch.lengths) - batch.lengths
-        np.add.reduceat(batch.loss_mask, starts, dtype=np.int64).tofile(self._scored)
-        context_sums(batch.loss_mask, batch.lengths).tofile(self._context_sums)
-        if self._structures is not None:
+        scored = np.add.reduceat(batch.loss_mask, starts, dtype=np.int64)
+        scored.tofile(self._values["scored"])
+        context_sums(batch.loss_mask, batch.lengths).tofile(self._values["context_sums"])
+        if self._structured:
             assert batch.structures is not None, "a spool of documents with structure"
-            self._structures.write(batch.structures, batch.lengths)
+            self._write_structures(batch.structures, batch.lengths)
+
+    def _write_structures(self, batch: Structures, lengths: Int64s) -> None:
+        np.ascontiguousarray(batch.base_ids).tofile(self._values[_BASE_IDS])
+        self._append("codes", batch.codes, lengths)
+        self._append("chunks", batch.chunks, batch.chunk_counts)
+        self._append("call_edges", batch.call_edges, batch.call_counts)
+        self._append("type_edges", batch.type_edges, batch.type_counts)
+
+    def _append(self, name: str, values: Values, counts: Int64s) -> None:
+        dtype, _ = _LISTS.get(name) or _STRUCTURE[name]
+        self._lists[name].append(values.astype(dtype, copy=False), counts)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._files:
-            if error is None:
+            if kind is None:
                 self._flush()
+                (self._folder / _DOMAINS).write_text(json.dumps([*self._domains]))
 
 
 def _assert_whole(batch: Encodings) -> None:
@@ -360,26 +285,44 @@ class SpooledDocuments:
     """Content of a closed spool; documents are numbered as they were added."""
 
     def __init__(self, folder: Path) -> None:
-        self.ids = VariableLengthColumn(folder / "ids", np.int32)
-        self.loss_mask = VariableLengthColumn(folder / "loss_mask", np.uint8)
-        self.pieces = VariableLengthColumn(folder / "pieces", np.int32, width=PIECE_COLUMNS)
+        self.ids, self.loss_mask, self.pieces = _columns(folder, _LISTS).values()
         self.document_ids = mapped(folder / "document_ids", np.uint8).reshape(-1, ID_BYTES)
         self.lengths: Int64s = self.ids.counts()
         self.scored: Int64s = mapped(folder / "scored", np.int64)
         """Tokens that count for the loss, by document."""
         self.context_sums: Int64s = mapped(folder / "context_sums", np.int64)
         """Σ over the counted tokens of a document of the tokens before them, by document."""
-        has_structure = (folder / FOLDER).is_dir()
-        self.structures = SpooledStructures(folder / FOLDER) if has_structure else None
+        self.structured = (folder / _BASE_IDS).exists()
+        self.structure = _columns(folder, _STRUCTURE) if self.structured else {}
+        """Codes, chunks and edges of documents with structure, by name."""
+        self.tie_ids = self.document_ids
+        """[n, 16]: ids for `best_fit.ties`; a document with structure packs as its base does."""
+        if self.structured:
+            self.tie_ids = mapped(folder / _BASE_IDS, np.uint8).reshape(-1, ID_BYTES)
+        self._domain: Int32s = mapped(folder / "domain", np.dtype("<i4"))
+        self._domains: list[str] = json.loads((folder / _DOMAINS).read_text())
 
     def __len__(self) -> int:
         return len(self.lengths)
 
-    @property
-    def tie_ids(self) -> npt.NDArray[np.uint8]:
-        """[n, 16]: what `pack.ties` takes: a document with structure packs as its base does."""
-        return self.document_ids if self.structures is None else self.structures.base_ids
-
     def with_targets(self) -> Int64s:
         """The documents worth packing: those with at least one token that counts for the loss."""
         return np.flatnonzero(self.scored)
+
+    def by_domain(self) -> Iterator[tuple[str, Int64s]]:
+        """Yield each domain that has documents with targets, in the order of names, and these."""
+        kept = self.with_targets()
+        codes = self._domain[kept]
+        for domain in sorted(self._domains):
+            documents = kept[codes == self._domains.index(domain)]
+            if len(documents):
+                yield domain, documents
+
+
+def _columns(
+    folder: Path, columns: Mapping[str, tuple[npt.DTypeLike, int]]
+) -> dict[str, VariableLengthColumn]:
+    return {
+        name: VariableLengthColumn(folder / name, dtype, width=width)
+        for name, (dtype, width) in columns.items()
+    }

@@ -7,7 +7,6 @@ documents in the spool.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -15,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curriculum.packing.boundaries import Int64s, Layout, Values
-from curriculum.packing.rows import ArrowArray, lists, target_ids
-from curriculum.packing.spool import ID_BYTES, SpooledDocuments, as_buffer, structure_columns
+from curriculum.packing.boundaries import Int64s, Layout
+from curriculum.packing.rows import ArrowArray, RowTokens, as_column, lists, row_schema
+from curriculum.packing.spool import ID_BYTES, SpooledDocuments, as_buffer
 from curriculum.parquet import ShardWriter
 from schemas.packed_row import (
     FAR_CONTEXT,
@@ -27,7 +26,7 @@ from schemas.packed_row import (
     ROW_MULTIPLE,
     RowFormat,
 )
-from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
+from schemas.structure import ROW_CHUNK_TYPE, STRUCTURE_EDGE_TYPE, STRUCTURE_TOKENS
 
 KEY_DIGITS = 12
 Int32s = npt.NDArray[np.int32]
@@ -48,126 +47,14 @@ class RowLabels:
     """True if rows have STRUCTURE_COLUMNS; then all encodings in the spool have structure."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RowBuilder:
-    """Makes tables of rows that differ in their documents only."""
-
-    row_format: RowFormat
-    labels: RowLabels
-    store_targets: bool = True
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The contract's columns, with the format as metadata."""
-        fields = [
-            field for field in PACKED_ROW_SCHEMA if self.store_targets or field.name != "target_ids"
-        ]
-        fields += STRUCTURE_COLUMNS if self.labels.structured else ()
-        metadata: dict[bytes | str, bytes | str] = dict(self.row_format.metadata().items())
-        return pa.schema(fields, metadata=metadata)
-
-    def table(
-        self,
-        spooled: SpooledDocuments,
-        documents: Int64s,
-        row_starts: Int64s,
-        *,
-        domain: str,
-        first_row: int,
-    ) -> pa.Table:
-        """Row i holds documents[row_starts[i] : row_starts[i + 1]]; first_row numbers the first pack_id."""
-        layout = Layout(
-            row_length=self.row_format.row_length,
-            first_document=row_starts,
-            lengths=spooled.lengths[documents],
-        )
-        scored = layout.per_row(spooled.scored[documents])
-        assert scored.min() > 0, "a row has a target"
-        columns = self._token_columns(layout, documents, spooled)
-        columns |= self._label_columns(len(scored), domain, first_row)
-        columns |= {
-            "doc_starts": lists(
-                pa.array(layout.start.astype(np.int32)), layout.num_docs, pa.int32()
-            ),
-            "valid_token_count": pa.array(layout.valid.astype(np.int32)),
-            "num_docs": pa.array(layout.num_docs.astype(np.int32)),
-            "loss_token_count": pa.array(scored.astype(np.int32)),
-            "attention_pairs": pa.array(layout.attention_pairs),
-            "document_ids": document_ids(layout, documents, spooled),
-            "pieces": pieces(layout, documents, spooled),
-        }
-        if self.labels.structured:
-            assert spooled.structures is not None, "a spool of documents with structure"
-            columns |= structure_columns(layout, documents, spooled.structures)
-        schema = self.schema
-        return pa.table([columns[name] for name in schema.names], schema=schema)
-
-    def _token_columns(
-        self, layout: Layout, documents: Int64s, spooled: SpooledDocuments
-    ) -> dict[str, ArrowArray]:
-        ids = input_ids(layout, documents, spooled, self.row_format.pad_id)
-        mask = loss_mask(layout, documents, spooled)
-        columns: dict[str, Values] = {
-            "input_ids": ids,
-            "loss_mask": mask,
-            "doc_ids": layout.doc_ids,
-        }
-        if self.store_targets:
-            columns["target_ids"] = target_ids(ids, mask, self.row_format.pad_id)
-        rows_of_tokens = np.full(len(layout.num_docs), layout.row_length)
-        listed = {
-            name: lists(pa.array(flat), rows_of_tokens, pa.from_numpy_dtype(flat.dtype))
-            for name, flat in columns.items()
-        }
-        return {**listed, "context_histogram": histogram_lists(layout, mask)}
-
-    def _label_columns(self, rows: int, domain: str, first_row: int) -> dict[str, ArrowArray]:
-        prefix = self.labels.rows_key[:KEY_DIGITS]
-        same: dict[str, Any] = {
-            "family": self.labels.family,
-            "objective": self.labels.objective,
-            "variant": np.int32(self.labels.variant),
-            "domain": domain,
-            "split": self.labels.split,
-        }
-        columns: dict[str, ArrowArray] = {
-            name: pa.repeat(pa.scalar(value), rows) for name, value in same.items()
-        }
-        pack_ids = [f"{prefix}-{first_row + row:010d}" for row in range(rows)]
-        return {**columns, "pack_id": pa.array(pack_ids, type=pa.string())}
-
-
-def input_ids(layout: Layout, documents: Int64s, spooled: SpooledDocuments, pad_id: int) -> Int32s:
-    """[n·T]: tokens of the documents, then pad_id."""
-    return layout.fill(spooled.ids.take(documents), pad_id)
-
-
-def loss_mask(
-    layout: Layout, documents: Int64s, spooled: SpooledDocuments
-) -> npt.NDArray[np.uint8]:
-    """[n·T]: 1 where a prediction counts; 0 at each document's last token and in padding."""
-    return layout.fill(spooled.loss_mask.take(documents), 0)
-
-
-def histogram_lists(layout: Layout, loss_mask: npt.NDArray[np.uint8]) -> ArrowArray:
-    """`context_histogram` as lists of 4."""
-    counts = layout.context_histogram(loss_mask)
-    return lists(pa.array(counts.reshape(-1)), np.full(len(counts), counts.shape[1]), pa.int32())
-
-
 def pieces(layout: Layout, documents: Int64s, spooled: SpooledDocuments) -> ArrowArray:
     """Lists of pieces, one a row; token offsets count from the row's first token."""
     counts = spooled.pieces.counts(documents)
     table = spooled.pieces.take(documents)
     kind, token_start, token_end, byte_start, byte_end = table.T
-    slot, start = (
-        np.repeat(values.astype(np.int32), counts) for values in (layout.slot, layout.start)
-    )
+    slot, start = _repeated(counts, layout.slot, layout.start)
     columns = (slot, kind, token_start + start, token_end + start, byte_start, byte_end)
-    items = pa.StructArray.from_arrays(
-        [pa.array(np.ascontiguousarray(column)) for column in columns], fields=list(PIECE_TYPE)
-    )
-    return lists(items, layout.per_row(counts), PIECE_TYPE)
+    return _structs(columns, layout.per_row(counts), PIECE_TYPE)
 
 
 def document_ids(layout: Layout, documents: Int64s, spooled: SpooledDocuments) -> ArrowArray:
@@ -176,6 +63,48 @@ def document_ids(layout: Layout, documents: Int64s, spooled: SpooledDocuments) -
     offsets = np.arange(len(documents) + 1, dtype=np.int32) * (2 * ID_BYTES)
     items = pa.StringArray.from_buffers(len(documents), as_buffer(offsets), as_buffer(digits))
     return lists(items, layout.num_docs, pa.string())
+
+
+def structure_columns(
+    layout: Layout, documents: Int64s, spooled: SpooledDocuments
+) -> dict[str, ArrowArray]:
+    """STRUCTURE_COLUMNS of the rows that hold `documents` as the layout says."""
+    columns: dict[str, ArrowArray] = {}
+    shape = (len(layout.num_docs), layout.row_length)
+    codes = spooled.structure["codes"].take(documents)
+    for name, column in zip(STRUCTURE_TOKENS, codes.T, strict=True):
+        columns[name] = as_column(layout.fill(np.ascontiguousarray(column), 0).reshape(shape), name)
+    chunk_counts = spooled.structure["chunks"].counts(documents)
+    start, end, kind, level = spooled.structure["chunks"].take(documents).T
+    slot, shift = _repeated(chunk_counts, layout.slot, layout.start)
+    chunks = (start + shift, end + shift, kind, level, slot)
+    columns["chunk_boundaries"] = _structs(chunks, layout.per_row(chunk_counts), ROW_CHUNK_TYPE)
+    for name in ("call_edges", "type_edges"):
+        counts = spooled.structure[name].counts(documents)
+        source, target, label = spooled.structure[name].take(documents).T
+        (shift,) = _repeated(counts, _chunks_before(layout, chunk_counts))
+        edges = (source + shift, target + shift, label)
+        columns[name] = _structs(edges, layout.per_row(counts), STRUCTURE_EDGE_TYPE)
+    return columns
+
+
+def _chunks_before(layout: Layout, counts: Int64s) -> Int64s:
+    """[d]: chunks of the row before each document: counts [2 3 1] in rows of 2 and 1 -> [0 2 0]."""
+    before = np.cumsum(counts) - counts
+    chunks: Int64s = before - before[layout.first_document[:-1]][layout.row]
+    return chunks
+
+
+def _repeated(counts: Int64s, *values: Int64s) -> list[Int32s]:
+    """Values of documents for each of their items, of which they have `counts`."""
+    return [np.repeat(each.astype(np.int32), counts) for each in values]
+
+
+def _structs(columns: tuple[Int32s, ...], counts: Int64s, kind: pa.StructType) -> ArrowArray:
+    items = pa.StructArray.from_arrays(
+        [pa.array(np.ascontiguousarray(column)) for column in columns], fields=list(kind)
+    )
+    return lists(items, counts, kind)
 
 
 GROUP_TOKENS = 1 << 16
@@ -250,9 +179,10 @@ class RowWriter:
     ) -> None:
         length = row_format.row_length
         assert length % ROW_MULTIPLE == 0, f"a row has a multiple of {ROW_MULTIPLE} tokens"
-        self._format = row_format
-        self._filler = RowBuilder(row_format=row_format, labels=labels, store_targets=store_targets)
-        self._shards = row_shards(folder, self._filler.schema, row_length=length)
+        self._format, self._labels = row_format, labels
+        without = () if store_targets else ("target_ids",)
+        self._schema = row_schema(row_format, without=without, structured=labels.structured)
+        self._shards = row_shards(folder, self._schema, row_length=length)
         self._shard_rows = max(1, shard_tokens // length)
         self._next_row = 0
         self._room = 0
@@ -274,9 +204,7 @@ class RowWriter:
             upto = done + min(rows - done, self._room, block_rows)
             starts = row_starts[done : upto + 1]
             documents = order[starts[0] : starts[-1]]
-            table = self._filler.table(
-                spooled, documents, starts - starts[0], domain=domain, first_row=self._next_row
-            )
+            table = self.table(spooled, documents, starts - starts[0], domain=domain)
             self._shards.append(table)
             self._room -= len(table)
             self._next_row += len(table)
@@ -294,20 +222,60 @@ class RowWriter:
             far=far,
         )
 
-    def close(self) -> None:
-        """Finish the shard that is open; without it that file has no footer and no reader."""
-        self._shards.close()
+    def table(
+        self, spooled: SpooledDocuments, documents: Int64s, row_starts: Int64s, *, domain: str
+    ) -> pa.Table:
+        """The next rows: row i holds documents[row_starts[i] : row_starts[i + 1]]."""
+        row_length = self._format.row_length
+        layout = Layout(
+            row_length=row_length,
+            first_document=row_starts,
+            lengths=spooled.lengths[documents],
+        )
+        shape = (len(layout.num_docs), row_length)
+        rows = RowTokens(
+            layout=layout,
+            input_ids=layout.fill(spooled.ids.take(documents), self._format.pad_id).reshape(shape),
+            loss_mask=layout.fill(spooled.loss_mask.take(documents), 0).reshape(shape),
+            pad_id=self._format.pad_id,
+        )
+        assert rows.loss_mask.any(axis=1).all(), "a row has a target"
+        columns = {
+            **rows.columns(self._schema.names),
+            **self._label_columns(shape[0], domain),
+            "input_ids": as_column(rows.input_ids, "input_ids"),
+            "loss_mask": as_column(rows.loss_mask, "loss_mask"),
+            "doc_starts": lists(
+                pa.array(layout.start.astype(np.int32)), layout.num_docs, pa.int32()
+            ),
+            "document_ids": document_ids(layout, documents, spooled),
+            "pieces": pieces(layout, documents, spooled),
+        }
+        if self._labels.structured:
+            assert spooled.structured, "a spool of documents with structure"
+            columns |= structure_columns(layout, documents, spooled)
+        return pa.table([columns[name] for name in self._schema.names], schema=self._schema)
+
+    def _label_columns(self, rows: int, domain: str) -> dict[str, ArrowArray]:
+        same: dict[str, Any] = {
+            "family": self._labels.family,
+            "objective": self._labels.objective,
+            "variant": np.int32(self._labels.variant),
+            "domain": domain,
+            "split": self._labels.split,
+        }
+        columns: dict[str, ArrowArray] = {
+            name: pa.repeat(pa.scalar(value), rows) for name, value in same.items()
+        }
+        prefix, first = self._labels.rows_key[:KEY_DIGITS], self._next_row
+        pack_ids = [f"{prefix}-{row:010d}" for row in range(first, first + rows)]
+        return {**columns, "pack_id": pa.array(pack_ids, type=pa.string())}
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def __exit__(self, *_: object) -> None:
+        self._shards.close()
 
 
 def _far(table: pa.Table, row_length: int) -> int:

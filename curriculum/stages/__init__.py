@@ -13,7 +13,7 @@
     selection.py       what is kept, on which side of the split, in which domain; a check of rows
     tokens.py          a tokenizer, trained on the corpus or given; the ids of each document
     row_sources.py     data sets of rows that are wanted, and the artefacts that they are made of
-    row_plans.py       rows of each domain as a packer plans them, and their report
+    row_sides.py       one side of the split: encodings spooled, planned by domain, written
     rows.py            documents fitted, scored, packed, checked and published as rows
 
 `build` is the pipeline from top to bottom. Each stage takes published artefacts and publishes its own; what

@@ -1,11 +1,9 @@
 """Rows: documents are fitted to T, scored by an objective, packed, written, checked."""
 
-import shutil
-from array import array
+import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,29 +13,20 @@ from curriculum import encode
 from curriculum.objectives import objective_of
 from curriculum.packing import chop
 from curriculum.packing.check import check
-from curriculum.packing.held_out_order import write_order
-from curriculum.packing.spool import Spool, SpooledDocuments
-from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.stages.anchor_documents import ANCHOR_BYTES, anchored
-from curriculum.stages.row_plans import PACK_SEED, RowPlanner, WrittenRows
+from curriculum.stages.row_sides import PACK_SEED, RowSide, Split
 from curriculum.stages.row_sources import RowSet, RowSources, RowsSpec, apply_objective
 from curriculum.stages.selection import Decisions, decisions, title, val_lineages
 from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Recipe, StagingDirectory
-from curriculum.tokens import BYTE_END, BYTE_START
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
 from schemas.errors import TokenizerError
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, VERSIONS_FAMILY
 from schemas.objectives import OBJECTIVES
-from schemas.packed_row import RowFormat
-from schemas.reports import RowsReport
 
 REVISION = 4
-COUNTED_AT_A_TIME = 1 << 16
-"""Encodings."""
-Split = Literal["train", "val", "anchor"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,17 +68,17 @@ class Rows(Stage[Sequence[RowsSpec], RowTask]):
         """
         sources, wanted = self.sources, task.wanted
         tokenizer = load_tokenizer(sources.tokenizer)
-        spool = drafts[0].path / "spool"
-        spool.mkdir()
-        lacking = {_split_of(draft) for draft in drafts}
-        spooled = _spool(sources, wanted, tokenizer, spool, lacking)
-        _require_marked(wanted, [*spooled.counts.values()], sources.corpus.max_skipped)
-        filled = [
-            draft for draft in drafts if _write(draft, spooled, sources, wanted, tokenizer).domains
-        ]
-        shutil.rmtree(spool)
-        for draft in filled:
-            check(draft.path).raise_first()
+        sides: dict[Split, RowSide] = {}
+        for draft in drafts:
+            split = _split_of(draft)
+            sides[split] = RowSide(draft=draft, split=split, wanted=wanted, tokenizer=tokenizer)
+        _spool(sources, wanted, tokenizer, sides)
+        counts = [side.counts for side in sides.values()]
+        _require_marked(wanted, counts, sources.corpus.max_skipped)
+        store_targets = sources.corpus.store_targets
+        for side in sides.values():
+            if side.write(store_targets=store_targets).domains:
+                check(side.draft.path).raise_first()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,51 +166,10 @@ def _recipe(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Spooled:
-    """Encodings in files, and by encoding which split and domain it belongs to."""
-
-    documents: SpooledDocuments
-    split: npt.NDArray[np.int32]
-    """Index into SPLITS."""
-    domain: npt.NDArray[np.int32]
-    domains: tuple[str, ...]
-    counts: Mapping[Split, encode.Counts]
-    lineages: Mapping[str, str]
-    """Lineages of held-out documents, by document id."""
-
-
-SPLITS: tuple[Split, ...] = ("train", "val", "anchor")
-
-
-@dataclass(kw_only=True, slots=True)
-class _Sorting:
-    """Destinations of encodings while they are spooled; 8 bytes an encoding."""
-
-    split: "array[int]" = field(default_factory=lambda: array("i"))
-    domain: "array[int]" = field(default_factory=lambda: array("i"))
-    domains: dict[str, int] = field(default_factory=dict)
-    counts: dict[Split, encode.Counts] = field(
-        default_factory=lambda: {split: encode.Counts() for split in SPLITS}
-    )
-    lineages: dict[str, str] = field(default_factory=dict)
-    """Lineages of held-out documents, by document id."""
-
-    def add(self, fitted: encode.FitResult, split: Split, domain: str, lineage: str) -> None:
-        """Note one document and all its encodings."""
-        self.counts[split].add(fitted)
-        if split != "train" and fitted.encodings:
-            self.lineages[fitted.document_id] = lineage
-        code = self.domains.setdefault(domain, len(self.domains))
-        for _ in fitted.encodings:
-            self.split.append(SPLITS.index(split))
-            self.domain.append(code)
-
-
 def _spool(
-    sources: RowSources, wanted: RowsSpec, tokenizer: Tokenizer, folder: Path, lacking: set[Split]
-) -> _Spooled:
-    """Spool what goes to the splits that lack."""
+    sources: RowSources, wanted: RowsSpec, tokenizer: Tokenizer, sides: Mapping[Split, RowSide]
+) -> None:
+    """Spool the encodings of each side."""
     built = objective_of(wanted.objective, tokenizer, variant=wanted.variant)
     room = wanted.row_length - built.reserve
     fitters = {
@@ -230,117 +178,35 @@ def _spool(
         )
         for overlong in {source.overlong for source in sources.of(wanted)}
     }
-    selection, sorting = sources.selected(wanted), _Sorting()
-    held_out, structured = val_lineages(selection), wanted.family == ENRICHED_FAMILY
-    chosen = [decisions(selection, each.base) for each in sources.of(wanted)]
-    anchor = "anchor" in lacking
-    asked = anchored(sources.of(wanted), chosen) if anchor else _selected(chosen, lacking)
-    with Spool(folder, structured=structured) as spool:
-        for at, source in enumerate(sources.of(wanted)):
-            picked = chosen[at]
+    selection = sources.selected(wanted)
+    held_out = val_lineages(selection)
+    chosen = [decisions(selection, source.base) for source in sources.of(wanted)]
+    anchor = sides.get("anchor")
+    asked = anchored(sources.of(wanted), chosen) if anchor else _selected(chosen, {*sides})
+    with contextlib.ExitStack() as spools:
+        for side in sides.values():
+            spools.enter_context(side.spool)
+        for source, picked, kept in zip(sources.of(wanted), chosen, asked, strict=True):
             for fitted in encode.encode_documents(
                 source.documents.files(),
                 TokenStore.open(source.tokens.path),
                 fitters[source.overlong],
-                kept=asked[at],
+                kept=kept,
                 val=picked.val,
                 val_lineages=held_out,
-                structure=structured,
+                structure=wanted.family == ENRICHED_FAMILY,
                 objective=apply_objective(built, tokenizer, row_length=wanted.row_length),
             ):
-                for encoding in fitted.encodings:
-                    spool.append(encoding)
+                side = anchor or sides["val" if picked.val[fitted.row] else "train"]
                 domain = picked.domains[int(picked.domain[fitted.row])]
                 lineage = picked.lineages[int(picked.lineage[fitted.row])]
-                sorting.add(fitted, _split(picked, fitted.row, anchor), domain, lineage)
-    return _Spooled(
-        documents=SpooledDocuments(folder),
-        split=np.array(sorting.split, dtype=np.int32),
-        domain=np.array(sorting.domain, dtype=np.int32),
-        domains=tuple(sorting.domains),
-        counts=sorting.counts,
-        lineages=sorting.lineages,
-    )
-
-
-def _split(picked: Decisions, row: int, anchor: bool) -> Split:
-    if anchor:
-        return "anchor"
-    return "val" if picked.val[row] else "train"
+                side.add(fitted, domain=domain, lineage=lineage)
 
 
 def _selected(chosen: Sequence[Decisions], lacking: set[Split]) -> list[npt.NDArray[np.bool_]]:
     """Return the kept documents of some splits, by artefact."""
     train, val = "train" in lacking, "val" in lacking
     return [each.kept & np.where(each.val, val, train) for each in chosen]
-
-
-def _write(
-    draft: StagingDirectory,
-    spooled: _Spooled,
-    sources: RowSources,
-    wanted: RowsSpec,
-    tokenizer: Tokenizer,
-) -> RowsReport:
-    """Pack and write the rows of a draft; returns the report on them."""
-    split = _split_of(draft)
-    row_format = RowFormat(
-        row_length=wanted.row_length,
-        vocab_size=tokenizer.vocab_size,
-        pad_id=tokenizer.pad_id,
-        bos_id=tokenizer.bos_id,
-        eos_id=tokenizer.eos_id,
-    )
-    labels = RowLabels(
-        rows_key=draft.recipe.key,
-        family=wanted.family,
-        objective=wanted.objective,
-        variant=wanted.variant,
-        split=split,
-        structured=wanted.family == ENRICHED_FAMILY,
-    )
-    draft.record(_encoded(spooled.counts[split], spooled, split))
-    planner = RowPlanner(
-        packer=wanted.packer,
-        row_format=row_format,
-        tokenizer=tokenizer,
-        folder=draft.path / "divisions",
-    )
-    writer = RowWriter(
-        draft.path,
-        row_format=row_format,
-        labels=labels,
-        store_targets=sources.corpus.store_targets,
-    )
-    written = WrittenRows()
-    with writer:
-        for each in planner.plans(spooled.documents, _by_domain(spooled, split)):
-            plan = each.plan
-            written.add(
-                each, writer.write(each.spooled, plan.order, plan.row_starts, domain=each.domain)
-            )
-    if split != "train":
-        write_order(draft.path, wanted.row_length, spooled.lineages)
-    mixed = planner.rows_needed(spooled.documents, _ours(spooled, split))
-    report = written.report(planner, rows_if_mixed=mixed)
-    draft.record(report)
-    return report
-
-
-def _by_domain(spooled: _Spooled, split: Split) -> list[tuple[str, npt.NDArray[np.int64]]]:
-    """The encodings of each domain that has some, by its name."""
-    ours = _ours(spooled, split)
-    found = [
-        (domain, ours[spooled.domain[ours] == code]) for code, domain in enumerate(spooled.domains)
-    ]
-    return sorted((each for each in found if len(each[1])), key=lambda pair: pair[0])
-
-
-def _ours(spooled: _Spooled, split: Split) -> npt.NDArray[np.int64]:
-    """The encodings of a split that have targets."""
-    scored = spooled.documents.with_targets()
-    ours: npt.NDArray[np.int64] = scored[spooled.split[scored] == SPLITS.index(split)]
-    return ours
 
 
 def _require_marked(wanted: RowsSpec, counts: Sequence[encode.Counts], max_skipped: float) -> None:
@@ -358,18 +224,6 @@ def _require_marked(wanted: RowsSpec, counts: Sequence[encode.Counts], max_skipp
         )
 
 
-def _encoded(counts: encode.Counts, spooled: _Spooled, split: Split) -> RowsReport:
-    """Counts of the encodings, with those that rows leave out for want of a token to learn from."""
-    ours = spooled.split == SPLITS.index(split)
-    ours[spooled.documents.with_targets()] = False
-    unscored = np.flatnonzero(ours)
-    num_bytes = 0
-    for first in range(0, len(unscored), COUNTED_AT_A_TIME):
-        pieces = spooled.documents.pieces.take(unscored[first : first + COUNTED_AT_A_TIME])
-        num_bytes += int((pieces[:, BYTE_END] - pieces[:, BYTE_START]).sum(dtype=np.int64))
-    return RowsReport(encode=counts.report(), unscored=len(unscored), unscored_bytes=num_bytes)
-
-
 def _split_of(draft: StagingDirectory) -> Split:
     label = dict(draft.recipe.labels)["split"]
-    return next(split for split in SPLITS if split == label)
+    return next(split for split in get_args(Split) if split == label)

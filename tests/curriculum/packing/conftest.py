@@ -96,7 +96,7 @@ def write(
     with RowWriter(
         folder,
         row_format=FORMAT,
-        labels=replace(LABELS, structured=spooled.structures is not None),
+        labels=replace(LABELS, structured=spooled.structured),
         store_targets=store_targets,
         shard_tokens=shard_rows * ROW,
     ) as writer:
