@@ -2,7 +2,7 @@
 
 import datetime
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
@@ -11,8 +11,9 @@ from markupsafe import Markup
 
 from curriculum.catalog.page_query import Reply
 from curriculum.inspection.formats import integer, number
-from dashboards import plots
-from dashboards.charts import at, element
+from dashboards.charts import marks, plots
+from dashboards.charts.marks import element
+from dashboards.charts.plots import Point, Scale, Series
 from dashboards.palette import family_class, series_class
 
 Kind = Literal["bars", "line", "scatter"]
@@ -20,6 +21,8 @@ KINDS: tuple[Kind, ...] = ("bars", "line", "scatter")
 NO_CHART = "none"
 MOST_BARS, MOST_POINTS, MOST_SERIES = 40, 5000, 8
 """Bars, points and series that are drawn, the first of them."""
+MIN_BAR = 0.002
+"""Share of the width of a bar, at least."""
 MOST_LETTERS = 40
 """Letters of a label."""
 LARGEST = 1e300
@@ -149,16 +152,6 @@ def resolve_choice(reply: Reply, kind: str, across: str, up: str, by: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Series:
-    """The points of one value of a column, or of all lines."""
-
-    name: str
-    look: str
-    points: tuple[tuple[Any, float], ...]
-    """Value across and number up."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
     """A chart, and words about what it leaves out."""
 
@@ -174,22 +167,21 @@ def draw(reply: Reply, choice: Choice) -> Chart:
     shown = rows[:most]
     notes = [f"The first {integer(most)} of {number(len(rows), 'row')}."] if shown != rows else []
     by = known.get(choice.by)
-    series = _series(shown, across, up, by)
-    if len(series) > MOST_SERIES:
-        notes.append(f"{MOST_SERIES} of {len(series)} values of {choice.by}, the first.")
-        series = series[:MOST_SERIES]
-    held = sum(len(each.points) for each in series)
-    empty = sum(_point(row, across, up) is None for row in shown)
+    groups = _grouped(shown, across, up, by)
+    if len(groups) > MOST_SERIES:
+        notes.append(f"{MOST_SERIES} of {len(groups)} values of {choice.by}, the first.")
+        groups = dict(itertools.islice(groups.items(), MOST_SERIES))
+    empty = sum(_values(row, across, up) is None for row in shown)
     if empty:
         notes.append(f"{number(empty, 'row')} without a value that can be drawn left out.")
     if choice.kind == "scatter" and across.kind == "words":
         picture = element("p", f"Dots need numbers or times across, and {across.name} has words.")
-    elif not held:
+    elif not groups:
         picture = element("p", f"{up.name} has no number to draw.")
     elif choice.kind == "bars":
-        picture = _bars(shown, series, [across, up, *([by] if by else [])])
+        picture = _bars(shown, groups, [across, up, *([by] if by else [])])
     else:
-        picture = _plot(series, across, up, is_line=choice.kind == "line")
+        picture = _plot(groups, across, up, is_line=choice.kind == "line")
     return Chart(picture=picture, notes=tuple(notes))
 
 
@@ -201,7 +193,7 @@ def _number(value: Any) -> float | None:
     return found if abs(found) <= LARGEST else None
 
 
-def _point(row: Row, across: Column, up: Column) -> tuple[Any, float] | None:
+def _values(row: Row, across: Column, up: Column) -> tuple[Any, float] | None:
     """Value across and number up; None where one of them can't be drawn."""
     x, y = row[across.place], _number(row[up.place])
     if across.kind == "number":
@@ -211,21 +203,25 @@ def _point(row: Row, across: Column, up: Column) -> tuple[Any, float] | None:
     return None if x is None or y is None else (x, y)
 
 
-def _series(rows: Sequence[Row], across: Column, up: Column, by: Column | None) -> list[Series]:
+def _grouped(
+    rows: Sequence[Row], across: Column, up: Column, by: Column | None
+) -> dict[str, list[tuple[Any, float]]]:
+    """Return values across and up by the label of a third column; all under "" without one."""
     grouped: dict[str, list[tuple[Any, float]]] = {}
     for row in rows:
-        point = _point(row, across, up)
-        if point is not None:
-            grouped.setdefault(_label(row[by.place]) if by else "", []).append(point)
-    are_families = all(map(family_class, grouped))
-    return [
-        Series(
-            name=name,
-            look=family_class(name) if are_families else series_class(index if by else None),
-            points=tuple(points),
-        )
-        for index, (name, points) in enumerate(grouped.items())
-    ]
+        values = _values(row, across, up)
+        if values is not None:
+            grouped.setdefault(_label(row[by.place]) if by else "", []).append(values)
+    return grouped
+
+
+def _looks(groups: Iterable[str]) -> dict[str, str]:
+    """Return the class of each group: families keep their colours."""
+    names = [*groups]
+    if all(map(family_class, names)):
+        return {name: family_class(name) for name in names}
+    is_only = len(names) == 1
+    return {name: series_class(None if is_only else at) for at, name in enumerate(names)}
 
 
 def _label(value: Any) -> str:
@@ -244,30 +240,33 @@ def figure(value: float) -> str:
     return f"−{text}" if value < 0 else text
 
 
-def _bars(rows: Sequence[Row], series: Sequence[Series], columns: Sequence[Column]) -> Markup:
+def _bars(
+    rows: Sequence[Row],
+    groups: Mapping[str, Sequence[tuple[Any, float]]],
+    columns: Sequence[Column],
+) -> Markup:
     """A line a bar, in the answer's order: its label, the bar from zero on, and its number."""
     across, up, *by = columns
-    looks = {each.name: each.look for each in series}
-    values = [y for each in series for _, y in each.points]
-    low, high = min(0.0, *values), max(0.0, *values)
+    looks = _looks(groups)
+    found = [value for values in groups.values() for _, value in values]
+    low, high = min(0.0, *found), max(0.0, *found)
     span = (high - low) or 1.0
     lines = []
     for row in rows:
-        point = _point(row, across, up)
+        values = _values(row, across, up)
         group = _label(row[by[0].place]) if by else ""
-        if point is None or group not in looks:
+        if values is None or group not in looks:
             continue
-        start, end = sorted(((point[1] - low) / span, -low / span))
-        bar = element("rect", x=at(start), width=at(max(end - start, 0.002)), height="100%")
-        picture = element("svg", bar, class_=f"bar {looks[group]}", aria_hidden="true")
+        start, end = sorted(((values[1] - low) / span, -low / span))
+        bar = marks.bar(max(end, start + MIN_BAR), start=start, look=looks[group])
         name = element(
             "th",
             _label(row[across.place]),
             *([" ", element("small", group)] if group else []),
             scope="row",
         )
-        number_of = element("td", figure(point[1]), class_="n")
-        lines.append(element("tr", name, element("td", picture, class_="drawn"), number_of))
+        number_of = element("td", figure(values[1]), class_="n")
+        lines.append(element("tr", name, element("td", bar, class_="drawn"), number_of))
     heads = element(
         "tr",
         element("th", across.name, scope="col"),
@@ -277,85 +276,47 @@ def _bars(rows: Sequence[Row], series: Sequence[Series], columns: Sequence[Colum
     return element("table", element("thead", heads), element("tbody", *lines), class_="bars")
 
 
-def _plot(series: Sequence[Series], across: Column, up: Column, *, is_line: bool) -> Markup:
+def _plot(
+    groups: Mapping[str, Sequence[tuple[Any, float]]], across: Column, up: Column, *, is_line: bool
+) -> Markup:
     """Lines or dots over two axes."""
-    axis = _axis(series, across)
-    low, high, step = plots.axis_of([y for each in series for _, y in each.points])
-
-    def place(point: tuple[Any, float]) -> plots.Point:
-        return axis.place(point[0]), (high - point[1]) / (high - low)
-
-    marks, names = [], []
-    for each in series:
-        points = [place(point) for point in each.points]
+    looks = _looks(groups)
+    x, places = _across([value for values in groups.values() for value, _ in values], across)
+    series = []
+    for name, values in groups.items():
+        points: list[Point] = [(places[value], found) for value, found in values]
         if is_line:
             points.sort(key=lambda point: point[0])
-        label = f"{each.name or up.name}: {integer(len(points))} points"
-        inner = (
-            [plots.line_of(points), plots.dots(points[-1:])] if is_line else [plots.dots(points)]
+        series.append(
+            Series(
+                points=points,
+                look=looks[name],
+                name=name,
+                figure=figure(points[-1][1]) if is_line else "",
+                is_line=is_line,
+                dots="last" if is_line else "each",
+            )
         )
-        look = f"{each.look}{'' if is_line else ' dots'}"
-        marks.append(element("g", element("title", label), *inner, class_=look))
-        last = max(each.points, key=lambda point: axis.place(point[0]))
-        if is_line and each.name:
-            y = place(last)[1]
-            names.append(plots.Name(name=each.name, figure=figure(last[1]), y=y, look=each.look))
-    picture = plots.grid(
-        marks,
-        left=[
-            plots.Tick(place=(high - value) / (high - low), label=label)
-            for value, label in plots.steps(low, high, step)
-        ],
-        below=plots.labels_below(axis.ticks, across.name),
-        names=names,
+    picture = plots.plot(
+        series,
+        x=x,
+        y=plots.around([found for each in series for _, found in each.points]),
         label=f"{up.name} over {across.name}",
+        below=across.name,
     )
-    legend = (
-        Markup()
-        if is_line or len(series) < 2
-        else plots.legend((each.name, each.look) for each in series)
-    )
-    return element("p", up.name, class_="up") + picture + legend
+    return element("p", up.name, class_="up") + picture
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Axis:
-    """The axis across: the place of a value, and labels."""
-
-    place: Callable[[Any], float]
-    ticks: tuple[plots.Tick, ...]
-
-
-def _axis(series: Sequence[Series], column: Column) -> Axis:
-    values = [x for each in series for x, _ in each.points]
+def _across(values: Sequence[Any], column: Column) -> tuple[Scale, Mapping[Any, float]]:
+    """Return the scale across, and the number on it of each value."""
     if column.kind == "words":
-        return _word_axis([_label(value) for value in values])
-    numbers = [_seconds(value) if column.kind == "time" else float(value) for value in values]
-    low, high = plots.widened(min(numbers), max(numbers))
-    span = high - low
-
-    def place(value: Any) -> float:
-        found = _seconds(value) if column.kind == "time" else float(value)
-        return plots.ROOM * (found - low) / span
-
-    labels = _time_labels(low, high) if column.kind == "time" else plots.ticks_within(low, high)
-    ticks = (
-        plots.Tick(place=plots.ROOM * (value - low) / span, label=label) for value, label in labels
-    )
-    return Axis(place=place, ticks=tuple(ticks))
-
-
-def _word_axis(labels: Sequence[str]) -> Axis:
-    """Words at even distances, in the order in which they are met; about five of them are written."""
-    places = {label: place for place, label in enumerate(dict.fromkeys(labels))}
-    last = max(1, len(places) - 1)
-    every = -(-len(places) // 5)
-    ticks = tuple(
-        plots.Tick(place=plots.ROOM * place / last, label=label[:12])
-        for label, place in places.items()
-        if place % every == 0
-    )
-    return Axis(place=lambda value: plots.ROOM * places[_label(value)] / last, ticks=ticks)
+        labels = {label: at for at, label in enumerate(dict.fromkeys(map(_label, values)))}
+        return plots.words(labels), {value: labels[_label(value)] for value in values}
+    if column.kind == "time":
+        seconds = {value: _seconds(value) for value in values}
+        return plots.times(min(seconds.values()), max(seconds.values()), parts=2), seconds
+    numbers = {value: float(value) for value in values}
+    return plots.within(min(numbers.values()), max(numbers.values())), numbers
 
 
 def _seconds(value: Any) -> float:
@@ -365,20 +326,3 @@ def _seconds(value: Any) -> float:
     if value.tzinfo is None:
         value = value.replace(tzinfo=datetime.UTC)
     return float(value.timestamp())
-
-
-FIRST, LAST = datetime.date.min, datetime.date.max
-"""Days of the calendar; room beside a picture's values may reach past them."""
-
-
-def _time_labels(low: float, high: float) -> Iterator[tuple[float, str]]:
-    """The first moment, the one in the middle and the last, as far as the calendar has them.
-
-    >>> [label for _, label in _time_labels(-62_151_364_800.0, -20_717_121_600.0)]
-    ['0001-01-01', '0657-04-02', '1313-07-02']
-    """
-    low, high = (min(max(each, _seconds(FIRST)), _seconds(LAST)) for each in (low, high))
-    day = 86_400
-    for value in dict.fromkeys((low, (low + high) / 2, high)):
-        moment = datetime.datetime.fromtimestamp(value, datetime.UTC)
-        yield value, str(moment.date() if high - low > 2 * day else moment.time())[:10]

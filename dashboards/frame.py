@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from curriculum.pipeline.next_steps import NextStep
-from dashboards import charts, html, palette, workspace
+from dashboards import html, palette, workspace
+from dashboards.charts.marks import element
 from schemas.visible import visible
 
 TEMPLATE = "panels.html"
@@ -84,7 +85,7 @@ def label(text: str) -> str:
 
 def side_by_side(*panels: Markup) -> Markup:
     """Panels in columns, where the window is wide enough."""
-    return charts.element("div", *panels, class_="cards")
+    return element("div", *panels, class_="cards")
 
 
 def shown(*panels: Markup) -> str:

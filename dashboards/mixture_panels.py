@@ -9,8 +9,9 @@ from markupsafe import Markup
 
 from curriculum.inspection.formats import count, integer, percent
 from curriculum.pipeline.next_steps import next_steps
-from dashboards import charts, frame, html
-from dashboards.charts import ServingShares, ShareLine, scale
+from dashboards import frame, html
+from dashboards.charts import marks
+from dashboards.charts.marks import ServingShares, ShareLine, share_end
 from dashboards.palette import family_class
 from dashboards.questions import Question, Snapshot, narrowed, question
 from dashboards.serving_lines import ServingLine, as_yaml
@@ -178,7 +179,7 @@ def shares(which: Mixed, found: Sequence[Serving]) -> Markup:
     return html.part(
         TEMPLATE,
         "shares",
-        charts,
+        marks,
         [_serving_shares(each) for each in found],
         _end(found),
         is_trained,
@@ -190,7 +191,7 @@ def shares(which: Mixed, found: Sequence[Serving]) -> Markup:
 def _end(parts: Sequence[Serving] | Sequence[Stratum]) -> float:
     """The end of an axis on which all shares of some parts have room."""
     drawn = ((each.share, each.planned, each.realised or 0.0) for each in parts)
-    return scale([share for three in drawn for share in three], SHARE_STEP)
+    return share_end([share for three in drawn for share in three], SHARE_STEP)
 
 
 def _serving_shares(serving: Serving) -> ServingShares:
@@ -226,7 +227,7 @@ def epochs(which: Mixed, found: Sequence[Serving]) -> Markup:
     limit = found[0].strata[0].max_repetition
     most = max(1.1 * limit, *(one.repetition for each in found for one in each.strata))
     asked = about("servings", which)
-    return html.part(TEMPLATE, "epochs", charts, family_class, found, limit, most, asked)
+    return html.part(TEMPLATE, "epochs", marks, family_class, found, limit, most, asked)
 
 
 def repositories(snapshot: Snapshot, which: Mixed) -> Markup:
@@ -241,7 +242,7 @@ def repositories(snapshot: Snapshot, which: Mixed) -> Markup:
     rest = found[MAX_REPOSITORIES:]
     more = (len(rest), sum(each.tokens for each in rest) / whole) if rest else None
     concentration = _concentration(found, whole)
-    return html.part(TEMPLATE, "repositories", charts, lines, more, concentration, asked)
+    return html.part(TEMPLATE, "repositories", marks, lines, more, concentration, asked)
 
 
 def _concentration(found: Sequence[Repository], whole: int) -> str:
@@ -426,7 +427,7 @@ def what_if(
     return html.part(
         TEMPLATE,
         "what_if",
-        charts,
+        marks,
         family_class,
         shown,
         budget=then.budget,

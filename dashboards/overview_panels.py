@@ -11,7 +11,8 @@ from curriculum.pipeline.artefact_graph import Node, artefact_graph
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.next_steps import next_steps
 from curriculum.pipeline.status import current_status
-from dashboards import charts, frame, html, pipeline_chart
+from dashboards import frame, html, pipeline_chart
+from dashboards.charts import marks
 from dashboards.palette import family_class
 from dashboards.questions import Snapshot, question
 from dashboards.workspace import FlowRun, flow_runs
@@ -186,7 +187,7 @@ def specialists(snapshot: Snapshot) -> Markup:
         lines.setdefault(each.specialist, {})[each.phase] = each
     phases = in_order([list(by_phase) for by_phase in lines.values()])
     steps = () if lines else next_steps(snapshot.home, "run")
-    return html.part(TEMPLATE, "specialists", charts, phases, lines, asked, steps)
+    return html.part(TEMPLATE, "specialists", marks, phases, lines, asked, steps)
 
 
 def specialist_refs(snapshot: Snapshot) -> dict[str, SpecialistRef]:
@@ -217,7 +218,7 @@ def data_sets(snapshot: Snapshot) -> Markup:
     """The training rows that there are, by family: how many tokens, and how full."""
     asked = question("panels/data_sets")
     found = snapshot.ask(asked, DataSet)
-    return html.part(TEMPLATE, "data_sets", charts, family_class, found, asked)
+    return html.part(TEMPLATE, "data_sets", marks, family_class, found, asked)
 
 
 def in_order(orders: Sequence[Sequence[str]]) -> list[str]:

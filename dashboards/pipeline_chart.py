@@ -12,7 +12,7 @@ from markupsafe import Markup
 from curriculum.inspection.formats import bits, count
 from curriculum.pipeline.artefact_graph import KINDS, ArtefactGraph, Node
 from dashboards import html, palette
-from dashboards.charts import element
+from dashboards.charts.marks import element
 from schemas.specialist import spelled
 
 NODE_WIDTH, NODE_HEIGHT = 190, 60

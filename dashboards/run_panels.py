@@ -8,7 +8,8 @@ from markupsafe import Markup
 
 from curriculum.inspection import formats
 from curriculum.pipeline.next_steps import next_steps
-from dashboards import charts, frame, html, plots
+from dashboards import frame, html
+from dashboards.charts import marks, plots
 from dashboards.overview_panels import in_order
 from dashboards.questions import Snapshot, question
 from schemas.held_out import HeldOutCount
@@ -160,20 +161,27 @@ def curves(snapshot: Snapshot, chosen: str) -> Markup:
     figures: dict[str, list[Learning]] = {}
     for each in snapshot.ask(asked, Learning):
         figures.setdefault(each.specialist, []).append(each)
-    drawn = plots.curves(
-        [
-            plots.Curve(
-                name=name,
-                points=[(each.tokens, each.val_bpb) for each in learned],
-                chosen=name == chosen,
-                marks=_phase_starts(learned),
-            )
-            for name, learned in figures.items()
-        ],
-        across="valid tokens seen, over all phases",
+    # What is drawn last lies on top.
+    by_choice = sorted(figures, key=lambda name: name == chosen)
+    series = [_curve(name, figures[name], is_chosen=name == chosen) for name in by_choice]
+    drawn = plots.plot(
+        series,
+        x=plots.within(0, max(point[0] for each in series for point in each.points) or 1),
+        y=plots.around([point[1] for each in series for point in each.points]),
         label="val_bpb of the anchor over tokens, by specialist",
+        below="valid tokens seen, over all phases",
+        marks=_phase_starts(figures[chosen]) if chosen in figures else (),
     )
     return html.part(TEMPLATE, "curves", drawn, asked)
+
+
+def _curve(name: str, learned: Sequence[Learning], *, is_chosen: bool) -> plots.Series:
+    return plots.Series(
+        points=[(each.tokens, each.val_bpb) for each in learned],
+        look=f"curve{' chosen' if is_chosen else ''}",
+        name=name,
+        figure=formats.bits(learned[-1].val_bpb),
+    )
 
 
 def _phase_starts(learned: Sequence[Learning]) -> list[tuple[float, str]]:
@@ -198,4 +206,4 @@ def costs(snapshot: Snapshot, chosen: str) -> Markup:
         lines.append((name if name != before else "", each, name == chosen))
         before = name
     is_priced = any(each.cost for each in found)
-    return html.part(TEMPLATE, "costs", charts, lines, is_priced, most, asked)
+    return html.part(TEMPLATE, "costs", marks, lines, is_priced, most, asked)

@@ -11,7 +11,8 @@ from markupsafe import Markup
 from curriculum.catalog import CatalogError, macros, open_catalog, relations
 from curriculum.catalog.page_query import Limits, Reply, ask
 from curriculum.inspection.formats import duration, integer, number
-from dashboards import answer_charts, charts, html
+from dashboards import answer_charts, html
+from dashboards.charts.marks import element
 from dashboards.questions import KNOWN, PAGES, TURNS, recipes
 
 TEMPLATE = "sql.html"
@@ -106,7 +107,7 @@ def _value(value: Any) -> str:
     ['1,234,567', '0.9123', '<i class="null">null</i>', 'true', '[1]']
     """
     if value is None:
-        return charts.element("i", "null", class_="null")
+        return element("i", "null", class_="null")
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | Decimal):
@@ -116,7 +117,7 @@ def _value(value: Any) -> str:
     text = str(value)
     if len(text) <= MAX_LINE:
         return text
-    return charts.element("div", text[:MAX_TEXT], title=f"{integer(len(text))} characters")
+    return element("div", text[:MAX_TEXT], title=f"{integer(len(text))} characters")
 
 
 def _summary(reply: Reply, count: int) -> str:

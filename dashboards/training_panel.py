@@ -12,9 +12,9 @@ from curriculum.inspection.open_runs import TrainingCurves, training_curves
 from curriculum.pipeline.attempts import AttemptState, SlotQueue, attempt_state, open_attempts
 from curriculum.pipeline.context import Resources
 from curriculum.store import Store
-from dashboards import charts, html, plots
-from dashboards.charts import element
-from dashboards.plots import Name, Point, Tick
+from dashboards import html
+from dashboards.charts import marks, plots
+from dashboards.charts.plots import Point, Series
 from schemas.errors import CurriculumError
 from schemas.job import Job
 
@@ -22,19 +22,7 @@ TEMPLATE = "training.html"
 SECONDS = 5
 """Seconds from one drawing to the next."""
 SETTLED = 10
-"""A tenth of the points may lie above a plot: the fall from nothing would flatten all that follows."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DrawnCurve:
-    """A curve with its name, and the figure at its end."""
-
-    name: str
-    """Empty where it isn't named at its end."""
-    look: str
-    points: tuple[Point, ...]
-    dots: bool = False
-    """True to mark each point: evaluations are far apart."""
+"""The first tenth of the points may lie above a plot."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +51,7 @@ def panel(home: Path, resources: Resources) -> Markup:
         problem = ""
     except CurriculumError as refused:
         running, problem = [], str(refused)
-    return html.part(TEMPLATE, "training", charts, running, problem)
+    return html.part(TEMPLATE, "training", marks, running, problem)
 
 
 def _running(store: Store, resources: Resources) -> Iterator[Training]:
@@ -81,29 +69,28 @@ def training(title: str, job: Job, found: AttemptState, curves: TrainingCurves) 
     step = max(beat.step if beat else 0, curves.losses[-1].step if curves.losses else 0)
     losses = tuple((float(each.step), each.loss) for each in curves.losses)
     lines = [
-        DrawnCurve(
-            name=name,
+        Series(
+            points=points,
             look=look,
-            points=tuple((float(each.step), each.val_bpb) for each in figures),
-            dots=True,
+            name=name,
+            figure=bits(points[-1][1]),
+            dots="each",
         )
         for name, look, figures in (
             (job.phase, "own", curves.phase),
             ("anchor", "anchor", curves.anchor),
         )
-        if figures
-    ]
-    loss = [
-        DrawnCurve(name="", look="raw", points=losses),
-        DrawnCurve(name="mean", look="own", points=_smooth(losses)),
+        if (points := [(float(each.step), each.val_bpb) for each in figures])
     ]
     return Training(
         title=title,
         state=found.state,
         progress=_progress(job, step, curves) if found.state == "running" else found.why,
         share=step / job.steps,
-        loss=plot(loss, steps=job.steps, what="loss, nats a token") if losses else None,
-        val_bpb=plot(lines, steps=job.steps, what="val_bpb") if lines else None,
+        loss=_plot(_loss_series(losses), steps=job.steps, what="loss, nats a token")
+        if losses
+        else None,
+        val_bpb=_plot(lines, steps=job.steps, what="val_bpb") if lines else None,
     )
 
 
@@ -135,53 +122,27 @@ def _smooth(points: Sequence[Point]) -> tuple[Point, ...]:
     )
 
 
-def plot(lines: Sequence[DrawnCurve], *, steps: int, what: str) -> Markup:
-    """Curves over the steps of a run from 0 to its last, each named where it ends."""
-    low, high, step = plots.axis_of(_settled(lines))
+def _loss_series(losses: Sequence[Point]) -> list[Series]:
+    """Return the losses, and their running mean on top."""
+    smooth = _smooth(losses)
+    mean = Series(points=smooth, look="own", name="mean", figure=bits(smooth[-1][1]))
+    return [Series(points=losses, look="raw", dots="none"), mean]
 
-    def place(point: Point) -> Point:
-        at, value = point
-        # The first and the last dot are whole.
-        return 0.01 + 0.98 * at / steps, (high - value) / (high - low)
 
-    named = [each for each in lines if each.name]
+def _plot(series: Sequence[Series], *, steps: int, what: str) -> Markup:
+    """Return series over the steps of a run, from 0 to its last."""
     ends = "; ".join(
-        f"{each.name} {bits(each.points[-1][1])} at step {integer(each.points[-1][0])}"
-        for each in named
+        f"{each.name} {each.figure} at step {integer(each.points[-1][0])}"
+        for each in series
+        if each.name
     )
-    return plots.grid(
-        [_curve(each, [place(point) for point in each.points]) for each in lines],
-        left=[
-            Tick(place=place((0.0, value))[1], label=label)
-            for value, label in plots.steps(low, high, step)
-        ],
-        below=plots.labels_below(
-            [
-                Tick(place=0.0, label="0"),
-                Tick(place=0.5, label=integer(steps / 2)),
-                Tick(place=1.0, label=f"{integer(steps)} steps"),
-            ]
+    settled = [point for each in series for point in each.points[len(each.points) // SETTLED :]]
+    return plots.plot(
+        series,
+        x=plots.within(0, steps),
+        y=plots.around(
+            [value for each in series for _, value in each.points], [value for _, value in settled]
         ),
-        names=[
-            Name(
-                name=each.name,
-                figure=bits(each.points[-1][1]),
-                y=min(max(place(each.points[-1])[1], 0.0), 1.0),
-                look=each.look,
-            )
-            for each in named
-        ],
         label=f"{what} over {integer(steps)} steps: {ends}",
+        below="steps",
     )
-
-
-def _settled(lines: Sequence[DrawnCurve]) -> list[float]:
-    """The values that an axis reaches around: all but those that come first and lie above the rest."""
-    values = [value for each in lines for _, value in each.points]
-    later = [value for each in lines for _, value in each.points[len(each.points) // SETTLED :]]
-    return [value for value in values if value <= max(later)]
-
-
-def _curve(line: DrawnCurve, places: Sequence[Point]) -> Markup:
-    marked = places if line.dots else places[-1:] if line.name else ()
-    return element("g", plots.line_of(places), plots.dots(marked), class_=line.look)

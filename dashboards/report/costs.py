@@ -9,7 +9,7 @@ from markupsafe import Markup
 from curriculum.inspection.formats import duration, gpu_hours, integer, moment, money
 from curriculum.inspection.runs import change
 from curriculum.inspection.stage_tables import machine_line
-from dashboards import charts
+from dashboards.charts import marks, plots
 from dashboards.palette import phase_class
 from dashboards.report.facts import Facts, PhaseFacts
 from schemas.job import Report
@@ -63,27 +63,21 @@ def time_line(facts: Facts) -> TimeLine | None:
     first = min(each.start for each in spans)
     last = max(max(each.end, each.approved or each.end) for each in spans)
     seconds = max((last - first).total_seconds(), 1.0)
-
-    def place(then: datetime.datetime) -> float:
-        return (then - first).total_seconds() / seconds
-
+    scale = plots.times(first.timestamp(), first.timestamp() + seconds, parts=TICKS)
     lines = []
     for each in spans:
         from_to = " to ".join(moment(then.isoformat()) for then in (each.start, each.end))
-        drawn = charts.time_line(
-            place(each.start),
-            place(each.end),
+        drawn = marks.time_line(
+            scale.share(each.start.timestamp()),
+            scale.share(each.end.timestamp()),
             look=each.look,
             title=f"{each.name}: {from_to}, {each.ending}",
-            mark=place(each.approved) if each.approved else None,
+            mark=scale.share(each.approved.timestamp()) if each.approved else None,
         )
         took = duration((each.end - each.start).total_seconds())
         lines.append(SpanLine(span=each, drawn=drawn, took=took))
-    labels = [
-        _tick(first + datetime.timedelta(seconds=seconds * tick / TICKS), seconds)
-        for tick in range(TICKS + 1)
-    ]
-    return TimeLine(lines=tuple(lines), seconds=seconds, axis=charts.axis(labels))
+    axis = marks.axis([label for _, label in scale.ticks])
+    return TimeLine(lines=tuple(lines), seconds=seconds, axis=axis)
 
 
 def _spans(each: PhaseFacts, now: str) -> Iterator[Span]:
@@ -110,21 +104,6 @@ def _spans(each: PhaseFacts, now: str) -> Iterator[Span]:
 
 def _utc(iso: str) -> datetime.datetime:
     return datetime.datetime.fromisoformat(iso).astimezone(datetime.UTC)
-
-
-def _tick(then: datetime.datetime, seconds: float) -> str:
-    """A point in time as exactly as the axis is long.
-
-    >>> then = datetime.datetime(2026, 11, 21, 13, 50, 17, tzinfo=datetime.UTC)
-    >>> _tick(then, 300), _tick(then, 40_000), _tick(then, 400_000), _tick(then, 4_000_000)
-    ('13:50:17', '13:50', '21 Nov, 13:50', '21 Nov')
-    """
-    if seconds < 1_200:
-        return f"{then:%H:%M:%S}"
-    if seconds < 86_400:
-        return f"{then:%H:%M}"
-    day = f"{then.day} {then:%b}"
-    return day if seconds > 10 * 86_400 else f"{day}, {then:%H:%M}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,8 +8,8 @@ from typing import Any
 from markupsafe import Markup
 
 from curriculum.inspection.formats import bits, integer
-from dashboards import charts, plots
-from dashboards.charts import element
+from dashboards.charts import plots
+from dashboards.charts.plots import Scale, Series
 from dashboards.palette import phase_class
 from dashboards.report.facts import Facts, PhaseFacts, mean_of
 from schemas.job import Figure
@@ -18,131 +18,78 @@ ANCHOR = "anchor"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
-    """A figure at a step, counted from the curriculum's first."""
+class EvaluationPlot:
+    """Evaluations over all phases since each was first taken."""
 
-    step: int
-    figure: Figure
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Curve:
-    """An evaluation over all phases since it was first taken."""
-
-    name: str
-    look: str
-    points: tuple[Point, ...]
+    series: tuple[Series, ...]
+    """A step counted from the curriculum's first, and val_bpb."""
+    phases: tuple[tuple[str, int, int], ...]
+    """Each trained phase with its first and its last step."""
+    x: Scale
+    y: Scale
 
     @property
-    def last(self) -> float:
-        """Its newest figure."""
-        return self.points[-1].figure.val_bpb
+    def cut(self) -> float | None:
+        """Return the highest figure where it lies above the plot."""
+        highest = max(value for each in self.series for _, value in each.points)
+        return highest if highest > self.y.high else None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plot:
-    """All curves on one pair of axes: steps from 0 to `steps`, val_bpb from `low` to `high`."""
-
-    curves: tuple[Curve, ...]
-    bands: tuple[tuple[PhaseFacts, int, int], ...]
-    """Each trained phase with its first and its last step."""
-    steps: int
-    low: float
-    high: float
-    cut: float | None
-    """The highest figure, where it lies above the plot."""
-
-    def x(self, step: float) -> float:
-        """The place of a step, a share of the width."""
-        return plots.ROOM * step / self.steps
-
-    def y(self, figure: float) -> float:
-        """The place of a figure, a share of the height from the top."""
-        return 1 - (figure - self.low) / (self.high - self.low)
-
-
-def plot_of(facts: Facts) -> Plot | None:
+def plot_of(facts: Facts) -> EvaluationPlot | None:
     """The curves of all phases that have a run; None before there is one."""
-    bands, points, first = [], dict[str, list[Point]](), 0
+    phases, found, first = [], dict[str, list[tuple[int, Figure]]](), 0
     for each in facts.phases:
         if each.report is None or not each.report.history:
             continue
         for figure in (figure for figure in each.report.history if figure.is_whole):
-            at = Point(step=first + figure.step, figure=figure)
-            points.setdefault(figure.phase, []).append(at)
-        bands.append((each, first, first + each.report.steps))
+            found.setdefault(figure.phase, []).append((first + figure.step, figure))
+        phases.append((each.name, first, first + each.report.steps))
         first += each.report.steps
     if not first:
         return None
     numbers = {each.name: each.number for each in facts.phases}
-    curves = tuple(
-        Curve(
-            name=name,
-            look=ANCHOR if name == ANCHOR else phase_class(numbers.get(name, 1)),
-            points=tuple(each),
-        )
-        for name, each in sorted(points.items(), key=lambda pair: numbers.get(pair[0], 0))
+    by_number = sorted(found.items(), key=lambda pair: numbers.get(pair[0], 0))
+    return EvaluationPlot(
+        series=tuple(_series(name, numbers.get(name, 1), taken) for name, taken in by_number),
+        phases=tuple(phases),
+        x=plots.within(0, first),
+        y=_around(found.values(), phases[0][2] if len(phases) > 1 else 0),
     )
-    low, high, cut = _range(curves, bands[0][2] if len(bands) > 1 else 0)
-    return Plot(curves=curves, bands=tuple(bands), steps=first, low=low, high=high, cut=cut)
 
 
-def _range(curves: Sequence[Curve], settled: float) -> tuple[float, float, float | None]:
-    """Return the range from the lowest figure to twice as far above it as any from step `settled` on.
+def _series(name: str, number: int, taken: Sequence[tuple[int, Figure]]) -> Series:
+    return Series(
+        points=[(step, figure.val_bpb) for step, figure in taken],
+        look=ANCHOR if name == ANCHOR else phase_class(number),
+        name=name,
+        figure=bits(taken[-1][1].val_bpb),
+        around=[interval_of(figure) for _, figure in taken],
+    )
 
-    The fall from nothing is several times as high as all that comes after it, and would flatten it.
+
+def _around(found: Iterable[Sequence[tuple[int, Figure]]], settled: float) -> Scale:
+    """Return the scale around all figures, or around those from step `settled` on.
+
+    The fall from nothing is several times as high as all that comes after it.
     """
-    points = [point for each in curves for point in each.points]
-    low = min(interval_of(point.figure)[0] for point in points)
-    later = max(point.figure.val_bpb for point in points if point.step >= settled)
-    highest = max(point.figure.val_bpb for point in points)
-    top = min(highest, later + (later - low))
-    is_cut = highest - low > 1.3 * (top - low) > 0
-    high = top if is_cut else highest
-    room = 0.04 * (high - low) or 0.01
-    return low - room, high + room, highest if is_cut else None
-
-
-def chart(plot: Plot) -> Markup:
-    """The curves with their axes, each named where it ends."""
-    borders = [
-        _line(x=(plots.SIDE * plot.x(first),) * 2, y=(0, plots.SIDE), look="border")
-        for _, first, _ in plot.bands[1:]
-    ]
-    bands = [
-        charts.Band(number=each.number, name=each.name, start=plot.x(first), end=plot.x(last))
-        for each, first, last in plot.bands
-    ]
-    return plots.grid(
-        [
-            *borders,
-            *(_curve(plot, each) for each in plot.curves),
-            element("line", id="cursor", y1=0, y2=plots.SIDE),
-        ],
-        left=[
-            plots.Tick(place=plot.y(tick), label=label)
-            for tick, label in plots.ticks(plot.low, plot.high)
-        ],
-        below=element(
-            "svg", *charts.band_numbers(bands, 14), class_="below", height=18, aria_hidden="true"
-        ),
-        names=[
-            plots.Name(
-                name=each.name,
-                figure=bits(each.last),
-                y=plot.y(each.last),
-                look=each.look,
-                number=number,
-            )
-            for number, each in enumerate(plot.curves)
-        ],
-        label=f"val_bpb over {integer(plot.steps)} steps",
+    taken = [each for series in found for each in series]
+    lower = min(interval_of(figure)[0] for _, figure in taken)
+    return plots.around(
+        [lower, *(figure.val_bpb for _, figure in taken)],
+        [figure.val_bpb for step, figure in taken if step >= settled],
     )
 
 
-def _line(*, x: tuple[float, float], y: tuple[float, float], look: str) -> Markup:
-    (x1, x2), (y1, y2) = ([f"{each:.1f}" for each in ends] for ends in (x, y))
-    return element("line", class_=look, x1=x1, x2=x2, y1=y1, y2=y2)
+def chart(plot: EvaluationPlot) -> Markup:
+    """The curves with their axes, each named where it ends, and the beginning of each phase."""
+    return plots.plot(
+        plot.series,
+        x=plot.x,
+        y=plot.y,
+        label=f"val_bpb over {integer(plot.x.high)} steps",
+        below="steps of all phases",
+        marks=[(first, name) for name, first, _ in plot.phases],
+    )
 
 
 def interval_of(figure: Figure) -> tuple[float, float]:
@@ -150,43 +97,19 @@ def interval_of(figure: Figure) -> tuple[float, float]:
     return (figure.low, figure.high) if figure.is_sure else (figure.val_bpb, figure.val_bpb)
 
 
-def _curve(plot: Plot, curve: Curve) -> Markup:
-    def places(figures: Iterable[float]) -> list[plots.Point]:
-        return [
-            (plot.x(point.step), plot.y(figure))
-            for point, figure in zip(curve.points, figures, strict=True)
-        ]
-
-    middle = places(point.figure.val_bpb for point in curve.points)
-    lower, upper = zip(*(interval_of(point.figure) for point in curve.points), strict=True)
-    around = [*places(upper), *reversed(places(lower))]
-    area = plots.polyline((plots.SIDE * x, plots.SIDE * y) for x, y in around)
-    return element(
-        "g",
-        element("polygon", points=area),
-        plots.line_of(middle),
-        plots.dots(middle[-1:]),
-        class_=curve.look,
-    )
-
-
-def data(plot: Plot | None) -> dict[str, Any]:
-    """Return the figures at each step as data for the script."""
+def data(plot: EvaluationPlot | None) -> dict[str, Any]:
+    """Return the figures at each step as data for the script, with the step's place across."""
     if plot is None:
         return {}
-    steps = sorted({point.step for each in plot.curves for point in each.points})
-    names: dict[int, str] = {}
-    for each, first, last in plot.bands:
+    steps = sorted({step for each in plot.series for step, _ in each.points})
+    names: dict[float, str] = {}
+    for name, first, last in plot.phases:
         for step in steps:
             if first <= step <= last:
-                names[step] = f"{each.name}, step {integer(step - first)}"
-    figures = [
-        {point.step: round(point.figure.val_bpb, 4) for point in each.points}
-        for each in plot.curves
-    ]
+                names[step] = f"{name}, step {integer(step - first)}"
+    figures = [{step: round(value, 4) for step, value in each.points} for each in plot.series]
     return {
-        "of": round(plot.steps / plots.ROOM, 3),
-        "steps": steps,
+        "places": [round(plots.across(plot.x, step), 4) for step in steps],
         "names": [names[step] for step in steps],
         "curves": [[each.get(step) for step in steps] for each in figures],
     }

@@ -25,7 +25,8 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import replace_whole
-from dashboards import charts, html, palette
+from dashboards import html, palette
+from dashboards.charts import marks
 from dashboards.html import escaped
 from dashboards.report import costs, curves, phases
 from dashboards.report.facts import (
@@ -69,7 +70,7 @@ def page(facts: Facts) -> str:
         losses=_losses(facts.losses),
         time_line=costs.time_line(facts),
         costs=costs.costs(facts),
-        charts=charts,
+        marks=marks,
         curves=curves,
         figure_lines=figure_lines,
         set_lines=set_lines,

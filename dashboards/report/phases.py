@@ -11,7 +11,7 @@ from curriculum.inspection.runs import ending as run_ending
 from curriculum.inspection.runs import marked, unused_budget
 from curriculum.mixing.resolve import ResolvedServing
 from curriculum.mixing.tree import Branch, explain_plan
-from dashboards.charts import Band, Part, ServingShares, ShareLine, scale
+from dashboards.charts.marks import Band, Part, ServingShares, ShareLine, share_end
 from dashboards.palette import family_class, phase_class
 from dashboards.report.facts import Facts, Packed, PhaseFacts
 from schemas.mixture import MixtureReport
@@ -124,7 +124,7 @@ def mixture(each: PhaseFacts) -> Mixture:
                 )
                 for each in servings
             ),
-            end=scale([serving.share for serving in servings], PHASE_STEP),
+            end=share_end([serving.share for serving in servings], PHASE_STEP),
             note="Ring: the diet’s share. Nothing is mixed yet.",
         )
     plan = explain_plan(report, title=each.name, key="")
@@ -143,7 +143,7 @@ def mixture(each: PhaseFacts) -> Mixture:
         )
     return Mixture(
         servings=tuple(map(_serving_shares, servings, branches)),
-        end=scale(_shares(branches), PHASE_STEP),
+        end=share_end(_shares(branches), PHASE_STEP),
         note=note,
         warnings=tuple(_warnings(report)),
     )
@@ -165,7 +165,7 @@ def _serving_shares(serving: ResolvedServing, branch: Branch) -> ServingShares:
         domains=tuple(
             _branch_line(each, each.title, "", family=serving.family) for each in branch.branches
         ),
-        end=scale(_shares(branch.branches), SERVING_STEP),
+        end=share_end(_shares(branch.branches), SERVING_STEP),
     )
 
 

@@ -17,8 +17,9 @@ from markupsafe import Markup
 from curriculum.inspection.formats import day, integer, number, percent
 from curriculum.inspection.rows import DocumentInRow, FileRange, RowView, Source
 from curriculum.tokens.codec import Tokenizer
-from dashboards import charts, html, palette
-from dashboards.charts import element
+from dashboards import html, palette
+from dashboards.charts import marks
+from dashboards.charts.marks import element
 from schemas.packed_row import HISTOGRAM_EDGES
 from schemas.structure import StructureEdge
 from schemas.visible import visible
@@ -107,10 +108,10 @@ def _article(shown: RowView, place: str, texts: Sequence[str]) -> dict[str, obje
     return {
         "place": place,
         "pack_id": shown.row.pack_id,
-        "mask": charts.mask(shown.spans, length),
+        "mask": marks.mask(shown.spans, length),
         "facts": [*_facts(shown)],
         "strips": [*_strips(shown)],
-        "axis": charts.axis([integer(length * tick // 4) for tick in range(5)], look="ticks"),
+        "axis": marks.axis([integer(length * tick // 4) for tick in range(5)], look="ticks"),
         "lines": lines,
         "more_lines": len(parts) - len(lines),
         "documents": documents,
@@ -138,15 +139,15 @@ def _facts(shown: RowView) -> Iterator[tuple[str, str, str]]:
 def _strips(shown: RowView) -> Iterator[tuple[str, Markup]]:
     """The strips of a row, drawn to its width, with their names."""
     row, length = shown.row, shown.length
-    yield "documents", charts.document_strip(shown.spans, length)
+    yield "documents", marks.document_strip(shown.spans, length)
     label = f"{integer(row.scored)} of {integer(length)} tokens are scored"
-    yield "loss", charts.strip("loss", length, _loss_path(shown), label=label)
+    yield "loss", marks.strip("loss", length, _loss_path(shown), label=label)
     if row.is_structured:
         drawn = _structure_rects(shown)
-        yield "structure", charts.strip("structure", length, *drawn, label="what the code is")
+        yield "structure", marks.strip("structure", length, *drawn, label="what the code is")
     if edges := (*row.call_edges, *row.type_edges):
         label = f"{len(edges)} edges between chunks"
-        yield "edges", charts.strip("edges", length, *_arcs(shown, edges), label=label)
+        yield "edges", marks.strip("edges", length, *_arcs(shown, edges), label=label)
 
 
 def _loss_path(shown: RowView) -> Markup:

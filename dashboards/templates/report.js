@@ -27,22 +27,24 @@ function step(by) {
 // Pointing at the plot says the figures at the nearest evaluation.
 const curves = document.querySelector(".field");
 if (curves) {
-  const plot = document.querySelector(".plot"), cursor = document.getElementById("cursor");
+  const plot = document.querySelector(".plot");
+  const cursor = curves.appendChild(document.createElementNS(curves.namespaceURI, "line"));
+  cursor.id = "cursor";
+  cursor.setAttribute("y2", 1000);
   const said = document.getElementById("at"), names = [...document.querySelectorAll(".right g")];
   const figures = names.map((name) => name.querySelector(".figure"));
   const last = figures.map((figure) => figure.textContent);
   curves.addEventListener("mousemove", (event) => {
     const box = curves.getBoundingClientRect();
-    const wanted = ((event.clientX - box.left) / box.width) * data.of;
+    const wanted = (event.clientX - box.left) / box.width;
     let near = 0;
-    data.steps.forEach((step, i) => { if (Math.abs(step - wanted) < Math.abs(data.steps[near] - wanted)) near = i; });
-    const x = (1000 * data.steps[near]) / data.of;
-    cursor.setAttribute("x1", x);
-    cursor.setAttribute("x2", x);
+    data.places.forEach((place, i) => { if (Math.abs(place - wanted) < Math.abs(data.places[near] - wanted)) near = i; });
+    cursor.setAttribute("x1", 1000 * data.places[near]);
+    cursor.setAttribute("x2", 1000 * data.places[near]);
     plot.classList.add("over");
     said.value = data.names[near];
     names.forEach((name, i) => {
-      const figure = data.curves[+name.dataset.curve][near];
+      const figure = data.curves[i][near];
       figures[i].textContent = figure === null ? "–" : figure.toFixed(3);
     });
   });

@@ -114,7 +114,7 @@ def test_lines_rise_from_left_to_right_and_end_at_their_names() -> None:
         family=("VARCHAR", ["v3_simple", "v3_simple", "v2_simple", "v2_simple"]),
     )
     made = str(draw(reply, Choice(kind="line", across="step", up="loss", by="family")).picture)
-    lines = re.findall(r'<g class="(\w+)">.*?<polyline points="([^"]*)"', made)
+    lines = re.findall(r'<g class="(\w+)"[^>]*>.*?<polyline points="([^"]*)"', made)
     assert [look for look, _ in lines] == ["v3_simple", "v2_simple"], "families keep their colours"
     for _, points in lines:
         places = [float(each.partition(",")[0]) for each in points.split()]

@@ -11,7 +11,8 @@ from jinja2 import UndefinedError
 
 import dashboards
 from curriculum.pipeline.next_steps import NextStep
-from dashboards import charts, html, plots
+from dashboards import html
+from dashboards.charts import marks, plots
 from tests.flows.html_text import Read
 
 FOLDER = Path(dashboards.__file__).parent
@@ -51,7 +52,7 @@ def test_markup_is_made_in_one_place() -> None:
 
 def test_only_these_modules_mark_text_of_their_own_as_markup() -> None:
     users = {file.name for file in MODULES if re.search(r"\btrusted\(", file.read_text())}
-    assert users == {"html.py", "charts.py", "frame.py"}, "pictures, and marimo's elements"
+    assert users == {"html.py", "marks.py", "frame.py"}, "pictures, and marimo's elements"
 
 
 @given(st.text(max_size=30))
@@ -79,12 +80,19 @@ def test_an_attribute_is_never_left() -> None:
 
 
 def test_pictures_escape_their_texts_and_their_labels() -> None:
-    part = charts.Part(share=0.5, look="own", title=EVIL)
-    drawn = str(charts.stacked_bar([part], label=EVIL))
+    part = marks.Part(share=0.5, look="own", title=EVIL)
+    drawn = str(marks.stacked_bar([part], label=EVIL))
     assert "<img" not in drawn
     assert Read(drawn).tags == ["svg", "rect", "title"]
-    curve = plots.Curve(name=EVIL, points=[(0, 1.0), (1, 2.0)], chosen=True, marks=[(0.5, EVIL)])
-    assert "img" not in Read(plots.curves([curve], across=EVIL, label=EVIL)).tags
+    lines = [
+        plots.Series(
+            name=EVIL, figure=EVIL, look=EVIL, points=[(0, 1.0), (1, 2.0)], is_line=is_line
+        )
+        for is_line in (True, False, False)
+    ]
+    scale = plots.within(0, 2)
+    plot = plots.plot(lines, x=scale, y=scale, label=EVIL, below=EVIL, marks=[(0.5, EVIL)])
+    assert "img" not in Read(str(plot)).tags
 
 
 @given(st.dictionaries(st.text(max_size=9), st.text(max_size=30), max_size=3))

@@ -16,10 +16,11 @@ from playwright.sync_api import Browser, Page, expect
 
 from curriculum.inspection import formats
 from curriculum.inspection.formats import difference, duration
-from dashboards import charts, frame, plots
+from dashboards import frame
+from dashboards.charts import marks, plots
+from dashboards.charts.plots import apart
 from dashboards.palette import family_colours, phase_style
-from dashboards.plots import apart
-from dashboards.report import costs, curves
+from dashboards.report import curves
 from dashboards.report.curves import plot_of
 from dashboards.report.facts import Facts, Losses, report_path
 from dashboards.report.page import page
@@ -32,7 +33,7 @@ GATE = AdvanceWhen(
 )
 
 
-@pytest.mark.parametrize("module", [formats, charts, costs, curves, frame, plots])
+@pytest.mark.parametrize("module", [formats, marks, curves, frame, plots])
 def test_examples_hold(module: ModuleType) -> None:
     done = doctest.testmod(module, extraglobs={"gate": GATE})
     assert (done.failed, done.attempted > 0) == (0, True)
@@ -140,26 +141,30 @@ def test_a_phase_that_was_spoilt_later_is_seen_to_forget(facts: Facts) -> None:
 def test_the_plot_has_a_curve_for_each_evaluation_over_all_steps(facts: Facts) -> None:
     plot = plot_of(facts)
     assert plot
-    assert {each.name for each in plot.curves} == {
+    assert {each.name for each in plot.series} == {
         "anchor", "syntax", "file_graph", "repository_graph",
     }  # fmt: skip
-    syntax = next(each for each in plot.curves if each.name == "syntax")
-    assert (syntax.points[0].step, syntax.points[-1].step) == (0, 120_000)
-    assert syntax.last == pytest.approx(0.961)
-    for each in plot.curves:
-        assert 0 <= plot.y(each.last) <= 1
+    syntax = next(each for each in plot.series if each.name == "syntax")
+    assert (syntax.points[0][0], syntax.points[-1][0]) == (0, 120_000)
+    assert syntax.points[-1][1] == pytest.approx(0.961)
+    for each in plot.series:
+        assert 0 <= plot.y.share(each.points[-1][1]) <= 1
     assert plot.cut == pytest.approx(3.4), "the first fall would flatten the rest"
-    assert plot.high < 1.5
+    assert plot.y.high < 1.5
+    said = Read(str(curves.chart(plot))).said
+    assert [f"{number} {name}" in said for number, (name, _, _) in enumerate(plot.phases, 1)] == [
+        True
+    ] * 3
 
 
 def test_what_the_script_says_at_a_step_is_what_was_measured(facts: Facts) -> None:
     data = curves.data(plot_of(facts))
     at = data["names"].index("file_graph, step 20,000")
-    assert data["steps"][at] == 60_000
     plot = plot_of(facts)
     assert plot
-    for curve, figures in zip(plot.curves, data["curves"], strict=True):
-        measured = {each.step: each.figure.val_bpb for each in curve.points}
+    assert data["places"][at] == pytest.approx(plots.across(plot.x, 60_000), abs=1e-4)
+    for series, figures in zip(plot.series, data["curves"], strict=True):
+        measured = dict(series.points)
         assert (figures[at] is None) == (60_000 not in measured)
         if figures[at] is not None:
             assert figures[at] == pytest.approx(measured[60_000], abs=1e-4)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 
 from curriculum.inspection.rows import DocumentInRow, FileRange, RowView, Source
-from dashboards.charts import document_strip, mask
+from dashboards.charts.marks import document_strip, mask
 from dashboards.rows import page as making
 from dashboards.rows.page import page
 from tests.flows.html_text import Read

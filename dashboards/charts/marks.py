@@ -1,4 +1,4 @@
-"""Pictures as SVG, the one library of all pages: text that can be read, searched and tested, and no script.
+"""Elements of SVG, and marks that are a line of a list: bars, lanes, bands, strips and masks.
 
 Positions are attributes, since the policy of a page forbids style attributes. They are percent of the width
 where a picture is a line of a list, so that it fits any page; in strips and masks their unit is a token.
@@ -45,11 +45,13 @@ def at(share: float) -> str:
     return f"{100 * share:.2f}%"
 
 
-def bar(part: float, *, of: float = 1.0, look: str = "", limit: float | None = None) -> Markup:
-    """A bar that ends at `part` of `of`; what lies past the limit is marked, and the limit is a line."""
-    width = min(part / of, 1.0) if of > 0 else 0.0
-    is_over = limit is not None and part > limit * (1 + 1e-9)
-    inner = [element("rect", width=at(width), height="100%")]
+def bar(
+    end: float, *, of: float = 1.0, start: float = 0.0, look: str = "", limit: float | None = None
+) -> Markup:
+    """Return a bar from `start` to `end` on a line of length `of`; the limit is a mark on it."""
+    left, right = (min(place / of, 1.0) if of > 0 else 0.0 for place in (start, end))
+    is_over = limit is not None and end > limit * (1 + 1e-9)
+    inner = [element("rect", x=at(left), width=at(right - left), height="100%")]
     if limit is not None and limit <= of:
         x = at(limit / of)
         inner.append(element("line", class_="limit", x1=x, x2=x, y1=0, y2="100%"))
@@ -131,10 +133,10 @@ def share_axis(of: float) -> Markup:
     return axis([f"{of * place:g}%" for place in (0, 50, 100)])
 
 
-def scale(shares: Iterable[float], step: float) -> float:
-    """The end of an axis of shares: the largest share, rounded up to a step.
+def share_end(shares: Iterable[float], step: float) -> float:
+    """Return the end of an axis of shares: the largest share, rounded up to a step.
 
-    >>> scale([0.31, 0.2], 0.25), scale([], 0.1), scale([1.0], 0.25)
+    >>> share_end([0.31, 0.2], 0.25), share_end([], 0.1), share_end([1.0], 0.25)
     (0.5, 0.1, 1.0)
     """
     largest = max(shares, default=0.0)
@@ -176,16 +178,15 @@ def bands(drawn: Sequence[Band], *, label: str) -> Markup:
             )
         )
     return element("svg", *groups, class_="way", role="img", aria_label=label) + element(
-        "svg", *band_numbers(drawn, 13), class_="numbers", aria_hidden="true"
+        "svg", *map(_band_number, drawn), class_="numbers", aria_hidden="true"
     )
 
 
-def band_numbers(drawn: Iterable[Band], y: float) -> Iterator[Markup]:
-    """The number of each band in its middle, with its name where there is room."""
-    for each in drawn:
-        is_wide = each.end - each.start >= NAMED_FROM
-        name = [element("tspan", f" {each.name}", class_="name")] if is_wide else []
-        yield element("text", str(each.number), *name, x=at((each.start + each.end) / 2), y=y)
+def _band_number(band: Band) -> Markup:
+    """Return the number of a band in its middle, with its name where there is room."""
+    is_wide = band.end - band.start >= NAMED_FROM
+    name = [element("tspan", f" {band.name}", class_="name")] if is_wide else []
+    return element("text", str(band.number), *name, x=at((band.start + band.end) / 2), y=13)
 
 
 LEAST_SPAN = 0.004

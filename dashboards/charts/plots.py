@@ -1,0 +1,383 @@
+"""Plots of series over two scales, at any width: lines are drawn out, and text keeps its size.
+
+A scale has values as shares of an axis, and the values that have labels. A plot is a grid of pictures: the
+field, labels at its left and below it, and the names of lines where they end. A narrow page has the names as
+a list below instead.
+"""
+
+import datetime
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from markupsafe import Markup
+
+from curriculum.inspection.formats import count
+from dashboards.charts.marks import at, element
+
+Point = tuple[float, float]
+"""A value across and a value up."""
+DAY_SECONDS = 86_400
+FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
+"""Ends of Python's calendar, in seconds since 1970."""
+CUT_FROM = 1.3
+"""An axis is cut where it would be so many times as long."""
+HEIGHT = 300
+"""Pixels of a field; its width is the page's."""
+SIDE = 1000
+"""Units of a field's own square, which is drawn out to the page's width."""
+EDGE = 0.012
+"""Share of the width at each side, so that the first and the last dots are whole."""
+LABEL_HEIGHT = 16.0
+"""Height of labels at the ends of curves, so that no two overlap."""
+LETTER, LINE_HEIGHT = 7.3, 15
+"""Pixels of a letter and of a line of small text, at most."""
+NARROW_FIELD = 640
+"""Pixels of a field that all names of marks have room in; where it is narrower they are numbers."""
+MAX_NAMES_WIDTH = 260
+"""Pixels of the names at the right, at most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scale:
+    """An axis from `low` to `high`, which are apart."""
+
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...]
+    """Values with their labels, ascending."""
+
+    def share(self, value: float) -> float:
+        """Return the place of a value as a share of the axis; outside [0, 1] for a value beyond an end."""
+        return (value - self.low) / (self.high - self.low)
+
+
+def within(low: float, high: float) -> Scale:
+    """Return the scale from one value to another, with about five round values between them.
+
+    >>> [label for _, label in within(3, 17).ticks], [label for _, label in within(-0.2, 0.9).ticks]
+    (['5', '10', '15'], ['0.0', '0.5'])
+    >>> within(0, 40_000).ticks[-1], within(2.0, 2.0).low
+    ((40000, '40k'), 1.0)
+    """
+    low, high = _widened(low, high)
+    return _stepped(low, high, _round_up((high - low) / 5))
+
+
+def around(values: Sequence[float], settled: Sequence[float] = ()) -> Scale:
+    """Return the scale around values, from one round value to another.
+
+    Where all other values would flatten those of `settled`, it ends half as far above those as they reach.
+
+    >>> [label for _, label in around([1.1, 2.9]).ticks]
+    ['1.0', '1.5', '2.0', '2.5', '3.0']
+    >>> around([9.0, 1.2, 1.0], [1.2, 1.0]).ticks[-1]
+    (1.3, '1.3')
+    """
+    low, high = _widened(min(values), max(values))
+    if settled:
+        top = max(settled) + (max(settled) - low) / 2
+        high = top if high - low > CUT_FROM * (top - low) > 0 else high
+    step = _round_up((high - low) / 4)
+    return _stepped(math.floor(low / step) * step, math.ceil(high / step) * step, step)
+
+
+def words(labels: Iterable[str]) -> Scale:
+    """Return the scale of the numbers of labels in their order; about five of them are written.
+
+    >>> words(["a", "b", "c"]).ticks
+    ((0, 'a'), (1, 'b'), (2, 'c'))
+    """
+    listed = [*labels]
+    every = -(-len(listed) // 5) or 1
+    ticks = tuple((at, listed[at][:12]) for at in range(0, len(listed), every))
+    return Scale(low=0, high=max(1, len(listed) - 1), ticks=ticks)
+
+
+def times(first: float, last: float, *, parts: int) -> Scale:
+    """Return the scale between two times in seconds since 1970, labelled in UTC at the ends of equal parts.
+
+    >>> [label for _, label in times(1_795_269_017, 1_795_269_317, parts=2).ticks]
+    ['13:50:17', '13:52:47', '13:55:17']
+    >>> [label for _, label in times(-62_135_596_900, -20_717_121_600, parts=1).ticks]
+    ['1 Jan 1', '2 Jul 1313']
+    """
+    room = 0.0 if last > first else 1.0
+    found = (first + (last - first) * part / parts for part in range(parts + 1))
+    ticks = tuple((at, _moment(at, last - first)) for at in dict.fromkeys(found))
+    return Scale(low=first - room, high=last + room, ticks=ticks)
+
+
+def _moment(seconds: float, span: float) -> str:
+    """Return a time as exactly as its axis is long."""
+    within_calendar = min(max(seconds, FIRST_SECOND), LAST_SECOND)
+    then = datetime.datetime.fromtimestamp(within_calendar, datetime.UTC)
+    if 0 < span < DAY_SECONDS:
+        return f"{then:%H:%M:%S}" if span < 1_200 else f"{then:%H:%M}"
+    day = f"{then.day} {then:%b} {then.year}"
+    return day if span > 10 * DAY_SECONDS else f"{day}, {then:%H:%M}"
+
+
+def _stepped(low: float, high: float, step: float) -> Scale:
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    largest = max(abs(low), abs(high))
+    values = (step * number for number in range(first, last + 1))
+    ticks = tuple((value, _label(value, step, largest)) for value in values)
+    return Scale(low=low, high=high, ticks=ticks)
+
+
+def _label(value: float, step: float, largest: float) -> str:
+    if step >= 1 and largest >= 10_000:
+        return ("−" if value < 0 else "") + count(abs(value))
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def _widened(low: float, high: float) -> Point:
+    """Return the ends of an axis, apart where all values are as good as one.
+
+    >>> _widened(1.0, 3.0), _widened(2.0, 2.0), _widened(0.0, 0.0)
+    ((1.0, 3.0), (1.0, 3.0), (-0.5, 0.5))
+    """
+    if high - low >= 1e-9 * max(1.0, abs(low), abs(high)):
+        return low, high
+    room = 0.5 * max(1.0, abs(low), abs(high))
+    return low - room, high + room
+
+
+def _round_up(rough: float) -> float:
+    """Return the round number that isn't less: 1, 2 or 5 with noughts.
+
+    >>> _round_up(0.32), _round_up(11), _round_up(2)
+    (0.5, 20, 2)
+    """
+    size: float = 10 ** math.floor(math.log10(rough))
+    return next(size * by for by in (1, 2, 5, 10) if size * by >= rough * (1 - 1e-9))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Series:
+    """Points that are drawn alike: a line, its points as dots, or both."""
+
+    points: Sequence[Point]
+    """Not empty; those of a line from left to right."""
+    look: str
+    """Class of the style sheet, which gives the colour."""
+    name: str = ""
+    """Empty where it isn't named."""
+    figure: str = ""
+    """The last value in words, beside the name at the end of the line."""
+    is_line: bool = True
+    dots: Literal["each", "last", "none"] = "last"
+    """Points with a dot."""
+    around: Sequence[Point] = ()
+    """Lower and upper value of an interval at each point."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Name:
+    """The name of a line, and the height in pixels at which the line ends."""
+
+    series: Series
+    height: float
+
+
+def across(scale: Scale, value: float) -> float:
+    """Return the place of a value as a share of a plot's width."""
+    return EDGE + (1 - 2 * EDGE) * scale.share(value)
+
+
+def plot(
+    series: Sequence[Series],
+    *,
+    x: Scale,
+    y: Scale,
+    label: str,
+    below: str = "",
+    marks: Sequence[tuple[float, str]] = (),
+) -> Markup:
+    """Return the picture of series; `below` names the axis across, `marks` are named values on it.
+
+    Lines are named where they end. Dots have no end, so a legend names series of dots alone.
+    """
+    names = [
+        _Name(series=each, height=HEIGHT * min(max(1 - y.share(each.points[-1][1]), 0.0), 1.0))
+        for each in series
+        if each.name and each.is_line
+    ]
+    placed = [(across(x, value), name) for value, name in marks]
+    drawn = [
+        *_tick_lines(y),
+        *(_mark_line(*mark) for mark in placed),
+        *(_group(each, x, y) for each in series),
+    ]
+    parts = [
+        *([_mark_names(placed)] if placed else []),
+        _labels_left(y),
+        element(
+            "svg", *drawn, class_="field", height=HEIGHT, viewBox=f"0 0 {SIDE} {SIDE}",
+            preserveAspectRatio="none", role="img", aria_label=label,
+        ),
+        *([_ends(names)] if names else []),
+        _labels_below(x, below),
+        *([_names_below(names, placed)] if names or placed else []),
+    ]  # fmt: skip
+    named = [each for each in series if each.name and not each.is_line]
+    return element("div", *parts, class_="plot") + (_legend(named) if len(named) > 1 else "")
+
+
+def _field_points(points: Iterable[Point], x: Scale, y: Scale) -> list[Point]:
+    """Return points in units of the field."""
+    return [(SIDE * across(x, value), SIDE * (1 - y.share(up))) for value, up in points]
+
+
+def _group(series: Series, x: Scale, y: Scale) -> Markup:
+    places = _field_points(series.points, x, y)
+    dotted = {"each": places, "last": places[-1:], "none": []}[series.dots]
+    parts = []
+    if series.name:
+        parts.append(element("title", f"{series.name} {series.figure}".strip()))
+    if series.around:
+        lower, upper = (
+            [
+                (point[0], ends[end])
+                for point, ends in zip(series.points, series.around, strict=True)
+            ]
+            for end in (0, 1)
+        )
+        outline = [*_field_points(upper, x, y), *reversed(_field_points(lower, x, y))]
+        parts.append(element("polygon", points=_points_text(outline)))
+    if series.is_line:
+        parts.append(element("polyline", points=_points_text(places)))
+    if dotted:
+        # Lines of no length with round ends stay round when the field is drawn out.
+        path = "".join(f"M{left:.1f} {top:.1f}h0" for left, top in dotted)
+        parts.append(element("path", class_="end", d=path))
+    look = series.look if series.is_line else f"{series.look} dots"
+    return element("g", *parts, class_=look, data_name=series.name)
+
+
+def _points_text(points: Iterable[Point]) -> str:
+    """Return the points of a line or of an area as an attribute.
+
+    >>> _points_text([(0, 1), (2.25, 3)])
+    '0.0,1.0 2.2,3.0'
+    """
+    return " ".join(f"{left:.1f},{top:.1f}" for left, top in points)
+
+
+def _tick_lines(y: Scale) -> Iterator[Markup]:
+    for value, _ in y.ticks:
+        top = f"{SIDE * (1 - y.share(value)):.1f}"
+        yield element("line", class_="tick", x1=0, x2=SIDE, y1=top, y2=top)
+
+
+def _labels_left(y: Scale) -> Markup:
+    """Return the labels of the axis at the left."""
+    labels = [
+        element("text", text, x="100%", dx=-6, y=f"{HEIGHT * (1 - y.share(value)) + 4:.1f}")
+        for value, text in y.ticks
+    ]
+    wide = max((12 + LETTER * len(text) for _, text in y.ticks), default=0.0)
+    return element(
+        "svg", *labels, class_="left", width=round(wide), height=HEIGHT, aria_hidden="true"
+    )
+
+
+def _labels_below(x: Scale, name: str) -> Markup:
+    """Return the labels of the axis below a field, and its name; labels at the ends lie within."""
+    texts = []
+    for value, text in x.ticks:
+        place = across(x, value)
+        end = "start" if place < 0.03 else "end" if place > 0.97 else "middle"
+        texts.append(element("text", text, x=at(place), y=14, text_anchor=end))
+    if name:
+        texts.append(element("text", name, class_="across", x="50%", y=32, text_anchor="middle"))
+    height = 38 if name else 18
+    return element("svg", *texts, class_="below", height=height, aria_hidden="true")
+
+
+def _ends(names: Sequence[_Name]) -> Markup:
+    """Return the names at the ends of their lines, pushed apart where they would overlap."""
+    heights = apart([name.height for name in names], LABEL_HEIGHT, HEIGHT)
+    drawn = []
+    for name, height in zip(names, heights, strict=True):
+        said = name.series
+        leader = element(
+            "line", class_="leader", x1=0, y1=f"{name.height:.1f}", x2=9, y2=f"{height:.1f}"
+        )
+        words = (element("tspan", said.figure, class_="figure"), " ", element("tspan", said.name))
+        text = element("text", *words, x=13, y=f"{height + 4:.1f}")
+        drawn.append(element("g", leader, text, class_=said.look))
+    wide = 14 + LETTER * max(len(f"{name.series.figure} {name.series.name}") for name in names)
+    width = round(min(wide, MAX_NAMES_WIDTH))
+    return element("svg", *drawn, class_="right", width=width, height=HEIGHT)
+
+
+def _names_below(names: Sequence[_Name], marks: Sequence[tuple[float, str]]) -> Markup:
+    """Return the names as a list, from top to bottom as their lines end, then the marks by number."""
+    lines = [
+        element(
+            "li", element("b", each.series.figure), f" {each.series.name}", class_=each.series.look
+        )
+        for each in sorted(names, key=lambda name: name.height)
+    ]
+    listed = (element("li", f"{number} {name}") for number, (_, name) in enumerate(marks, start=1))
+    return element("ul", *lines, *listed, class_="names")
+
+
+def _legend(series: Sequence[Series]) -> Markup:
+    lines = [element("li", each.name, class_=each.look) for each in series]
+    return element("ul", *lines, class_="names legend")
+
+
+def _mark_line(place: float, name: str) -> Markup:
+    middle = f"{SIDE * place:.1f}"
+    title = element("title", name)
+    return element("line", title, class_="mark", x1=middle, x2=middle, y1=0, y2=SIDE)
+
+
+def _mark_names(marks: Sequence[tuple[float, str]]) -> Markup:
+    """Return numbers and names above marks; where two names would meet, one goes lower."""
+    free = [-math.inf] * 3
+    drawn, rows = [], 1
+    for number, (place, name) in enumerate(marks, start=1):
+        start = NARROW_FIELD * place
+        row = next((index for index, end in enumerate(free) if end < start), 0)
+        free[row] = start + 14 + LETTER * (len(name) + 2)
+        rows = max(rows, row + 1)
+        label = element("tspan", f" {name}", class_="name")
+        y = 11 + LINE_HEIGHT * row
+        drawn.append(element("text", str(number), label, class_="mark", x=at(place), dx=3, y=y))
+    height = LINE_HEIGHT * rows + 2
+    return element("svg", *drawn, class_="above", height=height, aria_hidden="true")
+
+
+def apart(heights: Sequence[float], gap: float, end: float = math.inf) -> list[float]:
+    """Heights moved as little as it takes for any two to be a gap apart, in their order, before an end.
+
+    >>> apart([10.0, 12.0, 40.0], 16.0), apart([12.0, 90.0, 10.0], 16.0, 90.0)
+    ([8.0, 24.0, 40.0], [24.0, 82.0, 8.0])
+    """
+    order = sorted(range(len(heights)), key=heights.__getitem__)
+    groups: list[tuple[float, int]] = []
+    """The middle of each group of labels that touch, and their number."""
+    for index in order:
+        middle, size = heights[index], 1
+        while groups and middle - groups[-1][0] < gap * (size + groups[-1][1]) / 2 - 1e-9:
+            before, members = groups.pop()
+            middle = (middle * size + before * members) / (size + members)
+            size += members
+        groups.append((middle, size))
+    moved = [
+        middle + gap * (index - (size - 1) / 2) for middle, size in groups for index in range(size)
+    ]
+    for index, height in enumerate(moved):
+        moved[index] = max(height, moved[index - 1] + gap if index else gap / 2)
+    limit = end - gap / 2
+    for index in reversed(range(len(moved))):
+        moved[index] = min(moved[index], limit)
+        limit = moved[index] - gap
+    placed = dict(zip(order, moved, strict=True))
+    return [placed[index] for index in range(len(heights))]
