@@ -8,6 +8,7 @@ from curriculum.corpus.sources import Sources
 from curriculum.pipeline.notifiers import Notifier
 from curriculum.pipeline.plan import RunPlan
 from curriculum.train.launch.gpu_slots import Slots
+from curriculum.train.launch.slurm import SbatchTemplate
 from schemas.errors import DietError
 from schemas.progress import ProgressCallback, ignore_progress
 
@@ -24,8 +25,8 @@ class Resources:
     """Jobs that may train on this machine at once."""
     slots_folder: Path | None = None
     """The folder of the slots; None for the workspace's own."""
-    sbatch: str | None = None
-    """Options of sbatch; with them jobs are handed to Slurm."""
+    sbatch: SbatchTemplate | None = None
+    """The script with which jobs are handed to Slurm."""
     gpu_price: float | None = None
     """Price of an hour of one GPU."""
     ray: str | None = None

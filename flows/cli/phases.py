@@ -81,7 +81,7 @@ from curriculum.stages.stage import Coordinator, Workers
 from curriculum.stages.tokens import TOKENIZER_NAME, Tokenizers, Tokenizing
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.train.launch.slurm import asked
+from curriculum.train.launch.slurm import read_template
 from dashboards.report.page import rewritten, shows
 from flows import settings
 from flows.cli.console import ACCENT, MUTED, out, table, warn, watching
@@ -482,8 +482,8 @@ def _warn_of_folders(plan: RunPlan) -> None:
 def require_machine() -> None:
     """Raise a SettingError for a wrong setting of the machine: training reads them, hours later."""
     settings.gpu_slots()
-    if (options := settings.sbatch_options()) is not None:
-        asked(options)
+    if (template := settings.sbatch_template()) is not None:
+        read_template(template)
 
 
 def _require_sources(plan: RunPlan) -> None:

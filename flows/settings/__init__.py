@@ -139,8 +139,9 @@ def rooted() -> dict[str, str]:
     Raises:
         SettingError: where $CURRICULUM_NOTIFY names a file of the current directory as an argument.
     """
-    slots, target = os.environ.get("CURRICULUM_SLOTS"), notify_target()
-    found = {"CURRICULUM_SLOTS": str(Path(slots).absolute())} if slots else {}
+    target = notify_target()
+    paths = {"CURRICULUM_SLOTS": slots_folder(), "CURRICULUM_SBATCH": sbatch_template()}
+    found = {name: str(path) for name, path in paths.items() if path is not None}
     return found | ({"CURRICULUM_NOTIFY": _rooted(target)} if target else {})
 
 
@@ -166,9 +167,10 @@ def _rooted(target: str) -> str:
     return shlex.join([program, *arguments])
 
 
-def sbatch_options() -> str | None:
-    """$CURRICULUM_SBATCH: with it jobs are handed to Slurm, with these options of sbatch."""
-    return os.environ.get("CURRICULUM_SBATCH") or None
+def sbatch_template() -> Path | None:
+    """$CURRICULUM_SBATCH: the script for sbatch with which jobs are handed to Slurm."""
+    given = os.environ.get("CURRICULUM_SBATCH")
+    return Path(given).absolute() if given else None
 
 
 def ray_address() -> str | None:

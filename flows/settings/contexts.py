@@ -6,6 +6,7 @@ from collections.abc import Callable
 from curriculum.pipeline.context import Context, Resources, ignore
 from curriculum.pipeline.notifiers import Notifier
 from curriculum.pipeline.plan import RunPlan
+from curriculum.train.launch.slurm import read_template
 from flows import settings
 from schemas.progress import ProgressCallback, ignore_progress
 from schemas.visible import visible
@@ -26,6 +27,7 @@ def context_of(
 
     Raises:
         SettingError: for a variable that is wrong.
+        JobError: for a wrong template of sbatch.
     """
     return Context(
         resources=resources(),
@@ -47,14 +49,16 @@ def resources() -> Resources:
 
     Raises:
         SettingError: for a variable that is wrong.
+        JobError: for a wrong template of sbatch.
     """
     ray = settings.ray_address()
     if ray is not None:
         settings.apply(settings.ray(ray))
+    template = settings.sbatch_template()
     return Resources(
         gpu_slots=settings.gpu_slots(),
         slots_folder=settings.slots_folder(),
-        sbatch=settings.sbatch_options(),
+        sbatch=None if template is None else read_template(template),
         gpu_price=settings.gpu_price(),
         ray=ray,
     )

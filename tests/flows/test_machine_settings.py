@@ -11,7 +11,7 @@ from flows.cli import app
 @pytest.mark.parametrize("command", ["train", "run"])
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("CURRICULUM_SBATCH", "-c many"), ("CURRICULUM_GPU_SLOTS", "few")],
+    [("CURRICULUM_SBATCH", "no-script.sh"), ("CURRICULUM_GPU_SLOTS", "few")],
 )
 def test_a_wrong_setting_of_the_machine_ends_a_command_before_it_builds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, name: str, value: str

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from curriculum.store import inside
 from curriculum.store.owners import HeldFile, is_held, this_process
-from curriculum.train.launch.slurm import asked
+from curriculum.train.launch.slurm import SbatchTemplate
 from curriculum.train.processes import end_all
 from curriculum.train.run_directory import torch_build, write_text
 from schemas.job import DeviceName, SlotState
@@ -65,19 +65,18 @@ class Machine:
 
     @staticmethod
     def in_slurm(
-        options: str,
+        template: SbatchTemplate,
         processes: int | None = None,
         *,
         recompute: bool = False,
         loader_workers: int | None = None,
     ) -> "Machine":
-        """Return the machine that sbatch's options ask for; this one may have no GPU of its own."""
-        wanted = asked(options)
-        processes = processes or max(wanted.gpus, 1)
+        """Return the machine that a template asks for; this one may have no GPU of its own."""
+        processes = processes or max(template.gpus, 1)
         return Machine(
-            device="cuda" if wanted.gpus else "cpu",
-            threads=max(wanted.cores // processes, 1),
-            workers=_loaders(loader_workers, gpu=bool(wanted.gpus)),
+            device="cuda" if template.gpus else "cpu",
+            threads=max(template.cores // processes, 1),
+            workers=_loaders(loader_workers, gpu=bool(template.gpus)),
             processes=processes,
             recompute=recompute,
         )

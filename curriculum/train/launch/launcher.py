@@ -187,8 +187,8 @@ class Launch:
     """The lines of train.log as they come."""
     stalled: Callable[[str], None] = ignore_message
     """Report once that no step was done for long, until the next step."""
-    sbatch: str | None = None
-    """Options of sbatch, with which the job is handed to Slurm; Slurm has a line of its own."""
+    sbatch: slurm.SbatchTemplate | None = None
+    """The script with which the job is handed to Slurm; Slurm has a line of its own."""
     trainer: str | None = None
     """The command of another trainer that may run, as its diet says; job.json alone runs none."""
 

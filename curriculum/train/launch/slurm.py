@@ -3,12 +3,10 @@
 Slurm keeps its own line, so no slot is taken. sbatch.json in the run's directory names the job, so that a
 launcher which comes again follows the job that runs, and doesn't hand it in a second time.
 
-Options of sbatch give the GPUs and cores of a job. They are parsed as sbatch parses them: short options
-joined with their values or apart, long ones with = or a space, or shortened where that names one option.
-Machines count alike, so what is given in total is divided.
+The job is a script of the user's for sbatch, a template: the line {command} becomes the training, and a
+comment says how many GPUs a machine has for the job, so that no option of sbatch is parsed here.
 """
 
-import argparse
 import re
 import shlex
 import subprocess
@@ -16,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.processes import CANCELLED, MEMORY, job_environment
@@ -26,219 +23,55 @@ from schemas.job import Job, SlurmJob
 from schemas.json_text import read_json
 
 NAME = "$CURRICULUM_SBATCH"
-_COUNTS = (
-    *("-c/--cpus-per-task", "-n/--ntasks", "-N/--nodes", "--cpus-per-gpu", "--mincpus"),
-    *("--ntasks-per-gpu", "--ntasks-per-node", "--sockets-per-node"),
-)
-_GPUS = ("-G/--gpus", "--gpus-per-node", "--gpus-per-socket", "--gpus-per-task")
-_LISTS = ("--gres", "--tres-per-node", "--tres-per-task")
-_FLAGS = """
--H/--hold -h/--help -O/--overcommit -Q/--quiet -s/--oversubscribe -v/--verbose -V/--version -W/--wait
---consolidate-segments --contiguous --ignore-pbs --no-requeue --parsable --reboot --requeue --spread-job
---stepmgr --test-only --usage --use-min-nodes
-"""
-_MAY_HAVE_A_VALUE = "-k/--no-kill --exclusive --get-user-env --nice --propagate --resv-ports"
-_HAVE_A_VALUE = """
--A/--account -a/--array -B/--extra-node-info -b/--begin -C/--constraint -D/--chdir -d/--dependency -e/--error
--F/--nodefile -i/--input -J/--job-name -L/--licenses -M/--clusters -m/--distribution -o/--output
--p/--partition -q/--qos -S/--core-spec -t/--time -w/--nodelist -x/--exclude --acctg-freq --batch --bb --bbf
---cluster-constraint --comment --container --container-id --cores-per-socket --cpu-freq --deadline
---delay-boot --export --export-file --extra --gid --gpu-bind --gpu-freq --gres-flags --hint
---kill-on-invalid-dep --mail-type --mail-user --mcs-label --mem --mem-bind --mem-per-cpu --mem-per-gpu
---network --ntasks-per-core --ntasks-per-socket --open-mode --power --prefer --priority --profile
---reservation --segment --signal --switches --thread-spec --threads-per-core --time-min --tmp --tres-bind
---uid --wait-all-nodes --wckey --wrap
-"""
-_RESOURCE = re.compile("cpu|gpu|gres|tres|task|node|socket")
-"""Parts of the names of options on which GPUs and cores depend."""
+COMMAND_LINE = "{command}"
+_FIELD = re.compile(r"^#\s*(gpus|cores):(.*)$", re.MULTILINE)
+_EXAMPLES = {"gpus": "# gpus: 4 (0 trains on CPUs)", "cores": "# cores: 32"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RequestedResources:
-    """GPUs and cores of one machine."""
+class SbatchTemplate:
+    """A script for sbatch in which a line stands for the training; counts are of one machine."""
 
+    file: Path
+    script: str
     gpus: int
-    cores: int
+    cores: int = 1
+
+    def filled(self, lines: str) -> str:
+        """Return the script with shell lines in place of its line {command}."""
+        written = self.script.splitlines()
+        return "\n".join(lines if line.strip() == COMMAND_LINE else line for line in written) + "\n"
 
 
-def asked(options: str) -> RequestedResources:
-    """The GPUs and cores that options of sbatch give each machine; 0 and 1 where none does.
-
-    >>> asked("--gres=gpu:a100:2 -c16")
-    RequestedResources(gpus=2, cores=16)
+def read_template(file: Path) -> SbatchTemplate:
+    """Return the template in a file.
 
     Raises:
-        JobError: for what isn't an option, and for options and values on which GPUs or cores depend and
-            which can't be understood.
+        JobError: where the file can't be read, where it has not one line {command}, and where the comment
+            `# gpus: N` is missing or a count is none.
     """
-    given = _Given(options)
-    gpus = _gpus(given)
-    cores = given.per_task_cpus() * (given.tasks(gpus) or 1)
-    if (per_gpu := given.count("--cpus-per-gpu")) is not None:
-        cores = per_gpu * gpus
-    return RequestedResources(gpus=gpus, cores=max(cores, given.count("--mincpus") or 1))
-
-
-class _Given:
-    """The options of a text that GPUs and cores depend on."""
-
-    def __init__(self, options: str) -> None:
-        self.options = options
-        self._values = _parsed(options)
-        nodes = self._values["--nodes"] or "1"
-        low, _, high = nodes.partition("-")
-        self._nodes = _number("--nodes", low)
-        self._is_range = high not in ("", low)
-        tasks, on_each = self.count("--ntasks"), self.count("--ntasks-per-node")
-        if self._values["--nodes"] is None and tasks and on_each:
-            self._nodes = -(-tasks // on_each)
-
-    def count(self, option: str) -> int | None:
-        """The count that an option gives."""
-        value = self._values[option]
-        return None if value is None else _number(option, value)
-
-    def gpus(self, option: str) -> int | None:
-        """The GPUs that one of --gpus… gives: 2 for a100:2, 3 for a100:2,v100:1."""
-        if (value := self._values[option]) is None:
-            return None
-        return sum(_number(option, each.rpartition(":")[2], value) for each in value.split(","))
-
-    def listed(self, option: str, wanted: str) -> int | None:
-        """The count of one resource in a list: 4 gpu in gres/gpu:a100:4,lustre; None if it lacks it."""
-        value = self._values[option] or ""
-        found = []
-        for each in re.sub(r"\(.*?\)", "", value).split(","):
-            name, *words = re.split("[:=]", each.strip().removeprefix("gres/"))
-            if name == wanted:
-                # A lone word is a type; before a number it is one too.
-                is_type = len(words) == 1 and not words[0][:1].isdigit()
-                found.append(1 if is_type or not words else _number(option, words[-1], value))
-        return sum(found) if found else None
-
-    def divided(self, option: str, total: int) -> int:
-        """The part of each machine of what an option gives to all of them."""
-        if self._is_range or self._nodes == 0 or total % self._nodes:
-            machines = self._values["--nodes"] or self._nodes
-            raise _refused(
-                f"{option} {self._values[option]}",
-                f"{machines} machines can't be given the same number each",
-                "Say what each has: --gpus-per-node, --ntasks-per-node",
-            )
-        return total // self._nodes
-
-    def tasks(self, gpus: int) -> int | None:
-        """Tasks of each machine, if anything says how many."""
-        if (on_each := self.count("--ntasks-per-node")) is not None:
-            return on_each
-        if (tasks := self.count("--ntasks")) is not None:
-            return self.divided("--ntasks", tasks)
-        if (for_each := self.count("--ntasks-per-gpu")) is not None:
-            return for_each * gpus
-        if gpus and (per_task := self.gpus("--gpus-per-task")):
-            return gpus // per_task
-        return None
-
-    def per_task_cpus(self) -> int:
-        return self.count("--cpus-per-task") or self.listed("--tres-per-task", "cpu") or 1
-
-    def times(self, option: str, each: int, number: int | None, needs: str) -> int:
-        """GPUs of so many parts of a machine."""
-        if number is None:
-            raise _refused(
-                f"{option} {self._values[option]}",
-                "nothing says how many of them there are",
-                f"Add {needs}",
-            )
-        return each * number
-
-
-def _gpus(given: _Given) -> int:
-    """GPUs of each machine."""
-    of_each = (
-        given.gpus("--gpus-per-node"),
-        given.listed("--tres-per-node", "gpu"),
-        given.listed("--gres", "gpu"),
-    )
-    for found in of_each:
-        if found is not None:
-            return found
-    if (total := given.gpus("--gpus")) is not None:
-        return given.divided("--gpus", total)
-    if (each := given.gpus("--gpus-per-task")) is not None:
-        return given.times("--gpus-per-task", each, given.tasks(0), "--ntasks")
-    if (each := given.listed("--tres-per-task", "gpu")) is not None:
-        return given.times("--tres-per-task", each, given.tasks(0), "--ntasks")
-    if (each := given.gpus("--gpus-per-socket")) is not None:
-        sockets = given.count("--sockets-per-node")
-        return given.times("--gpus-per-socket", each, sockets, "--sockets-per-node")
-    return 0
-
-
-class _Parser(argparse.ArgumentParser):
-    """Raises what it would end the process with."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(message)
-
-
-def _parser() -> _Parser:
-    parser = _Parser(prog="sbatch", add_help=False)
-    for each in (*_COUNTS, *_GPUS, *_LISTS, *_HAVE_A_VALUE.split()):
-        parser.add_argument(*each.split("/"))
-    for each in _MAY_HAVE_A_VALUE.split():
-        parser.add_argument(*each.split("/"), nargs="?")
-    for each in _FLAGS.split():
-        parser.add_argument(*each.split("/"), action="store_true")
-    return parser
-
-
-def _parsed(options: str) -> dict[str, str | None]:
-    """The values of the options that matter, by their long names; None where they aren't given."""
     try:
-        known, others = _parser().parse_known_args(shlex.split(options))
-    except ValueError as wrong:
-        raise _refused(options, str(wrong), "Try its options with sbatch itself") from None
-    _require_harmless(others)
-    names = (each.rpartition("/")[2] for each in (*_COUNTS, *_GPUS, *_LISTS))
-    return {name: getattr(known, name[2:].replace("-", "_")) for name in names}
+        script = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failed:
+        raise _refused(file, f"it can't be read: {failed}", "Name a script for sbatch") from None
+    if [line.strip() for line in script.splitlines()].count(COMMAND_LINE) != 1:
+        cause = f"it has not one line {COMMAND_LINE}, in whose place the training is started"
+        raise _refused(file, cause, f"Write {COMMAND_LINE} on a line of its own")
+    counts = {name: _count(file, name, value.strip()) for name, value in _FIELD.findall(script)}
+    if "gpus" not in counts:
+        cause = "no comment says how many GPUs a machine has for the job"
+        raise _refused(file, cause, f"Add {_EXAMPLES['gpus']}")
+    return SbatchTemplate(file=file, script=script, **counts)
 
 
-def _require_harmless(others: list[str]) -> None:
-    """Let options pass that a plugin of Slurm may have added, each with the value that follows it."""
-    has_value = True
-    for word in others:
-        is_option = word.startswith("--")
-        if is_option and _RESOURCE.search(word.partition("=")[0]):
-            raise _refused(
-                word,
-                "sbatch has no such option, and its name says that GPUs or cores depend on it",
-                "See sbatch --help for how it is called",
-            )
-        if not is_option and (has_value or word.startswith("-")):
-            raise _refused(
-                word,
-                "it is no option of sbatch, nor the value of one",
-                "Give options alone, such as --gres=gpu:4 -c 32",
-            )
-        has_value = not is_option or "=" in word
+def _count(file: Path, name: str, value: str) -> int:
+    if not re.fullmatch("[0-9]{1,6}", value):
+        raise _refused(f"{file}: # {name}: {value}", "it is no count", f"Write {_EXAMPLES[name]}")
+    return int(value)
 
 
-def _number(option: str, text: str, value: str | None = None) -> int:
-    if not re.fullmatch("[0-9]{1,6}", text):
-        raise _refused(
-            f"{option} {value or text}",
-            "it doesn't end in a count",
-            f"Give a number: {option}={_EXAMPLES.get(option, '4')}",
-        )
-    return int(text)
-
-
-_EXAMPLES = {"--gres": "gpu:4", "--tres-per-node": "gres/gpu:4", "--tres-per-task": "gres/gpu:1"}
-
-
-def _refused(value: str, cause: str, cure: str) -> JobError:
-    return JobError(NAME, value, cause=cause, cure=cure)
+def _refused(value: object, cause: str, cure: str) -> JobError:
+    return JobError(NAME, str(value), cause=cause, cure=cure)
 
 
 SUBMITTED, EXIT = "sbatch.json", "sbatch.exit"
@@ -254,19 +87,17 @@ _ENDED = {
 _KILLED, _TERMINATED = -9, -15
 # A shell gets a signal two minutes before the time limit, and passes it to the trainer, which then leaves a
 # checkpoint; a signal while it starts the trainer is passed on afterwards. `wait` returns early when a signal
-# comes, so it is called until the trainer has ended.
-_SCRIPT = """#!/bin/sh
-told=
-trap 'told=1; kill -TERM $pid 2>/dev/null' TERM INT
+# comes, so it is called until the trainer has ended. A template may have `set -eu` before these lines.
+_LINES = """told= pid=
+trap 'told=1; kill -TERM $pid 2>/dev/null || :' TERM INT
 {command} &
 pid=$!
-if [ -n "$told" ]; then kill -TERM $pid; fi
-wait $pid
-code=$?
-while kill -0 $pid 2>/dev/null; do wait $pid; code=$?; done
+if [ -n "$told" ]; then kill -TERM $pid || :; fi
+code=0
+wait $pid || code=$?
+while kill -0 $pid 2>/dev/null; do code=0; wait $pid || code=$?; done
 echo $code > {exit}.draft && mv {exit}.draft {exit}
-exit $code
-"""
+(exit $code)"""
 
 
 class SlurmHandle:
@@ -350,7 +181,9 @@ def known(directory: Path) -> SlurmHandle | None:
     return None
 
 
-def hand_in(job: Job, directory: Path, options: str, command: Sequence[str]) -> SlurmHandle:
+def hand_in(
+    job: Job, directory: Path, template: SbatchTemplate, command: Sequence[str]
+) -> SlurmHandle:
     """Submit the command of a job; its output goes to train.log.
 
     Raises:
@@ -361,18 +194,18 @@ def hand_in(job: Job, directory: Path, options: str, command: Sequence[str]) -> 
         f"--job-name=curriculum-{job.specialist}-{job.phase}-{job.run_key[:KEY_DIGITS]}",
         f"--comment={directory.resolve()}",
         f"--output={directory / LOG}",
-        *shlex.split(options),
     ]
     # An earlier job may have said its last word after it was forgotten.
     (directory / EXIT).unlink(missing_ok=True)
     exit_file = shlex.quote(str(directory / EXIT))
-    done = _run(words, _SCRIPT.format(command=shlex.join(command), exit=exit_file))
+    lines = _LINES.format(command=shlex.join(command), exit=exit_file)
+    done = _run(words, template.filled(lines))
     if done.returncode != 0:
         raise JobError(
             NAME,
-            options,
+            str(template.file),
             cause=f"sbatch refused the job: {done.stderr.strip()}",
-            cure="Try its options with sbatch itself",
+            cure="Try the script with sbatch itself",
         )
     return _noted(done.stdout.strip().partition(";")[0], directory)
 

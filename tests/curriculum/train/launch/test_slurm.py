@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 from curriculum.train.launch import launcher, slurm
 from curriculum.train.launch.gpu_slots import Machine, Slots
 from curriculum.train.launch.launcher import Launch, launched
-from curriculum.train.launch.slurm import RequestedResources, asked, hand_in
+from curriculum.train.launch.slurm import SbatchTemplate, hand_in, read_template
 from schemas.errors import JobError, JobKilledError, JobMemoryError
 from schemas.job import Report, TokenCounts
 from schemas.progress import Progress
@@ -26,11 +27,14 @@ echo "$@" >> $jobs/submitted
 for each in "$@"; do case "$each" in
   --output=*) output=${{each#--output=}};;
   --comment=*) comment=${{each#--comment=}};;
-  --account=none) echo "sbatch: error: Invalid account" >&2; exit 1;;
-  --hold) held=1;;
 esac; done
 id=$((100 + $(wc -l < $jobs/submitted)))
 cat > $jobs/$id.sh
+# sbatch reads options in the head of a script, and nothing but a script.
+read -r first < $jobs/$id.sh
+case "$first" in "#!"*) ;; *) echo "sbatch: error: This does not look like a batch script" >&2; exit 1;; esac
+if grep -q "^#SBATCH --account=none" $jobs/$id.sh; then echo "sbatch: error: Invalid account" >&2; exit 1; fi
+if grep -q "^#SBATCH --hold" $jobs/$id.sh; then held=1; fi
 echo "$comment" > $jobs/$id.comment
 if [ -n "$held" ]; then echo PENDING > $jobs/$id.state; echo $id; exit; fi
 echo RUNNING > $jobs/$id.state
@@ -131,8 +135,13 @@ def until(holds: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def run(world: Any, directory: Path, options: str = "--gres=gpu:1", **how: Any) -> Report:
-    return launched(world.store, directory / "job.json", Launch(sbatch=options, **how))
+def template(options: str = "--gres=gpu:1", before: str = "", after: str = "") -> SbatchTemplate:
+    script = f"#!/bin/sh\n#SBATCH {options}\n{before}\n{{command}}\n{after}\n"
+    return SbatchTemplate(file=Path("cluster.sh"), script=script, gpus=1)
+
+
+def run(world: Any, directory: Path, script: SbatchTemplate | None = None, **how: Any) -> Report:
+    return launched(world.store, directory / "job.json", Launch(sbatch=script or template(), **how))
 
 
 def test_a_job_is_handed_in_followed_and_takes_no_slot(
@@ -147,12 +156,13 @@ def test_a_job_is_handed_in_followed_and_takes_no_slot(
 
     slots = Slots(world.store.root / "slots", 1)
     with slots.hold("another", lambda _: None):
-        report = run(world, directory, "-p 'gpu long' -c 4", tell=tell, slots=slots)
+        options = "-p 'gpu long' -c 4"
+        report = run(world, directory, template(options), tell=tell, slots=slots)
     assert (report.stopped, report.steps) == ("budget", 12)
     assert "step 1" in heard
     assert "Slurm's job 101 is RUNNING" in heard
     (submitted,) = cluster.submitted()
-    assert submitted.endswith("-p gpu long -c 4")
+    assert f"#SBATCH {options}" in (cluster.jobs / "101.sh").read_text().splitlines()
     assert f"--output={directory / 'train.log'}" in submitted
     assert f"--comment={directory.resolve()}" in submitted
     assert not list(directory.glob("sbatch.*"))
@@ -164,7 +174,7 @@ def test_a_launcher_that_comes_again_follows_the_job_that_runs(
     seen = cluster.play_once_seen(WELL.format(report=tmp_path / "report"))
     directory = world.open_run(world.job())
     job = world.job()
-    hand_in(job, directory, "", cluster.command(directory))
+    hand_in(job, directory, template(), cluster.command(directory))
     assert json.loads((directory / "sbatch.json").read_text())["id"] == "101"
     assert run(world, directory, tell=seen).stopped == "budget"
     assert len(cluster.submitted()) == 1
@@ -175,7 +185,7 @@ def test_a_job_of_which_only_slurm_knows_is_found_by_its_run(
 ) -> None:
     directory = world.open_run(world.job())
     seen = cluster.play_once_seen(WELL.format(report=tmp_path / "report"))
-    hand_in(world.job(), directory, "", cluster.command(directory))
+    hand_in(world.job(), directory, template(), cluster.command(directory))
     (directory / "sbatch.json").unlink()
     assert run(world, directory, tell=seen).stopped == "budget"
     assert len(cluster.submitted()) == 1
@@ -186,7 +196,7 @@ def test_a_job_that_ended_while_nobody_looked_is_not_handed_in_again(
     world: Any, cluster: Cluster
 ) -> None:
     directory = world.open_run(world.job())
-    handed = hand_in(world.job(), directory, "", cluster.command(directory))
+    handed = hand_in(world.job(), directory, template(), cluster.command(directory))
     until(lambda: not handed.is_active())
     assert run(world, directory).stopped == "budget"
     assert len(cluster.submitted()) == 1
@@ -196,7 +206,7 @@ def test_a_job_that_was_killed_while_nobody_looked_is_handed_in_again(
     world: Any, cluster: Cluster
 ) -> None:
     directory = world.open_run(world.job())
-    hand_in(world.job(), directory, "--hold", cluster.command(directory))
+    hand_in(world.job(), directory, template("--hold"), cluster.command(directory))
     cluster.state(101, "NODE_FAIL")
     assert run(world, directory).stopped == "budget"
     assert len(cluster.submitted()) == 2
@@ -254,7 +264,7 @@ def test_a_job_that_somebody_cancels_in_slurm_is_cancelled(world: Any, cluster: 
         if "PENDING" in progress.note:
             cluster.state(101, "CANCELLED")
 
-    assert run(world, directory, "--hold", watch=cancel).stopped == "cancelled"
+    assert run(world, directory, template("--hold"), watch=cancel).stopped == "cancelled"
     assert heard[0].note == "Slurm's job 101 is PENDING"
 
 
@@ -283,34 +293,84 @@ def test_what_sbatch_refuses_and_a_machine_without_it_are_named(
     world: Any, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = world.open_run(world.job())
-    with pytest.raises(JobError, match=r"CURRICULUM_SBATCH: --account=none; .*Invalid account"):
-        run(world, directory, "--account=none")
+    with pytest.raises(JobError, match=r"CURRICULUM_SBATCH: cluster.sh; .*Invalid account"):
+        run(world, directory, template("--account=none"))
     shutil.rmtree(cluster.trainer.parent / "programs")
     with pytest.raises(JobError, match="squeue; there is no such program on the PATH"):
         run(world, directory)
 
 
-@pytest.mark.parametrize(
-    ("options", "wanted"),
-    [
-        ("", RequestedResources(gpus=0, cores=1)),
-        ("--gres=gpu:a100:2 -c 16", RequestedResources(gpus=2, cores=16)),
-        ("--gres gpu:3 --cpus-per-task=8", RequestedResources(gpus=3, cores=8)),
-        ("--gres=gpu", RequestedResources(gpus=1, cores=1)),
-        ("--gres=lustre:4", RequestedResources(gpus=0, cores=1)),
-        ("-G 4", RequestedResources(gpus=4, cores=1)),
-        ("--gpus-per-node=h200:8 --time=1:00:00", RequestedResources(gpus=8, cores=1)),
-    ],
-)
-def test_what_is_asked_of_slurm_is_read_from_its_options(
-    options: str, wanted: RequestedResources
+def test_lines_around_the_command_are_run_and_may_be_strict(
+    world: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
-    assert asked(options) == wanted
+    directory = world.open_run(world.job())
+    around = template(
+        before=f"set -eu; export LOADED=cuda; echo before >> {tmp_path / 'said'}",
+        after=f"echo after >> {tmp_path / 'said'}",
+    )
+    cluster.play(f"echo $LOADED >> {tmp_path / 'said'}; {WELL.format(report=tmp_path / 'report')}")
+    assert run(world, directory, around).stopped == "budget"
+    until(lambda: (tmp_path / "said").read_text().split() == ["before", "cuda", "after"])
+    cluster.play("exit 71")
+    with pytest.raises(JobMemoryError):
+        run(world, directory, around)
 
 
-def test_a_job_made_without_a_gpu_is_for_those_that_slurm_gives() -> None:
-    machine = Machine.in_slurm("--gres=gpu:4 -c 32")
+SCRIPT = """#!/bin/bash
+#SBATCH --gres=gpu:a100:4 --cpus-per-task=32
+#   gpus: 4
+# cores:32
+if [ -n "${command}" ]; then exit 1; fi
+  {command}
+"""
+
+
+def test_a_job_made_without_a_gpu_is_for_those_that_the_template_names(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.sh"
+    file.write_text(SCRIPT)
+    read = read_template(file)
+    machine = Machine.in_slurm(read)
     assert (machine.device, machine.processes) == ("cuda", 4)
     assert (machine.threads, machine.workers) == (8, 2)
-    plain = Machine.in_slurm("--partition=cpu -c 6", 2)
+    filled = read.filled("train\nit").splitlines()
+    assert filled == [*SCRIPT.splitlines()[:-1], "train", "it"]
+    file.write_text(SCRIPT.replace("gpus: 4", "gpus: 0").replace("cores:32", "cores: 6"))
+    plain = Machine.in_slurm(read_template(file), 2)
     assert (plain.device, plain.processes, plain.threads) == ("cpu", 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("found", "instead", "value"),
+    [
+        ("#   gpus: 4\n", "", ""),
+        ("gpus: 4", "gpus: a100:4", ": # gpus: a100:4"),
+        ("cores:32", "cores: many", ": # cores: many"),
+        ("  {command}\n", "{command} --more\n", ""),
+        ("  {command}\n", "{command}\n{command}\n", ""),
+    ],
+)
+def test_a_template_that_does_not_say_what_it_must_is_refused(
+    tmp_path: Path, found: str, instead: str, value: str
+) -> None:
+    file = tmp_path / "cluster.sh"
+    file.write_text(SCRIPT.replace(found, instead))
+    with pytest.raises(JobError) as raised:
+        read_template(file)
+    assert (raised.value.name, raised.value.value) == ("$CURRICULUM_SBATCH", f"{file}{value}")
+
+
+def test_a_template_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.sh"
+    with pytest.raises(JobError, match=r"cluster\.sh; it can't be read"):
+        read_template(file)
+    file.write_bytes(b"#!/bin/sh\n\xff")
+    with pytest.raises(JobError, match=r"cluster\.sh; it can't be read"):
+        read_template(file)
+
+
+def test_the_script_that_the_documents_show_is_a_template(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[4] / "docs" / "prefect.md").read_text()
+    (script,) = re.findall(r"```text\n(#!.*?)```", text, re.DOTALL)
+    file = tmp_path / "cluster.sh"
+    file.write_text(script)
+    assert (read_template(file).gpus, read_template(file).cores) == (4, 32)
