@@ -4,6 +4,9 @@
 
 Any number of ranks reads them. torch's own storage keeps its index as a pickle, which runs code when it is
 read; this one holds tensors and JSON only, as the portable form does.
+
+torch's HuggingFaceStorageWriter and Reader aren't used: their parts have no index, so without the file of
+the first rank a load succeeds and leaves its rows as they were. They serialise a part in memory, too.
 """
 
 import itertools
