@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 
 from curriculum.mixing.plan import Planner, within, write_plan
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
-from curriculum.mixing.supply import demand, read_supply
+from curriculum.mixing.row_supply import read_supply
+from curriculum.mixing.strata import demand
 from curriculum.parquet import shards_of
 
 ROWS_PER_SHARD = 100_000

@@ -18,14 +18,8 @@ from curriculum.mixing.plan import (
     within,
 )
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.mixing.supply import (
-    Stratum,
-    Supply,
-    Taken,
-    demand,
-    within_supply,
-    without_rows,
-)
+from curriculum.mixing.row_supply import Supply
+from curriculum.mixing.strata import Stratum, Taken, demand, within_supply, without_rows
 from schemas.errors import MixtureError
 
 SUPPOSED = "estimate"

@@ -11,18 +11,11 @@ from pydantic import JsonValue
 
 from curriculum import frames
 from curriculum.mixing.plan import Planner, Totals, check_step, less_than_a_step, within, write_plan
+from curriculum.mixing.repetition import ArtefactUse, source_repetition, warning
 from curriculum.mixing.resolve import ResolvedPhase
+from curriculum.mixing.row_supply import read_supply
 from curriculum.mixing.schedule import counted, of_keys, passed_until
-from curriculum.mixing.supply import (
-    ArtefactUse,
-    Stratum,
-    Taken,
-    demand,
-    read_supply,
-    source_repetition,
-    warning,
-    without_rows,
-)
+from curriculum.mixing.strata import Stratum, Taken, demand, without_rows
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store, in_lease
 from curriculum.store.artefact import digest
 from schemas.diet import Diet

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.mixing.resolve import ResolvedPhase
+from curriculum.mixing.row_supply import Supply, pack_ids
 from curriculum.mixing.schedule import (
     DrawnRows,
     ExcludedRows,
@@ -20,7 +21,7 @@ from curriculum.mixing.schedule import (
     rates,
     write_left_out,
 )
-from curriculum.mixing.supply import Stratum, Supply, pack_ids
+from curriculum.mixing.strata import Stratum
 from schemas.errors import MixtureError
 from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA
 

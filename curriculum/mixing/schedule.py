@@ -17,7 +17,8 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from curriculum import frames
-from curriculum.mixing.supply import KEY_DIGITS, Stratum, Supply, pack_ids
+from curriculum.mixing.row_supply import KEY_DIGITS, Supply, pack_ids
+from curriculum.mixing.strata import Stratum
 from schemas.mixture import BLOCK_SLOTS, LEFT_OUT_NAME, LEFT_OUT_SCHEMA, LeftOut
 
 LOCAL_ABOVE = 1 << 24

@@ -17,7 +17,7 @@ from curriculum.mixing.check import (
 from curriculum.mixing.load import placed_shortage
 from curriculum.mixing.mix import rows_taken
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing, phase_tokens
-from curriculum.mixing.supply import Supply, read_supply
+from curriculum.mixing.row_supply import Supply, read_supply
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import PhaseBuilt, Scope, execute, here, selected
 from curriculum.pipeline.plan import RunPlan

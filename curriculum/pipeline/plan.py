@@ -22,8 +22,8 @@ from curriculum.mixing.load import (
     require_no_fault,
 )
 from curriculum.mixing.mix import seen_of
+from curriculum.mixing.phase_faults import check_gates, domain_faults
 from curriculum.mixing.resolve import ResolvedPhase, resolve, with_repositories
-from curriculum.mixing.supply import check_gates, domain_faults
 from curriculum.model.backend_choice import AttentionNeeds, Capabilities, choose
 from curriculum.model.presets import preset
 from curriculum.pipeline.attempts import mark_current

@@ -23,8 +23,8 @@ from curriculum.inspection.largest_files import (
 from curriculum.inspection.runs import whole_steps
 from curriculum.mixing.check import PhaseCheck, ServingCheck, SourceCheck, source_checks
 from curriculum.mixing.load import warnings
+from curriculum.mixing.phase_faults import unmeasured
 from curriculum.mixing.resolve import structure_faults
-from curriculum.mixing.supply import unmeasured
 from curriculum.pipeline.checks import (
     CheckedPlan,
     check_plan,

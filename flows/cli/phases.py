@@ -43,7 +43,7 @@ from curriculum.inspection.stage_tables import (
     yield_lines,
 )
 from curriculum.mixing.mix import report_of as mixture_report_of
-from curriculum.mixing.supply import unmeasured
+from curriculum.mixing.phase_faults import unmeasured
 from curriculum.mixing.tree import explain_diet, explain_plan
 from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.checks import require_steps

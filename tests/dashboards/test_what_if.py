@@ -8,7 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.mixing.supply import Supply, demand
+from curriculum.mixing.row_supply import Supply
+from curriculum.mixing.strata import demand
 from dashboards import mixture_panels
 from schemas.errors import MixtureError
 from tests.factories import resolved_phase, resolved_serving

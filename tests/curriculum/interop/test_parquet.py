@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from curriculum.interop.foreign_parquet import parquet_rows
 from curriculum.interop.publish import FILLS, Completion
-from curriculum.mixing.supply import read_supply
+from curriculum.mixing.row_supply import read_supply
 from curriculum.packing.check import check
 from curriculum.packing.rows import KNOWN, RowBatch
 from curriculum.packing.rules import BatchPosition, Violations

@@ -14,7 +14,7 @@ from curriculum.mixing.check import (
     supposed_supply,
 )
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.mixing.supply import Supply
+from curriculum.mixing.row_supply import Supply
 
 Make = Callable[..., Any]
 STEP = 512

@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from curriculum.mixing.phase_faults import domain_faults
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.mixing.supply import Stratum, Supply, demand, domain_faults, without_rows
+from curriculum.mixing.row_supply import Supply
+from curriculum.mixing.strata import Stratum, demand, without_rows
 from schemas.errors import MixtureError
 
 Make = Callable[..., Any]

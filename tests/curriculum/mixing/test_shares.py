@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from curriculum.mixing.plan import Planner
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.mixing.supply import Stratum, Supply, demand
+from curriculum.mixing.row_supply import Supply
+from curriculum.mixing.strata import Stratum, demand
 from schemas.mixture import BLOCK_SLOTS
 from tests.factories import resolved_phase, resolved_serving
 

@@ -6,7 +6,7 @@ import pytest
 
 from curriculum.mixing.load import load_diet
 from curriculum.mixing.mix import mix, report_of, seen_of
-from curriculum.mixing.supply import ArtefactUse, source_repetition, warning
+from curriculum.mixing.repetition import ArtefactUse, source_repetition, warning
 from curriculum.store import Artefact, Store
 
 Make = Callable[..., Any]

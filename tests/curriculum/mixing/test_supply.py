@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from curriculum.mixing.supply import pack_ids, read_supply
+from curriculum.mixing.row_supply import pack_ids, read_supply
 from schemas.errors import SchemaError
 
 Make = Callable[..., Any]

@@ -9,7 +9,7 @@ import pytest
 
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
 from curriculum.corpus.sources import Sources
-from curriculum.mixing.supply import read_supply
+from curriculum.mixing.row_supply import read_supply
 from curriculum.stages import RowsSpec, Tokenizing, build
 from curriculum.stages.indexes import Index
 from curriculum.store import Recipe, Store

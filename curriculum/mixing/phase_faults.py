@@ -1,0 +1,65 @@
+"""Faults of resolved phases beside a corpus and imported rows: unknown domains, gates without a measure."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from curriculum.mixing.resolve import DietFault, ResolvedPhase
+from schemas.errors import DietFieldError
+from schemas.mistakes import nearest
+from schemas.objectives import ANCHOR_SET
+
+
+def domain_faults(phases: Sequence[ResolvedPhase], known: Collection[str]) -> Iterator[DietFault]:
+    """Yield factors for domains that no rule of the corpus gives, or that imported rows don't have."""
+    for at, phase in enumerate(phases):
+        for serving in phase.servings:
+            there = known if serving.imported is None else serving.imported.domains
+            for name in sorted({name for name, _ in serving.domains} - {"*", *there}):
+                yield DietFault(
+                    location=("phases", at, "servings", serving.index, "domains", name),
+                    value=f"{phase.name}: {serving.title}: domains.{name}",
+                    cause="the corpus has no such domain"
+                    if serving.imported is None
+                    else "no imported row is of that domain",
+                    cure=nearest(name, there),
+                )
+
+
+def unmeasured(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
+    """Imported rows that nothing held out measures, a sentence each."""
+    listed = [each.imported for phase in phases for each in phase.servings]
+    for name in dict.fromkeys(each.name for each in listed if each and each.measured_by is None):
+        yield (
+            f"{name}: no rows of split val were imported under this name, so val_bpb says nothing of it. "
+            f"Import some: curriculum import PATH --split val --name {name}"
+        )
+
+
+def check_gates(phases: Sequence[ResolvedPhase]) -> None:
+    """Refuse a gate that waits for val_bpb of a set that the phase hasn't, or where nothing is held out.
+
+    Raises:
+        DietError: naming the phase.
+    """
+    for at, phase in enumerate(phases):
+        rule = phase.advance_when
+        if rule is None or rule.val_bpb is None:
+            continue
+        asked, location = rule.val_bpb.set, ("phases", at, "advance_when", "val_bpb")
+        if asked not in phase.sets:
+            raise DietFieldError(
+                f"phase {phase.name}",
+                f"advance_when.val_bpb.set = {asked!r}",
+                location=(*location, "set"),
+                cause="it serves nothing of that objective",
+                cure=f"Take {' or '.join(phase.sets)}",
+            )
+        rows = {each.imported for each in phase.servings}
+        is_blind = all(each is not None and each.measured_by is None for each in rows)
+        if is_blind and asked != ANCHOR_SET:
+            raise DietFieldError(
+                f"phase {phase.name}",
+                "advance_when.val_bpb",
+                location=location,
+                cause="all that it serves was imported, and nothing of split val beside",
+                cure="Import rows under the same name with --split val, or leave val_bpb out",
+            )

@@ -1,0 +1,129 @@
+"""Supply of rows: the small columns of a rows artefact."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from curriculum import parquet
+from schemas.errors import SchemaError
+
+KEY_DIGITS = 12
+INDEX_DIGITS = 10
+"""pack_id is `<first 12 digits of the rows' key>-<index, 10 digits>`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Supply:
+    """The rows of one serving, by their number over all shards; 22 bytes a row."""
+
+    key: str
+    domains: tuple[str, ...]
+    """Sorted."""
+    domain: npt.NDArray[np.int16]
+    """[n], index into domains."""
+    valid_tokens: npt.NDArray[np.int32]
+    """[n]"""
+    attention_pairs: npt.NDArray[np.int64]
+    """[n]"""
+    pack_index: npt.NDArray[np.int64]
+    """[n], the digits after the dash of pack_id."""
+    shard_starts: npt.NDArray[np.int64]
+    """[shards + 1], the number of each shard's first row, and of all rows."""
+    left_out: npt.NDArray[np.bool_] | None = None
+    """[n], rows that no plan may take; None for none."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.valid_tokens)
+
+    def rows_of(self, domain: str) -> npt.NDArray[np.int64]:
+        """The numbers of the rows of one domain, ascending, those among them that are left out."""
+        return np.flatnonzero(self.domain == self.domains.index(domain))
+
+    def tokens_of(self, domain: str) -> int:
+        """The valid tokens of one domain in rows that aren't left out."""
+        rows = self.rows_of(domain)
+        there = rows if self.left_out is None else rows[~self.left_out[rows]]
+        return int(self.valid_tokens[there].sum(dtype=np.int64))
+
+
+def read_supply(files: Sequence[Path], *, key: str, without: Collection[str] = ()) -> Supply:
+    """The supply in the shards of a rows artefact, in shard order; `without` are pack_ids to leave out.
+
+    Raises:
+        SchemaError: for a pack_id that isn't of these rows.
+    """
+    names: dict[str, int] = {}
+    shards = [_read_shard(file, key, names) for file in files]
+    order = sorted(names)
+    ranks = np.empty(len(order), dtype=np.int16)
+    ranks[[names[name] for name in order]] = np.arange(len(order), dtype=np.int16)
+    codes = np.concatenate([np.empty(0, np.int16), *(shard.domain for shard in shards)])
+    indices = np.concatenate([np.empty(0, np.int64), *(each.index for each in shards)])
+    return Supply(
+        key=key,
+        domains=tuple(order),
+        domain=ranks[codes],
+        valid_tokens=np.concatenate([np.empty(0, np.int32), *(each.tokens for each in shards)]),
+        attention_pairs=np.concatenate([np.empty(0, np.int64), *(each.pairs for each in shards)]),
+        pack_index=indices,
+        shard_starts=np.cumsum([0, *(len(each.index) for each in shards)], dtype=np.int64),
+        left_out=np.isin(indices, _indices(without, key)) if without else None,
+    )
+
+
+def pack_ids(keys: pl.Series, indices: npt.NDArray[np.int64]) -> pl.Series:
+    """The pack_ids of rows, from the full key of each and its index.
+
+    >>> pack_ids(pl.Series(["ab" * 32]), np.array([17])).to_list()
+    ['abababababab-0000000017']
+    """
+    digits = pl.Series(indices).cast(pl.String).str.zfill(INDEX_DIGITS)
+    return keys.str.head(KEY_DIGITS) + "-" + digits
+
+
+def _indices(packs: Collection[str], key: str) -> npt.NDArray[np.int64]:
+    """The indices of those pack_ids that are of these rows."""
+    mine = [each for each in packs if each.startswith(f"{key[:KEY_DIGITS]}-")]
+    return np.array([int(each[KEY_DIGITS + 1 :]) for each in mine], dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Shard:
+    """Columns that are read of one file of rows, [n] each."""
+
+    domain: npt.NDArray[np.int16]
+    """Numbers in the order in which domains were met."""
+    tokens: npt.NDArray[np.int32]
+    pairs: npt.NDArray[np.int64]
+    index: npt.NDArray[np.int64]
+
+
+def _read_shard(file: Path, key: str, names: dict[str, int]) -> _Shard:
+    table = parquet.read_table(file, ["pack_id", "domain", "valid_token_count", "attention_pairs"])
+    frame = pl.DataFrame(pl.from_arrow(table))
+    for name in frame["domain"].unique(maintain_order=True):
+        names.setdefault(name, len(names))
+    prefix = f"{key[:KEY_DIGITS]}-"
+    packs = frame["pack_id"]
+    indices = packs.str.tail(INDEX_DIGITS).cast(pl.Int64, strict=False)
+    right = packs.str.starts_with(prefix) & indices.is_not_null()
+    if not right.all():
+        at = int((~right).arg_max() or 0)
+        raise SchemaError(
+            f"row {at} of {file.name}",
+            f"pack_id {packs[at]!r}",
+            cause=f"the rows' pack_ids begin with {prefix}",
+            cure="Build the rows again",
+        )
+    return _Shard(
+        domain=frame["domain"].replace_strict(names, return_dtype=pl.Int16).to_numpy(),
+        tokens=frame["valid_token_count"].cast(pl.Int32).to_numpy(),
+        pairs=frame["attention_pairs"].cast(pl.Int64).to_numpy(),
+        index=indices.to_numpy(),
+    )

@@ -1,0 +1,258 @@
+"""Strata of a phase: each serving in each domain, what is asked of it and what there is."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
+from curriculum.mixing.row_supply import Supply
+from schemas.errors import MixtureError
+from schemas.mixture import cut_to
+
+Taken = Mapping[tuple[str, str], int]
+"""Rows that earlier plans took, by (rows key, domain)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """The rows of a stratum in one variant of its objective: what one pass over them reads."""
+
+    number: int
+    """Number of the supply, among those of the serving."""
+    key: str
+    """Key of the rows artefact."""
+    rows: npt.NDArray[np.int64]
+    """Numbers of its rows in that supply."""
+    tokens: int
+    """Valid tokens of those rows that may be taken."""
+    drawn_before: int
+    """Rows of it that came before, those that were passed over among them."""
+    left_out: npt.NDArray[np.bool_] | None = None
+    """Flags of `rows` that are never taken; never all."""
+
+    @property
+    def available(self) -> int:
+        """Rows that may be taken."""
+        return len(self.rows) - (0 if self.left_out is None else int(self.left_out.sum()))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stratum:
+    """One serving in one domain: what there is of it, and what is asked."""
+
+    serving: ResolvedServing
+    domain: str
+    variants: tuple[Variant, ...]
+    """One, but for an objective that has several; passes read them in turn."""
+    share: float
+    """Share of the phase's valid tokens in the diet."""
+    served: float
+    """The share after a shortage was renormalised; else the same."""
+
+    @property
+    def title(self) -> str:
+        """Serving and domain in words."""
+        return f"{self.serving.title}, domain {self.domain}"
+
+    @property
+    def rows(self) -> int:
+        """Rows of one pass, on average over the variants."""
+        return round(sum(each.available for each in self.variants) / len(self.variants))
+
+    @property
+    def tokens(self) -> int:
+        """Valid tokens of one pass, on average over the variants."""
+        return _mean_tokens(self.variants)
+
+    def slots_per_token(self, slot_length: int) -> float:
+        """Slots that hold one valid token of it: how often it must come for its share."""
+        rows_per_slot = slot_length // self.serving.row_length
+        rows = sum(each.available for each in self.variants)
+        return rows / (rows_per_slot * sum(each.tokens for each in self.variants))
+
+
+def demand(
+    phase: ResolvedPhase, supplies: Sequence[Sequence[Supply]], taken: Taken | None = None
+) -> tuple[Stratum, ...]:
+    """The strata of a phase, by serving and domain; their `served` sum to 1.
+
+    `supplies` hold the training rows of each serving, in the servings' order: one of each variant.
+    A domain that has no rows has no stratum, whatever its factor.
+
+    Raises:
+        MixtureError: for a serving that has no rows, and for a stratum of which more is asked than
+            max_repetition times what there is, unless the phase renormalises its shares.
+    """
+    assert len(supplies) == len(phase.servings)
+    strata = [
+        stratum
+        for serving, variants in zip(phase.servings, supplies, strict=True)
+        for stratum in _strata(serving, variants, taken or {})
+    ]
+    empty = [
+        serving
+        for serving in phase.servings
+        if not any(stratum.serving.index == serving.index for stratum in strata)
+    ]
+    if empty and (phase.on_shortage == "stop" or not strata):
+        raise MixtureError(
+            f"phase {phase.name}",
+            empty[0].title,
+            cause="there is no row of it",
+            cure="Take the serving out, or build it from a larger corpus",
+            location=(*phase.location, "servings", empty[0].index),
+        )
+    return within_supply(phase, strata)
+
+
+def without_rows(phase: ResolvedPhase, strata: Sequence[Stratum]) -> Iterator[str]:
+    """Yield a sentence for each domain that a diet asks for and that has no row."""
+    for serving in phase.servings:
+        there = {each.domain for each in strata if each.serving.index == serving.index}
+        for name, factor in serving.domains:
+            if factor and name not in {"*", *there}:
+                yield f"{serving.title}: no row is of domain {name}, so its factor {factor:g} is idle"
+
+
+def _strata(serving: ResolvedServing, supplies: Sequence[Supply], taken: Taken) -> list[Stratum]:
+    """A serving's domains: tokens of each in proportion to what there is times its factor."""
+    factors = dict(serving.domains)
+    domains = sorted({domain for supply in supplies for domain in supply.domains})
+    rest = factors.get("*", 1.0)
+    found = {name: _variants(supplies, name, taken) for name in domains}
+    variants = {name: each for name, each in found.items() if each}
+    weights = {name: _mean_tokens(variants[name]) * factors.get(name, rest) for name in variants}
+    whole = math.fsum(weights.values())
+    return [
+        Stratum(
+            serving=serving,
+            domain=name,
+            variants=variants[name],
+            share=serving.share * weight / whole,
+            served=serving.share * weight / whole,
+        )
+        for name, weight in weights.items()
+        if weight > 0
+    ]
+
+
+def _variants(supplies: Sequence[Supply], domain: str, taken: Taken) -> tuple[Variant, ...]:
+    variants = (
+        Variant(
+            number=number,
+            key=supply.key,
+            rows=(rows := supply.rows_of(domain)),
+            tokens=supply.tokens_of(domain),
+            drawn_before=taken.get((supply.key, domain), 0),
+            left_out=None if supply.left_out is None else supply.left_out[rows],
+        )
+        for number, supply in enumerate(supplies)
+        if domain in supply.domains
+    )
+    return tuple(each for each in variants if each.available)
+
+
+def _mean_tokens(variants: Sequence[Variant]) -> int:
+    return round(sum(each.tokens for each in variants) / len(variants))
+
+
+def within_supply(phase: ResolvedPhase, strata: Sequence[Stratum]) -> tuple[Stratum, ...]:
+    """The strata of a phase with the shares that they are served.
+
+    Raises:
+        MixtureError: where more is asked than max_repetition times what there is, as `demand` does.
+    """
+    most = [phase.max_repetition * stratum.tokens / max(phase.tokens, 1) for stratum in strata]
+    whole = math.fsum(stratum.share for stratum in strata)
+    shares = [stratum.share / whole for stratum in strata]
+    short = [at for at, share in enumerate(shares) if share > most[at]]
+    if short and phase.on_shortage == "stop":
+        raise _shortage(phase, strata, [strata[at] for at in short])
+    if short:
+        shares = _renormalised(phase, shares, most)
+    return tuple(
+        replace(stratum, served=share) for stratum, share in zip(strata, shares, strict=True)
+    )
+
+
+def _renormalised(phase: ResolvedPhase, shares: list[float], most: list[float]) -> list[float]:
+    """Shares cut to what there is, the others raised alike in their place.
+
+    _renormalised(phase, [0.5, 0.25, 0.25], [0.2, 1.0, 1.0]) -> [0.2, 0.4, 0.4]
+    """
+    if math.fsum(most) < 1:
+        there = int(math.fsum(most) * phase.tokens)
+        raise MixtureError(
+            f"phase {phase.name}",
+            f"{phase.tokens:,} tokens are asked",
+            cause=f"all servings together have {there:,} at max_repetition {phase.max_repetition:g}",
+            cure=f"Lower token_budget to {_budget(phase, there)}, raise max_repetition or enlarge "
+            "the corpus",
+            location=phase.location,
+        )
+    return cut_to(shares, most)
+
+
+def _shortage(
+    phase: ResolvedPhase, strata: Sequence[Stratum], short: Sequence[Stratum]
+) -> MixtureError:
+    worst = max(short, key=lambda stratum: stratum.share / stratum.tokens)
+    asked = worst.share * phase.tokens
+    times = math.ceil(100 * asked / worst.tokens) / 100
+    fitting = int(phase.max_repetition * worst.tokens / worst.share)
+    others = _grouped(stratum for stratum in short if stratum is not worst)
+    lower = _lower_share(phase, strata, worst)
+    return MixtureError(
+        f"phase {phase.name}: {worst.title}",
+        f"{asked:,.0f} tokens are asked and there are {worst.tokens:,}",
+        cause=f"each row would be seen {times:g} times, and max_repetition is "
+        f"{phase.max_repetition:g}{f'. Too few as well: {others}' if others else ''}",
+        cure=f"Lower token_budget to {_budget(phase, fitting)}, raise max_repetition to "
+        f"{math.ceil(times)}, {lower}{', ' * bool(lower)}enlarge the corpus, "
+        "or set on_shortage: renormalise",
+        location=(*phase.location, "servings", worst.serving.index),
+    )
+
+
+def _lower_share(phase: ResolvedPhase, strata: Sequence[Stratum], short: Stratum) -> str:
+    """The cure that lowers a stratum's share: by the factor of its domain, else by the serving's share.
+
+    Empty for a domain without a factor in the only serving of a phase, whose share is 1.
+    """
+    serving = short.serving
+    whole = math.fsum(each.share for each in strata if each.serving.index == serving.index)
+    rest, most = whole - short.share, phase.max_repetition * short.tokens / phase.tokens
+    factor = dict(serving.domains).get(short.domain)
+    if factor is not None and rest > 0 and most < whole:
+        fitting = factor * (most / (whole - most)) * (rest / short.share)
+        return f"lower its factor in domains from {factor:g} to {_rounded_down(fitting):g}"
+    if len(phase.servings) == 1:
+        return ""
+    fitting = serving.share * most / short.share
+    return f"lower the serving's share from {serving.share:g} to {_rounded_down(fitting):g}"
+
+
+def _grouped(strata: Iterable[Stratum]) -> str:
+    """List strata by serving: 'v2_simple causal at 512 (general, templates)'."""
+    found: dict[str, list[str]] = {}
+    for stratum in strata:
+        found.setdefault(stratum.serving.title, []).append(stratum.domain)
+    return "; ".join(f"{title} ({', '.join(domains)})" for title, domains in found.items())
+
+
+def _rounded_down(value: float) -> float:
+    """Return a positive number cut to three significant digits.
+
+    >>> _rounded_down(0.034567), _rounded_down(2.0)
+    (0.0345, 2.0)
+    """
+    scale = 10.0 ** (2 - math.floor(math.log10(value)))
+    return math.floor(value * scale) / scale
+
+
+def _budget(phase: ResolvedPhase, tokens: int) -> str:
+    """The diet's budget of which the phase's portion are so many tokens, as an option takes it."""
+    return f"{int(tokens / phase.portion / 1000)}K" if tokens > 1000 else str(tokens)
