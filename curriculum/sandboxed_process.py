@@ -6,11 +6,14 @@ Python's libraries are. Libraries that start threads, as pyarrow's allocator doe
 has entered: a thread that ran before would stay outside, in the same memory.
 """
 
+import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
@@ -25,9 +28,12 @@ _ENVIRONMENT = {
     "RAYON_NUM_THREADS": "1",
 }
 _MAX_ANSWER_BYTES = 16 << 20
+_PART_BYTES = 1 << 16
 _ENDING_SECONDS = 5
 MIN_MEMORY = 4 << 30
 """Bytes that such a process may take on any machine; on larger ones half of their memory."""
+MAX_IDLE_SECONDS = 600
+"""Seconds that all answers of a process may take together, beyond its processor time."""
 UNSANDBOXED = "--unsandboxed"
 
 
@@ -45,7 +51,8 @@ def usual_seconds(num_bytes: int) -> int:
 class SandboxedProcess:
     """A module that runs in a process of its own inside a sandbox.
 
-    Use it in a `with` block, at whose end the process is killed if it still runs.
+    Use it in a `with` block, at whose end the process is killed if it still runs. A process that lets its
+    caller wait for longer than its processor time and MAX_IDLE_SECONDS is killed as well.
 
     Raises:
         StoreError: where the kernel has no Landlock and `unsandboxed` is False.
@@ -62,6 +69,9 @@ class SandboxedProcess:
                 f"(/sys/kernel/security/lsm), or say {UNSANDBOXED} for files that you trust",
             )
         self._sandbox = sandbox
+        self._max_seconds = MAX_IDLE_SECONDS + (sandbox.cpu_seconds or 0)
+        self._seconds_left = float(self._max_seconds)
+        self._unread = b""
         self._process = subprocess.Popen(
             [*PYTHON, "-m", module],
             stdin=subprocess.PIPE,
@@ -82,18 +92,40 @@ class SandboxedProcess:
             pass
 
     def next_answer(self) -> dict[str, Any] | None:
-        """Return the next answer, or None where the process ended or said anything else."""
+        """Return the next answer, or None where the process ended, was late or said anything else."""
         from schemas.json_text import parse_json
 
-        assert self._process.stdout
+        began = time.monotonic()
         try:
-            found = parse_json(self._process.stdout.readline(_MAX_ANSWER_BYTES))
+            found = parse_json(self._line(began + self._seconds_left))
         except ValueError:
             return None
+        finally:
+            self._seconds_left -= time.monotonic() - began
         return found if isinstance(found, dict) else None
 
+    def _line(self, deadline: float) -> bytes:
+        """Return what the process says until its next line feed, end, bound or deadline.
+
+        A child of the process may hold its output open: only the deadline ends that.
+        """
+        assert self._process.stdout
+        handle, ready = self._process.stdout.fileno(), select.poll()
+        ready.register(handle, select.POLLIN)
+        while b"\n" not in self._unread and len(self._unread) < _MAX_ANSWER_BYTES:
+            left = deadline - time.monotonic()
+            if left <= 0 or not ready.poll(left * 1000):
+                break
+            if not (part := os.read(handle, _PART_BYTES)):
+                break
+            self._unread += part
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
     def end_reason(self) -> str:
-        """Return the reason why the process ended without an answer."""
+        """Return the reason why the process gave no answer."""
+        if self._seconds_left <= 0:
+            return f"its reader gave no answer within {self._max_seconds:,} s"
         try:
             code = self._process.wait(_ENDING_SECONDS)
         except subprocess.TimeoutExpired:
@@ -110,7 +142,11 @@ class SandboxedProcess:
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
 
 def enter_sandbox() -> Any:

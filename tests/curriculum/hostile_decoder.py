@@ -44,6 +44,20 @@ def _spin(_: Path) -> str:
     return "spun"
 
 
+def _sleep(_: Path) -> str:
+    time.sleep(60)
+    return "slept"
+
+
+def _drip(_: Path) -> str:
+    """An answer without an end, byte by byte, by a child that holds the output open."""
+    if os.fork() == 0:
+        for _second in range(60):
+            os.write(1, b" ")
+            time.sleep(1)
+    os._exit(0)
+
+
 def _say_nonsense(_: Path) -> str:
     sys.stdout.write("[" * 100_000)
     return "said"
@@ -71,7 +85,7 @@ ATTEMPTS = {
     attempt.__name__.lstrip("_"): attempt
     for attempt in (
         *(_steal, _write, _connect, _look_around, _crash, _spin, _say_nonsense),
-        *(_forge_a_label, _forge_an_error),
+        *(_forge_a_label, _forge_an_error, _sleep, _drip),
     )
 }
 

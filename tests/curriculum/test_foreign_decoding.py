@@ -12,6 +12,7 @@ from curriculum import foreign_decoding, sandboxed_process
 from curriculum.foreign_decoding import decode_foreign
 from curriculum.sandbox import landlock
 from schemas.errors import StoreError
+from tests.bounded import endless
 from tests.curriculum.plain_reader import breaks_a_plain_reader
 
 pytestmark = pytest.mark.skipif(
@@ -314,6 +315,17 @@ def test_a_reader_that_crashes_or_never_ends_ends_its_command_in_words(
     taken_over: Callable[[str], Path], attempt: str, end: str, unsandboxed: bool
 ) -> None:
     assert end in str(_refusal(taken_over(attempt), unsandboxed=unsandboxed).value)
+
+
+@pytest.mark.parametrize("attempt", ["sleep", "drip"])
+def test_a_reader_that_says_nothing_is_left_at_a_deadline(
+    taken_over: Callable[[str], Path], attempt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = taken_over(attempt)
+    with endless(seconds=4):
+        decode_foreign([file])
+    monkeypatch.setattr(sandboxed_process, "MAX_IDLE_SECONDS", 1)
+    assert "within 3 s" in str(_refusal(file).value)
 
 
 def test_a_reader_gets_nothing_of_the_environment(taken_over: Callable[[str], Path]) -> None:

@@ -162,10 +162,14 @@ def test_a_process_that_a_file_took_over_can_do_nothing(
     assert done in _is_refused(_command(world, file, "--unsandboxed"), file)
 
 
-@pytest.mark.parametrize("attempt", ["crash", "spin", "say_nonsense", "forge_an_error"])
+@pytest.mark.parametrize("attempt", ["crash", "spin", "sleep", "say_nonsense", "forge_an_error"])
 def test_a_process_that_crashes_or_never_ends_ends_its_command_in_words(
-    world: Any, taken_over: Callable[[str], Path], attempt: str
+    world: Any,
+    taken_over: Callable[[str], Path],
+    attempt: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(sandboxed_process, "MAX_IDLE_SECONDS", 3)
     file = taken_over(attempt)
     if attempt == "forge_an_error":
         rows = ForeignRows(path=file, format="parquet", facts=NOTHING)
