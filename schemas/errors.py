@@ -23,13 +23,14 @@ Mistakes of programmers are asserts. Nothing is caught to be swallowed.
 
 import copyreg
 
-from schemas.visible import one_line, visible
+from schemas.visible import one_line, shortened, visible
 
 
 class CurriculumError(Exception):
     """A user's mistake: the value, its cause and its cure, on one line.
 
-    As a text it can be shown anywhere: what would command a terminal or hide is escaped. Its parts are raw.
+    As a text it can be shown anywhere: what would command a terminal or hide is escaped, and of a part with
+    more than MAX_SHOWN characters only the first are shown. Its parts are raw.
     `location` are the steps to a field of a file, for whoever has the file.
 
     >>> str(DietError("t.yaml:4", "share = 2", cause="a share is at most 1", cure="Lower it"))
@@ -50,10 +51,12 @@ class CurriculumError(Exception):
         self.cause = cause
         self.cure = cure
         self.location = location
-        found = cause if value is None else f"{one_line(str(value))}; {cause}"
+        found = shortened(cause)
+        if value is not None:
+            found = f"{one_line(shortened(str(value)))}; {found}"
         # A cause of several lines, such as the end of a log, may end with the last of them.
         end = "" if found.endswith("\n") else ". "
-        super().__init__(visible(f"{one_line(name)}: {found}{end}{cure}"))
+        super().__init__(visible(f"{one_line(shortened(name))}: {found}{end}{shortened(cure)}"))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle whole, so that an error crosses from a worker process with all its parts."""

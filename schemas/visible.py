@@ -41,6 +41,20 @@ def one_line(text: str) -> str:
     return _IN_A_LINE.sub(_escaped, text)
 
 
+MAX_SHOWN = 10_000
+"""Characters that one part of a message shows of a text."""
+
+
+def shortened(text: str, most: int = MAX_SHOWN) -> str:
+    """Return a text, or its first characters with the number of those that are left out.
+
+    >>> shortened("abcdef", 4), shortened("abcd", 4)
+    ('abcd… (2 more characters)', 'abcd')
+    """
+    more = len(text) - most
+    return text if more <= 0 else f"{text[:most]}… ({more:,} more characters)"
+
+
 def in_json(dumped: str) -> str:
     r"""Escape the hidden characters of a JSON text, which keeps its meaning.
 

@@ -1,10 +1,11 @@
 """Numbers and times as text, and lines of tables, the same in the terminal, on pages and in messages."""
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from schemas.held_out import MIN_DOCUMENTS, MIN_LINEAGES, HeldOutCount
+from schemas.visible import shortened
 
 if TYPE_CHECKING:
     # It imports pyarrow, and --help formats nothing.
@@ -54,6 +55,23 @@ def money(amount: float) -> str:
     ('1,120.00', '0.50', '0.0012')
     """
     return f"{amount:,.2f}" if amount >= 0.1 or amount == 0 else f"{amount:.2g}"
+
+
+MAX_NAMED = 5
+"""Names of many that a message lists."""
+MAX_NAME = 100
+"""Characters that are listed of each name."""
+
+
+def first_names(names: Sequence[str], most: int = MAX_NAMED) -> str:
+    """Return the first of some names, and the number of the others.
+
+    >>> first_names(["a", "b", "c"], 2), first_names(["a", "b"], 2)
+    ('a, b and 1 more', 'a, b')
+    """
+    listed = ", ".join(shortened(name, MAX_NAME) for name in names[:most])
+    more = len(names) - most
+    return f"{listed} and {more:,} more" if more > 0 else listed
 
 
 def number(amount: int, thing: str) -> str:

@@ -23,10 +23,10 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
-from curriculum.inspection.formats import Line, duration
+from curriculum.inspection.formats import Line, duration, first_names
 from dashboards.palette import DOCUMENT_COLOURS
 from schemas.progress import Progress, ProgressCallback
-from schemas.visible import in_json, one_line, visible
+from schemas.visible import in_json, one_line, shortened, visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -91,8 +91,8 @@ def print_line(line: str) -> None:
 
 
 def warn(line: str) -> None:
-    """A line that a person should not miss, on stderr."""
-    err.print(Text(line, "yellow"), soft_wrap=True)
+    """A line that a person should not miss, on stderr, of at most MAX_SHOWN characters."""
+    err.print(Text(shortened(line), "yellow"), soft_wrap=True)
 
 
 def colour(index: int) -> str:
@@ -113,7 +113,7 @@ LONGEST_WORD = 60
 LEAST_FLEXIBLE = 4
 """Characters of a column that takes a share of what the others leave; its words are cut."""
 GAP = 2
-MOST_NAMED = 12
+MAX_NAMED_COLUMNS = 12
 """Columns that a note names as not shown."""
 
 
@@ -146,8 +146,7 @@ class FittedTable(Table):
                 yield Padding(Text(detail, MUTED), (0, 0, 0, 2))
         dropped = [*dict.fromkeys(str(each.header) for each in removed if each not in below)]
         if dropped:
-            more = len(dropped) - MOST_NAMED
-            names = ", ".join(dropped[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+            names = first_names(dropped, MAX_NAMED_COLUMNS)
             yield Text(f"not shown at {options.max_width} columns: {names}", MUTED)
 
     def _part(self, columns: Sequence[Column], rows: Sequence[int], *, head: bool) -> Table:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 
 from rich.text import Text
 
-from curriculum.inspection.formats import count
+from curriculum.inspection.formats import count, first_names, number
 from curriculum.interop import tokens_out
 from curriculum.interop.dataset_export import export_packed, export_unpacked
 from curriculum.interop.eos_boundaries import OPTION, Boundaries
@@ -38,6 +38,7 @@ from schemas.errors import CurriculumError, JobError, SchemaError, StoreError
 from schemas.manifest import TokenFormat
 from schemas.mistakes import nearest
 from schemas.reports import ImportReport
+from schemas.visible import one_line, shortened
 
 if TYPE_CHECKING:
     from curriculum.train.export import Vocabulary
@@ -292,7 +293,8 @@ def import_rows(home: Path, options: ImportOptions) -> None:
     write_card(store)
     _print_import(store, rows)
     if tokenizer.engine == NO_ENGINE:
-        out.print(Text(f"{tokenizer.name} encodes no text here: {tokenizer.engine_reason}", MUTED))
+        reason = shortened(tokenizer.engine_reason)
+        out.print(Text(f"{tokenizer.name} encodes no text here: {reason}", MUTED))
     if options.name is None:
         return
     keys = [line.rpartition("/")[2] for line in lines if line.startswith("rows/")]
@@ -388,9 +390,10 @@ def _print_import(store: Store, rows: Artefact) -> None:
         "documents without an EOS": report.without_eos,
         "targets across a boundary, cleared": report.cleared,
     }
-    for name, number in cut.items():
-        if number:
-            out.print(Text(f"{name}: {number}"))
-    left_behind = (f"{name} is left behind" for name in report.columns_left_behind)
-    for line in (*report.fallbacks, *report.read_as, *left_behind):
+    for name, amount in cut.items():
+        if amount:
+            out.print(Text(f"{name}: {amount}"))
+    left_behind = [one_line(name) for name in report.columns_left_behind]
+    said = f"{number(len(left_behind), 'column')} left behind: {first_names(left_behind)}"
+    for line in (*report.fallbacks, *report.read_as, *([said] if left_behind else ())):
         out.print(Text(line, MUTED), soft_wrap=True)

@@ -28,7 +28,7 @@ from flows.settings import trust
 from schemas.corpus import CONTEXT_BYTES
 from schemas.errors import DietError, StoreError
 from schemas.manifest import MANIFEST_NAME
-from schemas.visible import one_line
+from schemas.visible import one_line, shortened
 
 MOST_LINES = 40
 """Number of shown lines of what would be removed."""
@@ -236,7 +236,8 @@ def _commands(home: Path) -> Iterator[tuple[Path, str]]:
             files = [each for each in diet_files(name, home) if trust.is_inside(each, home)]
             trainer = load_diet(name, home=home).trainer if files else None
         except DietError as broken:
-            out.print(Text(one_line(f"{name}: it can't be read ({broken.cause})"), MUTED))
+            why = shortened(broken.cause)
+            out.print(Text(one_line(f"{name}: it can't be read ({why})"), MUTED))
             continue
         if trainer is not None:
             yield files[0], trainer.command

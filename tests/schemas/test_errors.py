@@ -25,6 +25,14 @@ def test_a_missing_value_leaves_no_gap() -> None:
     )
 
 
+def test_a_long_part_is_shown_in_its_first_characters_and_kept_whole() -> None:
+    long = "x" * 10_000_000
+    error = SchemaError(long, long, cause=long, cure="Build again")
+    assert len(str(error)) < 31_000
+    assert str(error).endswith("9,990,000 more characters). Build again")
+    assert {error.name, error.value, error.cause} == {long}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_errors_cross_processes_whole(kind: type[CurriculumError]) -> None:
     error = pickle.loads(pickle.dumps(kind("name", 3, cause="because", cure="Do that")))

@@ -133,6 +133,34 @@ def test_a_row_of_millions_of_tokens_is_refused(world: Any, tmp_path: Path) -> N
     assert pq.read_table(file).nbytes > 64 << 20, "whoever reads it whole has it in memory"
 
 
+def test_many_unknown_columns_are_one_line_that_names_the_first(world: Any, tmp_path: Path) -> None:
+    table = pq.read_table(world.flat.files()[0], partitioning=None)
+    extra = pa.nulls(len(table), pa.int8())
+    for number in range(2_000):
+        table = table.append_column(f"mine_{number}" + "x" * 1_000 * (number == 1), extra)
+    file = tmp_path / "theirs" / "part-0.parquet"
+    file.parent.mkdir()
+    pq.write_table(table, file)
+    done = _command(world, file)
+    assert done.exit_code == 0, done.output
+    assert len(done.output) < 2_000
+    (line,) = (line for line in done.output.splitlines() if "left behind" in line)
+    assert line.startswith("2,000 columns left behind: mine_0, mine_1x")
+    assert line.endswith("mine_4 and 1,995 more")
+
+
+def test_a_type_of_many_fields_is_refused_in_few_words(world: Any, tmp_path: Path) -> None:
+    table = pq.read_table(world.flat.files()[0], partitioning=None)
+    at = table.schema.get_field_index("domain")
+    fields = pa.StructArray.from_arrays(
+        [pa.nulls(len(table), pa.int8())] * 3_000, [f"field_{number}" for number in range(3_000)]
+    )
+    file = tmp_path / "theirs" / "part-0.parquet"
+    file.parent.mkdir()
+    pq.write_table(table.set_column(at, "domain", fields), file)
+    assert len(_is_refused(_command(world, file), file)) < 15_000
+
+
 @pytest.fixture
 def taken_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Path]:
     """A file that has taken over the process of its import, by what it tries."""
