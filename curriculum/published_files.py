@@ -69,15 +69,9 @@ def published_record(file: Path) -> FileRecord | None:
     """
     absolute = file.absolute()
     for folder in absolute.parents:
-        if not _ARTEFACT.fullmatch(folder.name):
-            continue
-        try:
-            identity = identity_of((folder / MANIFEST_NAME).stat())
-        except OSError:
-            continue
-        return _records(folder / MANIFEST_NAME, identity).get(
-            absolute.relative_to(folder).as_posix()
-        )
+        manifest = folder / MANIFEST_NAME
+        if _ARTEFACT.fullmatch(folder.name) and (identity := _identity(manifest)):
+            return _records(manifest, identity).get(absolute.relative_to(folder).as_posix())
     return None
 
 
@@ -116,17 +110,18 @@ def require_footer(file: Path, record: FileRecord) -> None:
     Raises:
         StoreError: naming the file.
     """
-    if record.footer is not None and not is_lost(file):
+    if record.footer is not None:
         _compare_footer(file, identity_of(file.stat()), record.footer)
 
 
 @functools.lru_cache(maxsize=_FOOTERS)
 def _compare_footer(file: Path, _: Identity, published: str) -> None:
     found = footer_of(file)
+    if found == published or is_lost(file):
+        return
     if found is None:
         raise damaged(file, "it is no Parquet file")
-    if found != published:
-        raise damaged(file, f"its footer isn't the published one: {_differ(found, published)}")
+    raise damaged(file, f"its footer isn't the published one: {_differ(found, published)}")
 
 
 def verify_file(file: Path, record: FileRecord) -> None:

@@ -209,22 +209,21 @@ class GroupCache:
         self.num_bytes = 0
         self.footers = Footers()
         """Footers of the files of its readers."""
-        self._groups: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._groups: OrderedDict[Hashable, Any] = OrderedDict()
 
     def get(self, key: Hashable, read: Callable[[], G]) -> G:
         """The group of a key, read if it isn't kept; a key stands for one kind of G."""
-        known = self._groups.get(key)
-        if known is not None:
+        found: G | None = self._groups.get(key)
+        if found is not None:
             self._groups.move_to_end(key)
-            found: G = known[0]
             return found
-        group = read()
-        self._groups[key] = group, group.nbytes
-        self.num_bytes += group.nbytes
+        found = read()
+        self._groups[key] = found
+        self.num_bytes += found.nbytes
         while self.num_bytes > self.limit and len(self._groups) > 1:
-            _, (_, size) = self._groups.popitem(last=False)
-            self.num_bytes -= size
-        return group
+            _, dropped = self._groups.popitem(last=False)
+            self.num_bytes -= dropped.nbytes
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -234,10 +233,6 @@ class _Shard:
     file: GroupFile
     row_format: RowFormat
     columns: list[str]
-
-    def read(self, group: int) -> RowBatch:
-        """The rows of a row group."""
-        return RowBatch(row_format=self.row_format, table=self.file.read(group, self.columns))
 
 
 class RowReader:
@@ -287,7 +282,8 @@ class RowReader:
 
     def group(self, shard: int, group: int) -> RowBatch:
         """The rows of a row group, read anew."""
-        return self._shard(shard).read(group)
+        found = self._shard(shard)
+        return RowBatch(row_format=found.row_format, table=found.file.read(group, found.columns))
 
     def _shard(self, number: int) -> _Shard:
         known = self._shards.get(number)

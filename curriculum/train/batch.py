@@ -86,12 +86,8 @@ class Shards:
             SchemaError: for a shard or a row that isn't there.
         """
         if shard >= len(self.files) or row >= self._reader.num_rows(shard):
-            raise SchemaError(
-                str(self.folder),
-                f"row {row} of shard {shard}",
-                cause="there is no such row",
-                cure="Mix again: the plan and its rows don't belong together",
-            )
+            cure = "Mix again: the plan and its rows don't belong together"
+            raise self._missing(f"row {row} of shard {shard}", cure)
         group, at = self._reader.place(shard, row)
         key = (RowGroup, self.files[shard], self._columns, group)
         return self._cache.get(key, lambda: RowGroup.of(self._reader.group(shard, group))).row(at)
@@ -107,12 +103,11 @@ class Shards:
             if row < (size := self._reader.num_rows(shard)):
                 return shard, row
             row -= size
-        raise SchemaError(
-            str(self.folder),
-            f"row {number}",
-            cause="there is no such row",
-            cure="Build the rows again, and start a new run of the phase",
-        )
+        cure = "Build the rows again, and start a new run of the phase"
+        raise self._missing(f"row {number}", cure)
+
+    def _missing(self, row: str, cure: str) -> SchemaError:
+        return SchemaError(str(self.folder), row, cause="there is no such row", cure=cure)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,29 +125,25 @@ class RowGroup:
     """None where they weren't asked for."""
     structure: "GroupStructure | None"
     """None where it wasn't asked for, and where the rows have none."""
+    nbytes: int
+    """Bytes of what is stored, of which most arrays are views, and of the targets."""
 
     @staticmethod
     def of(batch: RowBatch) -> "RowGroup":
         """Make the arrays of all rows of a batch; targets and documents are derived where not stored."""
         listed = batch.document_ids() if batch.has("document_ids") else None
+        targets = batch.target_ids
         return RowGroup(
             pack_ids=tuple(map(str, batch.table["pack_id"].to_pylist())),
             input_ids=batch.input_ids,
-            target_ids=batch.target_ids,
+            target_ids=targets,
             loss_mask=batch.loss_mask,
             doc_ids=batch.doc_ids,
             valid_token_counts=tuple(batch.scalars("valid_token_count").tolist()),
             attention_pairs=tuple(batch.scalars("attention_pairs").tolist()),
             document_ids=None if listed is None else tuple(map(tuple, listed)),
             structure=GroupStructure.of(batch) if batch.has(_STRUCTURE[0]) else None,
-        )
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        arrays = (self.input_ids, self.target_ids, self.loss_mask, self.doc_ids)
-        return sum(each.nbytes for each in arrays) + (
-            self.structure.nbytes if self.structure else 0
+            nbytes=batch.nbytes + targets.nbytes,
         )
 
     def row(self, at: int) -> Row:
@@ -174,8 +165,8 @@ class RowGroup:
 class GroupStructure:
     """The structure of a row group: values a token, and lists of chunks and edges end to end."""
 
-    tokens: tuple[npt.NDArray[np.uint8], ...]
-    """[n, T] of each column of a value a token."""
+    tokens: npt.NDArray[np.uint8]
+    """[n, T, 5]: the columns of a value a token."""
     lists: tuple[tuple[Int32s, npt.NDArray[np.int64]], ...]
     """Chunks, call edges and type edges: [items, fields] each, and the edges of rows in them, [n + 1]."""
 
@@ -183,23 +174,18 @@ class GroupStructure:
     def of(batch: RowBatch) -> "GroupStructure":
         """The structure of all rows of a batch."""
         return GroupStructure(
-            tokens=tuple(batch.tokens(name) for name in STRUCTURE_TOKENS),
+            tokens=np.stack([batch.tokens(name) for name in STRUCTURE_TOKENS], axis=2),
             lists=tuple(
                 (_fields(batch, name, names), batch.offsets(name)) for name, names in _LISTS
             ),
         )
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        tokens = sum(each.nbytes for each in self.tokens)
-        return tokens + sum(items.nbytes for items, _ in self.lists)
-
     def row(self, at: int) -> RowStructure:
         """The structure of the row at a place of the group."""
         chunks, calls, types = (items[edges[at] : edges[at + 1]] for items, edges in self.lists)
-        tokens = np.stack([each[at] for each in self.tokens], axis=1)
-        return RowStructure(tokens=tokens, chunks=chunks, call_edges=calls, type_edges=types)
+        return RowStructure(
+            tokens=self.tokens[at], chunks=chunks, call_edges=calls, type_edges=types
+        )
 
 
 def _has_structure(file: Path) -> bool:

@@ -1,5 +1,10 @@
 """Reading a row and answering a question enter few lines: guards stand at doors, and not on the way."""
 
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
 from benchmarks.path_length import lines_of
 from curriculum.catalog import query
 from curriculum.train.dataloader import PlannedRows
@@ -8,10 +13,16 @@ from tests.curriculum.train.conftest import World
 MIN_LINES, MAX_LINES_OF_A_ROW, MAX_LINES_OF_A_QUERY = 100, 300, 1150
 
 
-def test_a_training_row_is_read_through_at_most_300_lines(world: World) -> None:
+@pytest.mark.parametrize("structure", [False, True])
+def test_a_training_row_is_read_through_at_most_300_lines(
+    tmp_path: Path, make_world: Callable[..., World], structure: bool
+) -> None:
+    world = make_world(tmp_path / "workspace", enriched=(256, 128) if structure else ())
+    model = world.job().model.model_copy(update={"structure": structure})
+    job, root = world.job(model=model), world.store.root
     # A manifest is read once by a process, for all rows of its artefact.
-    PlannedRows.of(world.job(), world.store.root)[0]
-    rows = PlannedRows.of(world.job(), world.store.root)
+    assert (PlannedRows.of(job, root)[0].structure is not None) is structure
+    rows = PlannedRows.of(job, root)
     assert MIN_LINES < lines_of(lambda: rows[0]) <= MAX_LINES_OF_A_ROW
 
 
