@@ -7,11 +7,10 @@ from uuid import UUID
 from prefect import runtime
 from prefect.client.orchestration import get_client
 
-from curriculum.corpus.sources import looked_up
 from curriculum.pipeline import forecast, recorded_config
 from curriculum.pipeline.checks import require_steps
 from curriculum.pipeline.execute import Perform, PhaseTrained, Scope, execute
-from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.plan import RunPlan, looked_at, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import record_status
 from curriculum.store import Store
@@ -69,9 +68,9 @@ def show_forecast(specialist: str, changes: BuildChanges, scope: Scope, phase: s
     """
     plan = resolve_plan(_config(specialist, changes), dry=True)
     _tag_run(plan, phase)
-    with looked_up(plan.store.root) as sources:
-        context = replace(tasks.flow_context(ignore_progress), sources=sources)
-        found = forecast.forecast(plan, replace(_of_phase(scope, phase), gates=False), context)
+    with looked_at(plan) as dry:
+        asked = replace(_of_phase(scope, phase), gates=False)
+        found = forecast.forecast(dry, asked, tasks.flow_context(ignore_progress))
     lines = [*forecast.forecast_lines(found, until=scope.until)]
     words = "; ".join(forecast.forecast_words(found, until=scope.until))
     summary = forecast.forecast_summary(found, until=scope.until)

@@ -337,6 +337,13 @@ def version() -> str:
     return output.split()[2]
 
 
+def program_state() -> str:
+    """The program's place with its size and time: as long as they stay it is of one version."""
+    place = _program()
+    status = Path(place).stat()
+    return f"{place} {status.st_size} {status.st_mtime_ns}"
+
+
 def failure(verb: str, code: int, stderr: bytes) -> CorpusError:
     """The error of a git that ended with `code`."""
     if GitResult(code=code, stderr=stderr).hit_limit:

@@ -9,6 +9,7 @@ from outside it.
 import contextlib
 import hashlib
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from typing import Literal, NoReturn
 from urllib.parse import unquote
 
 from curriculum.corpus import git
+from curriculum.corpus.kept_answers import KeptAnswer, KeptAnswers, Question, refs_state
 from curriculum.corpus.paths import language_of
 from curriculum.corpus.source_errors import require_each
 from schemas import regular_files
@@ -25,6 +27,7 @@ from schemas.corpus import RepositorySpec
 from schemas.errors import CorpusError
 
 UNREADABLE = "0" * 40
+_VERSION = re.compile(r"[\w.-]+")
 CHUNK = 1 << 20
 MAX_HASHED_BYTES = 64 << 20
 """Bytes of a file of a plain folder beyond which its size stands for it: a sparse one has no end."""
@@ -343,7 +346,7 @@ Clones = Literal["kept", "aside", "none"]
 class Sources:
     """Sources of pins; each pin is resolved once, and its source is kept here.
 
-    A pin may move, so that each build has sources of its own; whatever only looks shares them.
+    A pin may move, so that each command has sources of its own, which all its phases share.
     """
 
     cache: Path
@@ -353,6 +356,8 @@ class Sources:
     """Folder of clones that are made for these sources only, with "aside"."""
     found: dict[str, Source] = field(default_factory=dict)
     """Sources so far, by the JSON of what names them."""
+    asked: dict[Question, KeptAnswer] = field(default_factory=dict)
+    """Answers of git so far, by question."""
 
     @staticmethod
     def of(workspace: Path, *, clones: Clones = "kept", aside: Path | None = None) -> "Sources":
@@ -393,12 +398,34 @@ class Sources:
             require_each((spec for spec in specs if _is_cloned(spec) is cloned), self.resolve)
         return tuple(self.resolve(spec) for spec in specs)
 
+    def git_version(self) -> str:
+        """Return the version of git that reads the sources."""
+        return self._answer(("version",), git.program_state(), git.version, _VERSION)
+
+    def keep_answers(self) -> None:
+        """Keep what git was asked: whoever looks later asks only for what has changed since."""
+        for question, answer in self.asked.items():
+            KeptAnswers.beside(self.cache).keep(question, answer)
+
+    def _answer(
+        self, question: Question, state: str, ask: Callable[[], str], form: re.Pattern[str]
+    ) -> str:
+        """Ask git; whoever may not make clones only looks, and takes an answer that is kept."""
+        answers = KeptAnswers.beside(self.cache)
+        kept = None if self.clones == "kept" else answers.find(question, state)
+        is_sound = kept is not None and len(kept) == 1 and form.fullmatch(kept[0])
+        (answer,) = kept if kept is not None and is_sound else (ask(),)
+        self.asked[question] = KeptAnswer(state=state, answer=(answer,))
+        return answer
+
     def _resolve(self, spec: RepositorySpec) -> Source:
         path = self._place(spec)
         layout = _layout(path, spec)
         if layout is None:
             return Source(kind="directory", path=path, commit=directory_digest(path), layout=None)
-        commit = _commit(layout, spec)
+        question = ("commit", str(layout.head), spec.commit)
+        state = refs_state(layout)
+        commit = self._answer(question, state, lambda: _commit(layout, spec), git.COMMIT_ID)
         boundary = git.shallow_commits(layout)
         return Source(kind="git", path=path, commit=commit, layout=layout, boundary=boundary)
 
@@ -449,13 +476,6 @@ class Sources:
             _require_commit(draft, spec)
 
         return once(target, make)
-
-
-@contextlib.contextmanager
-def looked_up(workspace: Path) -> Iterator[Sources]:
-    """Yield sources for a look at a workspace; what it has no clone of is cloned elsewhere meanwhile."""
-    with tempfile.TemporaryDirectory(prefix="curriculum-look-") as aside:
-        yield Sources.of(workspace, clones="aside", aside=Path(aside))
 
 
 def resolve(spec: RepositorySpec, *, cache: Path) -> Source:

@@ -119,12 +119,11 @@ def _placed(plan: RunPlan, check: PhaseCheck) -> PhaseCheck:
     return replace(check, fault=fault)
 
 
-def known_supply(plan: RunPlan, built: Mapping[str, Built], sources: Sources | None) -> CheckedPlan:
+def known_supply(plan: RunPlan, built: Mapping[str, Built]) -> CheckedPlan:
     """Hold phases of a dry plan against what is known without reading a history: rows, kept estimates."""
 
     def known(kinds: Sequence[Kind]) -> Estimate | None:
-        found = sources or Sources.of(plan.store.root)
-        return known_estimate(plan_estimate(plan, kinds, USUAL_SHARE, found), plan.store)
+        return known_estimate(plan_estimate(plan, kinds, USUAL_SHARE), plan.store)
 
     return check_plan(plan, built, known)
 
@@ -214,17 +213,15 @@ def kind_of(serving: ResolvedServing) -> Kind:
     return Kind(family=serving.base or serving.family, row_length=serving.row_length)
 
 
-def plan_estimate(
-    plan: RunPlan, kinds: Sequence[Kind], share: float, sources: Sources
-) -> EstimateTask:
+def plan_estimate(plan: RunPlan, kinds: Sequence[Kind], share: float) -> EstimateTask:
     """Return the task of estimating kinds of rows of a plan's corpus."""
     return EstimateTask.of(
         plan.corpus,
         kinds,
         tokenizing=tokenizing_of(plan),
         share=share,
-        sources=sources,
-        indexes=indexes_for(plan.store, plan.corpus, kinds, sources),
+        sources=plan.sources,
+        indexes=indexes_for(plan.store, plan.corpus, kinds, plan.sources),
     )
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from curriculum.corpus.sources import Sources
 from curriculum.pipeline.notifiers import Notifier
 from curriculum.pipeline.plan import RunPlan
 from curriculum.train.launch.gpu_slots import Slots
@@ -58,8 +57,6 @@ class Context:
     """Resources of steps, and receivers of their progress, lines and notifications."""
 
     resources: Resources = field(default_factory=Resources)
-    sources: Sources | None = None
-    """Sources that all builds share, of whoever only looks; None where each build resolves pins itself."""
     watch: ProgressCallback = ignore_progress
     log: Callable[[str], None] = ignore
     """Receives the lines of a training job's log."""

@@ -125,7 +125,7 @@ def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
     found, unmixed = None, [each.phase for each in made if each.mixture and each.mixture.planned]
     if unmixed:
         built = {each.phase: each.built for each in made}
-        found = known_supply(plan, built, context.sources)
+        found = known_supply(plan, built)
     checks = {each.phase.name: each for each in found.phases} if found else {}
     return Forecast(
         phases=tuple(_phase_forecasts(plan, scope, made, checks)),

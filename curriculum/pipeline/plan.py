@@ -5,12 +5,14 @@ plan_of        of a config whose names were resolved before, as a snapshot keeps
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
+from curriculum.corpus.sources import Sources
 from curriculum.mixing.imported import ImportedRows, imported_rows
 from curriculum.mixing.load import (
     DietOverrides,
@@ -75,6 +77,8 @@ class RunPlan:
     """Rows that its mixtures must not hold."""
     imported: Mapping[str, ImportedRows]
     """The imported rows that it serves, by their names in the diet."""
+    sources: Sources
+    """The sources of its corpus: a pin is resolved once, for all phases."""
     planned: dict[str, Artefact] = field(default_factory=dict)
     """Artefacts that a dry plan would leave, by the names under which they would be current."""
 
@@ -137,6 +141,15 @@ class RunPlan:
             self.planned[name] = artefact
         else:
             mark_current(self.store, name, [artefact])
+
+
+@contextlib.contextmanager
+def looked_at(plan: RunPlan) -> Iterator[RunPlan]:
+    """Yield a dry plan; what its workspace has no clone of is cloned elsewhere meanwhile."""
+    assert plan.store.dry
+    with tempfile.TemporaryDirectory(prefix="curriculum-look-") as aside:
+        sources = Sources.of(plan.store.root, clones="aside", aside=Path(aside))
+        yield replace(plan, sources=sources)
 
 
 def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
@@ -216,6 +229,7 @@ def plan_of(
         resume=resume,
         without=without,
         imported=imported,
+        sources=Sources.of(store.root),
     )
 
 

@@ -127,7 +127,7 @@ class StatusInputs:
             try:
                 if isinstance(plan, CurriculumError):
                     raise plan
-                planned = PlannedArtefacts.of(plan, sources)
+                planned = PlannedArtefacts.of(replace(plan, sources=sources))
             except CurriculumError as wrong:
                 yield from runs.without_diet(wrong)
             else:
@@ -213,8 +213,9 @@ def planned_statuses(
     ref = SpecialistRef(plan.diet.specialist, plan.diet.branch)
     queue = SlotQueue.read(resources.slots_of(store.root))
     runs = _SpecialistRuns.of(store, ref, attempts_in(store), queue)
-    dry = replace(plan, store=store, planned={})
-    planned = PlannedArtefacts.of(dry, Sources.of(store.root, clones="none"))
+    sources = replace(plan.sources, clones="none")
+    dry = replace(plan, store=store, planned={}, sources=sources)
+    planned = PlannedArtefacts.of(dry)
     return planned, tuple(runs.phase_statuses(dry, planned))
 
 
@@ -350,10 +351,10 @@ class PlannedArtefacts:
     """Mixtures by phase."""
 
     @staticmethod
-    def of(plan: RunPlan, sources: Sources) -> "PlannedArtefacts":
+    def of(plan: RunPlan) -> "PlannedArtefacts":
         """Plan all phases; rows of all of them come from one pass over the corpus."""
         scope = Scope(until="mix", resume=False)
-        built = build_phases(plan, selected(plan, scope), Context(sources=sources))
+        built = build_phases(plan, selected(plan, scope), Context())
 
         def perform(step: Step[Result], /) -> Result:
             if isinstance(step, BuildStep):

@@ -82,7 +82,7 @@ def build_phases(plan: RunPlan, phases: Sequence[str], context: Context) -> Buil
             in_flight=plan.config.corpus.workers,
             shard=Shard.parse(plan.config.shard) if plan.config.shard else None,
         ),
-        sources=context.sources,
+        sources=plan.sources,
         watch=context.watch,
     )
 
@@ -122,6 +122,7 @@ def sample_phase(plan: RunPlan, phase: str, number: int, context: Context) -> tu
         _data_sets(plan.phase(phase)),
         number=number,
         indexing=_indexing(plan),
+        sources=plan.sources,
         workers=Workers(processes=workers_of(plan)),
         watch=context.watch,
     )

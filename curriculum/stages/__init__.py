@@ -145,7 +145,10 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     if tokenizing.given is not None:
         check_objectives(tokenizing.given, own)
     families = {each.flat_family for each in own} | {VERSIONS_FAMILY}
-    listed = _resolved(corpus, families, sources or Sources.of(store.root))
+    sources = sources or Sources.of(store.root)
+    listed = _resolved(corpus, families, sources)
+    if not store.dry:
+        sources.keep_answers()
     sandbox = worker_rights(store, corpus, listed, ("documents", "rows", "tokens"))
     beginning = Coordinator(store=store, workers=workers, sandbox=sandbox, watch=watch)
     with beginning.keeping_workers() as coordinator:
@@ -284,6 +287,7 @@ def sample(
     number: int,
     indexing: Indexing = CAREFUL,
     workers: Workers = ALONE,
+    sources: Sources | None = None,
     watch: ProgressCallback = ignore_progress,
 ) -> tuple[Artefact, ...]:
     """Make at most `number` documents, or 8 MB, of each wanted family in each repository, to look at.
@@ -293,7 +297,7 @@ def sample(
     """
     wanted = [each for each in wanted if each.imported is None]
     families = {each.flat_family for each in wanted}
-    listed = _newest(_resolved(corpus, families, Sources.of(store.root)), number)
+    listed = _newest(_resolved(corpus, families, sources or Sources.of(store.root)), number)
     sandbox = worker_rights(store, corpus, listed, ("documents",))
     coordinator = Coordinator(store=store, workers=workers, sandbox=sandbox, watch=watch)
     make = coordinator.make

@@ -10,7 +10,7 @@ from types import MappingProxyType, TracebackType
 
 from pydantic import JsonValue
 
-from curriculum.corpus import git, history
+from curriculum.corpus import history
 from curriculum.corpus.blobs import Skips
 from curriculum.corpus.conversations import conversation_paths
 from curriculum.corpus.sources import Source, Sources
@@ -33,6 +33,8 @@ class Repository:
     corpus: CorpusSpec
     spec: RepositorySpec
     source: Source
+    git: str
+    """Version of git that reads it."""
 
     @property
     def name(self) -> str:
@@ -67,7 +69,7 @@ def repositories(corpus: CorpusSpec, sources: Sources) -> tuple[Repository, ...]
     """
     found = sources.resolve_all(corpus.repositories)
     return tuple(
-        Repository(corpus=corpus, spec=spec, source=source)
+        Repository(corpus=corpus, spec=spec, source=source, git=sources.git_version())
         for spec, source in zip(corpus.repositories, found, strict=True)
     )
 
@@ -266,5 +268,5 @@ class Documents(Stage[Sequence[Repository], Repository]):
             labels=(("family", family), ("repository", task.name)),
             revision=FAMILIES[family].revision,
             config=config,
-            tools={"git": git.version(), **grammar_versions()},
+            tools={"git": task.git, **grammar_versions()},
         )

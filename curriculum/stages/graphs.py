@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 
 from pydantic import JsonValue
 
-from curriculum.corpus import git, history, trees
+from curriculum.corpus import history, trees
 from curriculum.corpus.blobs import Skips
 from curriculum.families.render import RenderResult
 from curriculum.graph.call_graph import CallGraph
@@ -121,7 +121,7 @@ class Graphs(Stage[GraphInputs, GraphTask]):
             revision=FAMILIES[family].revision,
             config=config,
             inputs=(index.artefact.as_input("index"),) if index and index.artefact else (),
-            tools={"git": git.version(), **grammar_versions()},
+            tools={"git": task.repository.git, **grammar_versions()},
         )
 
 

@@ -2,12 +2,13 @@
 
 import platform
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from curriculum.corpus import git, sources
 from curriculum.corpus.git_tree import FILE_MODES, listed
+from curriculum.corpus.kept_answers import KeptAnswer, KeptAnswers
 from curriculum.corpus.load import SAMPLES
 from curriculum.corpus.sources import Source
 from curriculum.corpus.trees import export_tree
@@ -15,7 +16,7 @@ from curriculum.graph import clang
 from curriculum.sandbox import landlock
 from curriculum.stages.documents import Repository
 from curriculum.stages.stage import Coordinator, Stage
-from curriculum.store import Artefact, Recipe, StagingDirectory
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.errors import CorpusError
 from schemas.progress import ProgressCallback
 from schemas.reports import IndexReport
@@ -69,6 +70,7 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
     placement = "coordinator"
     indexing: Indexing
     processes: int
+    store: Store
     watch: ProgressCallback
 
     def tasks(self, inputs: Sequence[Repository]) -> Sequence[IndexTask]:
@@ -96,7 +98,9 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
             revision=clang.REVISION,
             config={
                 "commit": task.repository.source.commit,
-                "database": _fingerprint(task, task.database) if task.database else "configured",
+                "database": self._fingerprint(task, task.database)
+                if task.database
+                else "configured",
             },
             tools=clang.versions(),
         )
@@ -127,6 +131,22 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
             )
         draft.record(IndexReport.model_validate(asdict(report)))
 
+    def _fingerprint(self, task: IndexTask, database: Path) -> str:
+        paths = self._paths(task.repository.source)
+        return clang.read_database(database, paths, original=task.original).fingerprint(paths)
+
+    def _paths(self, source: Source) -> list[str]:
+        """Paths of a source's files; those of a commit are kept, they can't change."""
+        if source.layout is None:
+            return [*_as_text(path for path, _ in sources.directory_sizes(source.path))]
+        answers, question = KeptAnswers.of(self.store.root), ("paths", source.commit)
+        kept = answers.find(question, source.commit)
+        if kept is None:
+            kept = tuple(_as_text(_paths_at(source.layout, source.commit)))
+            if not self.store.dry:
+                answers.keep(question, KeptAnswer(state=source.commit, answer=kept))
+        return [*kept]
+
 
 def make_indexes(
     coordinator: Coordinator, repositories: Sequence[Repository], *, indexing: Indexing = CAREFUL
@@ -140,7 +160,7 @@ def make_indexes(
     if lacks:
         return tuple(Index(repository=each.name, lacks=lacks) for each in repositories)
     processes, watch = coordinator.workers.processes, coordinator.watch
-    stage = Indexes(indexing=indexing, processes=processes, watch=watch)
+    stage = Indexes(indexing=indexing, processes=processes, store=coordinator.store, watch=watch)
     made = coordinator.make(stage, repositories)
     by_name = {each.manifest.labels["repository"]: each for each in made}
     return tuple(
@@ -188,23 +208,15 @@ def _database(repository: Repository) -> Path | None:
     return next((each for each in found if each.is_file()), None)
 
 
-def _fingerprint(task: IndexTask, database: Path) -> str:
-    paths = _paths(task.repository.source)
-    return clang.read_database(database, paths, original=task.original).fingerprint(paths)
-
-
 def _is_work_tree(source: Source) -> bool:
     return source.layout is None or (source.path / ".git").exists()
 
 
-def _paths(source: Source) -> list[str]:
-    return [path.decode(errors="replace") for path in _raw_paths(source)]
+def _as_text(paths: Iterable[bytes]) -> Iterator[str]:
+    return (path.decode(errors="replace") for path in paths)
 
 
-def _raw_paths(source: Source) -> Iterator[bytes]:
-    if source.layout is None:
-        yield from (path for path, _ in sources.directory_sizes(source.path))
-        return
-    with git.view(source.layout) as repository:
-        entries = listed(repository, source.commit)
+def _paths_at(layout: git.Layout, commit: str) -> Iterator[bytes]:
+    with git.view(layout) as repository:
+        entries = listed(repository, commit)
         yield from (entry.path for entry in entries if entry.mode in FILE_MODES)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.corpus.sources import Sources
 from curriculum.inspection.formats import Line, alike, count
 from curriculum.inspection.held_out import (
     ExpectedServing,
@@ -77,7 +76,7 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
     context = context_of(warn=warn)
 
     def estimated(kinds: Sequence[Kind]) -> Estimate:
-        task = plan_estimate(plan, kinds, share, Sources.of(plan.store.root))
+        task = plan_estimate(plan, kinds, share)
         with watching() as watch:
             return counted(task, Store(plan.store.root), config.corpus.workers, watch)
 

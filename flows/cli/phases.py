@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.corpus.sources import Sources, looked_up, plain_folders
+from curriculum.corpus.sources import plain_folders
 from curriculum.inspection.conversation_tables import conversation_lines, conversation_warnings
 from curriculum.inspection.formats import alike, number
 from curriculum.inspection.held_out import HeldOut, held_out
@@ -69,7 +69,7 @@ from curriculum.pipeline.forecast import (
     forecast_words,
 )
 from curriculum.pipeline.gates import Verdict, verdict
-from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.plan import RunPlan, looked_at, resolve_plan
 from curriculum.pipeline.recorded_config import write_command_snapshot
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import record_status
@@ -99,7 +99,7 @@ def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     """Build the rows of the phases; `dry` only prints what would be made, and why."""
     plan = resolve_plan(config, dry=dry)
     built: dict[str, Built] = {}
-    with _context_for(plan) as context:
+    with _prepared(plan) as (plan, context):
         for event in execute(plan, here(context), Scope(until="build", phase=phase), context):
             if isinstance(event, PhaseBuilt):
                 built[event.phase] = event.built
@@ -177,7 +177,7 @@ def sample(config: RunConfig, phase: str | None, number: int) -> None:
         )
     plan = resolve_plan(config)
     made: dict[str, Artefact] = {}
-    with _context_for(plan) as context:
+    with _prepared(plan) as (plan, context):
         for event in execute(
             plan, here(context), Scope(until="sample", phase=phase, sample=number), context
         ):
@@ -201,7 +201,7 @@ def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     if not dry:
         _require_sources(plan)
         write_command_snapshot(plan)
-    with _context_for(plan) as context:
+    with _prepared(plan) as (plan, context):
         if not dry:
             require_steps(plan, scope, context)
         made = [
@@ -240,7 +240,7 @@ def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
         write_command_snapshot(plan)
     made: list[Artefact] = []
     gate: Verdict | None = None
-    with _context_for(plan) as context:
+    with _prepared(plan) as (plan, context):
         if not dry:
             require_steps(plan, scope, context)
         for event in execute(plan, here(context), scope, context):
@@ -363,7 +363,7 @@ def flow(
     scope = Scope(phase=phase, later_phases=later_phases, retrain=True)
     if _is_all_there(plan, scope):
         out.print(NOTHING_TO_DO)
-        runs = _reused(config, scope)
+        runs = _reused(plan, scope)
         # A dry plan reads each manifest once.
         _update_report(plan)
         return runs
@@ -380,17 +380,16 @@ def flow(
 
 def _is_all_there(plan: RunPlan, scope: Scope) -> bool:
     """Return True where a dry plan would make nothing, up to its first closed gate."""
-    with looked_up(plan.store.root) as sources:
-        context = replace(context_of(warn=ignore), sources=sources)
-        events = execute(plan, here(context), scope, context)
-        return not any(each.planned for event in events for each in _artefacts_of(event))
+    context = context_of(warn=ignore)
+    events = execute(plan, here(context), scope, context)
+    return not any(each.planned for event in events for each in _artefacts_of(event))
 
 
-def _reused(config: RunConfig, scope: Scope) -> tuple[Artefact, ...]:
-    """Make the artefacts of a plan, which are all there, the current ones, and return its runs."""
-    plan = resolve_plan(config)
+def _reused(looked: RunPlan, scope: Scope) -> tuple[Artefact, ...]:
+    """Make the artefacts of a dry plan, which are all there, the current ones, and return its runs."""
+    plan = replace(resolve_plan(looked.config), sources=looked.sources)
     write_command_snapshot(plan)
-    with _context_for(plan) as context:
+    with _prepared(plan) as (plan, context):
         events = [*execute(plan, here(context), scope, context)]
     return tuple(event.run for event in events if isinstance(event, PhaseTrained))
 
@@ -399,7 +398,7 @@ def explain_run(config: RunConfig, phase: str | None, *, later_phases: bool) -> 
     """Print what `run` would make, and why: a phase that is named is trained anew."""
     plan = resolve_plan(config, dry=True)
     scope = Scope(phase=phase, later_phases=later_phases, retrain=True)
-    with _context_for(plan) as context:
+    with _prepared(plan) as (plan, context):
         made = [
             each
             for event in execute(plan, here(context), scope, context)
@@ -425,7 +424,7 @@ def print_forecast(
     """
     plan = resolve_plan(config, dry=True)
     scope = Scope(until=until, phase=phase, later_phases=later_phases, retrain=retrain, gates=False)
-    with _context_for(plan) as context:
+    with _prepared(plan) as (plan, context):
         found = forecast(plan, scope, context)
     show_forecast(found, until=until)
     for line in found.warnings:
@@ -444,7 +443,7 @@ def show_forecast(found: Forecast, *, until: Until) -> None:
 def tokenizer(config: RunConfig) -> None:
     """Train the tokenizer of a diet on its corpus; rows that are built later use it."""
     plan = resolve_plan(config)
-    listed = repositories(plan.corpus, Sources.of(config.workspace))
+    listed = repositories(plan.corpus, plan.sources)
     with plan.store.leased(), watching() as watch:
         workers = Workers(processes=config.corpus.workers or 1)
         coordinator = Coordinator(store=plan.store, workers=workers, watch=watch)
@@ -460,18 +459,18 @@ def tokenizer(config: RunConfig) -> None:
 
 
 @contextlib.contextmanager
-def _context_for(plan: RunPlan) -> Iterator[Context]:
-    """Yield the context of a plan; a dry one takes a second and shows no progress.
+def _prepared(plan: RunPlan) -> Iterator[tuple[RunPlan, Context]]:
+    """Yield a plan to carry out, and its context; a dry one takes a second and shows no progress.
 
     Plain folders among its repositories are named first.
     """
     _warn_of_folders(plan)
     if plan.store.dry:
-        with looked_up(plan.store.root) as sources:
-            yield replace(context_of(warn=warn), sources=sources)
+        with looked_at(plan) as dry:
+            yield dry, context_of(warn=warn)
     else:
         with watching() as watch:
-            yield context_of(watch, warn=warn)
+            yield plan, context_of(watch, warn=warn)
 
 
 def _warn_of_folders(plan: RunPlan) -> None:
@@ -493,8 +492,7 @@ def _require_sources(plan: RunPlan) -> None:
         CorpusError: for the first repository or file of conversations that can't be read.
     """
     served = {serving.family for phase in plan.phases for serving in phase.servings}
-    sources = Sources.of(plan.store.root)
-    require_sources(plan.corpus, sources, chat=CHAT_FAMILY in served)
+    require_sources(plan.corpus, plan.sources, chat=CHAT_FAMILY in served)
 
 
 def _update_report(plan: RunPlan) -> None:

@@ -59,7 +59,6 @@ def supply(
     """
     for line in shadow_words(home):
         warn(line)
-    sources = Sources.of(home)
     if _is_diet(home, what):
         config = RunConfig.of(
             specialist=what,
@@ -78,11 +77,11 @@ def supply(
                 cure=f"Compare it with the imported rows: curriculum diet check {what}",
             )
         corpus, kinds = plan.corpus, tuple(sorted(own))
-        task = plan_estimate(plan, kinds, share, sources)
+        task = plan_estimate(plan, kinds, share)
     else:
         corpus = _corpus(home, what)
         kinds = _kinds(load_phases(phases_file or "phases", home), corpus)
-        given, store = None, Store(home)
+        given, store, sources = None, Store(home), Sources.of(home)
         if tokenizer and tokenizer != TRAINED_TOKENIZER:
             given = foreign_tokenizer(store, Path(tokenizer), Roles(), unsandboxed=unsandboxed)
         task = EstimateTask.of(
