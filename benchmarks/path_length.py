@@ -93,7 +93,7 @@ def bundle() -> Path:
 
 def called(do: Callable[[], object]) -> list[tuple[str, str]]:
     """The functions of the packages that are called meanwhile: (file, qualified name), sorted."""
-    return sorted({each for code in entered(do) if (each := _named(code)) is not None})
+    return sorted({named for code in entered(do) if (named := _named(code)) is not None})
 
 
 def lines_of(do: Callable[[], object]) -> int:
@@ -147,7 +147,7 @@ class _Popen(subprocess.Popen[Any]):
 
 def _run(words: Sequence[str], output: int) -> int:
     """Run the job's module with these arguments; its exit code."""
-    kept = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     arguments, sys.argv = sys.argv, [JOB, *words]
     try:
         with os.fdopen(os.dup(output), "w") as log, contextlib.redirect_stdout(log):

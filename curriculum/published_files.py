@@ -78,7 +78,7 @@ def published_record(file: Path) -> FileRecord | None:
 @functools.lru_cache(maxsize=_MANIFESTS)
 def _records(manifest: Path, _: Identity) -> Mapping[str, FileRecord]:
     """Return the records of an artefact's files, by name."""
-    return {each.name: each for each in read_manifest(manifest).files}
+    return {record.name: record for record in read_manifest(manifest).files}
 
 
 def require_published(file: Path) -> None:

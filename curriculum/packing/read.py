@@ -100,7 +100,7 @@ class Footers:
         """A file, which stays open if there is room for it, and its schema."""
         file = parquet.File(path)
         whole = file.metadata
-        rows = [whole.row_group(each).num_rows for each in range(whole.num_row_groups)]
+        rows = [whole.row_group(group).num_rows for group in range(whole.num_row_groups)]
         size = _EXPANDS * whole.serialized_size
         stays = self.num_open < self._most and self.num_bytes + size <= self._limit
         schema = file.schema_arrow
@@ -146,11 +146,11 @@ def _cut(path: Path, whole: pq.FileMetaData) -> _Cut | None:
 
 def _bounds(raw: bytes, whole: pq.FileMetaData) -> list[int] | None:
     """The offsets of row groups: each behind the end of the one before, found by its bytes and rows."""
-    groups = [whole.row_group(each) for each in range(whole.num_row_groups)]
+    groups = [whole.row_group(number) for number in range(whole.num_row_groups)]
     opening = _LIST + _list(len(groups))
     bounds = [raw.find(opening + _LIST + _list(whole.num_columns)) + len(opening)]
     for group in groups:
-        sizes = [b"\x16" + _varint(2 * each) for each in (group.total_byte_size, group.num_rows)]
+        sizes = [b"\x16" + _varint(2 * size) for size in (group.total_byte_size, group.num_rows)]
         at = raw.find(b"".join(sizes), bounds[-1])
         end = _AFTER_ROWS.match(raw, at + sum(map(len, sizes))) if at >= 0 else None
         if end is None:

@@ -133,10 +133,10 @@ class FittedTable(Table):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw what fits, with details below each row, then the names of what doesn't."""
         removed = self._removed(console, options)
-        kept = [each for each in self.columns if each not in removed]
-        if not any(each.flexible for each in kept):
+        kept = [column for column in self.columns if column not in removed]
+        if not any(column.flexible for column in kept):
             kept = _with_widths(console, options, kept)
-        below = [each for each in removed if str(each.header) in {*IDENTITIES, *self.details}]
+        below = [column for column in removed if str(column.header) in {*IDENTITIES, *self.details}]
         if not below:
             yield self._part(kept, range(len(self.rows)), head=True)
         for index in range(len(self.rows)) if below else ():
@@ -144,7 +144,7 @@ class FittedTable(Table):
             detail = _detail(below, index)
             if detail:
                 yield Padding(Text(detail, MUTED), (0, 0, 0, 2))
-        dropped = [*dict.fromkeys(str(each.header) for each in removed if each not in below)]
+        dropped = [*dict.fromkeys(str(column.header) for column in removed if column not in below)]
         if dropped:
             names = first_names(dropped, MAX_NAMED_COLUMNS)
             yield Text(f"not shown at {options.max_width} columns: {names}", MUTED)
@@ -161,10 +161,10 @@ class FittedTable(Table):
 
     def _removed(self, console: Console, options: ConsoleOptions) -> list[Column]:
         """The columns that the width doesn't hold; never the first."""
-        widths = {id(each): _least_width(console, options, each) for each in self.columns}
+        widths = {id(column): _least_width(console, options, column) for column in self.columns}
         surplus = sum(widths.values()) + GAP * (len(widths) - 1) - options.max_width
         removed: list[Column] = []
-        for column in sorted(self.columns[1:], key=lambda each: self._priority(console, each)):
+        for column in sorted(self.columns[1:], key=lambda column: self._priority(console, column)):
             if surplus <= 0:
                 break
             surplus -= widths[id(column)] + GAP
@@ -184,7 +184,7 @@ class FittedTable(Table):
 
 def _detail(columns: Sequence[Column], row: int) -> str:
     """The cells of a row in one line; names and states with the names of their columns."""
-    cells = ((str(each.header), str(each._cells[row])) for each in columns)
+    cells = ((str(column.header), str(column._cells[row])) for column in columns)
     words = (
         f"{name} {cell}" if name in IDENTITIES or name == "state" else cell
         for name, cell in cells
@@ -197,21 +197,21 @@ def _with_widths(
     console: Console, options: ConsoleOptions, columns: Sequence[Column]
 ) -> list[Column]:
     """Columns as wide as they need to be; those that need more than is left share it."""
-    widths = [_least_width(console, options, each) for each in columns]
-    needs = [_natural_width(console, options, each) for each in columns]
+    widths = [_least_width(console, options, column) for column in columns]
+    needs = [_natural_width(console, options, column) for column in columns]
     left = max(0, options.max_width - sum(widths) - GAP * (len(widths) - 1))
     smallest_first = sorted(range(len(columns)), key=lambda at: needs[at] - widths[at])
     for rank, at in enumerate(smallest_first):
         given = min(max(0, needs[at] - widths[at]), left // (len(columns) - rank))
         widths[at] += given
         left -= given
-    return [replace(each, width=width) for each, width in zip(columns, widths, strict=True)]
+    return [replace(column, width=width) for column, width in zip(columns, widths, strict=True)]
 
 
 def _natural_width(console: Console, options: ConsoleOptions, column: Column) -> int:
     """Characters that a column takes where nothing is folded."""
-    cells = (Measurement.get(console, options.update(width=1 << 16), each) for each in column.cells)
-    most = max((each.maximum for each in cells), default=0)
+    cells = (Measurement.get(console, options.update(width=1 << 16), cell) for cell in column.cells)
+    most = max((cell.maximum for cell in cells), default=0)
     return max(len(str(column.header)), most)
 
 
@@ -222,8 +222,8 @@ def _least_width(console: Console, options: ConsoleOptions, column: Column) -> i
     most = _natural_width(console, options, column)
     if column.no_wrap or column.justify == "right":
         return most
-    cells = (Measurement.get(console, options.update(width=1 << 16), each) for each in column.cells)
-    word = min(max((each.minimum for each in cells), default=0), LONGEST_WORD)
+    cells = (Measurement.get(console, options.update(width=1 << 16), cell) for cell in column.cells)
+    word = min(max((cell.minimum for cell in cells), default=0), LONGEST_WORD)
     least = LEAST_DETAIL if str(column.header) in DETAILS else LEAST_TEXT
     return max(len(str(column.header)), min(most, max(least, word)))
 

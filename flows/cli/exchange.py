@@ -69,7 +69,7 @@ def export_data(home: Path, what: str, to: Path, form: str, *, unpacked: bool) -
     tokenizer = load_tokenizer(_tokenizer_of(store, artefact))
     with whole_folder(to) as folder:
         _write(store, artefact, tokenizer, folder, form, unpacked=unpacked)
-    for file in sorted(each for each in to.rglob("*") if each.is_file()):
+    for file in sorted(path for path in to.rglob("*") if path.is_file()):
         out.print(Text(f"{file}  "), Text(f"{count(file.stat().st_size)}B", MUTED), soft_wrap=True)
 
 
@@ -102,19 +102,21 @@ def _write(
         return
     ordered = Ordered.of(store, artefact)
     if form == PARQUET_FORMAT:
-        rows = {each.key for each in ordered.sources}
+        rows = {source.key for source in ordered.sources}
         made_of = [
-            each for row in store.artefacts("rows") if row.key in rows
-            for each in _inputs(store, row, "documents")
+            documents for row in store.artefacts("rows") if row.key in rows
+            for documents in _inputs(store, row, "documents")
         ]  # fmt: skip
         export = export_unpacked if unpacked else export_packed
-        export(ordered, tokenizer, folder, {each.key: each for each in made_of}.values())
+        export(
+            ordered, tokenizer, folder, {documents.key: documents for documents in made_of}.values()
+        )
     else:
         tokens_out.export_rows(ordered, tokenizer, folder, _token_format(form))
 
 
 def _token_format(form: str) -> TokenFormat:
-    return next(each for each in TOKEN_FORMATS if each == form)
+    return next(known for known in TOKEN_FORMATS if known == form)
 
 
 def data_of(home: Path, what: str) -> tuple[Store, Artefact]:
@@ -130,7 +132,8 @@ def data_of(home: Path, what: str) -> tuple[Store, Artefact]:
     if len(found) != 1:
         raise StoreError(
             what,
-            ", ".join(str(each.path.relative_to(store.root)) for each in found[:LISTED]) or None,
+            ", ".join(str(artefact.path.relative_to(store.root)) for artefact in found[:LISTED])
+            or None,
             cause=f"{len(found):,} data sets match" if found else "it names no rows and no mixture",
             cure="Give the folder or key of rows, tokens or a mixture, or SPECIALIST/PHASE",
         )
@@ -142,8 +145,8 @@ def _tokens_for(store: Store, artefact: Artefact) -> Artefact:
     if artefact.manifest.stage != "documents":
         return artefact
     found = [
-        each for each in store.artefacts("tokens")
-        if artefact.key in {made.key for made in each.manifest.inputs}
+        tokens for tokens in store.artefacts("tokens")
+        if artefact.key in {made.key for made in tokens.manifest.inputs}
     ]  # fmt: skip
     if len(found) != 1:
         raise StoreError(
@@ -159,11 +162,11 @@ def _tokenizer_of(store: Store, artefact: Artefact) -> Artefact:
     found = _inputs(store, artefact, "tokenizer")
     if not found:
         of_rows = [
-            each for row in _inputs(store, artefact, "rows")
-            for each in _inputs(store, row, "tokenizer")
+            tokenizer for row in _inputs(store, artefact, "rows")
+            for tokenizer in _inputs(store, row, "tokenizer")
         ]  # fmt: skip
         # Imported rows may have come with the tokenizer that was trained here too.
-        found = list({each.content: each for each in of_rows}.values())
+        found = list({tokenizer.content: tokenizer for tokenizer in of_rows}.values())
     if len(found) != 1:
         raise StoreError(
             str(artefact.path.relative_to(store.root)),
@@ -176,9 +179,9 @@ def _tokenizer_of(store: Store, artefact: Artefact) -> Artefact:
 
 def _inputs(store: Store, artefact: Artefact, role: str) -> Sequence[Artefact]:
     """The inputs of a role, by the first word of their names; their stage is called alike."""
-    keys = {each.key for each in artefact.manifest.inputs if each.name.split()[0] == role}
+    keys = {made_of.key for made_of in artefact.manifest.inputs if made_of.name.split()[0] == role}
     stage = "tokenizers" if role == "tokenizer" else role
-    return [each for each in store.artefacts(stage) if each.key in keys] if keys else []
+    return [made for made in store.artefacts(stage) if made.key in keys] if keys else []
 
 
 def export_model(home: Path, what: str, to: Path, form: str) -> None:
@@ -192,7 +195,7 @@ def export_model(home: Path, what: str, to: Path, form: str) -> None:
     from curriculum.train import export as exporting
     from curriculum.train.restore import job_of
 
-    known = next((each for each in exporting.FORMATS if each == form), None)
+    known = next((name for name in exporting.FORMATS if name == form), None)
     if known is None:
         cure = nearest(form, exporting.FORMATS)
         raise JobError("--format", form, cause="there is no such format", cure=cure)
@@ -255,7 +258,7 @@ class ImportOptions:
     @property
     def stand_in(self) -> Boundaries | None:
         """Stand-in for boundaries that aren't stored."""
-        return next((each for each in get_args(Boundaries) if each == self.boundaries), None)
+        return next((known for known in get_args(Boundaries) if known == self.boundaries), None)
 
     @property
     def id_type(self) -> IdType | None:
@@ -298,7 +301,7 @@ def import_rows(home: Path, options: ImportOptions) -> None:
     if options.name is None:
         return
     keys = [line.rpartition("/")[2] for line in lines if line.startswith("rows/")]
-    before = next((each for each in keys if each != key), None)
+    before = next((other for other in keys if other != key), None)
     instead = f", in place of {before}" if before else ""
     if split == TRAIN:
         out.print(f"a diet serves them as {{imported: {options.name}, share: …}}{instead}")
@@ -343,7 +346,11 @@ def _tokenizer_for(store: Store, options: ImportOptions) -> Artefact:
             cure="Give the path of a tokenizer.json, or the key of one of the workspace",
         )
     if given is not None and not Path(given).exists():
-        found = [each for each in store.artefacts("tokenizers") if each.key.startswith(given)]
+        found = [
+            tokenizer
+            for tokenizer in store.artefacts("tokenizers")
+            if tokenizer.key.startswith(given)
+        ]
         if len(found) != 1:
             raise SchemaError(
                 "--tokenizer",
@@ -372,9 +379,9 @@ def _print_import(store: Store, rows: Artefact) -> None:
     report = rows.reported(ImportReport)
     domains = report.domains.values()
     sums = {
-        "rows": sum(each.rows for each in domains),
-        "documents": sum(each.documents for each in domains) - report.further_pieces,
-        "tokens": sum(each.tokens for each in domains),
+        "rows": sum(domain.rows for domain in domains),
+        "documents": sum(domain.documents for domain in domains) - report.further_pieces,
+        "tokens": sum(domain.tokens for domain in domains),
     }
     state = "" if rows.made else "  was there already"
     where = rows.path.relative_to(store.root)

@@ -30,7 +30,7 @@ from schemas.errors import DietError, StoreError
 from schemas.manifest import MANIFEST_NAME
 from schemas.visible import one_line, shortened
 
-MOST_LINES = 40
+MAX_LINES = 40
 """Number of shown lines of what would be removed."""
 
 
@@ -41,7 +41,7 @@ def check(home: Path, what: Sequence[str]) -> None:
         SchemaError, PackError, StoreError: after all faults of a folder have been printed; and for what is
             neither a path nor a name or key of the workspace.
     """
-    paths = [path for each in what for path in folders_of(Store(home, dry=True), each)]
+    paths = [path for name in what for path in folders_of(Store(home, dry=True), name)]
     for path in paths:
         artefacts = list(_artefacts(path))
         for checkpoint in _checkpoints(path):
@@ -50,13 +50,13 @@ def check(home: Path, what: Sequence[str]) -> None:
             Store.containing(artefact.path).verify(artefact)
             if artefact.manifest.stage == "documents":
                 _check_documents(artefact)
-        rows = [each for each in artefacts if each.manifest.stage == "rows"]
+        rows = [artefact for artefact in artefacts if artefact.manifest.stage == "rows"]
         # Held-out rows of one objective may be none; that their manifest says so is verified.
-        full = [each.path for each in rows if each.files()]
+        full = [artefact.path for artefact in rows if artefact.files()]
         for folder in full or ([] if artefacts else [path]):
             _check_rows(folder)
-        for each in rows:
-            _check_sides(each)
+        for artefact in rows:
+            _check_sides(artefact)
         out.print(
             f"{path}: {number(len(artefacts), 'artefact')} verified against manifests",
             soft_wrap=True,
@@ -72,7 +72,7 @@ def _artefacts(path: Path) -> Iterator[Artefact]:
 
 def _checkpoints(path: Path) -> list[Path]:
     """Return the checkpoints at, below or around a path, of closed runs and of open ones."""
-    above = [each for each in (path, *path.parents) if each.parent.name == CHECKPOINTS]
+    above = [folder for folder in (path, *path.parents) if folder.parent.name == CHECKPOINTS]
     below = path.rglob(f"{CHECKPOINTS}/{STEP}*") if path.is_dir() else ()
     return sorted({*above[:1], *below})
 
@@ -89,12 +89,12 @@ def _check_sides(rows: Artefact) -> None:
     """Check that rows with a split hold nothing of the other side."""
     store = Store.containing(rows.path)
     own = {record.key for record in rows.manifest.inputs}
-    selections = [each for each in inputs(store, rows, "selections") if each.key in own]
-    documents = [each for each in inputs(store, rows, "documents") if each.key in own]
+    selections = [artefact for artefact in inputs(store, rows, "selections") if artefact.key in own]
+    documents = [artefact for artefact in inputs(store, rows, "documents") if artefact.key in own]
     tokenizers = inputs(store, rows, "tokenizers")
-    there = {each.key for each in documents}
-    listed = [each for each in rows.manifest.inputs if each.name.startswith("documents ")]
-    if gone := [each for each in listed if each.key not in there]:
+    there = {artefact.key for artefact in documents}
+    listed = [made_of for made_of in rows.manifest.inputs if made_of.name.startswith("documents ")]
+    if gone := [made_of for made_of in listed if made_of.key not in there]:
         warn(
             f"{rows.path}: the sides of its text aren't checked, since {gone[0].name} "
             f"({gone[0].key[:KEY_DIGITS]}), which it was made of, isn't there; a build makes it again"
@@ -133,18 +133,18 @@ def gc(home: Path, *, sure: bool) -> None:
         more = f"; {count(freed)}B freed that killed processes had left" if freed else ""
         out.print(f"Nothing to remove: everything is in use{more}.", soft_wrap=True)
         return
-    size = sum(record.num_bytes for each in dead for record in each.manifest.files)
-    for each in dead[:MOST_LINES]:
-        out.print(Text(each.path.relative_to(store.root).as_posix(), MUTED))
+    size = sum(record.num_bytes for artefact in dead for record in artefact.manifest.files)
+    for artefact in dead[:MAX_LINES]:
+        out.print(Text(artefact.path.relative_to(store.root).as_posix(), MUTED))
     if sure or typer.confirm(f"Remove {number(len(dead), 'artefact')}, {count(size)}B?"):
         out.print(f"{count(collect_garbage(store, dead))}B freed")
 
 
 def shard_lines(config: RunConfig, missing: Iterable[Artefact]) -> Iterator[Text]:
     """Yield what a shard leaves to others, and the next command."""
-    distinct = {each.path: each for each in missing}.values()
-    others = Counter(each.manifest.stage for each in distinct if not each.waits)
-    later = Counter(each.manifest.stage for each in distinct if each.waits)
+    distinct = {artefact.path: artefact for artefact in missing}.values()
+    others = Counter(artefact.manifest.stage for artefact in distinct if not artefact.waits)
+    later = Counter(artefact.manifest.stage for artefact in distinct if artefact.waits)
     for stage in dict.fromkeys([*others, *later]):
         counts = [(others[stage], "for other shards"), (later[stage], "made of what is missing")]
         words = ", ".join(f"{number} {what}" for number, what in counts if number)
@@ -168,14 +168,14 @@ def merge_into(home: Path, sources: Sequence[Path]) -> None:
             raise StoreError(str(source), cause="it is this workspace", cure="Name other ones")
     with store.leased():
         taken = [
-            each
+            artefact
             for source in sources
-            for each in merge(store, source, own=trust.is_trusted(source))
+            for artefact in merge(store, source, own=trust.is_trusted(source))
         ]
-    for stage in dict.fromkeys(each.manifest.stage for each in taken):
-        ours = [each for each in taken if each.manifest.stage == stage]
-        fresh = {each.path for each in ours if each.made}
-        there = {each.path for each in ours} - fresh
+    for stage in dict.fromkeys(artefact.manifest.stage for artefact in taken):
+        ours = [artefact for artefact in taken if artefact.manifest.stage == stage]
+        fresh = {artefact.path for artefact in ours if artefact.made}
+        there = {artefact.path for artefact in ours} - fresh
         out.print(
             Text(f"{stage:<12}", "bold"),
             Text(f"{len(fresh):>4} merged", ACCENT),
@@ -223,9 +223,9 @@ def forget_workspace(home: Path) -> None:
 def list_trusted() -> None:
     """Print the workspaces that are trusted, and which of them are others by now."""
     listed = trust.trusted()
-    for each in listed:
-        words = "" if trust.is_trusted(Path(each.path)) else "  another folder by now, or none"
-        out.print(Text(one_line(each.path)), Text(words, MUTED), sep="", soft_wrap=True)
+    for workspace in listed:
+        words = "" if trust.is_trusted(Path(workspace.path)) else "  another folder by now, or none"
+        out.print(Text(one_line(workspace.path)), Text(words, MUTED), sep="", soft_wrap=True)
     if not listed:
         out.print("No workspace is trusted.")
 
@@ -233,7 +233,7 @@ def list_trusted() -> None:
 def _commands(home: Path) -> Iterator[tuple[Path, str]]:
     for name in diet_names(home):
         try:
-            files = [each for each in diet_files(name, home) if trust.is_inside(each, home)]
+            files = [file for file in diet_files(name, home) if trust.is_inside(file, home)]
             trainer = load_diet(name, home=home).trainer if files else None
         except DietError as broken:
             why = shortened(broken.cause)
