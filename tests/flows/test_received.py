@@ -138,7 +138,7 @@ def _run_on(_: Path | None) -> None:
 
 
 def test_every_command_is_one_that_looks_or_is_refused() -> None:
-    looks = {shlex.split(each)[0] for each in LOOKS}
+    looks = {shlex.split(words)[0] for words in LOOKS}
     assert {*COMMANDS} == looks | {*WORK} | {"trust"}
 
 
@@ -147,7 +147,7 @@ def test_every_command_is_one_that_looks_or_is_refused() -> None:
 
 @confined
 @pytest.mark.parametrize(
-    "words", [LOOKS[0], *(pytest.param(each, marks=pytest.mark.system) for each in LOOKS[1:])]
+    "words", [LOOKS[0], *(pytest.param(words, marks=pytest.mark.system) for words in LOOKS[1:])]
 )
 def test_a_look_prints_what_the_owner_sees_and_changes_nothing(home: Path, words: str) -> None:
     before = Sentinel(folder=home).fingerprint()
@@ -178,7 +178,7 @@ def test_a_copy_of_the_demo_gives_the_answers_of_the_original(
             continue
         (mine,), (theirs,) = looked.stdout.splitlines(), own.stdout.splitlines()
         assert not Path(mine).is_relative_to(home)
-        assert len({_WHEN.sub("", Path(each).read_text()) for each in (mine, theirs)}) == 1
+        assert len({_WHEN.sub("", Path(file).read_text()) for file in (mine, theirs)}) == 1
 
 
 @confined
@@ -247,9 +247,9 @@ def test_a_look_writes_nothing_but_its_output(
     def write(draft: Path | None) -> None:
         assert draft is not None
         draft.write_text("answer")
-        for each in places:
+        for place in places:
             try:
-                each.write_text("changed")
+                place.write_text("changed")
             except OSError:
                 continue
         if draft.parent == tmp_path / "out":
@@ -261,10 +261,10 @@ def test_a_look_writes_nothing_but_its_output(
     assert look_within(home, write, tmp_path / "out" / "answer.txt") == 0
     assert (tmp_path / "out" / "answer.txt").read_text() == "answer"
     assert Sentinel(folder=home).fingerprint() == before
-    assert not any(each.exists() for each in places[1:])
+    assert not any(place.exists() for place in places[1:])
     monkeypatch.setenv("CURRICULUM_TRUST", str(home))
     assert look_within(home, write, tmp_path / "out" / "answer.txt") == 0
-    assert all(each.read_text() == "changed" for each in places)
+    assert all(place.read_text() == "changed" for place in places)
 
 
 @confined

@@ -72,14 +72,14 @@ def plan(home: Path, specialist: str = "templates.demo") -> RunPlan:
 
 
 def test_a_received_workspace_runs_no_command(received: Path, fired: Path) -> None:
-    before = {each.name for each in received.iterdir()}
+    before = {path.name for path in received.iterdir()}
     for verb in ("train", "run"):
         done = curriculum(verb, "templates.demo", "--home", str(received))
         assert done.exit_code == 2
         assert str(received) in done.stderr
         assert f"curriculum trust {received}" in done.stderr
     assert not fired.exists()
-    assert {each.name for each in received.iterdir()} == before
+    assert {path.name for path in received.iterdir()} == before
 
 
 def test_what_is_trusted_runs(received: Path, command: str) -> None:
@@ -108,9 +108,9 @@ def test_a_diet_in_a_received_workspace_is_refused_by_its_path(
     inside = received / "diets" / "templates.demo.yaml"
     link = tmp_path / "link.yaml"
     link.symlink_to(inside)
-    for each in (inside, link):
+    for path in (inside, link):
         with pytest.raises(StoreError, match=f"curriculum trust {received}"):
-            trust.require_trusted(own, str(each))
+            trust.require_trusted(own, str(path))
 
 
 def test_a_workspace_made_from_nothing_is_trusted(tmp_path: Path, command: str) -> None:

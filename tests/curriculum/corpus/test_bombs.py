@@ -59,7 +59,7 @@ def nested(repo: Any, *, width: int, depth: int, leaf: str) -> str:
 
 
 def commit_of(repo: Any, tree: str, *parents: str, subject: bytes = b"bomb") -> str:
-    named = b"".join(b"parent " + each.encode() + b"\n" for each in parents)
+    named = b"".join(b"parent " + parent.encode() + b"\n" for parent in parents)
     who = b"A <a@example.org> 1600000000 +0000"
     head = b"tree " + tree.encode() + b"\n" + named + b"author " + who + b"\ncommitter " + who
     return stored(repo, "commit", head + b"\n\n", subject, b"\n")
@@ -100,13 +100,13 @@ def test_a_tree_bomb_is_skipped_by_the_commits_name(
     source = resolve(RepositorySpec(name="repo", path=str(repo.path)), cache=repo.path)
     assert source.layout
     with git.view(source.layout) as view, git_log.read_log(view, source.commit) as log:
-        paths = {each.commit: len(each.entries) for each in git_log.commits(log)}
+        paths = {commit.commit: len(commit.entries) for commit in git_log.commits(log)}
     assert paths[bomb] == 10_001
     small_limits(monkeypatch)
     monkeypatch.setattr(git, "MAX_MEMORY_BYTES", 3 * MEBIBYTE)
     with bounded(seconds=3, mebibytes=8):
         changes, skips = read(repo.path)
-    assert [each.subject for each in changes] == ["Change"]
+    assert [change.subject for change in changes] == ["Change"]
     assert skips.counts == {"oversized": 2}
     assert skips.report().examples["oversized"][0] == f"{bomb}:commit {bomb}"
     assert f"commit {bomb}" in skips.unreadable_words()
@@ -148,7 +148,7 @@ def test_a_deeply_nested_tree_is_counted(repo: Any, read: Any, depth: int, reaso
     bomb = between(repo, tree)
     with bounded(seconds=8, mebibytes=8):
         changes, skips = read(repo.path)
-    assert {each.path for each in changes} <= {"a.cc", "b.cc"}
+    assert {change.path for change in changes} <= {"a.cc", "b.cc"}
     assert set(skips.counts) == {reason}
     assert skips.report().examples[reason][0].startswith(bomb)
 
@@ -160,7 +160,7 @@ def test_a_long_subject_is_skipped_in_linear_time(repo: Any, read: Any, mebibyte
     bomb = between(repo, tree, subject=b"s" * (mebibytes * MEBIBYTE))
     with bounded(seconds=2 + mebibytes / 20, mebibytes=8):
         changes, skips = read(repo.path)
-    assert [each.subject for each in changes] == ["Change", "after", "after"]
+    assert [change.subject for change in changes] == ["Change", "after", "after"]
     assert skips.counts == {"oversized": 1}
     assert skips.report().examples["oversized"] == (f"{bomb}:commit {bomb}",)
 
@@ -170,7 +170,7 @@ def test_a_text_of_the_log_is_read_in_linear_time(tmp_path: Path) -> None:
     file.write_bytes(b"\x01" + b"0" * 40 + b"\0\0000\0" + b"s" * (64 * MEBIBYTE) + b"\0")
     with file.open("rb") as opened, bounded(seconds=1.5, mebibytes=8):
         found = list(git_log.commits(git_log.Log(file=opened, exact_renames=False)))
-    assert [len(each.subject) for each in found] == [git_log.MAX_COMMIT_BYTES]
+    assert [len(commit.subject) for commit in found] == [git_log.MAX_COMMIT_BYTES]
 
 
 @pytest.mark.parametrize("number", [50_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
@@ -180,7 +180,7 @@ def test_a_commit_with_many_parents_is_passed_over(repo: Any, read: Any, number:
     repo.git("update-ref", "HEAD", commit_of(repo, files(repo), between_two, subject=b"after"))
     with bounded(seconds=2 + number / 100_000, mebibytes=8):
         changes, _ = read(repo.path)
-    assert {each.subject for each in changes} == {"Change", "after"}
+    assert {change.subject for change in changes} == {"Change", "after"}
 
 
 @pytest.mark.parametrize("folders", [0, 40])
@@ -192,7 +192,7 @@ def test_a_long_path_is_a_path_that_cannot_be_read(repo: Any, read: Any, folders
     bomb = between(repo, tree)
     with bounded(seconds=2, mebibytes=24):
         changes, skips = read(repo.path)
-    assert {each.path for each in changes} <= {"a.cc", "b.cc"}
+    assert {change.path for change in changes} <= {"a.cc", "b.cc"}
     assert set(skips.counts) == {"path"}
     (example,) = skips.report().examples["path"]
     assert example.startswith(bomb)
@@ -331,7 +331,7 @@ def test_commits_behind_a_bomb_are_read_with_their_trees(
     corpus = CorpusSpec(name="c", repositories=(spec,), quality=QualitySpec(min_bytes=0))
     with bounded(seconds=3, mebibytes=8):
         found = list(read_commits(resolve(spec, cache=tmp_path), spec, corpus, skips))
-    assert [each.subject for each in found] == ["Change", "last"]
+    assert [commit.subject for commit in found] == ["Change", "last"]
     assert [file.path for file in found[-1].tree.files] == ["b.cc"]
     assert skips.counts == {"oversized": 2}
 

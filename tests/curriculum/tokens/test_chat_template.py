@@ -120,12 +120,12 @@ def test_nothing_in_a_template_is_random(unsteady: str) -> None:
 
 def test_what_a_template_takes_contents_apart_at_is_found() -> None:
     found = template_of(QWEN3).sensitive()
-    assert {(each.role, each.place, each.text) for each in found} >= {
+    assert {(literal.role, literal.place, literal.text) for literal in found} >= {
         ("assistant", "inside", "</think>")
     }
-    assert {each.role for each in found} == {"assistant"}
-    assert any(each.is_in("<think>a</think>b") for each in found)
-    assert not any(each.is_in("<think> and <tool_response>") for each in found)
+    assert {literal.role for literal in found} == {"assistant"}
+    assert any(literal.is_in("<think>a</think>b") for literal in found)
+    assert not any(literal.is_in("<think> and <tool_response>") for literal in found)
     for text in (QWEN25, LLAMA3, MISTRAL):
         assert template_of(text).sensitive() == ()
 
@@ -133,7 +133,7 @@ def test_what_a_template_takes_contents_apart_at_is_found() -> None:
 def test_a_string_that_a_template_cuts_at_an_end_is_found() -> None:
     cutting = "{{ message.content.removeprefix('Answer: ').removesuffix('!!') }}"
     found = template_of(around("<|im_end|>", cutting)).sensitive()
-    assert {(each.place, each.text) for each in found} == {
+    assert {(literal.place, literal.text) for literal in found} == {
         ("at the start of", "Answer: "), ("at the end of", "!!"),
     }  # fmt: skip
 
@@ -353,7 +353,7 @@ def digest(file: Path) -> str:
 
 def test_what_the_template_does_not_name_is_not_in_the_key(tmp_path: Path) -> None:
     changes: tuple[dict[str, Any], ...] = ({}, {"model_max_length": 9}, {"eos_token": "<|x|>"})
-    assert len({digest(put(tmp_path / "x", QWEN25, **each)) for each in changes}) == 1
+    assert len({digest(put(tmp_path / "x", QWEN25, **fields)) for fields in changes}) == 1
     assert len({digest(put(tmp_path / "x", LLAMA3, bos_token=bos)) for bos in ("<a>", "<b>")}) == 2
 
 

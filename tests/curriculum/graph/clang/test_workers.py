@@ -181,9 +181,9 @@ def test_progress_counts_every_unit_and_names_what_was_lost(tmp_path: Path) -> N
     database = write_tree(root, {**SOUND, "bad.cpp": "int f() { return absent; }\n"})
     out.mkdir()
     index_tree(root, database, out, original=None, workers=2, watch=told.append)
-    assert [each.done for each in told] == [1, 2, 3, 4]
-    assert {each.total for each in told} == {4}
-    assert {each.item for each in told} == {"a.cpp", "b.cpp", "bad.cpp", "c.cpp"}
+    assert [progress.done for progress in told] == [1, 2, 3, 4]
+    assert {progress.total for progress in told} == {4}
+    assert {progress.item for progress in told} == {"a.cpp", "b.cpp", "bad.cpp", "c.cpp"}
     assert told[-1].note == "1 partial"
 
 
