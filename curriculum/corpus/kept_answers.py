@@ -73,7 +73,7 @@ def refs_state(layout: git.Layout) -> str:
     """
     refs = layout.common / "refs"
     loose = (Path(folder, leaf) for folder, _, leaves in os.walk(refs) for leaf in leaves)
-    common = (layout.common / name for name in ("packed-refs", "shallow"))
+    common = (layout.common / name for name in ("packed-refs", "reftable/tables.list", "shallow"))
     hashed = hashlib.sha256()
     for file in (layout.head, *common, *sorted(loose)):
         hashed.update(repr((str(file), git.control_file(file))).encode(errors="surrogatepass"))

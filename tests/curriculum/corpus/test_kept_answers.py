@@ -78,6 +78,21 @@ def test_a_look_after_a_build_asks_git_nothing(
     assert asked == []
 
 
+def test_a_new_table_of_references_is_a_change(
+    folder: Path, tmp_path: Path, asked: list[str]
+) -> None:
+    """Git's reftable format keeps references in tables, and lists them in this file."""
+    tables = folder / ".git" / "reftable" / "tables.list"
+    tables.parent.mkdir()
+    tables.write_text("0x1-0x1-a.ref\n")
+    built(tmp_path / "home", pin(folder))
+    looked(tmp_path / "home", pin(folder))
+    asked.clear()
+    tables.write_text("0x1-0x2-b.ref\n")
+    looked(tmp_path / "home", pin(folder))
+    assert asked
+
+
 def test_a_build_asks_git_of_each_pin_again(folder: Path, tmp_path: Path, asked: list[str]) -> None:
     built(tmp_path / "home", pin(folder))
     asked.clear()
