@@ -4,8 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from schemas.errors import CorpusError
+from schemas.visible import shortened
 
 Pin = TypeVar("Pin")
+MAX_PART = 1_000
+"""Characters of what one source says that stand beside what others say."""
 
 
 def as_one(failed: Sequence[CorpusError]) -> CorpusError:
@@ -13,7 +16,10 @@ def as_one(failed: Sequence[CorpusError]) -> CorpusError:
     if len(failed) == 1:
         return failed[0]
     listed = (
-        f"{error.name}: " + "; ".join(filter(None, (str(error.value or ""), error.cause)))
+        f"{error.name}: "
+        + "; ".join(
+            shortened(part, MAX_PART) for part in (str(error.value or ""), error.cause) if part
+        )
         for error in failed
     )
     return CorpusError(
