@@ -1,6 +1,5 @@
 """Panels of mixtures: shares planned and realised, repetition, repositories, and the mix at other shares."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from dashboards.charts.marks import ServingShares, ShareLine, share_end
 from dashboards.palette import family_class
 from dashboards.questions import Question, Snapshot, narrowed, question
 from dashboards.serving_lines import ServingLine, as_yaml
-from schemas.mixture import cut_to
+from schemas.mixture import ServedShares, served_shares
 
 TEMPLATE = "mixtures.html"
 MAX_REPOSITORIES = 20
@@ -263,117 +262,65 @@ def _concentration(found: Sequence[Repository], whole: int) -> str:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Supply:
-    """Supply of one serving in one domain, and a plan's use of it."""
-
-    serving: int
-    domain: str
-    tokens: int
-    """Valid tokens of one pass over its rows."""
-    share: float
-    """Share of the phase's tokens in the diet; then at the other shares."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
-    """Limits of a phase."""
-
-    budget: int
-    """Valid tokens."""
-    max_repetition: float
-    renormalises: bool
-    """True if shares are cut to what there is; else the mix stops."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
-    """Result of a mix at other shares."""
-
-    shares: tuple[float, ...]
-    """Served, of each supply in their order; they sum to 1."""
-    short: tuple[int, ...]
-    """Supplies of which more is asked than there is."""
-    refusal: str
-    """Reason why the mix would stop; empty where it wouldn't."""
-
-
-def at_shares(supplies: Sequence[Supply], asked: Mapping[int, float]) -> list[Supply]:
-    """The supplies with other shares of their servings; inside one, domains keep their proportion.
-
-    >>> parts = (("a", 0.1), ("b", 0.3))
-    >>> both = [Supply(serving=0, domain=name, tokens=1, share=part) for name, part in parts]
-    >>> [round(each.share, 3) for each in at_shares(both, {0: 0.8})]
-    [0.2, 0.6]
-    """
+def at_shares(strata: Sequence[Stratum], asked: Mapping[int, float]) -> list[Stratum]:
+    """Return the strata with other shares of their servings, in which domains keep their proportion."""
     whole: dict[int, float] = {}
-    for each in supplies:
+    for each in strata:
         whole[each.serving] = whole.get(each.serving, 0.0) + each.share
     return [
         replace(each, share=asked[each.serving] * each.share / (whole[each.serving] or 1.0))
-        for each in supplies
+        for each in strata
     ]
 
 
-def outcome(supplies: Sequence[Supply], limits: Limits) -> Outcome:
-    """Return the amounts that the mix would serve of each supply, or why it would stop."""
-    whole = math.fsum(each.share for each in supplies)
-    if whole <= 0:
-        nothing = tuple(0.0 for _ in supplies)
-        return Outcome(shares=nothing, short=(), refusal="Nothing is asked.")
-    shares = [each.share / whole for each in supplies]
-    # A serving that nothing is asked of is as good as left out.
-    most = [
-        limits.max_repetition * each.tokens / limits.budget if each.share else 0.0
-        for each in supplies
-    ]
-    short = tuple(at for at, share in enumerate(shares) if share > most[at])
-    if not short:
-        return Outcome(shares=tuple(shares), short=(), refusal="")
-    if not limits.renormalises:
-        refusal = _shortage(supplies, shares, short, limits)
-        return Outcome(shares=tuple(shares), short=short, refusal=refusal)
-    if math.fsum(most) < 1:
-        there = int(math.fsum(most) * limits.budget)
-        refusal = (
-            f"{limits.budget:,} tokens are asked, and all servings together have {there:,} at a "
-            f"repetition of {limits.max_repetition:g}."
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WhatIf:
+    """The mix of strata at the shares that are asked of them, and at a budget in valid tokens."""
+
+    strata: Sequence[Stratum]
+    budget: int
+    served: ServedShares
+
+    @property
+    def refusal(self) -> str:
+        """Return why the mix would stop; empty where it wouldn't."""
+        if not any(self.served.shares):
+            return "Nothing is asked."
+        first = self.strata[0]
+        if self.served.short and first.on_shortage != "renormalise":
+            return self._shortage()
+        if self.served.short and self.served.available < 1:
+            return (
+                f"{self.budget:,} tokens are asked, and all servings together have "
+                f"{int(self.served.available * self.budget):,} at a repetition of "
+                f"{first.max_repetition:g}."
+            )
+        return ""
+
+    def _shortage(self) -> str:
+        shares, short = self.served.shares, self.served.short
+        at = max(short, key=lambda at: shares[at] / self.strata[at].rows_tokens)
+        worst, asked = self.strata[at], shares[at] * self.budget
+        others = ", ".join(self.strata[other].domain for other in short if other != at)
+        too = f" Too few as well: {others}." if others else ""
+        return (
+            f"Domain {worst.domain}: {asked:,.0f} tokens are asked and there are "
+            f"{worst.rows_tokens:,}. Each row would be seen {asked / worst.rows_tokens:.2f} times; "
+            f"max_repetition is {worst.max_repetition:g}.{too}"
         )
-        return Outcome(shares=tuple(shares), short=short, refusal=refusal)
-    return Outcome(shares=tuple(cut_to(shares, most)), short=short, refusal="")
 
 
-def _shortage(
-    supplies: Sequence[Supply], shares: Sequence[float], short: Sequence[int], limits: Limits
-) -> str:
-    worst = max(short, key=lambda at: shares[at] / supplies[at].tokens)
-    asked = shares[worst] * limits.budget
-    others = ", ".join(supplies[at].domain for at in short if at != worst)
-    too = f" Too few as well: {others}." if others else ""
-    return (
-        f"Domain {supplies[worst].domain}: {asked:,.0f} tokens are asked and there are "
-        f"{supplies[worst].tokens:,}. Each row would be seen "
-        f"{asked / supplies[worst].tokens:.2f} times; max_repetition is {limits.max_repetition:g}.{too}"
+def what_if_of(strata: Sequence[Stratum], asked: Mapping[int, float], budget: int) -> WhatIf:
+    """Return the mix at other shares of the servings, as the mix itself computes it."""
+    wanted = at_shares(strata, asked)
+    served = served_shares(
+        [each.share for each in wanted],
+        [each.rows_tokens for each in wanted],
+        budget=budget,
+        max_repetition=wanted[0].max_repetition,
+        renormalises=wanted[0].on_shortage == "renormalise",
     )
-
-
-def supplies(found: Sequence[Serving]) -> list[Supply]:
-    """Return the supplies, as the mix computes them."""
-    return [
-        Supply(serving=each.number, domain=one.domain, tokens=one.rows_tokens, share=one.share)
-        for each in found
-        for one in each.strata
-    ]
-
-
-def limits(found: Sequence[Serving], *, budget: int | None = None) -> Limits:
-    """Return the limits of the phase."""
-    first = found[0].strata[0]
-    return Limits(
-        budget=first.budget if budget is None else budget,
-        max_repetition=first.max_repetition,
-        renormalises=first.on_shortage == "renormalise",
-    )
+    return WhatIf(strata=wanted, budget=budget, served=served)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -404,26 +351,11 @@ def what_if(
     budget_times: float,
 ) -> Markup:
     """Sliders for the shares of each serving and for the budget, and what the mix would make of them."""
-    now = limits(found)
-    then = limits(found, budget=round(now.budget * budget_times))
+    strata = [stratum for serving in found for stratum in serving.strata]
+    first = strata[0]
     wanted = {each.number: share for each, share in zip(found, asked, strict=True)}
-    parts = at_shares(supplies(found), wanted)
-    result = outcome(parts, then)
-    shown = []
-    for serving in found:
-        places = [at for at, part in enumerate(parts) if part.serving == serving.number]
-        line = WhatIfLine(
-            serving=serving,
-            control=sliders[serving.number],
-            share=sum(result.shares[at] for at in places),
-            repetition=max(
-                result.shares[at] * then.budget / parts[at].tokens
-                for at in places
-                if parts[at].tokens
-            ),
-            is_short=any(at in result.short for at in places),
-        )
-        shown.append(line)
+    then = what_if_of(strata, wanted, round(first.budget * budget_times))
+    shown = [_what_if_line(each, then, sliders[each.number]) for each in found]
     return html.part(
         TEMPLATE,
         "what_if",
@@ -432,21 +364,38 @@ def what_if(
         shown,
         budget=then.budget,
         budget_control=budget_slider,
-        planned_budget=now.budget,
-        limit=then.max_repetition,
-        most=max([then.max_repetition, *(line.repetition for line in shown)]),
-        verdict=_verdict(result),
-        is_refused=bool(result.refusal),
+        planned_budget=first.budget,
+        limit=first.max_repetition,
+        most=max([first.max_repetition, *(line.repetition for line in shown)]),
+        verdict=_verdict(then),
+        is_refused=bool(then.refusal),
         yaml=as_yaml(of_diet, wanted, f"phase {which.phase} of {which.specialist}"),
         asked=[about("servings", which), about("lines", which)],
     )
 
 
-def _verdict(result: Outcome) -> str:
-    if result.refusal:
-        return f"The mix would stop. {result.refusal}"
-    if result.short:
+def _what_if_line(serving: Serving, then: WhatIf, control: Markup) -> WhatIfLine:
+    places = [at for at, each in enumerate(then.strata) if each.serving == serving.number]
+    shares = then.served.shares
+    return WhatIfLine(
+        serving=serving,
+        control=control,
+        share=sum(shares[at] for at in places),
+        repetition=max(
+            shares[at] * then.budget / then.strata[at].rows_tokens
+            for at in places
+            if then.strata[at].rows_tokens
+        ),
+        is_short=any(at in then.served.short for at in places),
+    )
+
+
+def _verdict(then: WhatIf) -> str:
+    if then.refusal:
+        return f"The mix would stop. {then.refusal}"
+    if then.served.short:
         return (
-            f"The mix would cut {len(result.short)} strata to what there is, and raise the others."
+            f"The mix would cut {len(then.served.short)} strata to what there is, and raise the "
+            "others."
         )
     return "The mix would serve these shares as they are."

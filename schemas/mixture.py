@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pydantic import JsonValue
@@ -27,6 +28,44 @@ def cut_to(shares: Sequence[float], most: Sequence[float]) -> list[float]:
         if not over:
             return [most[at] if at in cut else share * scale for at, share in enumerate(shares)]
         cut |= over
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServedShares:
+    """Shares of a phase's strata in a mix of a budget."""
+
+    shares: tuple[float, ...]
+    """Sum 1, but for a mix of which nothing is asked."""
+    short: tuple[int, ...]
+    """Places of the strata of which more is asked than max_repetition times what there is."""
+    available: float
+    """Tokens of all strata at max_repetition, as a multiple of the budget."""
+
+
+def served_shares(
+    asked: Sequence[float],
+    tokens: Sequence[int],
+    *,
+    budget: int,
+    max_repetition: float,
+    renormalises: bool,
+) -> ServedShares:
+    """Return the shares that a mix serves of strata with so many valid tokens each.
+
+    A mix that renormalises cuts shares to what there is, where the strata have enough together.
+    """
+    whole = math.fsum(asked) or 1.0
+    shares = [share / whole for share in asked]
+    # A stratum that nothing is asked of is as good as left out.
+    most = [
+        max_repetition * there / max(budget, 1) if share else 0.0
+        for share, there in zip(shares, tokens, strict=True)
+    ]
+    short = tuple(at for at, share in enumerate(shares) if share > most[at])
+    available = math.fsum(most)
+    if short and renormalises and available >= 1:
+        shares = cut_to(shares, most)
+    return ServedShares(shares=tuple(shares), short=short, available=available)
 
 
 PLAN_SCHEMA = pa.schema(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.mixing.row_supply import Supply
 from schemas.errors import MixtureError
-from schemas.mixture import cut_to
+from schemas.mixture import served_shares
 
 Taken = Mapping[tuple[str, str], int]
 """Rows that earlier plans took, by (rows key, domain)."""
@@ -165,35 +165,31 @@ def within_supply(phase: ResolvedPhase, strata: Sequence[Stratum]) -> tuple[Stra
     Raises:
         MixtureError: where more is asked than max_repetition times what there is, as `demand` does.
     """
-    most = [phase.max_repetition * stratum.tokens / max(phase.tokens, 1) for stratum in strata]
-    whole = math.fsum(stratum.share for stratum in strata)
-    shares = [stratum.share / whole for stratum in strata]
-    short = [at for at, share in enumerate(shares) if share > most[at]]
-    if short and phase.on_shortage == "stop":
-        raise _shortage(phase, strata, [strata[at] for at in short])
-    if short:
-        shares = _renormalised(phase, shares, most)
+    served = served_shares(
+        [stratum.share for stratum in strata],
+        [stratum.tokens for stratum in strata],
+        budget=phase.tokens,
+        max_repetition=phase.max_repetition,
+        renormalises=phase.on_shortage != "stop",
+    )
+    if served.short and phase.on_shortage == "stop":
+        raise _shortage(phase, strata, [strata[at] for at in served.short])
+    if served.short and served.available < 1:
+        raise _insufficient(phase, int(served.available * phase.tokens))
     return tuple(
-        replace(stratum, served=share) for stratum, share in zip(strata, shares, strict=True)
+        replace(stratum, served=share) for stratum, share in zip(strata, served.shares, strict=True)
     )
 
 
-def _renormalised(phase: ResolvedPhase, shares: list[float], most: list[float]) -> list[float]:
-    """Shares cut to what there is, the others raised alike in their place.
-
-    _renormalised(phase, [0.5, 0.25, 0.25], [0.2, 1.0, 1.0]) -> [0.2, 0.4, 0.4]
-    """
-    if math.fsum(most) < 1:
-        there = int(math.fsum(most) * phase.tokens)
-        raise MixtureError(
-            f"phase {phase.name}",
-            f"{phase.tokens:,} tokens are asked",
-            cause=f"all servings together have {there:,} at max_repetition {phase.max_repetition:g}",
-            cure=f"Lower token_budget to {_budget(phase, there)}, raise max_repetition or enlarge "
-            "the corpus",
-            location=phase.location,
-        )
-    return cut_to(shares, most)
+def _insufficient(phase: ResolvedPhase, there: int) -> MixtureError:
+    return MixtureError(
+        f"phase {phase.name}",
+        f"{phase.tokens:,} tokens are asked",
+        cause=f"all servings together have {there:,} at max_repetition {phase.max_repetition:g}",
+        cure=f"Lower token_budget to {_budget(phase, there)}, raise max_repetition or enlarge "
+        "the corpus",
+        location=phase.location,
+    )
 
 
 def _shortage(

@@ -1,5 +1,6 @@
 """What-if shares: whatever is asked, they are reckoned as the mix itself reckons."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,19 @@ def _supply(number: int, there: list[int]) -> Supply:
         pack_index=np.arange(3),
         shard_starts=np.array([0, 3]),
     )
+
+
+def _stratum(
+    serving: int, domain: str, tokens: int, share: float, **changes: Any
+) -> mixture_panels.Stratum:
+    """A line of the catalog; of what there is, its tokens alone matter."""
+    line = mixture_panels.Stratum(
+        specialist="tester", phase="syntax", serving=serving, family="v2_simple", objective="causal",
+        row_length=512, domain=domain, share=share, served=share, planned=share, realised=None,
+        rows=1, rows_tokens=tokens, drawn=0, drawn_before=0, repetition=0.0, budget=10_000,
+        max_repetition=4.0, on_shortage="stop",
+    )  # fmt: skip
+    return replace(line, **changes)
 
 
 def _phase(asked: list[float], **changes: Any) -> ResolvedPhase:
@@ -62,21 +76,19 @@ def test_other_shares_are_served_or_refused_as_the_mix_would(
     plan = demand(
         _phase([each / sum(planned[:many]) for each in planned[:many]], tokens=1), supplies
     )
+    on_shortage: Any = "renormalise" if renormalises else "stop"
     known = [
-        mixture_panels.Supply(
-            serving=each.serving.index, domain=each.domain, tokens=each.tokens, share=each.share
-        )
+        _stratum(each.serving.index, each.domain, each.tokens, each.share, on_shortage=on_shortage)
         for each in plan
     ]
-    limits = mixture_panels.Limits(budget=budget, max_repetition=4.0, renormalises=renormalises)
-    found = mixture_panels.outcome(mixture_panels.at_shares(known, dict(enumerate(asked))), limits)
+    found = mixture_panels.what_if_of(known, dict(enumerate(asked)), budget)
 
     # A serving that nothing is asked of is one that the diet doesn't have.
     kept = [at for at, each in enumerate(wanted[:many]) if each]
     phase = _phase(
         [asked[at] for at in kept],
         tokens=budget,
-        on_shortage="renormalise" if renormalises else "stop",
+        on_shortage=on_shortage,
     )
     try:
         strata = demand(phase, [supplies[at] for at in kept])
@@ -84,19 +96,17 @@ def test_other_shares_are_served_or_refused_as_the_mix_would(
         assert found.refusal
         return
     assert not found.refusal
-    served = [share for one, share in zip(known, found.shares, strict=True) if one.serving in kept]
+    served = [
+        share for one, share in zip(known, found.served.shares, strict=True) if one.serving in kept
+    ]
     assert sum(served) == pytest.approx(1)
     assert served == pytest.approx([each.served for each in strata], abs=1e-12)
 
 
 def test_a_refusal_says_what_is_short_and_by_how_much() -> None:
-    supplies = [
-        mixture_panels.Supply(serving=0, domain="general", tokens=1000, share=0.9),
-        mixture_panels.Supply(serving=1, domain="testing", tokens=90_000, share=0.1),
-    ]
-    limits = mixture_panels.Limits(budget=10_000, max_repetition=4, renormalises=False)
-    found = mixture_panels.outcome(supplies, limits)
-    assert found.short == (0,)
+    strata = [_stratum(0, "general", 1000, 0.9), _stratum(1, "testing", 90_000, 0.1)]
+    found = mixture_panels.what_if_of(strata, {0: 0.9, 1: 0.1}, 10_000)
+    assert found.served.short == (0,)
     assert found.refusal == (
         "Domain general: 9,000 tokens are asked and there are 1,000. Each row would be seen 9.00 times; "
         "max_repetition is 4."
@@ -104,17 +114,18 @@ def test_a_refusal_says_what_is_short_and_by_how_much() -> None:
 
 
 def test_a_refusal_names_every_domain_that_is_short() -> None:
-    supplies = [
-        mixture_panels.Supply(serving=0, domain="general", tokens=1000, share=0.5),
-        mixture_panels.Supply(serving=0, domain="testing", tokens=1100, share=0.5),
-    ]
-    limits = mixture_panels.Limits(budget=10_000, max_repetition=4, renormalises=False)
-    refusal = mixture_panels.outcome(supplies, limits).refusal
+    strata = [_stratum(0, "general", 1000, 0.5), _stratum(0, "testing", 1100, 0.5)]
+    refusal = mixture_panels.what_if_of(strata, {0: 1.0}, 10_000).refusal
     assert refusal.startswith("Domain general: 5,000 tokens are asked and there are 1,000. ")
     assert refusal.endswith("Too few as well: testing.")
 
 
 def test_nothing_asked_is_said_to_be_nothing() -> None:
-    supplies = [mixture_panels.Supply(serving=0, domain="general", tokens=1000, share=0.0)]
-    limits = mixture_panels.Limits(budget=10_000, max_repetition=4, renormalises=True)
-    assert mixture_panels.outcome(supplies, limits).refusal == "Nothing is asked."
+    strata = [_stratum(0, "general", 1000, 1.0, on_shortage="renormalise")]
+    assert mixture_panels.what_if_of(strata, {0: 0.0}, 10_000).refusal == "Nothing is asked."
+
+
+def test_domains_of_a_serving_keep_their_proportion_at_another_share() -> None:
+    strata = [_stratum(0, "general", 1, 0.1), _stratum(0, "testing", 1, 0.3)]
+    wanted = mixture_panels.at_shares(strata, {0: 0.8})
+    assert [each.share for each in wanted] == pytest.approx([0.2, 0.6])
