@@ -2,6 +2,7 @@
 
 import shlex
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,17 +42,21 @@ def test_a_command_to_notify_is_the_same_from_everywhere(
     assert settings.rooted() == {"CURRICULUM_NOTIFY": meant.format(here=here)}
 
 
-def test_the_folder_of_slots_is_the_same_from_everywhere(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("CURRICULUM_SLOTS", settings.slots_folder), ("CURRICULUM_SBATCH", settings.sbatch_template)],
+)
+def test_a_path_is_the_same_from_everywhere(
+    here: Path, name: str, read: Callable[[], Path | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert settings.rooted() == {}
-    monkeypatch.setenv("CURRICULUM_SLOTS", "../slots")
-    named = settings.slots_folder()
+    monkeypatch.setenv(name, "../given")
+    named = read()
     settings_of_children = settings.rooted()
     monkeypatch.chdir("/")
-    assert settings.slots_folder() != named, "it would be another folder"
-    monkeypatch.setenv("CURRICULUM_SLOTS", settings_of_children["CURRICULUM_SLOTS"])
-    assert settings.slots_folder() == named
+    assert read() != named, "it would be another path"
+    monkeypatch.setenv(name, settings_of_children[name])
+    assert read() == named
 
 
 def test_serve_refuses_a_command_with_a_file_that_it_would_not_find(here: Path) -> None:
