@@ -300,7 +300,7 @@ def _plot(
     picture = plots.plot(
         series,
         x=x,
-        y=plots.around([found for each in series for _, found in each.points]),
+        y=plots.around([found for curve in series for _, found in curve.points]),
         label=f"{up.name} over {across.name}",
         below=across.name,
     )

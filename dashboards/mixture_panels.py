@@ -265,11 +265,11 @@ def _concentration(found: Sequence[Repository], whole: int) -> str:
 def at_shares(strata: Sequence[Stratum], asked: Mapping[int, float]) -> list[Stratum]:
     """Return the strata with other shares of their servings, in which domains keep their proportion."""
     whole: dict[int, float] = {}
-    for each in strata:
-        whole[each.serving] = whole.get(each.serving, 0.0) + each.share
+    for stratum in strata:
+        whole[stratum.serving] = whole.get(stratum.serving, 0.0) + stratum.share
     return [
-        replace(each, share=asked[each.serving] * each.share / (whole[each.serving] or 1.0))
-        for each in strata
+        replace(part, share=asked[part.serving] * part.share / (whole[part.serving] or 1.0))
+        for part in strata
     ]
 
 
@@ -314,8 +314,8 @@ def what_if_of(strata: Sequence[Stratum], asked: Mapping[int, float], budget: in
     """Return the mix at other shares of the servings, as the mix itself computes it."""
     wanted = at_shares(strata, asked)
     served = served_shares(
-        [each.share for each in wanted],
-        [each.rows_tokens for each in wanted],
+        [stratum.share for stratum in wanted],
+        [stratum.rows_tokens for stratum in wanted],
         budget=budget,
         max_repetition=wanted[0].max_repetition,
         renormalises=wanted[0].on_shortage == "renormalise",
@@ -355,7 +355,7 @@ def what_if(
     first = strata[0]
     wanted = {each.number: share for each, share in zip(found, asked, strict=True)}
     then = what_if_of(strata, wanted, round(first.budget * budget_times))
-    shown = [_what_if_line(each, then, sliders[each.number]) for each in found]
+    shown = [_what_if_line(serving, then, sliders[serving.number]) for serving in found]
     return html.part(
         TEMPLATE,
         "what_if",
@@ -375,7 +375,7 @@ def what_if(
 
 
 def _what_if_line(serving: Serving, then: WhatIf, control: Markup) -> WhatIfLine:
-    places = [at for at, each in enumerate(then.strata) if each.serving == serving.number]
+    places = [at for at, part in enumerate(then.strata) if part.serving == serving.number]
     shares = then.served.shares
     return WhatIfLine(
         serving=serving,

@@ -166,8 +166,8 @@ def curves(snapshot: Snapshot, chosen: str) -> Markup:
     series = [_curve(name, figures[name], is_chosen=name == chosen) for name in by_choice]
     drawn = plots.plot(
         series,
-        x=plots.within(0, max(point[0] for each in series for point in each.points) or 1),
-        y=plots.around([point[1] for each in series for point in each.points]),
+        x=plots.within(0, max(point[0] for curve in series for point in curve.points) or 1),
+        y=plots.around([point[1] for curve in series for point in curve.points]),
         label="val_bpb of the anchor over tokens, by specialist",
         below="valid tokens seen, over all phases",
         marks=_phase_starts(figures[chosen]) if chosen in figures else (),

@@ -132,16 +132,17 @@ def _loss_series(losses: Sequence[Point]) -> list[Series]:
 def _plot(series: Sequence[Series], *, steps: int, what: str) -> Markup:
     """Return series over the steps of a run, from 0 to its last."""
     ends = "; ".join(
-        f"{each.name} {each.figure} at step {integer(each.points[-1][0])}"
-        for each in series
-        if each.name
+        f"{curve.name} {curve.figure} at step {integer(curve.points[-1][0])}"
+        for curve in series
+        if curve.name
     )
-    settled = [point for each in series for point in each.points[len(each.points) // SETTLED :]]
+    settled = [point for curve in series for point in curve.points[len(curve.points) // SETTLED :]]
     return plots.plot(
         series,
         x=plots.within(0, steps),
         y=plots.around(
-            [value for each in series for _, value in each.points], [value for _, value in settled]
+            [value for curve in series for _, value in curve.points],
+            [value for _, value in settled],
         ),
         label=f"{what} over {integer(steps)} steps: {ends}",
         below="steps",

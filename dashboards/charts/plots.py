@@ -202,15 +202,15 @@ def plot(
     Lines are named where they end. Dots have no end, so a legend names series of dots alone.
     """
     names = [
-        _Name(series=each, height=HEIGHT * min(max(1 - y.share(each.points[-1][1]), 0.0), 1.0))
-        for each in series
-        if each.name and each.is_line
+        _Name(series=curve, height=HEIGHT * min(max(1 - y.share(curve.points[-1][1]), 0.0), 1.0))
+        for curve in series
+        if curve.name and curve.is_line
     ]
     placed = [(across(x, value), name) for value, name in marks]
     drawn = [
         *_tick_lines(y),
         *(_mark_line(*mark) for mark in placed),
-        *(_group(each, x, y) for each in series),
+        *(_group(curve, x, y) for curve in series),
     ]
     parts = [
         *([_mark_names(placed)] if placed else []),
@@ -223,7 +223,7 @@ def plot(
         _labels_below(x, below),
         *([_names_below(names, placed)] if names or placed else []),
     ]  # fmt: skip
-    named = [each for each in series if each.name and not each.is_line]
+    named = [dots for dots in series if dots.name and not dots.is_line]
     return element("div", *parts, class_="plot") + (_legend(named) if len(named) > 1 else "")
 
 
@@ -319,16 +319,16 @@ def _names_below(names: Sequence[_Name], marks: Sequence[tuple[float, str]]) -> 
     """Return the names as a list, from top to bottom as their lines end, then the marks by number."""
     lines = [
         element(
-            "li", element("b", each.series.figure), f" {each.series.name}", class_=each.series.look
+            "li", element("b", name.series.figure), f" {name.series.name}", class_=name.series.look
         )
-        for each in sorted(names, key=lambda name: name.height)
+        for name in sorted(names, key=lambda name: name.height)
     ]
-    listed = (element("li", f"{number} {name}") for number, (_, name) in enumerate(marks, start=1))
+    listed = (element("li", f"{number} {mark}") for number, (_, mark) in enumerate(marks, start=1))
     return element("ul", *lines, *listed, class_="names")
 
 
 def _legend(series: Sequence[Series]) -> Markup:
-    lines = [element("li", each.name, class_=each.look) for each in series]
+    lines = [element("li", dots.name, class_=dots.look) for dots in series]
     return element("ul", *lines, class_="names legend")
 
 

@@ -31,7 +31,7 @@ class EvaluationPlot:
     @property
     def cut(self) -> float | None:
         """Return the highest figure where it lies above the plot."""
-        highest = max(value for each in self.series for _, value in each.points)
+        highest = max(value for curve in self.series for _, value in curve.points)
         return highest if highest > self.y.high else None
 
 
@@ -72,7 +72,7 @@ def _around(found: Iterable[Sequence[tuple[int, Figure]]], settled: float) -> Sc
 
     The fall from nothing is several times as high as all that comes after it.
     """
-    taken = [each for series in found for each in series]
+    taken = [evaluation for evaluations in found for evaluation in evaluations]
     lower = min(interval_of(figure)[0] for _, figure in taken)
     return plots.around(
         [lower, *(figure.val_bpb for _, figure in taken)],
@@ -101,13 +101,13 @@ def data(plot: EvaluationPlot | None) -> dict[str, Any]:
     """Return the figures at each step as data for the script, with the step's place across."""
     if plot is None:
         return {}
-    steps = sorted({step for each in plot.series for step, _ in each.points})
+    steps = sorted({step for curve in plot.series for step, _ in curve.points})
     names: dict[float, str] = {}
     for name, first, last in plot.phases:
         for step in steps:
             if first <= step <= last:
                 names[step] = f"{name}, step {integer(step - first)}"
-    figures = [{step: round(value, 4) for step, value in each.points} for each in plot.series]
+    figures = [{step: round(value, 4) for step, value in curve.points} for curve in plot.series]
     return {
         "places": [round(plots.across(plot.x, step), 4) for step in steps],
         "names": [names[step] for step in steps],
