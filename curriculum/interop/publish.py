@@ -6,7 +6,7 @@ kept: the check before publishing finds what is wrong with it.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,13 +26,11 @@ from curriculum.interop.eos_boundaries import (
     with_starts,
 )
 from curriculum.interop.import_counts import ImportCounts
-from curriculum.packing import rules
 from curriculum.packing.boundaries import Layout
-from curriculum.packing.check import check
-from curriculum.packing.document_rules import NAMES
+from curriculum.packing.check import UNMARKED, CheckReport, check, missing_columns
 from curriculum.packing.held_out_order import write_order
 from curriculum.packing.rows import REQUIRED, RowBatch, RowTokens, lists, row_schema
-from curriculum.packing.rules import BatchPosition, Violations
+from curriculum.packing.rules import EDGES, NAMES, SHAPES, CheckedRows, Rule
 from curriculum.packing.write import row_shards
 from curriculum.published_files import sha256_of
 from curriculum.store import Artefact, Recipe
@@ -114,41 +112,38 @@ class Completion:
             if name not in self.stored
         ]
 
-    def complete(
-        self, columns: RowBatch, place: BatchPosition, *, key: str, first_row: int
-    ) -> pa.Table:
+    def complete(self, rows: CheckedRows, *, shard: str, key: str, first_row: int) -> pa.Table:
         """The table of some rows, which are numbered anew: the artefact's key, from `first_row` on.
 
         Raises:
             SchemaError: for rows whose boundaries aren't sound.
         """
-        layout = self._layout(columns, place)
+        columns, layout = rows.batch, self._layout(rows, shard)
         if self.boundaries is not None:
             columns = cleared(columns, layout)
         filled = {name: columns.array(name) for name in columns.table.column_names}
         for name, array in self._fills(columns, layout):
             filled.setdefault(name, array)
-        rows = range(first_row, first_row + len(columns))
-        filled["pack_id"] = pa.array([f"{key[:KEY_DIGITS]}-{row:010d}" for row in rows])
+        numbers = range(first_row, first_row + len(columns))
+        filled["pack_id"] = pa.array([f"{key[:KEY_DIGITS]}-{row:010d}" for row in numbers])
         schema = self.schema
         return pa.table([filled[name] for name in schema.names], schema=schema)
 
-    def _layout(self, columns: RowBatch, place: BatchPosition) -> Layout:
-        sound = rules.whole(columns, place)
-        if sound.all():
-            sound = rules.shape(columns, place)
-        layout = None
-        if sound.all():
-            known = columns if self.boundaries is None else with_starts(columns)
-            sound, layout = rules.boundaries(known, place)
-        if place.faults.kept:
-            self._require_bos(columns, place)
-        raise_first(place.faults, {})
-        assert layout is not None, "rows with sound boundaries"
-        return layout
+    def _layout(self, rows: CheckedRows, shard: str) -> Layout:
+        report = CheckReport(kept_faults=1)
+        sound = report.keep(SHAPES, rows, shard)
+        if not report.faults:
+            if self.boundaries is not None:
+                sound = replace(rows, batch=with_starts(rows.batch))
+            sound = report.keep(EDGES, sound, shard)
+        if report.faults:
+            self._require_bos(rows, shard)
+        raise_first(report, {})
+        return sound.layout
 
-    def _require_bos(self, columns: RowBatch, place: BatchPosition) -> None:
+    def _require_bos(self, rows: CheckedRows, shard: str) -> None:
         """Give rows without BOS and boundaries a cure of their own: their documents may end with EOS."""
+        columns = rows.batch
         inferred = self.boundaries is None and not {"doc_starts", "doc_ids"} & {*self.stored}
         length, bos = self.row_format.row_length, self.row_format.bos_id
         if not inferred or len(columns.values("input_ids")) != len(columns) * length:
@@ -156,7 +151,7 @@ class Completion:
         without = np.flatnonzero((columns.input_ids != bos).all(axis=1))
         if len(without):
             raise SchemaError(
-                f"row {int(place.rows[without[0]])} of {place.shard}",
+                f"row {int(rows.numbers[without[0]])} of {shard}",
                 f"no BOS {bos}, and no column doc_starts or doc_ids",
                 cause="nothing says where documents begin",
                 cure="Store it in the rows; or, if each EOS ends a document and none has a BOS, say "
@@ -225,25 +220,19 @@ def require(
     Raises:
         SchemaError: naming the file and the column.
     """
-    for column in REQUIRED:
-        if column not in stored:
-            why = "it is required, and nothing may stand in for it"
-            if column == "loss_mask":
-                why = "nothing says which tokens are scored, and labels (-100 where not) aren't stored either"
-            raise _lacking(name, column, why)
-    if boundaries is not None:
+    missing = dict(missing_columns(stored, row_format))
+    if boundaries is not None and not {*REQUIRED} & missing.keys():
         marks = row_format.bos_marks_documents
         require_eos(stored, row_format.eos_id, bos_marks_documents=marks, name=name)
-    elif not {"doc_starts", "doc_ids"} & {*stored} and not row_format.bos_marks_documents:
-        why = f"{_why_bos_says_nothing(tokenizer)}, so nothing says where documents begin"
-        raise _lacking(name, "doc_starts or doc_ids", why, cure_of(stored, row_format))
-    if "valid_token_count" not in stored and row_format.pad_id == row_format.eos_id:
-        why = "the tokenizer pads with its EOS, so padding can't be told from a document's end"
-        raise _lacking(name, "valid_token_count", why)
-    structure = {*NAMES} & {*stored}
-    if structure and (missing := sorted({*NAMES} - structure)):
-        why = "structure columns are all stored, or none is"
-        raise _lacking(name, ", ".join(missing), why)
+        missing.pop(UNMARKED, None)
+    for column, cause in missing.items():
+        if column == "loss_mask":
+            cause = "nothing says which tokens are scored, and labels (-100 where not) aren't stored either"
+        cure = "Store it in the rows"
+        if column == UNMARKED:
+            cause = f"{_why_bos_says_nothing(tokenizer)}, so nothing says where documents begin"
+            cure = cure_of(stored, row_format)
+        raise SchemaError(name, f"no column {column}", cause=cause, cure=cure)
 
 
 def _why_bos_says_nothing(tokenizer: Tokenizer) -> str:
@@ -257,19 +246,15 @@ def _why_bos_says_nothing(tokenizer: Tokenizer) -> str:
     return f"the tokenizer has BOS {bos}, but {claim} says that no document begins with it"
 
 
-def _lacking(name: str, column: str, why: str, cure: str = "Store it in the rows") -> SchemaError:
-    return SchemaError(name, f"no column {column}", cause=why, cure=cure)
-
-
-def raise_first(faults: Violations, names: Mapping[str, str]) -> None:
+def raise_first(report: CheckReport, names: Mapping[str, str]) -> None:
     """Raise the first fault, in the words of a file that came from elsewhere; `names` are theirs by ours.
 
     Raises:
         SchemaError: if there is one.
     """
-    if not faults.kept:
+    if not report.faults:
         return
-    fault = faults.kept[0]
+    fault = report.faults[0]
     shard = names.get(fault.shard, fault.shard)
     name = shard if fault.row is None else f"row {fault.row} of {shard}"
     raise SchemaError(name, fault.found, cause=fault.cause, cure=CURE)
@@ -402,11 +387,11 @@ def write(imported: Imported, folder: Path, key: str) -> dict[str, JsonValue]:
         f"{PARTS}{number:05d}.parquet": shard.name for number, shard in enumerate(imported.shards)
     }
     found = check(folder)
-    if frames is not None and all(fault.rule is rules.Rule.BOS for fault in found.faults[:1]):
+    if frames is not None and all(fault.rule is Rule.BOS for fault in found.faults[:1]):
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         frames.require(f"{imported.shards[0].name}{more}")
         report.update(ImportReport(**frames.report()).dump())
-    raise_first(Violations(limit=1, count=found.num_faults, kept=found.faults), names)
+    raise_first(found, names)
     if imported.completion.facts.split != "train":
         write_order(folder, imported.completion.row_format.row_length, {})
     return report
@@ -432,9 +417,9 @@ def _write(
             first = row
             for table in shard.tables():
                 columns = RowBatch(row_format=completion.row_format, table=table)
-                numbers = pa.array(range(row - first, row - first + len(table))).to_numpy()
-                place = BatchPosition(faults=Violations(limit=1), shard=shard.name, rows=numbers)
-                rows = completion.complete(columns, place, key=key, first_row=row)
+                numbers = np.arange(row - first, row - first + len(table))
+                checked = CheckedRows(batch=columns, numbers=numbers)
+                rows = completion.complete(checked, shard=shard.name, key=key, first_row=row)
                 writer.append(rows)
                 counts.add(rows)
                 if completion.boundaries is not None:

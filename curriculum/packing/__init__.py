@@ -7,6 +7,6 @@ rows.py        rows as arrays, as they are stored or derived
 spool.py       encodings and their structure on their way into rows, in flat files
 write.py       a plan and spooled documents become rows in Parquet
 read.py        rows of shards in order or at random, of thousands of files with few descriptors
-check.py       rows against the contract: rules.py, document_rules.py
+check.py       rows against the contract: the table in rules.py
 repeats.py     what stands verbatim earlier in its own document
 """

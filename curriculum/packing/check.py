@@ -1,36 +1,66 @@
 """Check of a data set against the contract of the packed row, in one streaming pass over all columns.
 
-    rules.py            rules 1 to 4, 6 and 8
-    document_rules.py   rules 5 and 7
-    repeats.py          repeats, for rule 8
-
 Rows that others wrote are checked too: columns that may be inferred are, and the report names each such
 fallback. What is stored and wrong is a fault, never a reason to infer.
+
+No byte may be scored twice: the byte ranges of all rows are compared by document. They are cut into
+partitions by a hash of the document, which lie on disk past a million ranges, so memory stays flat.
 """
 
+import hashlib
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum import parquet
-from curriculum.packing import rules
-from curriculum.packing.boundaries import Layout
-from curriculum.packing.document_rules import NAMES, Coverage, structure
+from curriculum.packing.boundaries import Values
 from curriculum.packing.read import format_of
 from curriculum.packing.rows import KNOWN, REQUIRED, RowBatch, same_type
-from curriculum.packing.rules import BatchPosition, Rule, Violation, Violations, repeats
+from curriculum.packing.rules import (
+    CONTENT,
+    EDGES,
+    NAMES,
+    SHAPES,
+    STRUCTURE,
+    CheckedRows,
+    RowRule,
+    Rule,
+    row_of,
+)
 from schemas.document import PARTS
 from schemas.errors import SchemaError, StoreError
-from schemas.packed_row import COLUMNS, ROW_MULTIPLE, RowFormat
+from schemas.packed_row import COLUMNS, ROW_MULTIPLE, TEXT_PIECE, RowFormat
 
 BATCH_TOKENS = 1 << 18
 KEPT_FAULTS = 20
+UNMARKED = "doc_starts or doc_ids"
+CURE = "Rebuild with: curriculum build"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Violation:
+    """One row that breaks one rule; `row` is None where a whole file does."""
+
+    rule: Rule
+    shard: str
+    row: int | None
+    found: str
+    cause: str
+
+    def error(self) -> SchemaError:
+        """An exception that reads `row 17 of part-00003.parquet: doc_ids falls …; …. Rebuild with: …`."""
+        name = self.shard if self.row is None else f"row {self.row} of {self.shard}"
+        return SchemaError(name, self.found, cause=self.cause, cure=CURE)
+
+    def __str__(self) -> str:
+        return str(self.error())
 
 
 @dataclass(kw_only=True, slots=True)
@@ -45,10 +75,40 @@ class CheckReport:
     repeated_tokens: int = 0
     """Scored tokens in runs that are earlier in their document, too."""
     fallbacks: list[str] = field(default_factory=list)
-    """RowBatch that aren't stored, and what stands in for them."""
+    """Columns that aren't stored, and what stands in for them."""
     faults: list[Violation] = field(default_factory=list)
     """The first ones."""
     num_faults: int = 0
+    kept_faults: int = KEPT_FAULTS
+
+    def add(self, fault: Violation) -> None:
+        """Count a fault, and keep it if it is one of the first."""
+        self.num_faults += 1
+        if len(self.faults) < self.kept_faults:
+            self.faults.append(fault)
+
+    def keep(self, rules: Sequence[RowRule], rows: CheckedRows, shard: str) -> CheckedRows:
+        """Add the rows that break rules; return those that keep them."""
+        for rule in rules:
+            if not len(rows):
+                break
+            if rule.says_nothing(rows):
+                continue
+            where = rule.where(rows, rule.column)
+            wrong = rule.broken(rows, where)
+            for row in np.flatnonzero(wrong).tolist():
+                is_kept = len(self.faults) < self.kept_faults
+                self.add(
+                    Violation(
+                        rule=rule.invariant,
+                        shard=shard,
+                        row=int(rows.numbers[row]),
+                        found=rule.found(rows, where, row) if is_kept else "",
+                        cause=rule.holds.format(**asdict(rows.batch.row_format)),
+                    )
+                )
+            rows = rows.only(~wrong)
+        return rows
 
     def raise_first(self) -> None:
         """Raise the first fault, if there is one.
@@ -71,12 +131,14 @@ def check(
     Raises:
         SchemaError: where there are no rows at all. What is wrong with rows is in the report.
     """
-    report, faults = CheckReport(), Violations(limit=kept_faults)
+    report = CheckReport(kept_faults=kept_faults)
     root = path.parent if path.is_file() else path
     for _, files in groupby(_files(path), key=lambda file: file.parent):
         with tempfile.TemporaryDirectory(prefix="check-rows-") as folder:
-            _DataSet(root, report, faults, Coverage(Path(folder)), row_format).check(list(files))
-    report.faults, report.num_faults = faults.kept, faults.count
+            data_set = _DataSet(
+                root=root, report=report, coverage=Coverage(Path(folder)), given=row_format
+            )
+            data_set.check(list(files))
     if report.files == 0:
         raise SchemaError(
             str(path),
@@ -86,29 +148,22 @@ def check(
     return report
 
 
+@dataclass(kw_only=True, slots=True)
 class _DataSet:
     """The files of one folder, in name order."""
 
-    def __init__(
-        self,
-        root: Path,
-        report: CheckReport,
-        faults: Violations,
-        coverage: Coverage,
-        row_format: RowFormat | None,
-    ) -> None:
-        self._root = root
-        self._report = report
-        self._faults = faults
-        self._coverage = coverage
-        self._given = row_format
-        self._row_length: int | None = None
+    root: Path
+    report: CheckReport
+    coverage: "Coverage"
+    given: RowFormat | None
+    row_length: int | None = None
+    last_pack_id: bytes = b""
 
     def check(self, files: Sequence[Path]) -> None:
         """Check the files one after another, then what spans them."""
         for path in files:
-            self._report.files += 1
-            shard = path.relative_to(self._root).as_posix()
+            self.report.files += 1
+            shard = path.relative_to(self.root).as_posix()
             try:
                 with parquet.File(path) as file:
                     self._check_file(file, shard)
@@ -120,70 +175,54 @@ class _DataSet:
                     str(unreadable).splitlines()[0],
                     "the file is damaged, or is not Parquet at all",
                 )
-        self._coverage.finish(self._faults)
+        self.coverage.finish(self.report)
 
     def _check_file(self, file: pq.ParquetFile, shard: str) -> None:
         row_format = self._format(file.schema_arrow, shard)
         if row_format is None or not self._columns_fit(file.schema_arrow, row_format, shard):
             return
-        self._coverage.begin(shard)
+        self.coverage.begin(shard)
         known = [name for name in file.schema_arrow.names if name in KNOWN]
         rows = max(1, BATCH_TOKENS // row_format.row_length)
         first = 0
         for batch in file.iter_batches(rows, columns=known, use_threads=False):
             batch.validate(full=True)
             columns = RowBatch(row_format=row_format, table=pa.Table.from_batches([batch]))
-            numbers = np.arange(first, first + len(columns), dtype=np.int64)
-            self._check_shapes(
-                columns, BatchPosition(faults=self._faults, shard=shard, rows=numbers)
-            )
+            self._check_batch(columns, first, shard)
             first += len(columns)
-        self._report.rows += first
-        self._report.positions += first * row_format.row_length
+        self.report.rows += first
+        self.report.positions += first * row_format.row_length
 
-    def _check_shapes(self, columns: RowBatch, place: BatchPosition) -> None:
-        sound = rules.whole(columns, place)
-        columns, place = columns.only(sound), place.only(sound)
-        sound = rules.shape(columns, place)
-        columns, place = columns.only(sound), place.only(sound)
+    def _check_batch(self, columns: RowBatch, first: int, shard: str) -> None:
+        numbers = np.arange(first, first + len(columns), dtype=np.int64)
+        found = CheckedRows(batch=columns, numbers=numbers, last_pack_id=self.last_pack_id)
+        rows = self.report.keep((*SHAPES, *EDGES), found, shard)
+        if not len(rows):
+            return
+        self.report.valid_tokens += int(rows.layout.valid.sum())
+        self.report.scored_tokens += int(rows.tokens.loss_mask.sum(dtype=np.int64))
+        self.report.repeated_tokens += int(rows.scored_repeats.sum())
         if columns.has("pack_id"):
-            self._coverage.pack_ids(columns, place)
-        sound, layout = rules.boundaries(columns, place)
-        if layout is not None:
-            self._check_content(columns.only(sound), layout, place.only(sound))
-
-    def _check_content(self, columns: RowBatch, layout: Layout, place: BatchPosition) -> None:
-        rules.values(columns, place)
-        rules.agreement(columns, layout, place)
-        rules.bos(columns, layout, place)
-        rules.targets(columns, layout, place)
-        rules.loss(columns, layout, place)
-        self._report.valid_tokens += int(layout.valid.sum())
-        self._report.scored_tokens += int(columns.tokens("loss_mask").sum(dtype=np.int64))
-        self._report.repeated_tokens += repeats(columns, layout, place)
-        if columns.has("pieces"):
-            sound = rules.pieces(columns, layout, place)
-            columns, layout, place = columns.only(sound), layout.only(sound), place.only(sound)
-        if len(columns) and all(map(columns.has, NAMES)):
-            structure(columns, layout, place)
-        if columns.has("pieces") and columns.has("document_ids"):
-            sound = np.diff(columns.offsets("document_ids")) == layout.num_docs
-            self._coverage.add(columns.only(sound), layout.only(sound), place.rows[sound])
+            self.last_pack_id = rows.batch.text("pack_id")[-1]
+        rows = self.report.keep(CONTENT, rows, shard)
+        if len(rows) and columns.has("pieces") and columns.has("document_ids"):
+            self.coverage.add(rows)
+        self.report.keep(STRUCTURE, rows, shard)
 
     def _format(self, schema: pa.Schema, shard: str) -> RowFormat | None:
         """The format, unless it is missing, or not that of the files before."""
         try:
-            row_format = self._given or format_of(schema, shard)
+            row_format = self.given or format_of(schema, shard)
         except SchemaError as unknown:
             self._file_fault(shard, str(unknown.value), unknown.cause)
             return None
         length = row_format.row_length
-        self._row_length = self._row_length or length
-        if length != self._row_length:
+        self.row_length = self.row_length or length
+        if length != self.row_length:
             self._file_fault(
                 shard,
                 f"row_length {length}",
-                f"other files of the data set have {self._row_length}",
+                f"other files of the data set have {self.row_length}",
             )
         elif length <= 0 or length % ROW_MULTIPLE:
             self._file_fault(
@@ -201,29 +240,161 @@ class _DataSet:
         folder = shard.rpartition(PARTS if PARTS in shard else "/")[0].rstrip("/")
         for fallback in _fallbacks(schema):
             named = f"{folder}: {fallback}" if folder else fallback
-            if named not in self._report.fallbacks:
-                self._report.fallbacks.append(named)
+            if named not in self.report.fallbacks:
+                self.report.fallbacks.append(named)
         return not faults
 
     def _file_fault(self, shard: str, found: str, cause: str) -> None:
-        self._faults.add(Violation(rule=Rule.FILE, shard=shard, row=None, found=found, cause=cause))
+        self.report.add(Violation(rule=Rule.FILE, shard=shard, row=None, found=found, cause=cause))
+
+
+RANGE = np.dtype(
+    [
+        ("high", np.uint64),
+        ("low", np.uint64),
+        ("start", np.int32),
+        ("end", np.int32),
+        ("shard", np.int32),
+        ("row", np.int64),
+        ("doc", np.int32),
+    ]
+)
+"""Bytes start:end of the document whose 128-bit hash is high, low stand in a row as its document doc."""
+HELD_RANGES = 1 << 20
+PARTITIONS = 64
+LABELS = ("objective", "variant")
+"""The same bytes may come again under another objective or variant."""
+
+
+class Coverage:
+    """Collects the ranges of one data set, and finds those that overlap."""
+
+    def __init__(self, folder: Path, *, held_ranges: int = HELD_RANGES) -> None:
+        """An empty folder for what doesn't fit into memory; the caller removes it."""
+        self._folder = folder
+        self._held: list[Values] = []
+        self._held_ranges = held_ranges
+        self._spilled = False
+        self._shards: list[str] = []
+
+    def begin(self, shard: str) -> None:
+        """Begin a shard: everything that is added from now on is in it."""
+        self._shards.append(shard)
+
+    def add(self, rows: CheckedRows) -> None:
+        """Add the text ranges of rows that keep the rules of their CONTENT."""
+        ranges = _text_ranges(rows)
+        ranges["shard"] = len(self._shards) - 1
+        self._held.append(ranges)
+        if sum(map(len, self._held)) > self._held_ranges:
+            self._spill()
+
+    def finish(self, report: CheckReport) -> None:
+        """Files a fault for each range that begins inside another of its document."""
+        for ranges in self._partitions():
+            self._overlaps(ranges, report)
+
+    def _overlaps(self, ranges: Values, report: CheckReport) -> None:
+        keys = [ranges[name] for name in ("row", "shard", "start", "low", "high")]
+        ranges = ranges[np.lexsort(keys)]
+        before, after = ranges[:-1], ranges[1:]
+        same = (before["high"] == after["high"]) & (before["low"] == after["low"])
+        for index in np.flatnonzero(same & (after["start"] < before["end"])).tolist():
+            report.add(self._fault(before[index], after[index]))
+
+    def _fault(self, first: np.void, second: np.void) -> Violation:
+        later, earlier = sorted((first, second), key=_place, reverse=True)
+        start, end = second["start"], min(first["end"], second["end"])
+        return Violation(
+            rule=Rule.COVERAGE,
+            shard=self._shards[later["shard"]],
+            row=int(later["row"]),
+            found=(
+                f"bytes {start}:{end} of its document {later['doc']} stand in row {earlier['row']} of "
+                f"{self._shards[earlier['shard']]} too"
+            ),
+            cause="a byte is scored once in each objective and variant",
+        )
+
+    def _spill(self) -> None:
+        ranges = np.concatenate(self._held)
+        self._held, self._spilled = [], True
+        partition = ranges["high"] % PARTITIONS
+        for number in range(PARTITIONS):
+            with self._partition(number).open("ab") as file:
+                ranges[partition == number].tofile(file)
+
+    def _partitions(self) -> Iterator[Values]:
+        if not self._spilled:
+            yield np.concatenate([np.zeros(0, dtype=RANGE), *self._held])
+            return
+        self._spill()
+        for number in range(PARTITIONS):
+            yield np.fromfile(self._partition(number), dtype=RANGE)
+
+    def _partition(self, number: int) -> Path:
+        return self._folder / str(number)
+
+
+def _text_ranges(rows: CheckedRows) -> Values:
+    """Byte ranges of the text, continuing ones joined: 0:5, 5:9, 12:13, 13:20, 30:31 -> 0:9, 12:20, 30:31."""
+    columns, layout = rows.batch, rows.layout
+    row, piece = row_of(columns.offsets("pieces")), columns.fields("pieces")
+    text = piece["kind"] == TEXT_PIECE
+    if not text.any():
+        return np.zeros(0, dtype=RANGE)
+    document = (layout.first_document[row] + piece["doc"])[text]
+    start, end = piece["byte_start"][text], piece["byte_end"][text]
+    begins = np.ones(len(start), dtype=np.bool_)
+    begins[1:] = (document[1:] != document[:-1]) | (start[1:] != end[:-1])
+    first = np.flatnonzero(begins)
+    ranges = np.zeros(len(first), dtype=RANGE)
+    names = _document_hashes(columns)[document[first]]
+    ranges["high"], ranges["low"] = names[:, 0], names[:, 1]
+    ranges["start"] = start[first]
+    ranges["end"] = end[np.append(first[1:], len(end)) - 1]
+    ranges["row"] = rows.numbers[layout.row[document[first]]]
+    ranges["doc"] = layout.slot[document[first]]
+    return ranges
+
+
+def _document_hashes(columns: RowBatch) -> npt.NDArray[np.uint64]:
+    """[d, 2]: of (document, objective, variant), by row and slot."""
+    labels = [columns.text(name) for name in LABELS if columns.has(name)]
+    suffixes = [b"\0".join(label) for label in zip(*labels, strict=True)] or [b""] * len(columns)
+    row = row_of(columns.offsets("document_ids")).tolist()
+    ids = columns.texts("document_ids")
+    digests = [
+        hashlib.blake2b(name + b"\0" + suffixes[i], digest_size=16).digest()
+        for i, name in zip(row, ids, strict=True)
+    ]
+    return np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2)
+
+
+def _place(found: np.void) -> tuple[int, int, int]:
+    return int(found["shard"]), int(found["row"]), int(found["doc"])
 
 
 def _column_faults(schema: pa.Schema, row_format: RowFormat) -> Iterator[tuple[str, str]]:
-    stored = set(schema.names)
-    for name in REQUIRED:
-        if name not in stored:
-            yield f"no column {name}", "it is required, and nothing may stand in for it"
-    for name in stored & KNOWN.keys():
+    for column, cause in missing_columns(schema.names, row_format):
+        yield f"no column {column}", cause
+    for name in set(schema.names) & KNOWN.keys():
         if not same_type(schema.field(name).type, KNOWN[name]):
             yield f"{name} is {schema.field(name).type}", f"it must be {KNOWN[name]}"
-    missing = sorted(set(NAMES) - stored)
-    if missing and len(missing) < len(NAMES):
-        yield f"no column {', '.join(missing)}", "structure columns are all stored, or none is"
-    if not stored & {"doc_starts", "doc_ids"} and not row_format.bos_marks_documents:
-        yield "no column doc_starts or doc_ids", "no BOS that differs from PAD marks documents"
+
+
+def missing_columns(stored: Collection[str], row_format: RowFormat) -> Iterator[tuple[str, str]]:
+    """Yield columns that aren't stored and that nothing stands in for, each with the reason."""
+    for name in REQUIRED:
+        if name not in stored:
+            yield name, "it is required, and nothing may stand in for it"
+    if not {*stored} & {"doc_starts", "doc_ids"} and not row_format.bos_marks_documents:
+        yield UNMARKED, "no BOS that differs from PAD marks documents"
     if "valid_token_count" not in stored and row_format.pad_id == row_format.eos_id:
-        yield "no column valid_token_count", "padding can't be told from an EOS where PAD == EOS"
+        yield "valid_token_count", "padding can't be told from an EOS where PAD == EOS"
+    missing = sorted({*NAMES} - {*stored})
+    if missing and len(missing) < len(NAMES):
+        yield ", ".join(missing), "structure columns are all stored, or none is"
 
 
 def _fallbacks(schema: pa.Schema) -> Iterator[str]:

@@ -1,26 +1,38 @@
-"""Rules 1 to 4, 6 and 8 of the packed row, on a batch of rows at a time.
+"""The rules of the packed row, in one table: what each holds for, and where rows break it.
 
-Rules that need sound boundaries run on the rows that have them, so one violation is reported once. Rule 8:
-nothing is scored that its document has before, where the objective says so.
+A rule looks at a batch of rows at a time. Rows that break it aren't shown to those behind it, so that a row
+has one fault: the SHAPES of columns come first, then EDGES of documents, CONTENT, STRUCTURE.
 """
 
+import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from curriculum.packing.boundaries import Int64s, Layout
+from curriculum.packing.boundaries import Int64s, Layout, Values
 from curriculum.packing.repeats import REPEAT_FREE, RUN, in_repeats
-from curriculum.packing.rows import RowBatch, target_ids
-from schemas.errors import SchemaError
+from curriculum.packing.rows import DERIVED, KNOWN, REQUIRED, RowBatch, RowTokens
 from schemas.packed_row import GENERATED_PIECE, HISTOGRAM_EDGES, TEXT_PIECE, TOKEN_COLUMNS
-from schemas.structure import STRUCTURE_TOKENS
+from schemas.structure import (
+    LABEL_CODES,
+    LARGEST_CODES,
+    LARGEST_LEVEL,
+    STRUCTURE_CODES,
+    STRUCTURE_COLUMNS,
+    STRUCTURE_TOKENS,
+)
 
+NAMES = tuple(field.name for field in STRUCTURE_COLUMNS)
+SHOWN = 8
+"""Items of a list that a fault shows."""
+BUCKETS = len(HISTOGRAM_EDGES) + 1
 Bools = npt.NDArray[np.bool_]
-CURE = "Rebuild with: curriculum build"
 
 
 class Rule(Enum):
@@ -37,374 +49,394 @@ class Rule(Enum):
     REPEATS = 8
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Violation:
-    """One row that breaks one rule; `row` is None where a whole file does."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CheckedRows:
+    """Rows of a shard, and what their rules have in common; all but `batch` rests on SHAPES and EDGES."""
 
-    rule: Rule
-    shard: str
-    row: int | None
-    found: str
-    cause: str
+    batch: RowBatch
+    numbers: Int64s
+    """[n]: places of the rows in their shard."""
+    last_pack_id: bytes = b""
+    """The pack_id before the first row."""
 
-    def error(self) -> SchemaError:
-        """An exception that reads `row 17 of part-00003.parquet: doc_ids falls …; …. Rebuild with: …`."""
-        name = self.shard if self.row is None else f"row {self.row} of {self.shard}"
-        return SchemaError(name, self.found, cause=self.cause, cure=CURE)
+    def __len__(self) -> int:
+        return len(self.batch)
 
-    def __str__(self) -> str:
-        return str(self.error())
+    def only(self, rows: Bools) -> "CheckedRows":
+        """The rows where `rows` [n] is true; these themselves where all are."""
+        if rows.all():
+            return self
+        return replace(self, batch=self.batch.only(rows), numbers=self.numbers[rows])
 
+    @cached_property
+    def valid(self) -> Int64s:
+        """[n]: tokens that aren't padding."""
+        return self.batch.valid_counts()
 
-@dataclass(kw_only=True, slots=True)
-class Violations:
-    """Counts all faults and keeps the first `limit` of them."""
+    @cached_property
+    def starts(self) -> tuple[Int64s, Int64s]:
+        """First positions of documents, and their edges by row [n + 1]."""
+        return self.batch.doc_starts(self.valid)
 
-    limit: int
-    count: int = 0
-    kept: list[Violation] = field(default_factory=list)
-
-    def add(self, fault: Violation) -> None:
-        """One fault more."""
-        self.count += 1
-        if len(self.kept) < self.limit:
-            self.kept.append(fault)
-
-
-@dataclass(kw_only=True, slots=True)
-class BatchPosition:
-    """Files faults of a batch of rows; `rows` are their numbers in the shard."""
-
-    faults: Violations
-    shard: str
-    rows: npt.NDArray[np.int64]
-
-    def only(self, rows: npt.NDArray[np.bool_]) -> "BatchPosition":
-        """The rows where `rows` is true."""
-        return BatchPosition(faults=self.faults, shard=self.shard, rows=self.rows[rows])
-
-    def wrong(
-        self,
-        rule: Rule,
-        rows: npt.NDArray[Any],
-        cause: str,
-        describe: Callable[[int], str],
-    ) -> None:
-        """Every row where `rows` is true breaks `rule`; describe(i) says what was found in the i-th."""
-        for index in np.flatnonzero(rows).tolist():
-            found = describe(index) if len(self.faults.kept) < self.faults.limit else ""
-            self.faults.add(
-                Violation(
-                    rule=rule,
-                    shard=self.shard,
-                    row=int(self.rows[index]),
-                    found=found,
-                    cause=cause,
-                )
-            )
-
-    def wrong_tokens(
-        self,
-        rule: Rule,
-        tokens: npt.NDArray[np.bool_],
-        cause: str,
-        describe: Callable[[int, int], str],
-    ) -> None:
-        """Every row of `tokens` [n, T] with a true token breaks `rule`; describe(i, t) is of the first."""
-        if not tokens.any():
-            return
-        first = tokens.argmax(axis=1)
-        rows = tokens[np.arange(len(tokens)), first]
-        self.wrong(rule, rows, cause, lambda i: describe(i, int(first[i])))
-
-
-def whole(batch: RowBatch, place: BatchPosition) -> Bools:
-    """Rule 1: no nulls; [n] rows without."""
-    nulls = batch.nulls()
-    place.wrong(Rule.SHAPE, nulls, "rows have no nulls", lambda i: "a null in a column")
-    return ~nulls
-
-
-def shape(batch: RowBatch, place: BatchPosition) -> Bools:
-    """Rule 1: lists of T values; [n] rows that have them."""
-    sound = np.ones(len(batch), dtype=np.bool_)
-    lengths = dict.fromkeys((*TOKEN_COLUMNS, *STRUCTURE_TOKENS), batch.row_format.row_length)
-    lengths["context_histogram"] = len(HISTOGRAM_EDGES) + 1
-    for name in filter(batch.has, lengths):
-        found = np.diff(batch.offsets(name))
-        wrong = found != lengths[name]
-        place.wrong(
-            Rule.SHAPE,
-            wrong,
-            f"a row has {lengths[name]}",
-            lambda i, name=name, found=found: f"{name} has {found[i]} values",  # type: ignore[misc]
+    @cached_property
+    def tokens(self) -> RowTokens:
+        """Boundaries, tokens and mask."""
+        starts, edges = self.starts
+        row_format = self.batch.row_format
+        return RowTokens(
+            layout=Layout.of(starts, np.diff(edges), self.valid, row_format.row_length),
+            input_ids=self.batch.input_ids,
+            loss_mask=self.batch.loss_mask,
+            pad_id=row_format.pad_id,
         )
-        sound &= ~wrong
-    return sound
 
+    @property
+    def layout(self) -> Layout:
+        """Places of the documents."""
+        return self.tokens.layout
 
-def values(batch: RowBatch, place: BatchPosition) -> None:
-    """Rule 1, of rows whose lists have T values: ids in the vocabulary, a mask of 0 and 1."""
-    ids, mask = batch.tokens("input_ids"), batch.tokens("loss_mask")
-    size = batch.row_format.vocab_size
-    place.wrong_tokens(
-        Rule.SHAPE,
-        (ids < 0) | (ids >= size),
-        f"ids are 0 to {size - 1}",
-        lambda i, t: f"input_ids is {ids[i, t]} at token {t}",
-    )
-    place.wrong_tokens(
-        Rule.SHAPE,
-        mask > 1,
-        "a mask is 0 or 1",
-        lambda i, t: f"loss_mask is {mask[i, t]} at token {t}",
-    )
+    @cached_property
+    def padding(self) -> Bools:
+        """[n, T]: true after the valid tokens."""
+        return np.arange(self.layout.row_length) >= self.valid[:, None]
 
+    @cached_property
+    def repeated(self) -> Bools:
+        """[n, T]: tokens in runs of RUN tokens that are earlier in their document too."""
+        lengths, repeated = self.layout.lengths, np.zeros(self.padding.shape, dtype=np.bool_)
+        ids = self.tokens.input_ids[~self.padding]
+        repeated[~self.padding] = in_repeats(ids, np.cumsum(lengths) - lengths)
+        return repeated
 
-def boundaries(batch: RowBatch, place: BatchPosition) -> tuple[Bools, Layout | None]:
-    """Rule 2, what else rests on: [n] rows with sound doc_starts and counts, and the layout of those."""
-    valid = batch.valid_counts()
-    row_length = batch.row_format.row_length
-    outside = (valid < 1) | (valid > row_length)
-    place.wrong(
-        Rule.BOUNDARIES,
-        outside,
-        f"a row has 1 to {row_length} valid tokens",
-        lambda i: f"valid_token_count is {valid[i]}",
-    )
-    starts, edges = batch.doc_starts(valid)
-    disordered = _disordered(starts, edges, valid)
-    place.wrong(
-        Rule.BOUNDARIES,
-        disordered & ~outside,
-        "documents begin at 0 and at rising valid tokens",
-        lambda i: f"doc_starts is {_shown(starts[edges[i] : edges[i + 1]])}",
-    )
-    sound = ~(outside | disordered)
-    if not sound.any():
-        return sound, None
-    counts = np.diff(edges)
-    starts = starts[np.repeat(sound, counts)]
-    return sound, Layout.of(starts, counts[sound], valid[sound], row_length)
+    @cached_property
+    def scored_repeats(self) -> Bools:
+        """[n, T]: scored predictions of such tokens."""
+        scored = np.zeros_like(self.repeated)
+        scored[:, :-1] = self.repeated[:, 1:] & (self.tokens.loss_mask[:, :-1] == 1)
+        return scored
 
+    @cached_property
+    def textless(self) -> Bools:
+        """[n, T]: padding, and tokens of generated pieces where pieces are stored."""
+        if not self.batch.has("pieces"):
+            return self.padding
+        piece = self.batch.fields("pieces")
+        generated = (piece["kind"] == GENERATED_PIECE).astype(np.int64)
+        edges = self.batch.offsets("pieces")
+        return self.padding | (
+            self.painted(piece["token_start"], piece["token_end"], edges, generated) > 0
+        )
 
-def agreement(batch: RowBatch, layout: Layout, place: BatchPosition) -> None:
-    """Rule 2: doc_ids, num_docs, document_ids and attention_pairs agree; padding only at the tail."""
-    ids, pad_id = batch.tokens("input_ids"), batch.row_format.pad_id
-    place.wrong_tokens(
-        Rule.BOUNDARIES,
-        _padding(layout) & (ids != pad_id),
-        f"what follows the valid tokens is padding, {pad_id}",
-        lambda i, t: f"input_ids is {ids[i, t]} at token {t}, after {layout.valid[i]} valid tokens",
-    )
-    if batch.has("doc_ids"):
-        _doc_ids(batch, layout, place)
-    counted: dict[str, tuple[Any, Int64s]] = {
-        "num_docs": (batch.scalars, layout.num_docs),
-        "attention_pairs": (batch.scalars, layout.attention_pairs),
-        "document_ids": (lambda name: np.diff(batch.offsets(name)), layout.num_docs),
-    }
-    for name in filter(batch.has, counted):
-        read, expected = counted[name]
-        found = read(name)
-        many = " entries" if name == "document_ids" else ""
-        place.wrong(
-            Rule.BOUNDARIES,
-            found != expected,
-            "it must agree with doc_starts and valid_token_count",
-            lambda i, name=name, found=found, expected=expected, many=many: (  # type: ignore[misc]
-                f"{name} is {found[i]}{many} where the boundaries give {expected[i]}"
-            ),
+    def painted(self, start: Int64s, end: Int64s, edges: Int64s, values: Int64s) -> Int64s:
+        """[n, T]: the value of the range that holds each token; ranges are disjoint and in their rows."""
+        length = self.batch.row_format.row_length
+        first, steps = row_of(edges) * length, np.zeros(len(self) * length + 1, dtype=np.int64)
+        np.add.at(steps, first + start, values)
+        np.subtract.at(steps, first + end, values)
+        return np.cumsum(steps[:-1]).reshape(len(self), length)
+
+    def outside(self, name: str, start: Int64s, end: Int64s) -> Bools:
+        """[items]: ranges of tokens of a list that are empty, or not in the document that they name."""
+        row, layout = row_of(self.batch.offsets(name)), self.layout
+        doc = self.batch.fields(name)["doc"]
+        named = (doc >= 0) & (doc < layout.num_docs[row])
+        document = layout.first_document[row] + np.where(named, doc, 0)
+        first = layout.start[document]
+        return ~named | (start >= end) | (start < first) | (end > first + layout.lengths[document])
+
+    def stored(self, name: str) -> Values:
+        """A column as [n] or [n, k]."""
+        if name == "valid_token_count":
+            return self.valid
+        is_list = pa.types.is_list(KNOWN[name])
+        return (
+            self.batch.values(name).reshape(len(self), -1) if is_list else self.batch.scalars(name)
         )
 
 
-def _doc_ids(batch: RowBatch, layout: Layout, place: BatchPosition) -> None:
-    found = batch.tokens("doc_ids")
-    expected = layout.doc_ids.reshape(found.shape)
-
-    def describe(i: int, t: int) -> str:
-        if t and found[i, t] < found[i, t - 1]:
-            return f"doc_ids falls from {found[i, t - 1]} to {found[i, t]} at token {t}"
-        return f"doc_ids is {found[i, t]} at token {t}, where the boundaries give {expected[i, t]}"
-
-    place.wrong_tokens(
-        Rule.BOUNDARIES,
-        found != expected,
-        "documents must be contiguous, numbered from 0, padding last",
-        describe,
-    )
+Where = Callable[[CheckedRows, str], Bools]
 
 
-def pieces(batch: RowBatch, layout: Layout, place: BatchPosition) -> Bools:
-    """Rule 2: pieces tile the valid tokens, each inside its document; [n] rows where they do."""
-    edges, piece = batch.offsets("pieces"), batch.fields("pieces")
-    counts = np.diff(edges)
-    row = np.repeat(np.arange(len(batch)), counts)
-    number = np.arange(len(row)) - edges[row]
-    begin, end = piece["token_start"], piece["token_end"]
-    before = np.where(number == 0, 0, np.roll(end, 1))
-    named = (piece["doc"] >= 0) & (piece["doc"] < layout.num_docs[row])
-    document = layout.first_document[row] + np.where(named, piece["doc"], 0)
-    first, after = layout.start[document], layout.start[document] + layout.lengths[document]
-    spans = piece["byte_end"] - piece["byte_start"]
-    generated, text = piece["kind"] == GENERATED_PIECE, piece["kind"] == TEXT_PIECE
-    wrong = (begin != before) | (begin >= end) | ~named | (begin < first) | (end > after)
-    wrong |= ~(generated | text) | (generated & (spans != 0)) | (text & (spans <= 0))
-    wrong |= piece["byte_start"] < 0
-    whole = counts > 0
-    last = np.minimum(edges[1:] - 1, len(row) - 1)
-    whole[whole] = end[last[whole]] == layout.valid[whole]
-    bad = np.bincount(row[wrong], minlength=len(batch)) > 0
+class RowRule(NamedTuple):
+    """One claim about a column of packed rows."""
 
-    def describe(i: int) -> str:
-        at = edges[i] + int(wrong[edges[i] : edges[i + 1]].argmax())
-        return f"piece {at - edges[i]} is {_shown_piece(piece, at)}"
+    invariant: Rule
+    column: str
+    """Column that a fault shows; empty where it may be any."""
+    holds: str
+    """The claim; fields of the row format stand in braces."""
+    where: Where
+    """Flags of what breaks it: [n], [n, k], or [items] for lists of structs."""
+    needs: tuple[str, ...] = ()
+    """Columns that it rests on, where these aren't its own."""
 
-    tile = "pieces tile the valid tokens, each in its document, and only text has bytes"
-    place.wrong(Rule.BOUNDARIES, bad, tile, describe)
-    place.wrong(
-        Rule.BOUNDARIES,
-        ~whole & ~bad,
-        tile,
-        lambda i: f"its {counts[i]} pieces end elsewhere than its {layout.valid[i]} valid tokens",
-    )
-    return whole & ~bad
+    def says_nothing(self, rows: CheckedRows) -> bool:
+        """Return True if the rows lack a column that it needs."""
+        return not all(map(rows.batch.has, self.needs or (self.column,)))
 
+    def broken(self, rows: CheckedRows, where: Bools) -> Bools:
+        """[n]: rows that break it."""
+        if self.column in _ITEMS:
+            row = row_of(rows.batch.offsets(self.column))
+            return np.bincount(row[where], minlength=len(rows)) > 0
+        broken: Bools = np.logical_or.reduce(where.reshape(len(rows), -1), axis=1)
+        return broken
 
-def bos(batch: RowBatch, layout: Layout, place: BatchPosition) -> None:
-    """Rule 3: where a BOS marks documents, it stands at each doc_start and nowhere else."""
-    if not batch.row_format.bos_marks_documents:
-        return
-    found = batch.tokens("input_ids") == batch.row_format.bos_id
-    expected = np.zeros(found.size, dtype=np.bool_)
-    expected[layout.flat_start] = True
-    expected = expected.reshape(found.shape)
-    place.wrong_tokens(
-        Rule.BOS,
-        found != expected,
-        "BOS stands at each document's first token and nowhere else",
-        lambda i, t: f"{'a' if found[i, t] else 'no'} BOS at token {t}",
-    )
+    def found(self, rows: CheckedRows, where: Bools, row: int) -> str:
+        """Return the value in a row that breaks it, in words."""
+        if self.column in _ITEMS:
+            edges, fields = rows.batch.offsets(self.column), rows.batch.fields(self.column)
+            number = int(where[edges[row] : edges[row + 1]].argmax())
+            item = {name: int(values[edges[row] + number]) for name, values in fields.items()}
+            return f"{self.column} {number} is {item}"
+        if not self.column:
+            return "a null in a column"
+        if self.column == "doc_starts":
+            starts, edges = rows.starts
+            found = starts[edges[row] : edges[row + 1]].tolist()
+            return f"doc_starts is {found[:SHOWN]}{' …' if len(found) > SHOWN else ''}"
+        if where.ndim == 1 and pa.types.is_list(KNOWN[self.column]):
+            return f"{self.column} has {_lengths(rows, self.column)[row]} values"
+        at = (row,) if where.ndim == 1 else (row, int(where[row].argmax()))
+        unit = "bucket" if self.column == "context_histogram" else "token"
+        place = "" if where.ndim == 1 else f" at {unit} {at[-1]}"
+        other = f", not {DERIVED[self.column](rows.tokens)[at]}" if self.where is _differs else ""
+        return f"{self.column} is {rows.stored(self.column)[at]}{place}{other}"
 
 
-def targets(batch: RowBatch, layout: Layout, place: BatchPosition) -> None:
-    """Rule 4: the next token where the mask is 1; never across a boundary, the row's end or padding."""
-    ids, mask = batch.tokens("input_ids"), batch.tokens("loss_mask")
-    silent = _padding(layout)
-    silent.reshape(-1)[layout.flat_start + layout.lengths - 1] = True
-    place.wrong_tokens(
-        Rule.TARGETS,
-        silent & (mask != 0),
-        "a document's last token and padding predict nothing",
-        lambda i, t: f"loss_mask is {mask[i, t]} at token {t}",
-    )
-    if not batch.has("target_ids"):
-        return
-    found = batch.tokens("target_ids")
-    expected = target_ids(ids, mask, batch.row_format.pad_id)
-    place.wrong_tokens(
-        Rule.TARGETS,
-        (found != expected) & ~(silent & (mask != 0)),
-        "a target is the next token where loss_mask is 1, and pad_id elsewhere",
-        lambda i, t: f"target_ids is {found[i, t]} at token {t}, and should be {expected[i, t]}",
-    )
+def row_of(edges: Int64s) -> Int64s:
+    """The row of each item of lists: edges [0 2 3] -> [0 0 1]."""
+    return np.repeat(np.arange(len(edges) - 1), np.diff(edges))
 
 
-def loss(batch: RowBatch, layout: Layout, place: BatchPosition) -> None:
-    """Rule 6: a row has targets, and its counts of them and their context are right."""
-    mask = batch.tokens("loss_mask")
-    scored = mask.sum(axis=1, dtype=np.int64)
-    place.wrong(
-        Rule.LOSS,
-        scored == 0,
-        "a row without targets trains nothing",
-        lambda i: "loss_mask is all 0",
-    )
-    if batch.has("loss_token_count"):
-        stored = batch.scalars("loss_token_count")
-        place.wrong(
-            Rule.LOSS,
-            stored != scored,
-            "loss_token_count is the sum of loss_mask",
-            lambda i: f"loss_token_count is {stored[i]} where loss_mask has {scored[i]}",
-        )
-    if batch.has("context_histogram"):
-        found = batch.values("context_histogram").reshape(len(batch), -1)
-        expected = layout.context_histogram(mask.reshape(-1))
-        place.wrong(
-            Rule.LOSS,
-            (found != expected).any(axis=1),
-            "it counts scored tokens by the tokens of their document before them",
-            lambda i: f"context_histogram is {found[i].tolist()}, not {expected[i].tolist()}",
-        )
+def _before(ends: Int64s, edges: Int64s) -> Int64s:
+    """The end before each item in its row, 0 before the first: ends [3 5 2], edges [0 2 3] -> [0 3 0]."""
+    before = np.roll(ends, 1)
+    before[edges[:-1][np.diff(edges) > 0]] = 0
+    return before
 
 
-def _disordered(starts: Int64s, edges: Int64s, valid: Int64s) -> Bools:
-    counts = np.diff(edges)
-    row = np.repeat(np.arange(len(counts)), counts)
-    number = np.arange(len(starts)) - edges[row]
-    before = np.where(number == 0, -1, np.roll(starts, 1))
-    wrong = (starts <= before) | (starts >= valid[row]) | ((number == 0) & (starts != 0))
-    disordered: Bools = (np.bincount(row[wrong], minlength=len(counts)) > 0) | (counts == 0)
+def _lengths(rows: CheckedRows, column: str) -> Int64s:
+    return np.diff(rows.batch.offsets(column))
+
+
+def _other_lengths(rows: CheckedRows, column: str) -> Bools:
+    length = BUCKETS if column == "context_histogram" else rows.batch.row_format.row_length
+    wrong: Bools = _lengths(rows, column) != length
+    return wrong
+
+
+def _disordered(rows: CheckedRows, _: str) -> Bools:
+    starts, edges = rows.starts
+    row = row_of(edges)
+    first = np.arange(len(starts)) == edges[row]
+    wrong = np.where(first, starts != 0, starts <= np.roll(starts, 1)) | (starts >= rows.valid[row])
+    wrong_rows = np.bincount(row[wrong], minlength=len(rows)) > 0
+    disordered: Bools = wrong_rows | (np.diff(edges) == 0)
     return disordered
 
 
-def _padding(layout: Layout) -> Bools:
-    """[n, T]: true after the valid tokens."""
-    return np.arange(layout.row_length) >= layout.valid[:, None]
+def _unknown_ids(rows: CheckedRows, _: str) -> Bools:
+    ids = rows.tokens.input_ids
+    return (ids < 0) | (ids >= rows.batch.row_format.vocab_size)
 
 
-def _shown(numbers: Int64s) -> str:
-    shown = ", ".join(map(str, numbers[:8].tolist()))
-    return f"[{shown}{', …' if len(numbers) > 8 else ''}]"
+def _differs(rows: CheckedRows, column: str) -> Bools:
+    wrong: Bools = rows.stored(column) != DERIVED[column](rows.tokens)
+    return wrong
 
 
-def _shown_piece(piece: dict[str, Int64s], at: int) -> str:
-    value = {name: int(values[at]) for name, values in piece.items()}
-    return (
-        f"tokens {value['token_start']}:{value['token_end']} of document {value['doc']}, "
-        f"kind {value['kind']}, bytes {value['byte_start']}:{value['byte_end']}"
+def _misplaced_bos(rows: CheckedRows, _: str) -> Bools:
+    found = rows.tokens.input_ids == rows.batch.row_format.bos_id
+    expected = np.zeros_like(found)
+    expected.reshape(-1)[rows.layout.flat_start] = True
+    misplaced: Bools = found != expected
+    return misplaced & rows.batch.row_format.bos_marks_documents
+
+
+def _leaks(rows: CheckedRows, _: str) -> Bools:
+    silent = rows.padding.copy()
+    silent.reshape(-1)[rows.layout.flat_start + rows.layout.lengths - 1] = True
+    leaks: Bools = silent & (rows.tokens.loss_mask != 0)
+    return leaks
+
+
+def _forbidden_repeats(rows: CheckedRows, _: str) -> Bools:
+    free = {name.encode() for name in REPEAT_FREE}
+    forbidden = np.array([name in free for name in rows.batch.text("objective")], dtype=np.bool_)
+    return rows.scored_repeats & forbidden[:, None]
+
+
+def _falling_pack_ids(rows: CheckedRows, _: str) -> Bools:
+    ids = [rows.last_pack_id, *rows.batch.text("pack_id")]
+    return np.array([after <= before for before, after in itertools.pairwise(ids)], dtype=np.bool_)
+
+
+def _unsound_pieces(rows: CheckedRows, column: str) -> Bools:
+    edges, piece = rows.batch.offsets(column), rows.batch.fields(column)
+    begin, end = piece["token_start"], piece["token_end"]
+    spans = piece["byte_end"] - piece["byte_start"]
+    generated, text = piece["kind"] == GENERATED_PIECE, piece["kind"] == TEXT_PIECE
+    wrong: Bools = rows.outside(column, begin, end) | (begin != _before(end, edges))
+    wrong |= ~(generated | text) | (generated & (spans != 0)) | (text & (spans <= 0))
+    wrong |= piece["byte_start"] < 0
+    return wrong
+
+
+def _untiled(rows: CheckedRows, _: str) -> Bools:
+    edges, end = rows.batch.offsets("pieces"), rows.batch.fields("pieces")["token_end"]
+    last = np.append(end, 0)[np.maximum(edges[1:] - 1, 0)]
+    untiled: Bools = (np.diff(edges) == 0) | (last != rows.valid)
+    return untiled
+
+
+def _unsound_chunks(rows: CheckedRows, column: str) -> Bools:
+    edges, chunk = rows.batch.offsets(column), rows.batch.fields(column)
+    start, end, level = chunk["start"], chunk["end"], chunk["dep_level"]
+    wrong = rows.outside(column, start, end) | (start < _before(end, edges))
+    wrong |= ~np.isin(chunk["kind"], list(STRUCTURE_CODES.values()))
+    return wrong | (level < 1) | (level > LARGEST_LEVEL)
+
+
+def _other_levels(rows: CheckedRows, column: str) -> Bools:
+    """Without pieces a 0 in a chunk may be a line of a gap."""
+    edges, chunk = rows.batch.offsets("chunk_boundaries"), rows.batch.fields("chunk_boundaries")
+    found, expected = (
+        rows.stored(column),
+        rows.painted(chunk["start"], chunk["end"], edges, chunk["dep_level"]),
     )
+    wrong: Bools = (found != expected) & ~rows.textless
+    return wrong if rows.batch.has("pieces") else wrong & (found > 0)
 
 
-_FREE = {name.encode() for name in REPEAT_FREE}
+def _edges_apart(rows: CheckedRows, column: str) -> Bools:
+    edge, row = rows.batch.fields(column), row_of(rows.batch.offsets(column))
+    chunks = rows.batch.offsets("chunk_boundaries")
+    document = rows.batch.fields("chunk_boundaries")["doc"]
+    ends = np.stack([edge["source"], edge["target"]])
+    apart: Bools = np.logical_or.reduce((ends < 0) | (ends >= np.diff(chunks)[row]))
+    source, target = document[chunks[row[~apart]] + ends[:, ~apart]]
+    apart[~apart] = source != target
+    return apart
 
 
-def repeats(batch: RowBatch, layout: Layout, place: BatchPosition) -> int:
-    """Count the scored tokens in runs of RUN tokens that are earlier in their document too.
+def _falling_edges(rows: CheckedRows, column: str) -> Bools:
+    edge, row = rows.batch.fields(column), row_of(rows.batch.offsets(column))
+    rises = np.diff(np.stack([row, edge["source"], edge["target"]]), axis=1)
+    falls = np.zeros(len(row), dtype=np.bool_)
+    falls[1:] = (rises[0] == 0) & ((rises[1] < 0) | ((rises[1] == 0) & (rises[2] < 0)))
+    return falls
 
-    Where the objective isn't stored, they are only counted.
-    """
-    repeated = _repeated(batch, layout)
-    scored = np.zeros_like(repeated)
-    scored[:, :-1] = repeated[:, 1:] & (batch.tokens("loss_mask")[:, :-1] == 1)
-    if batch.has("objective"):
-        objectives = batch.text("objective")
-        forbidden = np.array([each in _FREE for each in objectives], dtype=np.bool_)
-        place.wrong_tokens(
-            Rule.REPEATS,
-            scored & forbidden[:, None],
-            f"{', '.join(REPEAT_FREE)} score no run of {RUN} tokens that stands there before",
-            lambda i, t: (
-                f"token {t + 1} is a target in a run of {_length(repeated[i], t + 1)} tokens "
-                f"that its document has before"
-            ),
+
+_ITEMS = ("pieces", "chunk_boundaries", "call_edges", "type_edges")
+_LABELS = [*LABEL_CODES.values()]
+_TILES = "pieces tile the valid tokens, each in its document, and only text has bytes"
+SHAPES = (
+    RowRule(Rule.SHAPE, "", "rows have no nulls", lambda rows, _: rows.batch.nulls(), REQUIRED),
+    *(
+        RowRule(Rule.SHAPE, name, "a row has {row_length}", _other_lengths)
+        for name in (*TOKEN_COLUMNS, *STRUCTURE_TOKENS)
+    ),
+    RowRule(Rule.SHAPE, "context_histogram", f"a row has {BUCKETS}", _other_lengths),
+)
+EDGES = (
+    RowRule(
+        Rule.BOUNDARIES,
+        "valid_token_count",
+        "a row has 1 to {row_length} valid tokens",
+        lambda rows, _: (rows.valid < 1) | (rows.valid > rows.batch.row_format.row_length),
+        REQUIRED,
+    ),
+    RowRule(
+        Rule.BOUNDARIES,
+        "doc_starts",
+        "documents begin at 0 and at rising valid tokens",
+        _disordered,
+        REQUIRED,
+    ),
+)
+CONTENT = (
+    RowRule(Rule.SHAPE, "input_ids", "ids are 0 or more and less than {vocab_size}", _unknown_ids),
+    RowRule(Rule.SHAPE, "loss_mask", "a mask is 0 or 1", lambda rows, _: rows.tokens.loss_mask > 1),
+    RowRule(
+        Rule.BOUNDARIES,
+        "input_ids",
+        "what follows the valid tokens is padding, {pad_id}",
+        lambda rows, _: rows.padding & (rows.tokens.input_ids != rows.tokens.pad_id),
+    ),
+    RowRule(Rule.BOUNDARIES, "doc_ids", "documents are numbered from 0, padding last", _differs),
+    RowRule(Rule.BOUNDARIES, "num_docs", "it agrees with the boundaries", _differs),
+    RowRule(Rule.BOUNDARIES, "attention_pairs", "it agrees with the boundaries", _differs),
+    RowRule(
+        Rule.BOUNDARIES,
+        "document_ids",
+        "each document has an id",
+        lambda rows, column: _lengths(rows, column) != rows.layout.num_docs,
+    ),
+    RowRule(Rule.BOS, "input_ids", "BOS {bos_id} stands where documents begin", _misplaced_bos),
+    RowRule(Rule.TARGETS, "loss_mask", "a document's end and padding predict nothing", _leaks),
+    RowRule(Rule.TARGETS, "target_ids", "it is the next token where loss_mask is 1", _differs),
+    RowRule(
+        Rule.LOSS,
+        "loss_mask",
+        "a row without targets trains nothing",
+        lambda rows, _: rows.tokens.loss_mask.max(axis=1, keepdims=True) == 0,
+    ),
+    RowRule(Rule.LOSS, "loss_token_count", "it is the sum of loss_mask", _differs),
+    RowRule(Rule.LOSS, "context_histogram", "it counts scored tokens by their context", _differs),
+    RowRule(
+        Rule.REPEATS,
+        "loss_mask",
+        f"{', '.join(REPEAT_FREE)} score no run of {RUN} tokens that stands in its document before",
+        _forbidden_repeats,
+        ("objective",),
+    ),
+    RowRule(Rule.COVERAGE, "pack_id", "pack_ids rise", _falling_pack_ids),
+    RowRule(Rule.BOUNDARIES, "pieces", _TILES, _unsound_pieces),
+    RowRule(Rule.BOUNDARIES, "valid_token_count", _TILES, _untiled, ("pieces",)),
+)
+STRUCTURE = (
+    *(
+        RowRule(
+            Rule.STRUCTURE,
+            name,
+            f"it is at most {largest}",
+            lambda rows, column: rows.stored(column) > LARGEST_CODES[column],
+            NAMES,
         )
-    return int(scored.sum())
-
-
-def _repeated(batch: RowBatch, layout: Layout) -> Bools:
-    """[n, T]: which tokens lie in repeats."""
-    ids = batch.tokens("input_ids")
-    valid = np.arange(layout.row_length) < layout.valid[:, None]
-    repeated = np.zeros(ids.shape, dtype=np.bool_)
-    repeated[valid] = in_repeats(ids[valid], np.cumsum(layout.lengths) - layout.lengths)
-    return repeated
-
-
-def _length(repeated: Bools, token: int) -> int:
-    """Return the length of the stretch of repeated tokens around one: [0 1 1 0 1] has 2 around 1."""
-    others = np.flatnonzero(~repeated)
-    before, after = others[others < token], others[others > token]
-    first = int(before[-1]) + 1 if len(before) else 0
-    return (int(after[0]) if len(after) else len(repeated)) - first
+        for name, largest in LARGEST_CODES.items()
+    ),
+    *(
+        RowRule(
+            Rule.STRUCTURE,
+            name,
+            "padding and tokens that encode no text have 0",
+            lambda rows, column: rows.textless & (rows.stored(column) > 0),
+            NAMES,
+        )
+        for name in LARGEST_CODES
+    ),
+    RowRule(
+        Rule.STRUCTURE,
+        "chunk_boundaries",
+        "chunks are sorted, disjoint, each inside its document, their codes in range",
+        _unsound_chunks,
+        NAMES,
+    ),
+    RowRule(
+        Rule.STRUCTURE, "dep_levels", "it is the level of the token's chunk", _other_levels, NAMES
+    ),
+    *(
+        RowRule(Rule.STRUCTURE, name, holds, where, NAMES)
+        for name in ("call_edges", "type_edges")
+        for holds, where in (
+            ("an edge joins two chunks of one document", _edges_apart),
+            (
+                f"labels are {min(_LABELS)} to {max(_LABELS)}",
+                lambda rows, column: ~np.isin(rows.batch.fields(column)["label"], _LABELS),
+            ),
+            ("edges are sorted by source and target", _falling_edges),
+        )
+    ),
+)
+RULES = (*SHAPES, *EDGES, *CONTENT, *STRUCTURE)

@@ -118,7 +118,7 @@ def test_what_depends_on_the_mask_is_made_anew_and_what_contradicts_the_boundari
     assert row["target_ids"][63] == with_pad.codec.pad_id
     assert row["loss_token_count"] == T - 2
     stored["num_docs"] = [1]
-    with pytest.raises(SchemaError, match="num_docs is 1 where the boundaries give 2"):
+    with pytest.raises(SchemaError, match="num_docs is 1, not 2"):
         with_pad.take(write(tmp_path / "b.parquet", rows, **stored), boundaries="eos")
 
 
@@ -145,7 +145,7 @@ def test_padding_that_is_eos_needs_the_count_of_valid_tokens(
     given = padded_with_eos
     assert given.codec.pad_id == given.eos
     rows = given.rows((50, 40))
-    with pytest.raises(SchemaError, match=r"no column valid_token_count; .* padding can't be told"):
+    with pytest.raises(SchemaError, match="no column valid_token_count; padding can't be told"):
         given.take(write(tmp_path / "a.parquet", rows), boundaries="eos")
     with pytest.raises(SchemaError, match="no column doc_starts") as refused:
         given.take(write(tmp_path / "b.parquet", rows))

@@ -18,7 +18,7 @@ from curriculum.interop.publish import FILLS, Completion
 from curriculum.mixing.row_supply import read_supply
 from curriculum.packing.check import check
 from curriculum.packing.rows import KNOWN, RowBatch
-from curriculum.packing.rules import BatchPosition, Violations
+from curriculum.packing.rules import CheckedRows
 from curriculum.store import Artefact
 from curriculum.train.evaluation_sets import order_of
 from schemas.errors import SchemaError
@@ -271,10 +271,9 @@ def test_any_packing_comes_back_from_required_columns_alone(
     stored = pa.table({name: pa.array(each).cast(KNOWN[name]) for name, each in columns.items()})
     facts = replace(FILLS, family="mine")
     completion = Completion(row_format=row_format, facts=facts, stored=tuple(columns))
-    place = BatchPosition(faults=Violations(limit=1), shard="x", rows=np.arange(len(ids)))
-    done = completion.complete(
-        RowBatch(row_format=row_format, table=stored), place, key="ab" * 32, first_row=0
-    )
+    batch = RowBatch(row_format=row_format, table=stored)
+    found = CheckedRows(batch=batch, numbers=np.arange(len(ids)))
+    done = completion.complete(found, shard="x", key="ab" * 32, first_row=0)
     for name, values in columns.items():
         assert done[name].to_pylist() == values
     for at, lengths in enumerate(rows):
