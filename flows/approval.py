@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.pipeline import gates
-from curriculum.pipeline.execute import PhaseTrained
+from curriculum.pipeline.execute import Event
 from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
@@ -36,25 +36,27 @@ class Approval(RunInput):
     comment: str = Field(default="", title="Comment", description="What is to be remembered of it.")
 
 
-def gate_after(plan: RunPlan, trained: PhaseTrained) -> Verdict | None:
+def gate_after(plan: RunPlan, trained: Event) -> Verdict | None:
     """Return the gate behind a trained phase, once somebody has approved it, where a flow run can wait.
 
     Only a flow run of a deployment can: it ends here, and begins anew when it is resumed.
     """
-    gate = trained.gate
-    if gate is not None and gate.kind == "waits" and dispatch.in_deployment():
-        ticket = gates.approval_ticket(plan.store, trained.run)
+    gate, run = trained.gate, trained.run
+    if run is None or gate is None:
+        return None
+    if gate.kind == "waits" and dispatch.in_deployment():
+        ticket = gates.approval_ticket(plan.store, run)
         try:
-            approval = suspended_until_approved(ticket, _question(trained.run))
+            approval = suspended_until_approved(ticket, _question(run))
         except Pause:
             Log().warning(
                 f"{trained.phase} is trained and waits for approval: look at its artifacts, then "
                 "choose Resume in the menu at the top right of this page."
             )
             raise
-        gates.write_approval(plan.store, trained.run, who=approval.who, comment=approval.comment)
-        gate = verdict(plan, trained.phase, trained.run)
-    if gate is not None and not gate.is_open:
+        gates.write_approval(plan.store, run, who=approval.who, comment=approval.comment)
+        gate = verdict(plan, trained.phase, run)
+    if not gate.is_open:
         Log().warning(gate.why)
     return gate
 

@@ -3,8 +3,8 @@
 from prefect import flow
 
 from curriculum.pipeline.execute import Scope
+from flows import flow_runs
 from flows.final_states import ending_plainly
-from flows.flow_runs import carry_out, link_report, show_forecast, start
 from flows.forms import ALL_PHASES, BuildChanges, ChangesOfBuild, DryRun, Phase, Specialist
 from flows.hooks import HOOKS
 
@@ -18,11 +18,4 @@ def build(
     changes: ChangesOfBuild = BuildChanges(),  # noqa: B008 - frozen
 ) -> None:
     """Read the corpus and build the packed rows that a diet asks for."""
-    scope = Scope(until="build")
-    if dry_run:
-        show_forecast(specialist, changes, scope, phase)
-        return
-    plan = start(specialist, changes, phase)
-    for _ in carry_out(plan, scope, phase):
-        pass
-    link_report(plan)
+    flow_runs.make(specialist, changes, Scope(until="build"), phase, dry_run=dry_run)

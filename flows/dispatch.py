@@ -23,15 +23,16 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.deployments import run_deployment
 from prefect.states import Cancelling
 
-from curriculum.pipeline.execute import Perform, Step, TrainStep
+from curriculum.pipeline.execute import Perform, Step
 from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.status import trained_run
 from curriculum.store import Artefact
 from flows import settings, tasks
 from flows.artifacts import Log, progress_of
 from flows.final_states import ending_plainly, result_of
 from flows.forms import Changes
+from flows.settings.contexts import resources
 from schemas.errors import JobError, JobKilledError
-from schemas.progress import ignore_progress
 
 Result = TypeVar("Result")
 TRAIN, RUN = "train", "run"
@@ -60,8 +61,10 @@ def perform_or_dispatch(changes: Changes) -> Perform:
         return tasks.perform
 
     def perform(step: Step[Result], /) -> Result:
-        if isinstance(step, TrainStep):
-            ended = dispatch_task(step.phase, step, changes, return_state=True)
+        if step.verb == "train":
+            ended = dispatch_task(
+                step.phase, cast("Step[Artefact]", step), changes, return_state=True
+            )
             return cast("Result", result_of(ended))
         return tasks.perform(step)
 
@@ -70,12 +73,12 @@ def perform_or_dispatch(changes: Changes) -> Perform:
 
 @task(name="train", task_run_name="train {phase}", **tasks.RETRIED)
 @ending_plainly
-def dispatch_task(phase: str, step: TrainStep, changes: Changes) -> Artefact:
+def dispatch_task(phase: str, step: Step[Artefact], changes: Changes) -> Artefact:
     """Train a phase as a flow run of the gpu pool; a run that crashes there is started again.
 
     A phase that is trained already waits for no slot.
     """
-    run = step.finished(tasks.flow_context(ignore_progress))
+    run = None if step.retrain else trained_run(step.plan, phase, resources())
     if run is None:
         try:
             child = _start(step.plan, phase, changes, again=step.retrain)

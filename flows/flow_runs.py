@@ -9,11 +9,11 @@ from prefect.client.orchestration import get_client
 
 from curriculum.pipeline import forecast, recorded_config
 from curriculum.pipeline.checks import require_steps
-from curriculum.pipeline.execute import Perform, PhaseTrained, Scope, execute
+from curriculum.pipeline.execute import Event, Perform, Scope, execute
 from curriculum.pipeline.plan import RunPlan, looked_at, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import record_status
-from curriculum.store import Store
+from curriculum.store import Artefact, Store
 from dashboards.report.page import rewritten, shows
 from flows import artifacts, settings, tasks
 from flows.artifacts import Log
@@ -92,10 +92,23 @@ def _of_phase(scope: Scope, phase: str) -> Scope:
     return replace(scope, phase=None if phase == ALL_PHASES else phase)
 
 
+def make(
+    specialist: str, changes: BuildChanges, scope: Scope, phase: str, *, dry_run: bool
+) -> None:
+    """Carry out, or only forecast, what a form asks for, where nothing is trained."""
+    if dry_run:
+        show_forecast(specialist, changes, scope, phase)
+        return
+    plan = start(specialist, changes, phase)
+    for _ in carry_out(plan, scope, phase):
+        pass
+    link_report(plan)
+
+
 def carry_out(
     plan: RunPlan, scope: Scope, phase: str, perform: Perform = tasks.perform
-) -> Iterator[PhaseTrained]:
-    """Carry a plan out in tasks, and yield each phase that is trained.
+) -> Iterator[tuple[Event, Artefact]]:
+    """Carry a plan out in tasks, and yield the event and the run of each phase that is trained.
 
     The report is written before a closed gate is returned, since nobody may look at the run afterwards.
     """
@@ -103,10 +116,10 @@ def carry_out(
     if scope.until != "build":
         require_steps(plan, _of_phase(scope, phase), context)
     for event in execute(plan, perform, _of_phase(scope, phase), context):
-        if isinstance(event, PhaseTrained):
+        if event.run is not None:
             if not (event.gate and event.gate.is_open and shows(plan, event.run)):
                 link_report(plan)
-            yield event
+            yield event, event.run
 
 
 def link_report(plan: RunPlan) -> None:

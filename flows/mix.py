@@ -3,8 +3,8 @@
 from prefect import flow
 
 from curriculum.pipeline.execute import Scope
+from flows import flow_runs
 from flows.final_states import ending_plainly
-from flows.flow_runs import carry_out, link_report, show_forecast, start
 from flows.forms import ALL_PHASES, ChangesOfMix, DryRun, MixChanges, Phase, Specialist
 from flows.hooks import HOOKS
 
@@ -18,11 +18,4 @@ def mix(
     changes: ChangesOfMix = MixChanges(),  # noqa: B008 - frozen
 ) -> None:
     """Build, then lay down which rows a specialist is trained on, in which order."""
-    scope = Scope(until="mix")
-    if dry_run:
-        show_forecast(specialist, changes, scope, phase)
-        return
-    plan = start(specialist, changes, phase)
-    for _ in carry_out(plan, scope, phase):
-        pass
-    link_report(plan)
+    flow_runs.make(specialist, changes, Scope(until="mix"), phase, dry_run=dry_run)

@@ -34,8 +34,8 @@ def run(
     if dry_run:
         return show_forecast(specialist, changes, scope, phase)
     plan, runs, gate = start(specialist, changes, phase), [], None
-    for trained in carry_out(plan, scope, phase, perform_or_dispatch(changes)):
-        runs.append(trained.run)
+    for trained, finished in carry_out(plan, scope, phase, perform_or_dispatch(changes)):
+        runs.append(finished)
         gate = gate_after(plan, trained)
     link_report(plan)
     left = () if phase == ALL_PHASES else phases_left(plan, resources())

@@ -1,10 +1,11 @@
 """Steps as Prefect tasks: retries, progress and tables on the run's page."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypedDict, TypeVar, cast
 
-from prefect import task
+from prefect import Task, task
+from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
 
 from curriculum.inspection.losses import loss_lines, loss_words
@@ -20,7 +21,7 @@ from curriculum.inspection.stage_tables import (
 )
 from curriculum.pipeline.attempts import newest_checkpoint, open_attempts
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.execute import BuildStep, MixStep, Step, TrainStep
+from curriculum.pipeline.execute import Step, Verb
 from curriculum.pipeline.plan import RunPlan
 from curriculum.stages import Built
 from curriculum.store import Artefact
@@ -58,48 +59,37 @@ def flow_context(watch: ProgressCallback) -> Context:
     return context_of(watch, log=log.info, warn=log.warning)
 
 
-@task(name="build", task_run_name="build {phase}", **RETRIED)
+@task(task_run_name="{verb} {phase}", **RETRIED)
 @ending_plainly
-def build_task(phase: str, step: BuildStep) -> Built:
-    """Build the rows of a phase; its page shows how full they are and which documents were excluded."""
-    built = step.run(flow_context(ProgressArtifacts()))
-    name = step.plan.mark_of("packing-yield", phase)
-    words = " ".join((yield_words(built), *fullness_lines(built)))
-    artifacts.show(name, words, yield_lines(built))
-    name = step.plan.mark_of("excluded-documents", phase)
-    artifacts.show(name, loss_words(built), loss_lines(built))
-    return built
-
-
-@task(name="mix", task_run_name="mix {phase}", **RETRIED)
-@ending_plainly
-def mix_task(phase: str, step: MixStep) -> Artefact:
-    """Make the mixture of a phase; its page shows the shares, planned and realised."""
-    mixture = step.run(flow_context(ProgressArtifacts()))
-    name = step.plan.mark_of("mixture", phase)
-    artifacts.show(name, mixture_words(mixture), mixture_lines(mixture))
-    return mixture
-
-
-@task(name="train", task_run_name="train {phase}", **RETRIED)
-@ending_plainly
-def train_task(phase: str, step: TrainStep) -> Artefact:
-    """Train a phase; a second try resumes from its last checkpoint."""
+def step_task(verb: Verb, phase: str, step: Step[Any]) -> Any:
+    """Carry out a step; its page shows the results. A second try of training resumes from its checkpoint."""
     with _checkpoint_named(step):
-        run = step.run(flow_context(ProgressArtifacts()))
-    show_run(step, run)
-    return run
+        result = step.run(flow_context(ProgressArtifacts()))
+    _SHOW[verb](step, result)
+    return result
+
+
+TASKS: Mapping[Verb, "Task[..., Any]"] = {
+    verb: step_task.with_options(name=verb) for verb in ("build", "mix", "train")
+}
+
+
+def perform(step: Step[Result], /) -> Result:
+    """Carry out a step as a task of this flow run."""
+    ended = TASKS[step.verb](step.verb, step.phase, step, return_state=True)
+    return result_of(cast("State[Result]", ended))
 
 
 @contextlib.contextmanager
-def _checkpoint_named(step: TrainStep) -> Iterator[None]:
-    """Log the checkpoint that a signal leaves, and note it on the signal."""
+def _checkpoint_named(step: Step[Any]) -> Iterator[None]:
+    """Log the checkpoint that a signal leaves of training, and note it on the signal."""
     try:
         yield
     except TerminationSignal as ended:
-        words = _saved_words(step.plan, step.phase)
-        Log().info(words)
-        ended.add_note(words)
+        if step.verb == "train":
+            words = _saved_words(step.plan, step.phase)
+            Log().info(words)
+            ended.add_note(words)
         raise
 
 
@@ -115,7 +105,22 @@ def _saved_words(plan: RunPlan, phase: str) -> str:
     return f"{phase} was stopped. Retry resumes from its checkpoint {where}."
 
 
-def show_run(step: TrainStep, run: Artefact) -> None:
+def _show_rows(step: Step[Any], built: Built) -> None:
+    """Show how full the rows of a phase are, and which documents were excluded."""
+    name = step.plan.mark_of("packing-yield", step.phase)
+    words = " ".join((yield_words(built), *fullness_lines(built)))
+    artifacts.show(name, words, yield_lines(built))
+    name = step.plan.mark_of("excluded-documents", step.phase)
+    artifacts.show(name, loss_words(built), loss_lines(built))
+
+
+def _show_mixture(step: Step[Any], mixture: Artefact) -> None:
+    """Show the shares of a mixture, planned and realised."""
+    name = step.plan.mark_of("mixture", step.phase)
+    artifacts.show(name, mixture_words(mixture), mixture_lines(mixture))
+
+
+def show_run(step: Step[Any], run: Artefact) -> None:
     """Show the figures of a run on the page of its flow run."""
     report = report_of(run)
     name = step.plan.mark_of("val-bpb", step.phase)
@@ -123,13 +128,8 @@ def show_run(step: TrainStep, run: Artefact) -> None:
     artifacts.show(name, run_words(report), figure_lines(report, changes))
 
 
-def perform(step: Step[Result], /) -> Result:
-    """Carry out a step as a task of this flow run."""
-    match step:
-        case BuildStep():
-            return cast("Result", result_of(build_task(step.phase, step, return_state=True)))
-        case MixStep():
-            return cast("Result", result_of(mix_task(step.phase, step, return_state=True)))
-        case TrainStep():
-            return cast("Result", result_of(train_task(step.phase, step, return_state=True)))
-    raise AssertionError(step)
+_SHOW: Mapping[Verb, Callable[[Step[Any], Any], None]] = {
+    "build": _show_rows,
+    "mix": _show_mixture,
+    "train": show_run,
+}

@@ -26,9 +26,9 @@ def train(
     if dry_run:
         return show_forecast(specialist, changes, scope, phase)
     plan = start(specialist, changes, phase)
-    for trained in carry_out(plan, scope, phase):
-        runs.append(trained.run)
-        dispatch.label_run(plan, trained.run)
+    for trained, run in carry_out(plan, scope, phase):
+        runs.append(run)
+        dispatch.label_run(plan, run)
         if trained.gate and not trained.gate.is_open:
             Log().warning(trained.gate.why)
     link_report(plan)

@@ -59,13 +59,8 @@ class Pipeline:
         Raises:
             CurriculumError: for a mistake in the diet, the corpus or the config.
         """
-        from curriculum.pipeline.execute import PhaseBuilt
-
-        return {
-            event.phase: event.built
-            for event in self._events(diet, "build", phase, groups)
-            if isinstance(event, PhaseBuilt)
-        }
+        events = self._events(diet, "build", phase, groups)
+        return {event.phase: event.built for event in events if event.built is not None}
 
     def mix(
         self, diet: str, *, phase: str | None = None, **groups: Unpack[Groups]
@@ -75,13 +70,8 @@ class Pipeline:
         Raises:
             CurriculumError: for a mistake in the diet, the corpus or the config.
         """
-        from curriculum.pipeline.execute import PhaseMixed
-
-        return {
-            event.phase: event.mixture
-            for event in self._events(diet, "mix", phase, groups)
-            if isinstance(event, PhaseMixed)
-        }
+        events = self._events(diet, "mix", phase, groups)
+        return {event.phase: event.mixture for event in events if event.mixture is not None}
 
     def train(
         self, diet: str, *, phase: str | None = None, **groups: Unpack[Groups]
@@ -91,13 +81,8 @@ class Pipeline:
         Raises:
             CurriculumError: for a mistake in the diet, the corpus or the config, and where training fails.
         """
-        from curriculum.pipeline.execute import PhaseTrained
-
-        return tuple(
-            event.run
-            for event in self._events(diet, "train", phase, groups)
-            if isinstance(event, PhaseTrained)
-        )
+        events = self._events(diet, "train", phase, groups)
+        return tuple(event.run for event in events if event.run is not None)
 
     def _events(self, diet: str, until: Verb, phase: str | None, groups: Groups) -> Iterator[Event]:
         from curriculum.pipeline.checks import require_steps

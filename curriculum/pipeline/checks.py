@@ -19,7 +19,7 @@ from curriculum.mixing.mix import rows_taken
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing, phase_tokens
 from curriculum.mixing.row_supply import Supply, read_supply
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.execute import PhaseBuilt, Scope, execute, here, selected
+from curriculum.pipeline.execute import Scope, execute, here, selected
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.resume import continued
 from curriculum.pipeline.run_config import command
@@ -135,7 +135,7 @@ def dry_build(plan: RunPlan, names: Sequence[str], context: Context) -> dict[str
         for name in names
         for event in execute(plan, here(context), Scope(until="build", phase=name), context)
     )
-    return {each.phase: each.built for each in events if isinstance(each, PhaseBuilt)}
+    return {each.phase: each.built for each in events if each.built is not None}
 
 
 def require_steps(plan: RunPlan, scope: Scope, context: Context) -> None:

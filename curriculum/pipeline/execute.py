@@ -6,9 +6,9 @@ it in a task, and trains on another machine; the steps of a dry plan make nothin
 
 import contextlib
 import itertools
-from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic, Literal, Protocol, TypeVar
 
 from curriculum.mixing.resolve import ResolvedPhase
@@ -24,110 +24,50 @@ from schemas.specialist import SpecialistRef, spelled
 NOTHING_TO_DO = "Nothing to do: everything is up to date."
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PhaseSampled:
-    """Some documents of each family of a phase, to look at."""
-
-    phase: str
-    documents: tuple[Artefact, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PhaseBuilt:
-    """The rows of a phase, with all that they are made of."""
-
-    phase: str
-    built: Built
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PhaseMixed:
-    """The plan of a phase's rows."""
-
-    phase: str
-    mixture: Artefact
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PhaseTrained:
-    """A run of a phase."""
-
-    phase: str
-    run: Artefact
-    gate: Verdict | None
-    """The gate behind it; None of a run that is only planned."""
-
-
-Event = PhaseSampled | PhaseBuilt | PhaseMixed | PhaseTrained
-
-
 Verb = Literal["sample", "build", "mix", "train"]
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step(ABC, Generic[Result]):
+class Step(Generic[Result]):
     """One step of a phase, ready to run."""
 
+    verb: Verb
     plan: RunPlan
     phase: str
-
-    @abstractmethod
-    def run(self, context: Context) -> Result:
-        """Carry the step out and make its artefact current; with a dry plan, only plan it."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SampleStep(Step[tuple[Artefact, ...]]):
-    """Make some documents of each family of a phase."""
-
-    number: int
-
-    def run(self, context: Context) -> tuple[Artefact, ...]:
-        """Make the documents."""
-        return steps.sample_phase(self.plan, self.phase, self.number, context)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BuildStep(Step[Built]):
-    """Build the rows of a phase."""
-
-    def run(self, context: Context) -> Built:
-        """Build the rows, and all that they are made of."""
-        return steps.build_phase(self.plan, self.phase, context)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MixStep(Step[Artefact]):
-    """Select and order the rows of a phase."""
-
-    built: Built
-
-    def run(self, context: Context) -> Artefact:
-        """Make the mixture."""
-        return steps.mix_phase(self.plan, self.phase, self.built, context)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrainStep(Step[Artefact]):
-    """Train a phase on its mixture."""
-
-    built: Built
-    mixture: Artefact
-    retrain: bool
+    run: Callable[[Context], Result]
+    """Carries the step out and makes its artefact current; with a dry plan, only plans it."""
+    retrain: bool = False
     """Train anew where a run is there."""
 
-    def run(self, context: Context) -> Artefact:
-        """Train the phase, from the end of the phase before it, and return the closed run."""
-        return steps.train_phase(
-            self.plan, self.phase, self.built, self.mixture, retrain=self.retrain, context=context
-        )
 
-    def finished(self, context: Context) -> Artefact | None:
-        """Return the closed run of a phase of which nothing is left to train, if there is one."""
-        if self.retrain:
-            return None
-        return steps.trained(self.plan, self.phase, self.built, self.mixture, context)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """A step that is done, with the results of its phase so far."""
+
+    verb: Verb
+    phase: str
+    documents: tuple[Artefact, ...] = ()
+    """Some documents of each family, where only samples are made."""
+    built: Built | None = None
+    """The rows, with all that they are made of."""
+    mixture: Artefact | None = None
+    run: Artefact | None = None
+    gate: Verdict | None = None
+    """The gate behind a run; None of a run that is only planned."""
+
+    @property
+    def step_artefacts(self) -> Sequence[Artefact]:
+        """Artefacts of the step alone."""
+        if self.verb == "mix" or self.verb == "train":
+            return self.phase_artefacts[-1:]
+        return self.phase_artefacts
+
+    @property
+    def phase_artefacts(self) -> Sequence[Artefact]:
+        """Artefacts of all steps of the phase, in their order."""
+        built = self.built.artefacts() if self.built else ()
+        return [*self.documents, *built, *filter(None, (self.mixture, self.run))]
 
 
 class Perform(Protocol):
@@ -169,8 +109,8 @@ class Scope:
 def execute(plan: RunPlan, perform: Perform, scope: Scope, context: Context) -> Iterator[Event]:
     """Carry a plan out phase by phase, with one event for each step that is done.
 
-    A plan whose store isn't dry holds a lease of the workspace meanwhile. After the event of a trained phase
-    its gate is read again, so that a consumer may wait for an approval before it takes the next event.
+    A plan whose store isn't dry holds a lease of the workspace meanwhile. A consumer may wait for the
+    approval of a phase before it takes the next event: a gate that waits for one is judged again then.
 
     Raises:
         DietError: for a phase that the diet doesn't list, and for a trainer's command
@@ -182,11 +122,11 @@ def execute(plan: RunPlan, perform: Perform, scope: Scope, context: Context) -> 
         context.permit(plan)
     with contextlib.nullcontext() if is_dry else plan.store.leased():
         for phase in _listed(plan, scope):
-            run = yield from _phase(plan, phase.name, perform, scope, context)
-            if run is None or run.planned:
+            last = yield from _phase(plan, phase.name, perform, scope, context)
+            if last.run is None or last.gate is None:
                 continue
-            runs.append(run)
-            if not _gate(plan, phase.name, run, context).is_open and scope.gates:
+            runs.append(last.run)
+            if scope.gates and not _has_passed(plan, last.run, last.gate, context):
                 break
     if runs and not is_dry:
         notifications.at_end(plan, runs, context)
@@ -203,34 +143,45 @@ def selected(plan: RunPlan, scope: Scope) -> tuple[str, ...]:
 
 def _phase(
     plan: RunPlan, name: str, perform: Perform, scope: Scope, context: Context
-) -> Generator[Event, None, Artefact | None]:
-    """Carry out the steps of one phase; the result is its run, if it came to one."""
+) -> Generator[Event, None, Event]:
+    """Carry out the steps of one phase, with an event for each; the result is the last of them."""
     if scope.until == "sample":
-        documents = perform(SampleStep(plan=plan, phase=name, number=scope.sample))
-        yield PhaseSampled(phase=name, documents=documents)
-        return None
-    built = perform(BuildStep(plan=plan, phase=name))
-    yield PhaseBuilt(phase=name, built=built)
+        sample = partial(steps.sample_phase, plan, name, scope.sample)
+        documents = perform(Step(verb="sample", plan=plan, phase=name, run=sample))
+        yield (last := Event(verb="sample", phase=name, documents=documents))
+        return last
+    build = partial(steps.build_phase, plan, name)
+    built = perform(Step(verb="build", plan=plan, phase=name, run=build))
+    yield (last := Event(verb="build", phase=name, built=built))
     if scope.until == "build":
-        return None
-    mixture = perform(MixStep(plan=plan, phase=name, built=built))
-    yield PhaseMixed(phase=name, mixture=mixture)
+        return last
+    mix = partial(steps.mix_phase, plan, name, built)
+    mixture = perform(Step(verb="mix", plan=plan, phase=name, run=mix))
+    yield (last := replace(last, verb="mix", mixture=mixture))
     if scope.until == "mix":
-        return None
+        return last
     retrain = scope.retrain and name == scope.phase
-    run = perform(TrainStep(plan=plan, phase=name, built=built, mixture=mixture, retrain=retrain))
+    train = partial(steps.train_phase, plan, name, built, mixture, retrain=retrain)
+    run = perform(Step(verb="train", plan=plan, phase=name, run=train, retrain=retrain))
     gate = None if run.planned else _gate(plan, name, run, context)
-    yield PhaseTrained(phase=name, run=run, gate=gate)
-    return run
+    yield (last := replace(last, verb="train", run=run, gate=gate))
+    return last
 
 
 def _gate(plan: RunPlan, name: str, run: Artefact, context: Context) -> Verdict:
-    """Read the gate behind a run; one that is closed is recorded, and whoever asked for it notified."""
+    """Judge the gate behind a run; one that is closed is recorded, and whoever asked for it notified."""
     gate = verdict(plan, name, run)
     if not plan.store.dry:
         record_gate(plan, run, gate)
         notifications.at_gate(plan, run, gate, context)
     return gate
+
+
+def _has_passed(plan: RunPlan, run: Artefact, gate: Verdict, context: Context) -> bool:
+    """Return True for a gate that was open, or that somebody approved while the event was looked at."""
+    if gate.kind == "waits" and not plan.store.dry:
+        gate = _gate(plan, gate.phase, run, context)
+    return gate.is_open
 
 
 def _listed(plan: RunPlan, scope: Scope) -> Sequence[ResolvedPhase]:

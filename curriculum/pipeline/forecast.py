@@ -14,17 +14,8 @@ from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline.attempts import resumed_step
 from curriculum.pipeline.checks import known_supply, supply_warnings
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.execute import (
-    Event,
-    PhaseBuilt,
-    PhaseMixed,
-    PhaseTrained,
-    Scope,
-    Verb,
-    execute,
-    here,
-)
-from curriculum.pipeline.gates import APPROVAL, verdict
+from curriculum.pipeline.execute import Event, Scope, Verb, execute, here
+from curriculum.pipeline.gates import APPROVAL
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.steps import UNKNOWN, tokens_per_step
 from curriculum.pipeline.training_time import (
@@ -35,7 +26,6 @@ from curriculum.pipeline.training_time import (
     last_speed,
     workload_of,
 )
-from curriculum.stages import Built
 from curriculum.store import Artefact, Difference, Explanation, Step, Store, explain, explain_all
 from curriculum.store.artefact import Recipe
 from schemas.errors import MixtureError
@@ -53,12 +43,6 @@ def money(cost: float | None) -> str:
 
 
 Until = Literal["build", "mix", "train"]
-_LAST: Mapping[str, type[Event]] = {
-    "build": PhaseBuilt,
-    "mix": PhaseMixed,
-    "train": PhaseTrained,
-}
-"""The event of the last step of a phase."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,11 +105,11 @@ def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
     Raises:
         JobError: for a phase whose run before isn't there.
     """
-    made = list(_planned_artefacts(plan, scope, context))
+    by_phase = {event.phase: event for event in execute(plan, here(context), scope, context)}
+    made = [*by_phase.values()]
     found, unmixed = None, [each.phase for each in made if each.mixture and each.mixture.planned]
     if unmixed:
-        built = {each.phase: each.built for each in made}
-        found = known_supply(plan, built)
+        found = known_supply(plan, {each.phase: each.built for each in made if each.built})
     checks = {each.phase.name: each for each in found.phases} if found else {}
     return Forecast(
         phases=tuple(_phase_forecasts(plan, scope, made, checks)),
@@ -200,29 +184,14 @@ def forecast_words(found: Forecast, *, until: Verb) -> Iterator[str]:
         yield "Nothing to train: every run is there."
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Made:
-    """The artefacts of a phase, as far as a dry plan goes."""
-
-    phase: str
-    built: Built
-    mixture: Artefact | None = None
-    run: Artefact | None = None
-
-    @property
-    def artefacts(self) -> list[Artefact]:
-        """All of them, in the order of the steps."""
-        return [*self.built.artefacts(), *(each for each in (self.mixture, self.run) if each)]
-
-
 def _phase_forecasts(
-    plan: RunPlan, scope: Scope, made: Sequence[_Made], checks: Mapping[str, PhaseCheck]
+    plan: RunPlan, scope: Scope, made: Sequence[Event], checks: Mapping[str, PhaseCheck]
 ) -> Iterator[PhaseForecast]:
     seen: set[Path] = set()
     blocked = ""
     for each in made:
         name, phase = each.phase, plan.phase(each.phase)
-        new = [one for one in each.artefacts if one.planned and one.path not in seen]
+        new = [one for one in each.phase_artefacts if one.planned and one.path not in seen]
         seen |= {one.path for one in new}
         to_make = Counter(one.manifest.stage for one in new)
         if each.mixture is None or each.run is None:
@@ -243,30 +212,11 @@ def _phase_forecasts(
             if ahead.is_refused and not blocked:
                 blocked = f"not before {name} can be served"
             continue
-        gate = verdict(plan, name, each.run)
-        closed = "" if gate.is_open else gate.why
+        closed = "" if each.gate is None or each.gate.is_open else each.gate.why
         note = "; ".join(filter(None, (blocked, closed)))
         yield PhaseForecast(phase=name, to_make=to_make, note=note)
         if closed and not blocked:
             blocked = f"not before {name} is let pass"
-
-
-def _planned_artefacts(plan: RunPlan, scope: Scope, context: Context) -> Iterator[_Made]:
-    """The artefacts of each phase, up to the last step of the scope."""
-    made: _Made | None = None
-    for event in execute(plan, here(context), scope, context):
-        match event:
-            case PhaseBuilt():
-                made = _Made(phase=event.phase, built=event.built)
-            case PhaseMixed():
-                assert made is not None
-                made = replace(made, mixture=event.mixture)
-            case PhaseTrained():
-                assert made is not None
-                made = replace(made, run=event.run)
-        if isinstance(event, _LAST[scope.until]):
-            assert made is not None
-            yield made
 
 
 def _training(

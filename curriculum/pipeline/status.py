@@ -30,15 +30,7 @@ from curriculum.pipeline.attempts import (
     specialist_of,
 )
 from curriculum.pipeline.context import Context, Resources
-from curriculum.pipeline.execute import (
-    NOTHING_TO_DO,
-    BuildStep,
-    PhaseMixed,
-    Scope,
-    Step,
-    execute,
-    selected,
-)
+from curriculum.pipeline.execute import NOTHING_TO_DO, Scope, Step, execute, selected
 from curriculum.pipeline.forecast import why
 from curriculum.pipeline.gates import APPROVALS_FOLDER, verdict
 from curriculum.pipeline.plan import RunPlan
@@ -167,6 +159,17 @@ def phase_statuses(plan: RunPlan, resources: Resources) -> tuple[PhaseStatus, ..
         CurriculumError: where its corpus can't be looked at.
     """
     return planned_statuses(plan, resources)[1]
+
+
+def trained_run(plan: RunPlan, phase: str, resources: Resources) -> Artefact | None:
+    """Return the finished run of a phase of which nothing is left to train, if there is one.
+
+    Raises:
+        CurriculumError: where its corpus can't be looked at.
+    """
+    found = next(each for each in phase_statuses(plan, resources) if each.phase == phase)
+    is_trained = found.report is not None and found.state != "stale"
+    return plan.store.load(found.run) if found.run is not None and is_trained else None
 
 
 def phases_left(plan: RunPlan, resources: Resources) -> tuple[str, ...]:
@@ -357,14 +360,14 @@ class PlannedArtefacts:
         built = build_phases(plan, selected(plan, scope), Context())
 
         def perform(step: Step[Result], /) -> Result:
-            if isinstance(step, BuildStep):
+            if step.verb == "build":
                 return cast("Result", built)
             return step.run(Context())
 
         mixtures = {
             event.phase: event.mixture
             for event in execute(plan, perform, scope, Context())
-            if isinstance(event, PhaseMixed)
+            if event.mixture is not None
         }
         return PlannedArtefacts(plan=plan, built=built, mixtures=mixtures)
 

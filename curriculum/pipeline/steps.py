@@ -27,7 +27,7 @@ from curriculum.pipeline.resume import OPTION, continued, left_out_before
 from curriculum.pipeline.run_config import command
 from curriculum.stages import Built, Indexing, RowsSpec, Shard, Tokenizing, Workers, build, sample
 from curriculum.stages.tokens import foreign_tokenizer
-from curriculum.store import Artefact, Recipe, Store
+from curriculum.store import Artefact, Recipe
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import Roles
 from curriculum.train.launch.launcher import Launch
@@ -175,9 +175,9 @@ def train_phase(
     phase: str,
     built: Built,
     mixture: Artefact,
+    context: Context,
     *,
     retrain: bool,
-    context: Context,
 ) -> Artefact:
     """The closed run of a phase, from the end of the phase before; its directory holds report.json.
 
@@ -191,18 +191,6 @@ def train_phase(
     with notifications.training(plan, phase, context):
         run = _train(plan, resolved, built, mixture, previous, retrain=retrain, context=context)
     plan.keep("runs", resolved, run)
-    return run
-
-
-def trained(
-    plan: RunPlan, phase: str, built: Built, mixture: Artefact, context: Context
-) -> Artefact | None:
-    """The closed run of a phase of which nothing is left to train on this machine, if there is one."""
-    dry = replace(plan, store=Store(plan.store.root, dry=True), planned={})
-    run = train_phase(dry, phase, built, mixture, retrain=False, context=context)
-    if run.planned:
-        return None
-    plan.keep("runs", plan.phase(phase), run)
     return run
 
 

@@ -50,11 +50,6 @@ from curriculum.pipeline.checks import require_steps
 from curriculum.pipeline.context import Context, ignore
 from curriculum.pipeline.execute import (
     NOTHING_TO_DO,
-    Event,
-    PhaseBuilt,
-    PhaseMixed,
-    PhaseSampled,
-    PhaseTrained,
     Scope,
     execute,
     here,
@@ -101,7 +96,7 @@ def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     built: dict[str, Built] = {}
     with _prepared(plan) as (plan, context):
         for event in execute(plan, here(context), Scope(until="build", phase=phase), context):
-            if isinstance(event, PhaseBuilt):
+            if event.built is not None:
                 built[event.phase] = event.built
     made = [artefact for each in built.values() for artefact in each.artefacts()]
     lacking = [] if dry else [each for each in made if each.planned]
@@ -181,8 +176,7 @@ def sample(config: RunConfig, phase: str | None, number: int) -> None:
         for event in execute(
             plan, here(context), Scope(until="sample", phase=phase, sample=number), context
         ):
-            if isinstance(event, PhaseSampled):
-                made |= {each.key: each for each in event.documents}
+            made |= {each.key: each for each in event.documents}
     require_some(plan.corpus.name, made.values())
     out.print(table(document_lines([*made.values()])))
     some = next((each for each in made.values() if each.reported(DocumentsReport).documents), None)
@@ -207,7 +201,7 @@ def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
         made = [
             each
             for event in execute(plan, here(context), scope, context)
-            for each in _artefacts_of(event)
+            for each in event.step_artefacts
         ]
     if not dry and _is_done(plan, made):
         return
@@ -244,8 +238,8 @@ def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
         if not dry:
             require_steps(plan, scope, context)
         for event in execute(plan, here(context), scope, context):
-            made += _artefacts_of(event)
-            if isinstance(event, PhaseTrained) and event.gate is not None:
+            made += event.step_artefacts
+            if event.run is not None and event.gate is not None:
                 gate = event.gate
                 if not (dry or shows(plan, event.run)):
                     rewritten(plan, resources(), warn)
@@ -294,18 +288,6 @@ def _is_done(plan: RunPlan, made: Sequence[Artefact]) -> bool:
         _update_report(plan)
     out.print(NOTHING_TO_DO)
     return True
-
-
-def _artefacts_of(event: Event) -> Sequence[Artefact]:
-    """The artefacts of a step that is done."""
-    match event:
-        case PhaseBuilt():
-            return event.built.artefacts()
-        case PhaseMixed():
-            return [event.mixture]
-        case PhaseTrained():
-            return [event.run]
-    return []
 
 
 def _print_origin(plan: RunPlan, made: Sequence[Artefact]) -> None:
@@ -382,7 +364,7 @@ def _is_all_there(plan: RunPlan, scope: Scope) -> bool:
     """Return True where a dry plan would make nothing, up to its first closed gate."""
     context = context_of(warn=ignore)
     events = execute(plan, here(context), scope, context)
-    return not any(each.planned for event in events for each in _artefacts_of(event))
+    return not any(each.planned for event in events for each in event.step_artefacts)
 
 
 def _reused(looked: RunPlan, scope: Scope) -> tuple[Artefact, ...]:
@@ -391,7 +373,7 @@ def _reused(looked: RunPlan, scope: Scope) -> tuple[Artefact, ...]:
     write_command_snapshot(plan)
     with _prepared(plan) as (plan, context):
         events = [*execute(plan, here(context), scope, context)]
-    return tuple(event.run for event in events if isinstance(event, PhaseTrained))
+    return tuple(event.run for event in events if event.run is not None)
 
 
 def explain_run(config: RunConfig, phase: str | None, *, later_phases: bool) -> None:
@@ -402,7 +384,7 @@ def explain_run(config: RunConfig, phase: str | None, *, later_phases: bool) -> 
         made = [
             each
             for event in execute(plan, here(context), scope, context)
-            for each in _artefacts_of(event)
+            for each in event.step_artefacts
         ]
     if not _is_done(plan, made):
         _print_origin(plan, made)

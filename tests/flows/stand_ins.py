@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.pipeline import steps
-from curriculum.pipeline.context import Context
+from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact, Recipe, Store
 from schemas.job import Report, Stopped
@@ -61,9 +61,9 @@ class Doors:
         phase: str,
         built: object,
         mixture: object,
+        context: Context,
         *,
         retrain: bool,
-        context: Context,
     ) -> Artefact:
         assert (built, mixture) == ("rows", "mixture")
         self.opened.append(f"train {phase}")
@@ -76,10 +76,7 @@ class Doors:
         self.attempts.setdefault(phase, []).append(run)
         return run
 
-    def trained(
-        self, plan: RunPlan, phase: str, built: object, mixture: object, context: Context
-    ) -> Artefact | None:
-        assert (built, mixture) == ("rows", "mixture")
+    def trained(self, plan: RunPlan, phase: str, resources: Resources) -> Artefact | None:
         return next(reversed(self.attempts.get(phase, ())), None)
 
     def stand_in(self, patch: pytest.MonkeyPatch, home: Path) -> None:
@@ -88,7 +85,7 @@ class Doors:
         patch.setattr(steps, "build_phase", self.build)
         patch.setattr(steps, "mix_phase", self.mix)
         patch.setattr(steps, "train_phase", self.train)
-        patch.setattr(steps, "trained", self.trained)
+        patch.setattr("flows.dispatch.trained_run", self.trained)
         patch.setattr("flows.tasks.fullness_lines", lambda _: [])
         for place in ("yield", "loss", "mixture"):
             patch.setattr(f"flows.tasks.{place}_lines", lambda _: [])

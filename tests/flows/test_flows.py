@@ -15,11 +15,12 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.flow_engine import FlowRunEngine
 
+from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import outcome
 from curriculum.store import Artefact, Store
-from flows import artifacts
+from flows import artifacts, tasks
 from flows.build import build
 from flows.forms import ALL_PHASES, Changes
 from flows.mix import mix
@@ -58,6 +59,20 @@ def test_a_run_goes_through_the_phases_in_order(stand_ins: Doors) -> None:
     assert stand_ins.anew == [False] * 5
 
 
+def test_an_open_gate_is_judged_once_a_phase(
+    stand_ins: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[str] = []
+
+    def noted(plan: RunPlan, phase: str, trained: Artefact) -> Verdict:
+        judged.append(phase)
+        return verdict(plan, phase, trained)
+
+    monkeypatch.setattr("curriculum.pipeline.execute.verdict", noted)
+    train(specialist="templates.demo")
+    assert [f"train {phase}" for phase in judged] == stand_ins.opened[2::3]
+
+
 def test_one_phase_is_trained_anew_and_nothing_else(stand_ins: Doors) -> None:
     run(specialist="templates.demo", phase="file_graph")
     assert stand_ins.opened == ["build file_graph", "mix file_graph", "train file_graph"]
@@ -84,7 +99,7 @@ def test_a_failed_phase_fails_the_run(stand_ins: Doors) -> None:
 
 def test_what_may_pass_is_tried_again(stand_ins: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_ins.failures = [OSError("the disk hiccuped")]
-    monkeypatch.setattr("flows.tasks.build_task.retry_delay_seconds", 0)
+    monkeypatch.setattr(tasks.TASKS["build"], "retry_delay_seconds", 0)
     build(specialist="templates.demo", phase="syntax")
     assert stand_ins.opened == ["build syntax", "build syntax"]
 
@@ -147,7 +162,7 @@ def test_what_is_no_mistake_of_a_user_keeps_its_traceback(
     stand_ins: Doors, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     stand_ins.failures = [ZeroDivisionError("ours")] * 3
-    monkeypatch.setattr("flows.tasks.build_task.retry_delay_seconds", 0)
+    monkeypatch.setattr(tasks.TASKS["build"], "retry_delay_seconds", 0)
     state: State[Any] = build(specialist="templates.demo", phase="syntax", return_state=True)
     assert state.is_failed()
     assert [each for each in caplog.records if each.exc_info]
