@@ -18,7 +18,7 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.recorded_config import newest_plan
 from curriculum.pipeline.run_config import command
 from curriculum.pipeline.status import PhaseStatus, PlannedArtefacts, State, planned_statuses
-from curriculum.pipeline.steps import wanted_of
+from curriculum.pipeline.wanted_rows import wanted_of
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
 from schemas.objectives import PHASE_SET

@@ -23,7 +23,8 @@ from curriculum.pipeline.execute import Scope, execute, here, selected
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.resume import continued
 from curriculum.pipeline.run_config import command
-from curriculum.pipeline.steps import excluded_rows, tokenizing_of, tokens_per_step, wanted_of
+from curriculum.pipeline.steps import excluded_rows, tokenizing_of, tokens_per_step
+from curriculum.pipeline.wanted_rows import wanted_of
 from curriculum.stages import Built, RowSet
 from curriculum.stages.documents import repositories
 from curriculum.stages.indexes import Index, make_indexes

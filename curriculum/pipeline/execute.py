@@ -12,7 +12,7 @@ from functools import partial
 from typing import Generic, Literal, Protocol, TypeVar
 
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.pipeline import notifications, steps
+from curriculum.pipeline import notifications, phase_training, steps
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.gates import Verdict, record_gate, verdict
 from curriculum.pipeline.plan import RunPlan
@@ -161,7 +161,7 @@ def _phase(
     if scope.until == "mix":
         return last
     retrain = scope.retrain and name == scope.phase
-    train = partial(steps.train_phase, plan, name, built, mixture, retrain=retrain)
+    train = partial(phase_training.train_phase, plan, name, built, mixture, retrain=retrain)
     run = perform(Step(verb="train", plan=plan, phase=name, run=train, retrain=retrain))
     gate = None if run.planned else _gate(plan, name, run, context)
     yield (last := replace(last, verb="train", run=run, gate=gate))

@@ -16,8 +16,9 @@ from curriculum.pipeline.checks import known_supply, supply_warnings
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import Event, Scope, Verb, execute, here
 from curriculum.pipeline.gates import APPROVAL
+from curriculum.pipeline.phase_training import UNKNOWN
 from curriculum.pipeline.plan import RunPlan
-from curriculum.pipeline.steps import UNKNOWN, tokens_per_step
+from curriculum.pipeline.steps import tokens_per_step
 from curriculum.pipeline.training_time import (
     NO_WORK,
     Speed,

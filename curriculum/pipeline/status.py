@@ -33,10 +33,11 @@ from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import NOTHING_TO_DO, Scope, Step, execute, selected
 from curriculum.pipeline.forecast import why
 from curriculum.pipeline.gates import APPROVALS_FOLDER, verdict
+from curriculum.pipeline.phase_job import job_of
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.recorded_config import newest_plan
 from curriculum.pipeline.run_config import command
-from curriculum.pipeline.steps import build_phases, job_of
+from curriculum.pipeline.steps import build_phases
 from curriculum.stages import Built
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS

@@ -10,8 +10,8 @@ from curriculum.inspection.runs import report_of
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline.attempts import attempts_in
 from curriculum.pipeline.context import Resources
+from curriculum.pipeline.phase_job import machine_of
 from curriculum.pipeline.plan import RunPlan
-from curriculum.pipeline.steps import machine_of
 from curriculum.store.artefact import KEY_DIGITS
 from schemas.job import Job, Report
 from schemas.specialist import spelled

@@ -21,6 +21,7 @@ from curriculum.train.run_directory import JOB, read_job
 from flows import settings
 from flows.cli import phases
 from flows.cli.console import ACCENT, MUTED, out, table
+from flows.cli.run_summary import warn_of_rises
 from flows.server import dashboard
 from flows.settings.trust import make_trusted
 from schemas.cures import CHECKOUT, is_checkout
@@ -106,7 +107,7 @@ def demo(home: Path, repositories: tuple[str, ...]) -> None:
     out.print()
     out.print(table(_summary(runs)))
     out.print(Text(TABLE_NOTE, MUTED))
-    phases.warn_of_rises(Store(home), runs)
+    warn_of_rises(Store(home), runs)
     if all(each.made for each in runs):
         out.print(Text(_where_time_went(runs, began), MUTED))
     _next_steps(home, _some_rows(Store(home)).key[:KEY_DIGITS])

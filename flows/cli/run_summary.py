@@ -1,24 +1,60 @@
-"""The last lines of `curriculum run` and `train`: the paths of report and weights, and the next command."""
+"""The last lines of `curriculum run` and `train`: the runs, report and weights, and the next command."""
 
 import shlex
 from collections.abc import Collection, Sequence
 
 from rich.text import Text
 
-from curriculum.inspection.runs import report_of
-from curriculum.pipeline.execute import Scope
+from curriculum.inspection.run_notes import (
+    anchor_words,
+    finished_runs,
+    rises,
+    samples,
+    silences,
+)
+from curriculum.inspection.runs import ending, report_of, unused_budget
+from curriculum.inspection.stage_tables import (
+    run_lines,
+)
+from curriculum.pipeline.execute import (
+    Scope,
+)
 from curriculum.pipeline.gates import Verdict, approve_command
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.run_config import command
 from curriculum.pipeline.status import later_phases, phases_left
-from curriculum.store import Artefact
+from curriculum.store import Artefact, Store
 from dashboards.report.facts import report_path
 from flows import settings
-from flows.cli.console import ACCENT, MUTED, out
+from flows.cli.console import ACCENT, MUTED, out, table, warn
 from flows.settings.contexts import resources
 from schemas.specialist import SpecialistRef, spelled
 
 PROMPT = "int main() {"
+
+
+def print_runs(plan: RunPlan, runs: Sequence[Artefact]) -> None:
+    """Print a line a run, then what whole steps left of the budgets of those that ended with them."""
+    finished = finished_runs(plan.store, runs)
+    out.print(table(run_lines([run.report for run in finished])))
+    for run in finished:
+        report = run.report
+        if report.stopped != "budget":
+            out.print(Text(f"{report.phase}: {ending(report)}", MUTED), soft_wrap=True)
+        if run.mixture and (unused := unused_budget(report, run.mixture)):
+            out.print(Text(f"{report.phase}: {unused}", MUTED), soft_wrap=True)
+    for words in samples(plan.store, finished):
+        out.print(Text(words, MUTED), soft_wrap=True)
+    warn_of_rises(plan.store, runs)
+    for words in silences(finished):
+        warn(words)
+
+
+def warn_of_rises(store: Store, runs: Sequence[Artefact]) -> None:
+    """Warn of each run whose val_bpb rose, and of an anchor that an earlier run left lower."""
+    finished = finished_runs(store, runs)
+    for words in filter(None, (*rises(finished), anchor_words(finished))):
+        warn(words)
 
 
 def print_summary(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.pipeline import steps
+from curriculum.pipeline import phase_training, steps
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact, Recipe, Store
@@ -84,7 +84,7 @@ class Doors:
         patch.setenv("CURRICULUM_HOME", str(home))
         patch.setattr(steps, "build_phase", self.build)
         patch.setattr(steps, "mix_phase", self.mix)
-        patch.setattr(steps, "train_phase", self.train)
+        patch.setattr(phase_training, "train_phase", self.train)
         patch.setattr("flows.dispatch.trained_run", self.trained)
         patch.setattr("flows.tasks.fullness_lines", lambda _: [])
         for place in ("yield", "loss", "mixture"):

@@ -13,10 +13,11 @@ from curriculum.inspection.losses import require_documents
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.pipeline.steps import build_phase, wanted_of
+from curriculum.pipeline.steps import build_phase
+from curriculum.pipeline.wanted_rows import wanted_of
 from curriculum.stages import RowSet
 from curriculum.store import Store
-from flows.cli import phases
+from flows.cli import builds, carried_out
 from schemas.errors import CorpusError
 
 pytestmark = pytest.mark.system
@@ -28,8 +29,9 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     home = tmp_path_factory.mktemp("home")
     console = Console(record=True, width=200, color_system=None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(phases, "out", console)
-        phases.build(order(home), "syntax", dry=False)
+        for module in (builds, carried_out):
+            patch.setattr(module, "out", console)
+        builds.build(order(home), "syntax", dry=False)
     return home, console.export_text()
 
 
@@ -49,7 +51,7 @@ def test_building_again_says_in_one_line_that_there_is_nothing_to_do(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(2):
-        phases.build(order(home), "syntax", dry=False)
+        builds.build(order(home), "syntax", dry=False)
         printed = capsys.readouterr()
         assert printed.out == "Nothing to do: everything is up to date.\n"
         assert not printed.err
@@ -109,7 +111,7 @@ def test_a_corpus_that_leaves_no_document_is_refused_with_the_largest_reason(
         workers=1,
     )
     with pytest.raises(CorpusError) as refused:
-        phases.build(wanted, "syntax", dry=False) if sample is None else phases.sample(
+        builds.build(wanted, "syntax", dry=False) if sample is None else builds.sample(
             wanted, "syntax", sample
         )
     for said in ("no document", "'too small': 3 of 3", "min_bytes"):

@@ -11,10 +11,11 @@ from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.runs import report_of
 from curriculum.inspection.stage_tables import graph_lines
 from curriculum.pipeline.context import Context
+from curriculum.pipeline.phase_training import train_phase
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import Reference
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
+from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.stages import Built
 from curriculum.store import Artefact, Store
 from flows.cli.inspect.command import as_page, look

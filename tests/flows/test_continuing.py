@@ -13,10 +13,11 @@ from curriculum.mixing.load import DIETS
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import Scope, selected
+from curriculum.pipeline.phase_training import train_phase
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.resume import continued, resume_point, split_step
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
+from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Artefact, Store
 from curriculum.train import restore
 from curriculum.train.device import with_backend

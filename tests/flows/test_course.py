@@ -12,9 +12,10 @@ import pytest
 
 from curriculum.mixing.load import DIETS
 from curriculum.pipeline.context import Context
+from curriculum.pipeline.phase_training import train_phase
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
+from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Store
 from tests.flows.cli_runner import PROGRAM, curriculum
 

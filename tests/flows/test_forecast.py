@@ -25,7 +25,7 @@ from curriculum.pipeline.training_time import (
     workload_of,
 )
 from flows import settings
-from flows.cli import phases
+from flows.cli import forecasts
 from schemas.diet import AdvanceWhen
 from tests import factories
 from tests.flows.tiny_workspace import Larder, figure, job, mixture, run
@@ -72,7 +72,7 @@ def foreseen(*tokens: int, speed: Speed | None, price: float | None) -> Forecast
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
     console = Console(record=True, width=160, quiet=False, file=None, force_terminal=False)
-    monkeypatch.setattr(phases, "out", console)
+    monkeypatch.setattr(forecasts, "out", console)
     return console
 
 
@@ -108,7 +108,7 @@ def test_what_is_printed_names_tokens_time_price_and_the_run_that_measured(
     printed: Console,
 ) -> None:
     found = foreseen(7_200_000, 0, speed=speed(devices=2), price=2.5)
-    phases.show_forecast(found, until="train")
+    forecasts.show_forecast(found, until="train")
     said = printed.export_text()
     for part in (
         "7.2M",
@@ -122,12 +122,12 @@ def test_what_is_printed_names_tokens_time_price_and_the_run_that_measured(
 
 
 def test_a_missing_price_is_asked_for(printed: Console) -> None:
-    phases.show_forecast(foreseen(1000, speed=speed(), price=None), until="train")
+    forecasts.show_forecast(foreseen(1000, speed=speed(), price=None), until="train")
     assert "$CURRICULUM_GPU_PRICE" in printed.export_text()
 
 
 def test_nothing_to_train_is_said(printed: Console) -> None:
-    phases.show_forecast(foreseen(0, 0, speed=speed(), price=2.5), until="train")
+    forecasts.show_forecast(foreseen(0, 0, speed=speed(), price=2.5), until="train")
     assert "Nothing to train: every run is there." in printed.export_text()
 
 

@@ -13,11 +13,12 @@ from curriculum.catalog import open_catalog
 from curriculum.inspection.lineage import LineageError, Readers
 from curriculum.pipeline.attempts import checkpoints
 from curriculum.pipeline.context import Context, Resources
+from curriculum.pipeline.phase_job import job_of
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import run_of
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import workspace_statuses
-from curriculum.pipeline.steps import build_phase, job_of, mix_phase
+from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Store
 from curriculum.train.dataloader import MicroBatches, PlannedRows
 from curriculum.train.launch.gpu_slots import Machine

@@ -18,7 +18,7 @@ from curriculum.pipeline.references import find
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Artefact, Store
 from flows import settings
-from flows.cli import demo, phases, status, workspace
+from flows.cli import builds, demo, phases, status, workspace
 from flows.cli.console import colour, table
 from flows.cli.inspect import command
 from flows.cli.inspect.documents import STRIP_WIDTH, strip
@@ -234,9 +234,9 @@ def test_gc_removes_what_nothing_refers_to_and_nothing_else(
         versions_per_path=1,
         workers=1,
     )
-    phases.build(order, "syntax", dry=False)
+    builds.build(order, "syntax", dry=False)
     before = {each.path for each in Store(tmp_path).artefacts()}
-    phases.build(order.changed(max_commits=3), "syntax", dry=False)
+    builds.build(order.changed(max_commits=3), "syntax", dry=False)
     kept = {each.path for each in Store(tmp_path).artefacts()} - before
     workspace.gc(tmp_path, sure=True)
     after = {each.path for each in Store(tmp_path).artefacts()}

@@ -8,7 +8,7 @@ import pytest
 from curriculum.mixing.load import DIETS
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.pipeline.steps import wanted_of
+from curriculum.pipeline.wanted_rows import wanted_of
 from schemas.errors import DietError
 
 

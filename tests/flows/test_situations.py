@@ -17,11 +17,12 @@ from curriculum.pipeline.attempts import Attempt
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.forecast import forecast
+from curriculum.pipeline.phase_job import job_of
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.references import checkpoint_of
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import PhaseStatus, _machine, workspace_statuses
-from curriculum.pipeline.steps import build_phase, job_of, mix_phase
+from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Artefact, Store
 from curriculum.store.owners import launcher_record, this_process
 from curriculum.train.launch.gpu_slots import Slots
@@ -35,7 +36,7 @@ from curriculum.train.run_directory import (
     read_report,
     run_recipe,
 )
-from flows.cli import phases
+from flows.cli import carried_out, forecasts
 from schemas.errors import DietError
 from schemas.job import Heartbeat, Job
 from schemas.json_text import now
@@ -538,8 +539,8 @@ def test_what_is_said_of_a_situation_is_so(
     ahead = forecast(place.plan, Scope(gates=False), Context())
     assert [each.phase for each in ahead.phases if each.tokens] == situation.trains.split()
     said = Console(record=True, width=400, file=io.StringIO())
-    monkeypatch.setattr(phases, "out", said)
-    phases.explain_run(place.order, None, later_phases=False)
+    monkeypatch.setattr(carried_out, "out", said)
+    forecasts.explain_run(place.order, None, later_phases=False)
     assert situation.explained in said.export_text()
 
 

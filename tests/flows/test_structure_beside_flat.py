@@ -8,9 +8,10 @@ import pytest
 from curriculum.catalog import query
 from curriculum.inspection.runs import report_of
 from curriculum.pipeline.context import Context
+from curriculum.pipeline.phase_training import train_phase
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
+from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Artefact
 from schemas.job import Figure, Report
 

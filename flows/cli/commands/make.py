@@ -51,17 +51,17 @@ def build(
     shard: Shard = None,
 ) -> None:
     """Read the corpus and build the packed rows that a diet needs."""
-    from flows.cli import phases
+    from flows.cli import builds, forecasts
 
     config = config.model_copy(update={"shard": shard})
     if dry_run:
-        phases.print_forecast(config, phase, until="build")
+        forecasts.print_forecast(config, phase, until="build")
     if dry_run and not explain:
         return
     if sample is None:
-        phases.build(config, phase, dry=explain)
+        builds.build(config, phase, dry=explain)
     else:
-        phases.sample(config, phase, sample)
+        builds.sample(config, phase, sample)
 
 
 @app.command(rich_help_panel=WORK)
@@ -70,10 +70,10 @@ def mix(
     config: RunConfig, phase: OnlyPhase = None, dry_run: DryRun = False, explain: Explain = False
 ) -> None:
     """Build, then plan which rows to train on, in which order."""
-    from flows.cli import phases
+    from flows.cli import forecasts, phases
 
     if dry_run:
-        phases.print_forecast(config, phase, until="mix")
+        forecasts.print_forecast(config, phase, until="mix")
     if explain or not dry_run:
         phases.mix(config, phase, dry=explain)
 
@@ -87,10 +87,10 @@ def train(
 
     Exit code 3: a gate between phases is closed, or a run waits for approval.
     """
-    from flows.cli import phases
+    from flows.cli import forecasts, phases
 
     if dry_run:
-        phases.print_forecast(config, phase, until="train")
+        forecasts.print_forecast(config, phase, until="train")
     if explain:
         phases.train(config, phase, dry=True)
     elif not dry_run and not phases.train(config, phase, dry=False):
@@ -113,7 +113,7 @@ def run(
     `curriculum serve` on the same workspace shows the run. Exit code 3: a gate between phases is closed, or a
     run waits for approval.
     """
-    from flows.cli import phases
+    from flows.cli import forecasts, phases
 
     if phase is not None and from_phase is not None:
         raise DietError(
@@ -121,11 +121,11 @@ def run(
         )
     named, later_phases = from_phase or phase, from_phase is not None
     if dry_run:
-        phases.print_forecast(
+        forecasts.print_forecast(
             config, named, until="train", retrain=named is not None, later_phases=later_phases
         )
     if explain:
-        phases.explain_run(config, named, later_phases=later_phases)
+        forecasts.explain_run(config, named, later_phases=later_phases)
     elif not dry_run and not phases.run(config, named, later_phases=later_phases):
         raise typer.Exit(CLOSED)
 
@@ -164,6 +164,6 @@ def demo(repo: Repositories = None, home: Home = None) -> None:
 @configured("tokenizer train")
 def tokenizer_train(config: RunConfig) -> None:
     """Train a byte-level BPE tokenizer on the corpus of a diet and print its path."""
-    from flows.cli import phases
+    from flows.cli import builds
 
-    phases.tokenizer(config)
+    builds.tokenizer(config)

@@ -30,7 +30,7 @@ def _stopped(*_: Any, **__: Any) -> None:
 def test_a_stopped_command_can_be_continued_only_where_it_makes_something(
     monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], last: str
 ) -> None:
-    monkeypatch.setattr("flows.cli.phases.build", _stopped)
+    monkeypatch.setattr("flows.cli.builds.build", _stopped)
     monkeypatch.setattr("flows.cli.query.query", _stopped)
     done = curriculum(*words)
     assert done.returncode == 143

@@ -1,0 +1,123 @@
+"""The job that trains a phase: its inputs, its machine, and what it is evaluated on."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from curriculum.mixing.imported import completed
+from curriculum.mixing.resolve import ResolvedPhase
+from curriculum.pipeline.context import Resources
+from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.wanted_rows import data_sets, wanted_of
+from curriculum.stages import Built
+from curriculum.store import Artefact
+from curriculum.store.artefact import KEY_DIGITS
+from curriculum.train.metric_writers import parse_writers
+from schemas.errors import JobError
+from schemas.families import VERSIONS_FAMILY
+from schemas.job import Evaluation, Job
+from schemas.objectives import ANCHOR_SET
+
+if TYPE_CHECKING:
+    from curriculum.train.launch.gpu_slots import Machine
+
+
+def machine_of(plan: RunPlan, resources: Resources) -> "Machine":
+    """Return the machine that the jobs of a plan ask for: this one, or one of Slurm."""
+    from curriculum.train.launch.gpu_slots import Machine
+
+    asked = plan.config.train
+    if resources.sbatch is not None:
+        machine = Machine.in_slurm(
+            resources.sbatch,
+            asked.processes,
+            recompute=asked.recompute,
+            loader_workers=asked.loader_workers,
+        )
+    else:
+        machine = Machine.here(
+            asked.processes,
+            recompute=asked.recompute,
+            loader_workers=asked.loader_workers,
+            slots=resources.gpu_slots,
+        )
+    return replace(machine, context_parallel=asked.context_parallel or 1)
+
+
+def job_of(
+    plan: RunPlan,
+    resolved: ResolvedPhase,
+    built: Built,
+    mixture: Artefact,
+    previous: Artefact | None,
+    machine: "Machine",
+    *,
+    gpu_price: float | None = None,
+) -> Job:
+    """The job of a phase, from the end of the `previous` run or the middle of the one it continues.
+
+    Raises:
+        JobError: for a plan without one whole step, another tokenizer, or structure that would go.
+    """
+    from curriculum.train.job import JobInputs, make_job
+
+    resumed = plan.resume_point_of(resolved)
+    if resumed and resumed.job.tokenizer.key != built.tokenizer.key:
+        raise JobError(
+            f"phase {resolved.name}",
+            f"tokenizer {built.tokenizer.key[:KEY_DIGITS]}",
+            cause=f"the run was trained with another one, {resumed.job.tokenizer.key[:KEY_DIGITS]}",
+            cure="Keep corpus and tokenizer of the diet, or start a new run",
+        )
+    return make_job(
+        completed(plan.diet, plan.imported),
+        resolved.name,
+        plan.specs[_spec_name(plan, resolved)],
+        JobInputs(
+            workspace=plan.store.root,
+            plan=mixture,
+            rows=tuple(built.rows_of(each).train for each in data_sets(resolved)),
+            tokenizer=built.tokenizer,
+            previous=previous,
+            middle=resumed.checkpoint if resumed else None,
+        ),
+        evaluations=_evaluations(plan, resolved, built),
+        machine=machine,
+        overrides=dict(plan.overrides),
+    ).model_copy(update={"writers": parse_writers(plan.config.train.log), "gpu_price": gpu_price})
+
+
+def _evaluations(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Evaluation]:
+    """List the evaluations of a phase: all validation rows of its servings, by objective, and the anchor."""
+    from curriculum.train.evaluation_sets import (
+        ANCHOR_SHARE,
+        PHASE_SHARE,
+        Validation,
+        evaluation,
+        evaluations_apart,
+        validation_of,
+        within,
+    )
+
+    root, held_out = plan.store.root, list[Validation]()
+    apart: dict[str, list[Validation]] = {}
+    for serving, variants in zip(phase.servings, wanted_of(phase), strict=True):
+        found = built.rows_of(variants[0])
+        if found.val is not None:
+            held_out.append(validation_of(serving, found.val))
+        for objective, rows in found.apart.items():
+            apart.setdefault(objective, []).append(validation_of(serving, rows))
+    anchor = Validation(family=VERSIONS_FAMILY, share=1.0, rows=built.anchor)
+    budget = sum(each.tokens for each in plan.phases)
+    fixed = within([evaluation(ANCHOR_SET, [anchor], workspace=root)], ANCHOR_SHARE * budget)
+    if not held_out:
+        return fixed
+    # The anneal measures what the phase before it did, by the limit of that one.
+    name = _spec_name(plan, phase)
+    whole = evaluation(name, held_out, workspace=root)
+    sets = [whole, *evaluations_apart(whole, apart, workspace=root)]
+    return [*within(sets, PHASE_SHARE * plan.phase(name).tokens), *fixed]
+
+
+def _spec_name(plan: RunPlan, phase: ResolvedPhase) -> str:
+    """The anneal continues under the last phase's spec."""
+    return plan.diet.phases[-1].phase if phase.is_anneal else phase.name

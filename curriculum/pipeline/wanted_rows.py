@@ -1,0 +1,34 @@
+"""Data sets of rows that the servings of a phase want."""
+
+from typing import TYPE_CHECKING
+
+from curriculum.mixing.resolve import ResolvedPhase
+from curriculum.stages import RowsSpec
+
+if TYPE_CHECKING:
+    pass
+
+
+def wanted_of(phase: ResolvedPhase) -> list[list[RowsSpec]]:
+    """The data sets of each serving in the servings' order, one a variant."""
+    return [
+        [
+            RowsSpec(
+                family=serving.family,
+                base=serving.base or "",
+                objective=serving.objective,
+                variant=variant,
+                row_length=serving.row_length,
+                repositories=serving.repositories,
+                imported=serving.imported,
+                packer=serving.packer,
+            )
+            for variant in range(serving.variants)
+        ]
+        for serving in phase.servings
+    ]
+
+
+def data_sets(phase: ResolvedPhase) -> list[RowsSpec]:
+    """Data sets of all servings, each once."""
+    return list(dict.fromkeys(each for variants in wanted_of(phase) for each in variants))

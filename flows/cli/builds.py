@@ -1,0 +1,111 @@
+"""`curriculum build` and `tokenizer`: rows of the phases, a sample of documents, the tokenizer of a diet."""
+
+from collections.abc import Iterator, Mapping
+
+from rich.text import Text
+
+from curriculum.inspection.build_tables import build_tables, build_warnings
+from curriculum.inspection.formats import alike
+from curriculum.inspection.held_out import HeldOut, held_out
+from curriculum.inspection.losses import require_some
+from curriculum.inspection.stage_tables import (
+    document_lines,
+)
+from curriculum.pipeline.execute import (
+    Scope,
+    execute,
+    here,
+)
+from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.run_config import RunConfig
+from curriculum.pipeline.trained_tokenizer import train_tokenizer
+from curriculum.pipeline.wanted_rows import wanted_of
+from curriculum.stages import Built
+from curriculum.store import Artefact
+from curriculum.store.artefact import KEY_DIGITS
+from flows import settings
+from flows.cli.carried_out import is_done, prepared, print_counts, update_report, warn_unmeasured
+from flows.cli.console import ACCENT, MUTED, out, table, warn, watching
+from flows.cli.workspace import shard_lines
+from schemas.errors import DietError
+from schemas.reports import DocumentsReport
+
+
+def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
+    """Build the rows of the phases; `dry` only prints what would be made, and why."""
+    plan = resolve_plan(config, dry=dry)
+    built: dict[str, Built] = {}
+    with prepared(plan) as (plan, context):
+        for event in execute(plan, here(context), Scope(until="build", phase=phase), context):
+            if event.built is not None:
+                built[event.phase] = event.built
+    made = [artefact for each in built.values() for artefact in each.artefacts()]
+    lacking = [] if dry else [each for each in made if each.planned]
+    there = made if dry else [each for each in made if not each.planned]
+    if not lacking and is_done(plan, there):
+        return
+    print_counts(plan.store, there)
+    for line in shard_lines(config, lacking) if lacking else ():
+        out.print(line, soft_wrap=True)
+    warn_unmeasured(plan, built)
+    whole = {} if dry else {name: each for name, each in built.items() if not each.missing}
+    for name, each in whole.items():
+        _print_built(name, each)
+    for words in alike((phase, held.warning()) for phase, held in _held_out(plan, whole)):
+        warn(words)
+    if not dry:
+        update_report(plan)
+
+
+def _held_out(plan: RunPlan, built: Mapping[str, Built]) -> Iterator[tuple[str, HeldOut]]:
+    for name, each in built.items():
+        phase = plan.phase(name)
+        sets = [each.rows_of(first) for first, *_ in wanted_of(phase)]
+        if (held := held_out(phase.servings, sets, each, workspace=plan.store.root)) is not None:
+            yield name, held
+
+
+def _print_built(phase: str, built: Built) -> None:
+    """Print how full the rows of a phase are, how long their context is, and their domains."""
+    out.print()
+    out.print(Text(phase, f"bold {ACCENT}"))
+    for shown in build_tables(built):
+        if shown.lines:
+            out.print(table(shown.lines))
+        for note in shown.notes:
+            out.print(Text(note, MUTED))
+    for line in build_warnings(built):
+        warn(f"{phase}: {line}")
+
+
+def sample(config: RunConfig, phase: str | None, number: int) -> None:
+    """Make some documents of each family that the phases serve, and say how to look at them."""
+    if config.shard is not None:
+        raise DietError(
+            "--shard",
+            config.shard,
+            cause="a sample isn't cut into shards",
+            cure="Leave out --sample or --shard",
+        )
+    plan = resolve_plan(config)
+    made: dict[str, Artefact] = {}
+    with prepared(plan) as (plan, context):
+        for event in execute(
+            plan, here(context), Scope(until="sample", phase=phase, sample=number), context
+        ):
+            made |= {each.key: each for each in event.documents}
+    require_some(plan.corpus.name, made.values())
+    out.print(table(document_lines([*made.values()])))
+    some = next((each for each in made.values() if each.reported(DocumentsReport).documents), None)
+    if some is not None:
+        place = "" if config.workspace == settings.home() else f" --home {config.workspace}"
+        out.print(
+            f"curriculum inspect{place} {some.key[:KEY_DIGITS]}", style=ACCENT, soft_wrap=True
+        )
+
+
+def tokenizer(config: RunConfig) -> None:
+    """Train the tokenizer of a diet on its corpus; rows that are built later use it."""
+    with watching() as watch:
+        file = train_tokenizer(resolve_plan(config), watch)
+    out.print(f"{file}", soft_wrap=True)
