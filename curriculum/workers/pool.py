@@ -262,7 +262,7 @@ class _Processes(Generic[Task, Result]):
 
     def start(self, number: int) -> None:
         """Start workers; each asks for a task once it is ready."""
-        with interrupts_held():
+        with interrupts_held(spawns=self.pool.sandbox is None):
             for _ in range(number):
                 process, connection = self._started()
                 deadline = self._deadline(_START_SECONDS)

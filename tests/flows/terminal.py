@@ -11,6 +11,7 @@ import termios
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,8 @@ def lines_on_terminal(*words: str, width: int, home: Path) -> list[str]:
     Raises:
         AssertionError: where the command fails.
     """
+    # If the command started it, it would hold the terminal to the end of the tests.
+    resource_tracker.ensure_running()
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
     sent = bytearray()
@@ -104,6 +107,7 @@ def lines_on_terminal(*words: str, width: int, home: Path) -> list[str]:
         os.close(theirs)
         reader.join(PATIENCE_S)
         os.close(ours)
+    assert not reader.is_alive(), "a process that outlives the command holds the terminal"
     text = STYLE.sub("", LIVE.sub("", sent.decode(errors="surrogateescape")))
     assert code in (0, None), text
     return text.replace("\r\n", "\n").splitlines()
