@@ -64,7 +64,7 @@ def look(
     if not foreign:
         work(output)
         return 0
-    for each in foreign:
+    for each in filter(Path.exists, foreign):
         require_plain(each)
     if not landlock():
         raise StoreError(

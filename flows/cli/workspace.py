@@ -189,12 +189,14 @@ def trust_workspace(home: Path) -> None:
     """Print the commands that a workspace names, diet by diet, and trust it.
 
     Raises:
-        StoreError: where no folder is there, and for what is no plain file or folder in it.
+        StoreError: where no folder is there, for one that another user can change, and for what is no plain
+            file or folder in it.
     """
     if not home.is_dir():
         raise StoreError(
             str(home), cause="there is no such folder", cure="Name the folder of a workspace"
         )
+    trust.require_unexposed(home)
     require_plain(home)
     commands = [*_commands(home)]
     for file, command in commands:
@@ -224,7 +226,11 @@ def list_trusted() -> None:
     """Print the workspaces that are trusted, and which of them are others by now."""
     listed = trust.trusted()
     for workspace in listed:
-        words = "" if trust.is_trusted(Path(workspace.path)) else "  another folder by now, or none"
+        words = (
+            ""
+            if trust.is_trusted(Path(workspace.path))
+            else "  now missing, replaced, or open to other users"
+        )
         out.print(Text(one_line(workspace.path)), Text(words, MUTED), sep="", soft_wrap=True)
     if not listed:
         out.print("No workspace is trusted.")

@@ -1,7 +1,8 @@
 """The workspaces that this user trusts: commands write to them, and run what their diets name.
 
 A workspace that somebody else sent is looked at from within a sandbox until `curriculum trust`. One that this
-user's commands made from nothing is trusted from then on.
+user's commands made from nothing is trusted from then on. A workspace that another user of the machine can
+change is never trusted, but by $CURRICULUM_TRUST: its owner could add a diet that names a command.
 
 What is put in a trusted workspace's place isn't trusted: its workspace.json changed later (ctime). The system
 sets that time, to the nanosecond, and it only moves on; so no secret is kept beside it, which whoever may
@@ -22,6 +23,7 @@ from curriculum.store.inside import CLONES, LOCKS, WORKSPACE_NAME
 from curriculum.store.store import when_made
 from curriculum.train.run_directory import replace_whole
 from flows import settings
+from flows.settings.exposure import exposure
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
 from schemas.manifest import MANIFEST_NAME
@@ -70,10 +72,11 @@ def trusting_new_workspace(home: Path) -> Iterator[None]:
 
 
 def is_new(home: Path) -> bool:
-    """Return True where nothing of a workspace exists yet, but perhaps clones."""
-    return not home.exists() or (
-        home.is_dir() and {each.name for each in home.iterdir()} <= _BEFORE
+    """Return True where a workspace has no file yet but clones, and no other user can add any."""
+    is_empty = not home.exists() or (
+        home.is_dir() and {entry.name for entry in home.iterdir()} <= _BEFORE
     )
+    return is_empty and exposure(home) is None
 
 
 def make_trusted(home: Path) -> None:
@@ -85,11 +88,15 @@ def make_trusted(home: Path) -> None:
 def is_trusted(home: Path) -> bool:
     """Return True for a workspace of the record, with the same path, uuid and file, or of $CURRICULUM_TRUST.
 
+    A workspace of the record counts as long as no other user can change it.
+
     Raises:
         SettingError: for a record that is a link, or that others may write.
     """
+    if settings.is_trusted_by_environment(home):
+        return True
     try:
-        return settings.is_trusted_by_environment(home) or _identity(home) in trusted()
+        return exposure(home) is None and _identity(home) in trusted()
     except (FileNotFoundError, StoreError):
         return False
 
@@ -100,15 +107,32 @@ def require_trusted(home: Path, *named: str | Path | None) -> None:
     `named` are words of the command line: those that are paths may lie in other workspaces.
 
     Raises:
-        StoreError: for a workspace that isn't trusted.
+        StoreError: for a workspace that isn't trusted, or that another user can change.
     """
     for opened in untrusted(home, named):
+        require_unexposed(opened)
         raise StoreError(
             str(opened),
             cause="you haven't trusted this workspace, and the command would write to it, or run as you "
             "what it says",
             cure="Look at it (query, status, inspect, lineage, report, check); if it may be used: "
             f"curriculum trust {shlex.quote(str(opened))}",
+        )
+
+
+def require_unexposed(home: Path) -> None:
+    """Raise unless this user and root alone can change a workspace, or the folder that it will be made in.
+
+    Raises:
+        StoreError: naming the folder that another user owns or may write to.
+    """
+    if (cause := exposure(home)) is not None:
+        quoted = shlex.quote(str(home))
+        raise StoreError(
+            str(home),
+            cause=f"{cause}: they could change what commands write, and what they run as you",
+            cure="Name a folder of your own with --home, or make each folder named here yours alone (chown, "
+            f"chmod go-w); if all who can write there may run code as you: export CURRICULUM_TRUST={quoted}",
         )
 
 
@@ -152,7 +176,12 @@ def trusted() -> tuple[TrustedWorkspace, ...]:
 
 
 def trust(home: Path) -> None:
-    """Record a workspace as trusted, in place of what was trusted at its path before."""
+    """Record a workspace as trusted, in place of what was trusted at its path before.
+
+    Raises:
+        StoreError: for a workspace that another user can change.
+    """
+    require_unexposed(home)
     workspace = _identity(home)
     with _changing() as others:
         _write((*(each for each in others if each.path != workspace.path), workspace))

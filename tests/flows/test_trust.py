@@ -268,7 +268,7 @@ def test_anothers_record_is_refused(received: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(settings, "state_folder", lambda: folder)
     monkeypatch.setattr(os, "getuid", lambda: own + 1)
     with pytest.raises(CurriculumError, match="another user's"):
-        trust.is_trusted(received)
+        trust.trusted()
 
 
 def test_a_dry_run_neither_clones_nor_writes(tmp_path: Path) -> None:

@@ -1,0 +1,76 @@
+"""Paths that another user of the machine can change: folders of others, or folders that others may write."""
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+
+ROOT_USER = 0
+_OTHERS_WRITE = "users other than you may write to the folder {place}"
+
+
+def exposure(path: Path) -> str | None:
+    """Return how another user could change or replace what lies at a path, or None.
+
+    The folder must belong to this user. Each folder above it, and each link on the way, must belong to this
+    user or to root. No other user may write to any of these folders; in folders above with the sticky bit,
+    such as /tmp, others can't replace an entry of this user. A path that doesn't exist yet is judged by the
+    folders above it.
+    """
+    real = path.resolve()
+    above = dict.fromkeys((*real.parents, path.absolute(), *path.absolute().parents))
+    above.pop(real, None)
+    words = (_own_exposure(real), *map(_exposure_above, above))
+    return next(filter(None, words), None)
+
+
+def _own_exposure(folder: Path) -> str | None:
+    found = _status(folder)
+    if found is None:
+        return None
+    if found.st_uid != os.getuid():
+        return f"{folder} belongs to another user, {_user(found.st_uid)}"
+    return _OTHERS_WRITE.format(place=folder) if _others_may_write(found) else None
+
+
+def _exposure_above(place: Path) -> str | None:
+    found = _status(place)
+    if found is None:
+        return None
+    if found.st_uid not in {ROOT_USER, os.getuid()}:
+        return f"{place} belongs to another user, {_user(found.st_uid)}"
+    is_safe = stat.S_ISLNK(found.st_mode) or found.st_mode & stat.S_ISVTX
+    return None if is_safe or not _others_may_write(found) else _OTHERS_WRITE.format(place=place)
+
+
+def _status(place: Path) -> os.stat_result | None:
+    try:
+        return place.lstat()
+    except OSError:
+        return None  # It doesn't exist, or this user can't reach it and so can't use it either.
+
+
+def _others_may_write(found: os.stat_result) -> bool:
+    """Return True for what all users may write, or a group with other members than the owner.
+
+    Where each user has a group of its own, the umask is 002: that group grants nothing to others.
+    """
+    if found.st_mode & stat.S_IWOTH:
+        return True
+    return bool(found.st_mode & stat.S_IWGRP) and not _is_group_of_one(found)
+
+
+def _is_group_of_one(found: os.stat_result) -> bool:
+    try:
+        group, owner = grp.getgrgid(found.st_gid), pwd.getpwuid(found.st_uid)
+    except KeyError:
+        return False
+    return group.gr_name == owner.pw_name and {*group.gr_mem} <= {owner.pw_name}
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"number {number}"

@@ -1,0 +1,159 @@
+"""A workspace that another user of the machine can change is neither made nor trusted."""
+
+import grp
+import os
+import pwd
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from curriculum.mixing.load import PACKAGE
+from curriculum.store import Store
+from flows.settings import trust
+from flows.settings.exposure import exposure
+from schemas.errors import StoreError
+from tests.flows.cli_runner import curriculum
+
+NOBODY = 65534
+WRONG = 2
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="gives folders to another user")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CURRICULUM_TRUST")
+    monkeypatch.setenv("CURRICULUM_STATE", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    folder = tmp_path / "shared"
+    folder.mkdir(mode=0o755)
+    return folder
+
+
+def _give_away(folder: Path) -> None:
+    os.chown(folder, NOBODY, NOBODY)
+
+
+def _open_to_all(folder: Path) -> None:
+    folder.chmod(0o777)
+
+
+def _open_to_a_team(folder: Path) -> None:
+    os.chown(folder, -1, NOBODY)
+    folder.chmod(0o775)
+
+
+EXPOSING = [
+    pytest.param(_give_away, marks=as_root),
+    _open_to_all,
+    pytest.param(_open_to_a_team, marks=as_root),
+]
+
+
+@pytest.mark.parametrize("expose", EXPOSING)
+def test_an_empty_folder_that_others_can_change_is_not_new(
+    shared: Path, expose: Callable[[Path], None]
+) -> None:
+    assert trust.is_new(shared)
+    expose(shared)
+    refused = curriculum("diet", "check", "templates.demo", "--home", str(shared))
+    assert refused.returncode == WRONG
+    assert f"{shared}: " in refused.stderr
+    assert "chown" in refused.stderr
+    assert [*shared.iterdir()] == []
+
+
+@as_root
+def test_a_diet_of_the_owner_of_an_empty_folder_never_runs(shared: Path, tmp_path: Path) -> None:
+    _give_away(shared)
+    curriculum("diet", "check", "templates.demo", "--home", str(shared))
+    fired = tmp_path / "fired"
+    diet = shared / "diets" / "templates.demo.yaml"
+    diet.parent.mkdir()
+    shipped = (PACKAGE / "diets" / diet.name).read_text().replace("../", f"{PACKAGE}/")
+    diet.write_text(f"{shipped}\ntrainer: {{command: 'touch {fired}'}}\n")
+    for words in (("run", "templates.demo"), ("trust",)):
+        place = (str(shared),) if words == ("trust",) else ("--home", str(shared))
+        refused = curriculum(*words, *place)
+        assert (refused.returncode, "belongs to another user" in refused.stderr) == (WRONG, True)
+    assert not fired.exists()
+    assert not trust.is_trusted(shared)
+
+
+@pytest.mark.parametrize("expose", EXPOSING)
+def test_a_workspace_is_trusted_no_more_once_others_can_change_it(
+    shared: Path, expose: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trust.make_trusted(shared)
+    assert trust.is_trusted(shared)
+    expose(shared)
+    assert not trust.is_trusted(shared)
+    with pytest.raises(StoreError) as refused:
+        trust.trust(shared)
+    assert refused.value.name == str(shared)
+    monkeypatch.setenv("CURRICULUM_TRUST", str(shared))
+    assert trust.is_trusted(shared)
+
+
+@pytest.mark.parametrize("expose", EXPOSING)
+def test_a_workspace_below_a_folder_that_others_can_change_is_not_new(
+    shared: Path, expose: Callable[[Path], None]
+) -> None:
+    home = shared / "mine"
+    expose(shared)
+    assert not trust.is_new(home)
+    refused = curriculum("init", "mine", "--home", str(home))
+    assert (refused.returncode, str(shared) in refused.stderr) == (WRONG, True)
+    assert not home.exists()
+
+
+@as_root
+def test_a_link_of_another_user_leads_to_no_trusted_workspace(shared: Path, tmp_path: Path) -> None:
+    trust.make_trusted(shared)
+    link = tmp_path / "link"
+    link.symlink_to(shared)
+    assert trust.is_trusted(link)
+    os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
+    assert not trust.is_trusted(link)
+
+
+def test_a_folder_that_another_user_makes_first_is_not_trusted(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the place and the first write."""
+    home, made = shared / "mine", Store.open
+
+    def open_late(store: Store) -> None:
+        home.mkdir()
+        home.chmod(0o777)
+        made(store)
+
+    monkeypatch.setattr(Store, "open", open_late)
+    with pytest.raises(StoreError):
+        trust.make_trusted(home)
+    assert not trust.is_trusted(home)
+
+
+def test_folders_below_a_shared_one_with_the_sticky_bit_are_their_owners(shared: Path) -> None:
+    shared.chmod(0o1777)
+    assert exposure(shared / "mine") is None
+    assert exposure(shared) is not None, "others may add files to the folder itself"
+
+
+def test_a_group_of_its_owner_alone_may_write(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where each user has a group of its own, the umask is 002."""
+    shared.chmod(0o775)
+    owner = pwd.getpwuid(os.getuid()).pw_name
+
+    def group(members: list[str]) -> grp.struct_group:
+        return grp.struct_group((owner, "x", shared.stat().st_gid, members))
+
+    monkeypatch.setattr(grp, "getgrgid", lambda _: group([]))
+    assert exposure(shared) is None
+    monkeypatch.setattr(grp, "getgrgid", lambda _: group([owner, "another"]))
+    assert exposure(shared) is not None
