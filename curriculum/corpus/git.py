@@ -6,6 +6,7 @@ whose objects, and where asked its refs, are the repository's.
 
 import contextlib
 import functools
+import hashlib
 import os
 import re
 import select
@@ -338,10 +339,10 @@ def version() -> str:
 
 
 def program_state() -> str:
-    """The program's place with its size and time: as long as they stay it is of one version."""
+    """Return the program's place and the digest of its file: while they stay it is of one version."""
     place = _program()
-    status = Path(place).stat()
-    return f"{place} {status.st_size} {status.st_mtime_ns}"
+    with Path(place).open("rb") as program:
+        return f"{place} {hashlib.file_digest(program, 'sha256').hexdigest()}"
 
 
 def failure(verb: str, code: int, stderr: bytes) -> CorpusError:
