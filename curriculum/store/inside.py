@@ -90,12 +90,19 @@ def read(model: type[Model], file: Path) -> Model | None:
 def open_lock(file: Path, *, make: bool = True, fresh: bool = False) -> int:
     """Open a file to be locked; a descriptor for reading and writing.
 
-    It is made where it isn't there, unless `make` is False; `fresh` asks for one that isn't there.
+    It is made where it isn't there, unless `make` is False; `fresh` asks for one that isn't there. Another
+    user of a shared folder may have planted a link in its place: no link is followed.
 
     Raises:
         FileNotFoundError, FileExistsError: by what is asked.
+        OSError: for a link (ELOOP).
     """
-    how = os.O_RDWR | (os.O_CREAT if make or fresh else 0) | (os.O_EXCL if fresh else 0)
+    how = (
+        os.O_RDWR
+        | os.O_NOFOLLOW
+        | (os.O_CREAT if make or fresh else 0)
+        | (os.O_EXCL if fresh else 0)
+    )
     return os.open(file, how | os.O_CLOEXEC, 0o644)
 
 

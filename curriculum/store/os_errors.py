@@ -28,7 +28,11 @@ _REFUSALS = {
     errno.ENOTDIR: ("a part of the path is no folder", "Move away the file that is in its place"),
     errno.EISDIR: ("it is a folder where a file is expected", "Move the folder away"),
     errno.ENAMETOOLONG: ("the name is longer than the file system takes", "Choose shorter names"),
-    errno.ELOOP: ("its links lead in a circle", "Correct the links"),
+    errno.EEXIST: ("a file or a link is in its place", "Move it away, or name another place"),
+    errno.ELOOP: (
+        "it is a link where none may be, or its links lead in a circle",
+        "Remove or correct the link",
+    ),
     errno.EMFILE: ("this process has too many files open", "Raise `ulimit -n`, or lower --workers"),
     errno.ENFILE: ("this machine has too many files open", "End other programs, and run again"),
     errno.ENOMEM: ("there is no memory left", "Lower --workers, or end other programs"),

@@ -71,7 +71,7 @@ def is_held(file: Path) -> bool:
     while True:
         try:
             # A shared lock can be asked of on a read-only mount too.
-            lock = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            lock = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         try:

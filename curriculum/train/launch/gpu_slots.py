@@ -23,6 +23,7 @@ from curriculum.store.owners import HeldFile, is_held, this_process
 from curriculum.train.launch.slurm import SbatchTemplate
 from curriculum.train.processes import end_all
 from curriculum.train.run_directory import torch_build, write_text
+from schemas.errors import StoreError
 from schemas.job import DeviceName, SlotState
 
 WORKERS_FOR_A_GPU = 2
@@ -102,6 +103,9 @@ GRACE_SECONDS = 15.0
 """Seconds for processes whose launcher is gone: they get a signal at its death, and end before."""
 
 
+_TICKETS = f"{'[0-9]' * 10}.json"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slot:
     """A slot that is held as long as `lock` is open here or in a process that inherited it."""
@@ -153,7 +157,7 @@ class Slots:
         """Return the waiting runs, the first first. Nothing is written for it."""
         return [
             state
-            for ticket in sorted(self._line.glob("*.json"))
+            for ticket in sorted(self._line.glob(_TICKETS))
             if is_held(ticket) and (state := inside.read(SlotState, ticket)) is not None
         ]
 
@@ -185,9 +189,19 @@ class Slots:
             os.close(lock)
 
     def _tickets(self) -> list[Path]:
-        """The tickets of those that still wait; the others' are thrown away."""
+        """The tickets of those that still wait; the others' are thrown away.
+
+        Raises:
+            StoreError: for a link in place of the folder of tickets: another user may have planted it.
+        """
         self._line.mkdir(exist_ok=True)
-        tickets = sorted(self._line.glob("*.json"))
+        if self._line.is_symlink():
+            raise StoreError(
+                str(self._line),
+                cause="it is a link, and files of the folder behind it would be removed",
+                cure="Remove the link, or name another folder in CURRICULUM_SLOTS",
+            )
+        tickets = sorted(self._line.glob(_TICKETS))
         for ticket in tickets:
             if not is_held(ticket):
                 ticket.unlink()

@@ -1,8 +1,10 @@
 """Slots: so many jobs at once, first come first served, whoever is killed on the way."""
 
+import errno
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +21,7 @@ from curriculum.store.owners import this_process
 from curriculum.train.launch import gpu_slots as module
 from curriculum.train.launch.gpu_slots import Slots, share_of
 from curriculum.train.processes import MARK, processes_of
+from schemas.errors import StoreError
 from schemas.job import SlotState
 
 HOLD = """
@@ -263,3 +266,28 @@ def test_a_process_that_its_launcher_left_with_the_slot_is_ended_for_who_waits(
     finally:
         left.kill()
         left.wait()
+
+
+@pytest.mark.parametrize("name", ["{host}.lock", "{host}-0.lock", ".{host}-0.json.draft"])
+def test_no_lock_is_opened_through_a_link_that_another_user_planted(
+    tmp_path: Path, name: str
+) -> None:
+    folder, kept = tmp_path / "slots", tmp_path / "kept"
+    folder.mkdir()
+    kept.write_text("kept")
+    (folder / name.format(host=socket.gethostname())).symlink_to(kept)
+    words = os.strerror(errno.ELOOP)
+    with pytest.raises(OSError, match=words), Slots(folder, 1).hold("a", silent):
+        pass
+    assert kept.read_text() == "kept"
+
+
+def test_no_ticket_is_removed_through_a_link_that_another_user_planted(tmp_path: Path) -> None:
+    folder, kept = tmp_path / "slots", tmp_path / "kept" / "0000000001.json"
+    folder.mkdir()
+    kept.parent.mkdir()
+    kept.write_text("kept")
+    (folder / f"{socket.gethostname()}.line").symlink_to(kept.parent)
+    with pytest.raises(StoreError), Slots(folder, 1).hold("a", silent):
+        pass
+    assert kept.read_text() == "kept"
