@@ -25,6 +25,7 @@ from curriculum.train.checkpoint_files import require_whole
 from curriculum.train.run_directory import CHECKPOINTS
 from flows.cli.console import ACCENT, MUTED, err, out, warn
 from flows.settings import trust
+from flows.settings.exposure import real_path
 from schemas.corpus import CONTEXT_BYTES
 from schemas.errors import DietError, StoreError
 from schemas.manifest import MANIFEST_NAME
@@ -206,7 +207,7 @@ def trust_workspace(home: Path) -> None:
     Store(home).open()
     trust.trust(home)
     words = "is trusted: commands write to it, and what its diets name runs as you"
-    out.print(f"{one_line(str(home.resolve()))} {words}")
+    out.print(f"{one_line(str(real_path(home)))} {words}")
 
 
 def forget_workspace(home: Path) -> None:
@@ -217,9 +218,9 @@ def forget_workspace(home: Path) -> None:
     """
     if not trust.forget(home):
         raise StoreError(
-            str(home.resolve()), cause="it isn't trusted", cure="See curriculum trust --list"
+            str(real_path(home)), cause="it isn't trusted", cure="See curriculum trust --list"
         )
-    out.print(f"{one_line(str(home.resolve()))} isn't trusted any more")
+    out.print(f"{one_line(str(real_path(home)))} isn't trusted any more")
 
 
 def list_trusted() -> None:

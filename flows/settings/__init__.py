@@ -1,6 +1,7 @@
 """Settings: the environment, and the variables that we set for Prefect; read nowhere else in flows."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import math
@@ -12,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from flows.settings.exposure import real_path
 from flows.settings.proxies import without_blanks
 from schemas.errors import CurriculumError
 
@@ -63,8 +65,22 @@ class SettingError(CurriculumError):
 
 
 def home(given: Path | None = None) -> Path:
-    """The workspace: what was given, else $CURRICULUM_HOME, else ./workspace."""
-    return (given or Path(os.environ.get("CURRICULUM_HOME", "workspace"))).absolute()
+    """The workspace: what was given, else $CURRICULUM_HOME, else ./workspace.
+
+    Raises:
+        SettingError: for a file, and for a link that leads nowhere or in a circle.
+    """
+    place = (given or Path(os.environ.get("CURRICULUM_HOME", "workspace"))).absolute()
+    cause = None
+    if place.exists():
+        cause = None if place.is_dir() else "it is a file, and a workspace is a folder"
+    elif place.is_symlink():
+        cause = "it is a link that leads nowhere, or in a circle"
+    if cause is not None:
+        raise SettingError(
+            str(place), cause=cause, cure="Name the folder of a workspace, or a new one"
+        )
+    return place
 
 
 def state_folder() -> Path:
@@ -73,7 +89,7 @@ def state_folder() -> Path:
     $CURRICULUM_STATE, else curriculum below $XDG_STATE_HOME, else ~/.local/state/curriculum.
 
     Raises:
-        SettingError: where the folder is a link or somebody else's.
+        SettingError: where the folder is a link, a file or somebody else's.
     """
     given = os.environ.get("CURRICULUM_STATE")
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -82,13 +98,14 @@ def state_folder() -> Path:
 
 def _own(folder: Path) -> Path:
     """Make a folder for its owner only, unless it is there."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True)
     there = folder.lstat()
     if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.getuid():
         raise SettingError(
             "$CURRICULUM_STATE",
             folder,
-            cause="it is a link or belongs to another user",
+            cause="it is a link, a file or belongs to another user",
             cure="Name a folder of your own",
         )
     folder.chmod(0o700)
@@ -98,7 +115,7 @@ def _own(folder: Path) -> Path:
 def is_trusted_by_environment(workspace: Path) -> bool:
     """Return True for $CURRICULUM_TRUST and what lies in it: trusted without a record, as in containers."""
     given = os.environ.get("CURRICULUM_TRUST") or None
-    return given is not None and workspace.resolve().is_relative_to(Path(given).resolve())
+    return given is not None and real_path(workspace).is_relative_to(real_path(Path(given)))
 
 
 def notify_target() -> str | None:

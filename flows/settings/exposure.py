@@ -18,11 +18,22 @@ def exposure(path: Path) -> str | None:
     such as /tmp, others can't replace an entry of this user. A path that doesn't exist yet is judged by the
     folders above it.
     """
-    real = path.resolve()
+    real = real_path(path)
     above = dict.fromkeys((*real.parents, path.absolute(), *path.absolute().parents))
     above.pop(real, None)
     words = (_own_exposure(real), *map(_exposure_above, above))
     return next(filter(None, words), None)
+
+
+def real_path(path: Path) -> Path:
+    """Return a path without links; where its links lead in a circle, the absolute path.
+
+    Before Python 3.13, pathlib raises a RuntimeError for such a circle, and it is no user's error.
+    """
+    try:
+        return path.resolve()
+    except (RuntimeError, OSError):
+        return path.absolute()
 
 
 def _own_exposure(folder: Path) -> str | None:

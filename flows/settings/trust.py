@@ -23,7 +23,7 @@ from curriculum.store.inside import CLONES, LOCKS, WORKSPACE_NAME
 from curriculum.store.store import when_made
 from curriculum.train.run_directory import replace_whole
 from flows import settings
-from flows.settings.exposure import exposure
+from flows.settings.exposure import exposure, real_path
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
 from schemas.manifest import MANIFEST_NAME
@@ -139,8 +139,8 @@ def require_unexposed(home: Path) -> None:
 def untrusted(home: Path, named: Iterable[str | Path | None]) -> list[Path]:
     """List the workspaces that a command opens and that aren't trusted, by their real paths."""
     paths = (Path(each) for each in named if each)
-    within = (Store.root_of(path.resolve() / MANIFEST_NAME) for path in paths if is_there(path))
-    places = dict.fromkeys(each.resolve() for each in (home, *within) if each is not None)
+    within = (Store.root_of(real_path(path) / MANIFEST_NAME) for path in paths if is_there(path))
+    places = dict.fromkeys(real_path(each) for each in (home, *within) if each is not None)
     return [each for each in places if not (is_new(each) or is_trusted(each))]
 
 
@@ -189,7 +189,7 @@ def trust(home: Path) -> None:
 
 def forget(home: Path) -> bool:
     """Trust a path no more, and return whether it was trusted."""
-    path = str(home.resolve())
+    path = str(real_path(home))
     with _changing() as before:
         _write(tuple(each for each in before if each.path != path))
     return any(each.path == path for each in before)
@@ -199,7 +199,7 @@ def is_inside(file: Path, home: Path) -> bool:
     """Return True for what lies in a workspace, by its path or behind links."""
     if not home.exists():
         return False
-    places = (*file.absolute().parents, *file.resolve().parents)
+    places = (*file.absolute().parents, *real_path(file).parents)
     return any(each.exists() and each.samefile(home) for each in places)
 
 

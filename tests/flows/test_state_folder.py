@@ -24,7 +24,7 @@ def test_a_state_folder_that_is_a_link_is_refused(
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "state").symlink_to("elsewhere")
     monkeypatch.setenv("CURRICULUM_STATE", str(tmp_path / "state"))
-    with pytest.raises(settings.SettingError, match="link or belongs"):
+    with pytest.raises(settings.SettingError, match="it is a link"):
         settings.state_folder()
 
 
