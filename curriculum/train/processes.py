@@ -113,6 +113,7 @@ def dying_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], N
 MARK = "CURRICULUM_RUN"
 """The variable that a job's first process is given, and hands down to all that it starts: the run's
 directory. A process that puts itself into another session is found by it all the same."""
+_RANK = "--rank"
 _LOOKS = 200
 """Number of looks at a killed process, ten seconds: one that waits for a disk or GPU ends with it."""
 
@@ -129,6 +130,29 @@ def processes_of(run: Path) -> list[int]:
         if marked and int(file.parent.name) != os.getpid():
             found.append(int(file.parent.name))
     return found
+
+
+def standing_still(run: Path) -> list[str]:
+    """Describe the processes of a run that the kernel keeps from running, by rank where they have one.
+
+    Where one of several ranks is stopped, the others wait for it in a collective, until gloo gives up.
+    """
+    described = []
+    for pid in sorted(processes_of(run)):
+        try:
+            state = (
+                Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+            )
+            words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+        except OSError:
+            continue  # It has ended.
+        rank = words[words.index(_RANK) + 1] if _RANK in words[:-1] else None
+        name = f"process {pid}" if rank is None else f"rank {rank} (process {pid})"
+        if state in ("T", "t"):
+            described.append(f"{name} is stopped, and `kill -CONT {pid}` lets it go on")
+        elif state == "D":
+            described.append(f"{name} waits for a disk or a device")
+    return described
 
 
 def end_all(run: Path, grace_seconds: float = 0.0) -> list[int]:
@@ -173,8 +197,7 @@ def start_ranks(
     with _meeting() as folder:
         meet = (folder / "meet").as_uri()
         places = [
-            ["--rank", str(rank), "--of", str(processes), "--meet", meet]
-            for rank in range(processes)
+            [_RANK, str(rank), "--of", str(processes), "--meet", meet] for rank in range(processes)
         ]
         # A stop reaches who only starts, too: it would end him, and the run as one that was killed.
         with interrupts_held(spawns=False, also=terminating_signals()):

@@ -27,6 +27,7 @@ from curriculum.train.processes import (
     job_environment,
     kind_of,
     processes_of,
+    standing_still,
     words_of,
 )
 from curriculum.train.run_directory import (
@@ -84,9 +85,10 @@ class LogFollower:
         silent = self._pulse.felt(beat.step if beat else 0, time.monotonic())
         if silent is not None:
             at = f"after step {beat.step} of {beat.steps}" if beat else "before its first step"
+            still = "; ".join(standing_still(self.directory)) or "it still runs"
             self.stalled(
                 f"{self.job.phase} has done no step for {silent / 60:.0f} min, {at}; "
-                f"it still runs. Its log is {self.directory / LOG}"
+                f"{still}. Its log is {self.directory / LOG}"
             )
 
 

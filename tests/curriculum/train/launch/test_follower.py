@@ -1,6 +1,10 @@
 """What a launcher sees: whole lines, steps, and that none comes."""
 
+import os
+import signal
 import statistics
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +23,7 @@ from curriculum.train.launch.launcher import (
     progress_of,
     read_heartbeat,
 )
+from curriculum.train.processes import MARK
 from curriculum.train.report import HeartbeatWriter
 from schemas.job import Heartbeat
 from schemas.json_text import now
@@ -153,6 +158,36 @@ def test_a_stall_names_the_step_and_the_log(world: Any, tmp_path: Path, monkeypa
     (said,) = stalls
     assert "syntax has done no step for 10 min, before its first step" in said
     assert str(tmp_path / "train.log") in said
+
+
+def test_a_stall_names_the_rank_that_is_stopped(
+    world: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    stalls, now = list[str](), [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    ignore: Callable[[object], None] = lambda _: None  # noqa: E731
+    follower = LogFollower(world.job(), tmp_path, ignore, ignore, stalls.append)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", "input()", "--rank", str(rank), "--of", "2"],
+            stdin=subprocess.PIPE,
+            env={MARK: str(tmp_path.resolve())},
+        )
+        for rank in range(2)
+    ]
+    try:
+        ranks[1].send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, ranks[1].pid, os.WSTOPPED)
+        now[0] = LEAST_SILENCE_SECONDS
+        follower.look()
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
+    (said,) = stalls
+    assert f"rank 1 (process {ranks[1].pid}) is stopped" in said
+    assert f"kill -CONT {ranks[1].pid}" in said
+    assert "rank 0" not in said
 
 
 def test_a_heart_beats_at_most_once_a_second_and_at_the_first_step(
