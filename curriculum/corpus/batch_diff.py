@@ -74,7 +74,7 @@ class BatchDiffer:
         for index, hunk in _parse(self._patch(before, after)):
             found[index].append(hunk)
         if not all(found):
-            raise CorpusError(
+            raise git.GitError(
                 "git diff-tree",
                 f"{sum(map(bool, found))} of {len(pairs)} pairs",
                 cause="it found no difference between texts that differ",

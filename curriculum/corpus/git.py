@@ -93,6 +93,17 @@ class Layout:
 
     head: Path
     common: Path
+    name: str
+    """Name of the repository in errors."""
+
+
+class GitError(CorpusError):
+    """A git that failed; it doesn't know the name of its repository, of which it sees a view."""
+
+    def of(self, name: str) -> CorpusError:
+        """Return the error with the name of a repository."""
+        ended = self.name if self.value is None else f"{self.name}: {self.value}"
+        return CorpusError(name, ended, cause=self.cause, cure=self.cure)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,7 +164,8 @@ def view(layout: Layout, *, refs: bool = False) -> Iterator[Path]:
     tags; without them only object ids have a meaning.
 
     Raises:
-        CorpusError: for a HEAD that is none, or a way to store refs that can't be viewed.
+        CorpusError: for a HEAD that is none, a way to store refs that can't be viewed, and a git that fails
+            in the block.
     """
     with tempfile.TemporaryDirectory(prefix="git-view-") as folder:
         path = Path(folder)
@@ -165,7 +177,10 @@ def view(layout: Layout, *, refs: bool = False) -> Iterator[Path]:
         if boundary := shallow_commits(layout):
             (path / "shallow").write_text("".join(f"{each}\n" for each in boundary))
         _link_refs(path, layout) if refs else _no_refs(path)
-        yield path
+        try:
+            yield path
+        except GitError as failed:
+            raise failed.of(layout.name) from None
 
 
 def run(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
@@ -345,7 +360,7 @@ def program_state() -> str:
         return f"{place} {hashlib.file_digest(program, 'sha256').hexdigest()}"
 
 
-def failure(verb: str, code: int, stderr: bytes) -> CorpusError:
+def failure(verb: str, code: int, stderr: bytes) -> GitError:
     """The error of a git that ended with `code`."""
     if GitResult(code=code, stderr=stderr).hit_limit:
         memory = f"{MAX_MEMORY_BYTES >> 20:,} MiB of memory"
@@ -357,7 +372,7 @@ def failure(verb: str, code: int, stderr: bytes) -> CorpusError:
         cure = "Correct the url; or clone the repository yourself and give its path"
     if any(reason in line for reason in NO_ROOM for line in words):
         cure = "Free some space and run the same command again"
-    return CorpusError(
+    return GitError(
         f"git {verb}",
         f"exit code {code}",
         cause="; ".join(words[:3]).strip(". ") or "it said nothing",
@@ -372,16 +387,16 @@ def _kill_session(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def _clone_over(arguments: Sequence[str], cause: str) -> CorpusError:
-    return CorpusError(
+def _clone_over(arguments: Sequence[str], cause: str) -> GitError:
+    return GitError(
         f"git {arguments[0]}",
         cause=cause,
         cure="Clone the repository yourself and give its path, or take it out of the corpus",
     )
 
 
-def _over_limit(verb: str, needed: str) -> CorpusError:
-    return CorpusError(
+def _over_limit(verb: str, needed: str) -> GitError:
+    return GitError(
         f"git {verb}",
         cause=f"it needs {needed}, as it does for a commit or a tree that was forged",
         cure="Pin a commit before the forged one, or take the repository out of the corpus",

@@ -230,7 +230,7 @@ def _layout_of(folder: Path, name: str) -> git.Layout | None:
     if not _is_repository(folder, common):
         return None
     _require_own_parts(folder, common, name)
-    return git.Layout(head=folder / "HEAD", common=common)
+    return git.Layout(head=folder / "HEAD", common=common, name=name)
 
 
 def _is_repository(folder: Path, common: Path) -> bool:
@@ -466,13 +466,8 @@ class Sources:
             _require_own_objects(origin, spec)
             try:
                 git.transfer(*arguments, str(draft))
-            except CorpusError as failed:
-                raise CorpusError(
-                    spec.title("url"),
-                    f"{failed.name}: {failed.value}",
-                    cause=failed.cause,
-                    cure=failed.cure,
-                ) from None
+            except git.GitError as failed:
+                raise failed.of(spec.title("url")) from None
             _require_commit(draft, spec)
 
         return once(target, make)

@@ -116,7 +116,9 @@ def test_a_pinned_tree_bomb_is_refused_by_the_commits_name(
     repo: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bomb = commit_of(repo, nested(repo, width=10, depth=4, leaf=files(repo)))
-    with git.view(git.Layout(head=repo.path / ".git/HEAD", common=repo.path / ".git")) as view:
+    with git.view(
+        git.Layout(head=repo.path / ".git/HEAD", common=repo.path / ".git", name="bomb")
+    ) as view:
         assert len([*listed(view, bomb)]) == 10_000
         small_limits(monkeypatch)
         monkeypatch.setattr(git, "MAX_OUTPUT_BYTES", 100_000)
@@ -134,7 +136,8 @@ def test_a_tree_bomb_without_files_ends_at_the_limit_of_time(
     between(repo, nested(repo, width=100, depth=6, leaf=tree_of(repo)))
     with bounded(seconds=8, mebibytes=8), pytest.raises(CorpusError) as refused:
         read(repo.path)
-    assert refused.value.name == "git log"
+    assert refused.value.name == "repository repo"
+    assert refused.value.value == "git log"
 
 
 @pytest.mark.parametrize(
@@ -205,7 +208,9 @@ def test_a_huge_file_of_zeros_is_left_out_of_a_tree(
     blobs = [stored(repo, "blob", b"int a;\n"), stored(repo, "blob", bytes(8 * MEBIBYTE))]
     tree = tree_of(repo, (b"a.cc", blobs[0]), (b"z.cc", blobs[1]))
     commit = commit_of(repo, tree)
-    with git.view(git.Layout(head=repo.path / ".git/HEAD", common=repo.path / ".git")) as view:
+    with git.view(
+        git.Layout(head=repo.path / ".git/HEAD", common=repo.path / ".git", name="bomb")
+    ) as view:
         entries = [*listed(view, commit)]
         assert [path for path, _ in contents(view, entries)] == [b"a.cc", b"z.cc"]
         small_limits(monkeypatch)
@@ -349,7 +354,7 @@ def test_more_bombs_than_a_few_refuse_the_repository(
     monkeypatch.setattr(git_log, "MAX_OVERSIZED", 3)
     with bounded(seconds=3, mebibytes=8), pytest.raises(CorpusError) as refused:
         read(repo.path)
-    assert refused.value.name == "git log"
+    assert refused.value.value == "git log"
 
 
 @pytest.mark.slow

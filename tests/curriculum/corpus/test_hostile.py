@@ -179,8 +179,10 @@ def test_a_missing_tree_is_an_error_and_not_a_short_history(build, read):
     for number in range(5):
         repo.commit(a_cc=f"int a{number};\n")
     loose(repo, repo.git("rev-parse", "HEAD~2^{tree}")).unlink()
-    with pytest.raises(CorpusError, match="git log: exit code 128"):
+    with pytest.raises(CorpusError) as refused:
         read(repo.path)
+    assert refused.value.name == "repository repo"
+    assert refused.value.value == "git log: exit code 128"
 
 
 def test_the_boundary_of_a_shallow_clone_is_no_change(build, read, tmp_path):
@@ -313,8 +315,11 @@ def test_a_git_that_ends_early_is_an_error(build, read, tmp_path, monkeypatch, v
     assert len(read(repo.path)[0]) == 8
     body = how.replace("{real}", shutil.which("git") or "")
     fake_git(tmp_path / "bin", monkeypatch, verb, body)
-    with pytest.raises(CorpusError, match=f"git {verb.replace('--batch', 'cat-file')}"):
+    with pytest.raises(CorpusError) as refused:
         read(repo.path)
+    assert type(refused.value) is CorpusError
+    assert refused.value.name == "repository repo", "whose git it was"
+    assert f"git {verb.replace('--batch', 'cat-file')}" in str(refused.value.value)
 
 
 def test_reading_that_is_given_up_leaves_no_process_and_no_file(build, tmp_path, monkeypatch):
