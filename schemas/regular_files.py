@@ -47,6 +47,16 @@ _KINDS = {
 }
 """Reasons by the error of a system that refuses to open a file."""
 
+_NOUNS = {
+    stat.S_IFREG: "a file",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
 
 class IrregularFileError(OSError, ValueError):
     """The refusal of something else than a regular file within the bound; its text is the reason alone."""
@@ -62,6 +72,21 @@ def status(path: Path | str) -> os.stat_result | None:
     except OSError:
         return None
     return there if stat.S_ISREG(there.st_mode) else None
+
+
+def kind_at(path: Path | str, *, follow_links: bool = True) -> str:
+    """Return what lies at a path as a noun: a file, a folder, a pipe, a device … or nothing.
+
+    >>> kind_at("/dev/null"), kind_at("/"), kind_at("/nowhere")
+    ('a device', 'a folder', 'nothing')
+    """
+    try:
+        mode = Path(path).stat(follow_symlinks=follow_links).st_mode
+    except PermissionError:
+        return "what we may not look at"
+    except OSError:
+        return "a link that leads nowhere" if Path(path).is_symlink() else "nothing"
+    return _NOUNS.get(stat.S_IFMT(mode), "no regular file")
 
 
 def folder(path: Path | str, *, beside: int | None = None, follow_links: bool = False) -> int:

@@ -28,6 +28,7 @@ from curriculum.corpus.paths import is_plain
 from schemas.change import Conversation, digest_of
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.errors import CorpusError
+from schemas.regular_files import kind_at
 from schemas.reports import SkipsReport
 from schemas.visible import one_line
 
@@ -128,7 +129,7 @@ def conversation_paths(spec: ConversationsSpec) -> tuple[Path, list[str]]:
         raise CorpusError(
             spec.title("path"),
             str(path),
-            cause=f"there is no {SUFFIX} file in it" if path.is_dir() else "nothing lies there",
+            cause=_no_file_in(path) if path.is_dir() else f"{kind_at(path)} lies there",
             cure="Correct its path",
         )
     return root, names
@@ -274,11 +275,26 @@ def _conversation(
 
 def _below(root: Path) -> Iterator[str]:
     """Paths of the regular *.jsonl files below a folder; links are never followed."""
+    for path in _named(root):
+        if path.is_file() and not path.is_symlink():
+            yield path.relative_to(root).as_posix()
+
+
+def _named(root: Path) -> Iterator[Path]:
+    """Paths below a folder of all but folders whose names end as those of JSON lines."""
     for folder, _, leaves in os.walk(root, followlinks=False):
-        for leaf in leaves:
-            path = Path(folder) / leaf
-            if path.suffix == SUFFIX and path.is_file() and not path.is_symlink():
-                yield path.relative_to(root).as_posix()
+        yield from (Path(folder) / leaf for leaf in leaves if Path(leaf).suffix == SUFFIX)
+
+
+def _no_file_in(folder: Path) -> str:
+    """Return why a folder has no file to read, with the kinds of what lies in place of files."""
+    others = [
+        f"{path.relative_to(folder).as_posix()} is {kind_at(path, follow_links=False)}"
+        for path in sorted(_named(folder))
+    ]
+    more = f" and {len(others) - EXAMPLES} more" if len(others) > EXAMPLES else ""
+    listed = f": {', '.join(others[:EXAMPLES])}{more}" if others else ""
+    return f"there is no {SUFFIX} file in it{listed}"
 
 
 def _sha256(spec: ConversationsSpec, root: Path, name: str) -> str:

@@ -494,9 +494,7 @@ def _require_readable(spec: RepositorySpec) -> None:
         raise CorpusError(
             spec.title("path"),
             str(path),
-            cause="neither a folder nor a file lies there"
-            if path.exists()
-            else "nothing lies there",
+            cause=f"{regular_files.kind_at(path)} lies there",
             cure="Correct its path",
         )
     with path.open("rb") as file:

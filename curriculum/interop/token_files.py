@@ -28,6 +28,7 @@ from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
 from schemas.json_text import read_json
 from schemas.manifest import BESIDE_NAME, RECORD_NAME, ExportRecord, TokenFormat
+from schemas.regular_files import kind_at
 
 Values = npt.NDArray[Any]
 AT_ONCE = 1 << 22
@@ -122,9 +123,11 @@ def _ids_file(path: Path) -> Path:
     )
     file = next((name for name in names if name.is_file()), None)
     if file is None:
+        kinds = {name.name: kind_at(name) for name in names}
+        others = [f"{name} is {kind}" for name, kind in kinds.items() if kind != "nothing"]
         raise SchemaError(
             str(path),
-            cause=f"there is no {' or '.join(dict.fromkeys(name.name for name in names))}",
+            cause=", ".join(others) or f"there is no {' or '.join(kinds)}",
             cure="Give the folder of an export, or a .bin by its path",
         )
     return file

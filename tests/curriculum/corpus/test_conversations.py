@@ -2,7 +2,9 @@
 
 import doctest
 import json
+import os
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from curriculum.corpus.conversations import (
     refuse_losses,
 )
 from curriculum.corpus.load import load_corpus
+from curriculum.corpus.sources import resolve
 from schemas.change import Conversation, Turn
 from schemas.corpus import ConversationsSpec, CorpusSpec, QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
@@ -300,9 +303,36 @@ def test_where_there_is_nothing_the_error_says_so(tmp_path: Path) -> None:
         found(tmp_path / "none.jsonl")
     with pytest.raises(CorpusError, match=r"there is no \.jsonl file in it"):
         found(tmp_path)
+    (tmp_path / "linked.jsonl").symlink_to("/dev/null")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(CorpusError) as refused:
+        found(tmp_path)
+    assert refused.value.cause.endswith("linked.jsonl is a link, pipe.jsonl is a pipe")
     (tmp_path / "a\n.jsonl").write_text(GOOD)
     with pytest.raises(CorpusError, match="its name isn't printable UTF-8"):
         found(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("put", "lies"),
+    [
+        (os.mkfifo, "a pipe"),
+        (lambda path: path.symlink_to("/dev/zero"), "a device"),
+        (lambda path: path.symlink_to(path), "a link that leads nowhere"),
+        (lambda path: path.symlink_to("gone"), "a link that leads nowhere"),
+    ],
+    ids=["pipe", "device", "loop", "dangling"],
+)
+def test_a_source_that_is_no_file_is_refused_by_what_lies_there(
+    tmp_path: Path, put: Callable[[Path], None], lies: str
+) -> None:
+    put(tmp_path / "talks.jsonl")
+    with pytest.raises(CorpusError) as refused:
+        found(tmp_path / "talks.jsonl")
+    assert refused.value.cause == f"{lies} lies there"
+    with pytest.raises(CorpusError) as refused:
+        resolve(RepositorySpec(name="mine", path=str(tmp_path / "talks.jsonl")), cache=tmp_path)
+    assert refused.value.cause == f"{lies} lies there"
 
 
 def test_the_key_rests_on_bytes_and_names_and_not_on_where_they_lie(tmp_path: Path) -> None:
