@@ -42,7 +42,7 @@ def decode_foreign(files: Sequence[Path], *, unsandboxed: bool = False) -> None:
     paths = [str(file.absolute()) for file in files]
     size = sum(file.stat().st_size for file in files)
     sandbox = Sandbox(
-        read=(*paths, *code_paths()), memory=usual_memory(), cpu_seconds=usual_seconds(size)
+        read=(*paths, *code_paths()), memory=usual_memory(size), cpu_seconds=usual_seconds(size)
     )
     request = {"files": paths, "max_bytes": max(MAX_BYTES, RATIO * size)}
     with SandboxedProcess(__name__, sandbox, request, unsandboxed=unsandboxed) as process:
@@ -83,9 +83,13 @@ def _decoded_bytes(file: str, room: int) -> int:
     """
     import pyarrow.parquet as pq
 
+    from curriculum.parquet_footers import min_decoded_bytes
+
     with pq.ParquetFile(file, page_checksum_verification=True) as opened:
         counted = opened.metadata.num_rows
         num_bytes, rows = counted * _MIN_ROW_BYTES, 0
+        if min_decoded_bytes(opened.metadata) > room:
+            num_bytes = room + 1
         batches = opened.iter_batches(_ROWS, use_threads=False)
         while num_bytes <= room and (batch := next(batches, None)) is not None:
             batch.validate(full=True)

@@ -31,16 +31,18 @@ _MAX_ANSWER_BYTES = 16 << 20
 _PART_BYTES = 1 << 16
 _ENDING_SECONDS = 5
 MIN_MEMORY = 4 << 30
-"""Bytes that such a process may take on any machine; on larger ones half of their memory."""
+"""Bytes that such a process may take on any machine, whatever it reads."""
+_MEMORY_RATIO = 16
+"""Bytes more for each byte that it reads; with all of them it may take half of a machine's memory."""
 MAX_IDLE_SECONDS = 600
 """Seconds that all answers of a process may take together, beyond its processor time."""
 UNSANDBOXED = "--unsandboxed"
 
 
-def usual_memory() -> int:
-    """Return the limit of memory in bytes for a process that parses foreign files."""
+def usual_memory(num_bytes: int) -> int:
+    """Return the limit of memory in bytes for a process that parses foreign files of so many bytes."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(MIN_MEMORY, machine // 2)
+    return max(MIN_MEMORY, min(machine // 2, MIN_MEMORY + _MEMORY_RATIO * num_bytes))
 
 
 def usual_seconds(num_bytes: int) -> int:

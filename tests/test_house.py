@@ -33,7 +33,7 @@ def test_parquet_files_are_read_in_few_places_only() -> None:
         for file in SOURCES
         if re.search(r"pq\.(ParquetFile|ParquetDataset|read_\w+)\(", file.read_text())
     }
-    sandboxed = {"curriculum/interop/foreign_parquet.py", "curriculum/foreign_decoding.py"}
+    sandboxed = {"curriculum/interop/foreign_files.py", "curriculum/foreign_decoding.py"}
     footer_of_one_group = "curriculum/packing/read.py"
     assert readers == {"curriculum/parquet.py", footer_of_one_group, *sandboxed}
 

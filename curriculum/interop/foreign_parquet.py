@@ -8,8 +8,6 @@ for them where no value changes; any other type is an error. Columns that the co
 behind, and the report names them.
 """
 
-import contextlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,7 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curriculum.interop.eos_boundaries import Boundaries
-from curriculum.interop.packed_columns import FOREIGN, SEGMENTS, PackedColumns
+from curriculum.interop.foreign_files import TYPES, batches, opened, schema_of
+from curriculum.interop.packed_columns import SEGMENTS, PackedColumns
 from curriculum.interop.publish import (
     CURE,
     FILLS,
@@ -38,14 +37,11 @@ from schemas.corpus import is_name
 from schemas.errors import SchemaError
 from schemas.objectives import OBJECTIVES
 from schemas.packed_row import LONGEST_ROW, PACKED_ROW_SCHEMA, ROW_MULTIPLE, RowFormat
+from schemas.regular_files import kind_at
 from schemas.reports import ImportReport
 
 PACK_ID = "pack_id"
 SPLITS = ("train", "val", "anchor")
-TYPES = {**KNOWN, **FOREIGN}
-"""Columns that are read, with the types that they are read as."""
-UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""The errors of Arrow for a file that isn't what it says, such as one of names that aren't UTF-8."""
 
 
 def fault_of(label: str, value: object) -> str | None:
@@ -79,66 +75,6 @@ def check_facts(facts: RowFacts) -> None:
     for label, value in asdict(facts).items():
         if value is not None and (fault := fault_of(label, value)):
             raise SchemaError(f"--{label}", value, cause=fault, cure="Give another one")
-
-
-@contextlib.contextmanager
-def opened(file: Path) -> Iterator[pq.ParquetFile]:
-    """Open a file for reading; what goes wrong while it is read names it.
-
-    Raises:
-        SchemaError: for a file that can't be read.
-    """
-    try:
-        with pq.ParquetFile(file, page_checksum_verification=True) as content:
-            yield content
-    except MemoryError:
-        raise
-    except UNREADABLE as unreadable:
-        raise _broken(file, unreadable) from None
-
-
-def batches(
-    content: pq.ParquetFile, columns: Sequence[str], rows: int = 65_536
-) -> Iterator[pa.RecordBatch]:
-    """Some columns, at most so many rows at once, each batch held against its types.
-
-    Raises:
-        ArrowInvalid: for text that isn't UTF-8, and for lists whose edges lie outside of their values.
-    """
-    for batch in content.iter_batches(rows, columns=list(columns), use_threads=False):
-        batch.validate(full=True)
-        yield batch
-
-
-def schema_of(file: Path) -> pa.Schema:
-    """The schema of a file, in which each column has a name of its own.
-
-    Raises:
-        SchemaError: for a file that can't be read, and a name that stands twice.
-    """
-    try:
-        schema: pa.Schema = pq.read_schema(file)
-        names = schema.names
-    except UNREADABLE as unreadable:
-        raise _broken(file, unreadable) from None
-    twice = next((name for name, count in Counter(names).items() if count > 1), None)
-    if twice is not None:
-        raise SchemaError(
-            file.name,
-            f"{twice!r} names several columns",
-            cause="a column is found by its name, so which of them counts isn't known",
-            cure=CURE,
-        )
-    return schema
-
-
-def _broken(file: Path, unreadable: Exception) -> SchemaError:
-    return SchemaError(
-        file.name,
-        str(unreadable).splitlines()[0],
-        cause="the file is damaged, or is not Parquet at all",
-        cure="Copy it again, or leave it out",
-    )
 
 
 def labels_of(files: Sequence[Path], stored: Sequence[str], given: RowFacts) -> RowFacts:
@@ -323,7 +259,8 @@ def parquet_rows(
         _require_same(file, stored_names(schema.names, TYPES), read, files[0])
         require_types(file, schema, read)
     is_filled = bool({*SEGMENTS} & {*read})
-    length = _filled_length(files) if is_filled else _row_length(files[0], schemas[0])
+    first = _first_with_rows(path, files)
+    length = _filled_length(files) if is_filled else _row_length(first, schemas[0])
     packed = PackedColumns.of(read, format_of(tokenizer, length))
     stored, row_format = (*packed.stored, *packed.derived), packed.row_format
     require(stored, row_format, name=files[0].name, tokenizer=tokenizer, boundaries=boundaries)
@@ -358,7 +295,7 @@ def _files(path: Path) -> list[Path]:
     if not files:
         raise SchemaError(
             str(path),
-            cause="there are no Parquet files",
+            cause="there are no Parquet files" if path.is_dir() else f"{kind_at(path)} lies there",
             cure="Give a file of packed rows, or a folder that holds some",
         )
     return files
@@ -373,6 +310,19 @@ def _require_same(file: Path, found: Sequence[str], stored: Sequence[str], first
             cause=f"it and {first.name} don't store the same columns",
             cure="Import what belongs together: one folder a data set",
         )
+
+
+def _first_with_rows(path: Path, files: Sequence[Path]) -> Path:
+    for file in files:
+        with opened(file) as content:
+            if content.metadata.num_rows:
+                return file
+    raise SchemaError(
+        str(path),
+        "0 rows",
+        cause="the file is Parquet without rows" if path.is_file() else "no Parquet file has rows",
+        cure="Give packed rows",
+    )
 
 
 def _row_length(file: Path, schema: pa.Schema) -> int:

@@ -76,7 +76,7 @@ def publish_foreign(
             ),
             write=(str(folder),),
             file_bytes=max(_MIN_FILE_BYTES, _RATIO * size),
-            memory=usual_memory(),
+            memory=usual_memory(size),
             cpu_seconds=usual_seconds(size),
         )
         request = _request(rows, tokenizer, folder)

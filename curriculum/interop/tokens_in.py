@@ -17,14 +17,12 @@ import pyarrow as pa
 
 from curriculum.interop.document_frames import count_frames
 from curriculum.interop.eos_boundaries import Boundaries
+from curriculum.interop.foreign_files import batches, opened, schema_of
 from curriculum.interop.foreign_parquet import (
     as_known,
-    batches,
     check_facts,
     labels_of,
-    opened,
     require_types,
-    schema_of,
     stored_names,
 )
 from curriculum.interop.id_types import IdType

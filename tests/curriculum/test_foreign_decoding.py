@@ -197,10 +197,19 @@ def test_a_small_file_that_decodes_to_more_than_it_may_is_refused(
 def test_a_bomb_ends_at_the_limit_of_memory(
     bombs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foreign_decoding, "usual_memory", lambda: 512 << 20)
+    monkeypatch.setattr(foreign_decoding, "usual_memory", lambda _: 512 << 20)
     monkeypatch.setattr(foreign_decoding, "MAX_BYTES", 1 << 40)
     assert "memory" in str(_refusal(bombs["one_long_text_in_one_list"]).value)
     decode_foreign([bombs["runs_of_one_value"]])
+
+
+def test_a_footer_alone_tells_that_a_file_decodes_to_more_than_it_may(
+    bombs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader of this test would run out of memory if it decoded the list."""
+    monkeypatch.setattr(foreign_decoding, "usual_memory", lambda _: 512 << 20)
+    monkeypatch.setattr(foreign_decoding, "MAX_BYTES", MAX_ROOM - 1)
+    assert _refusal(bombs["one_long_list"]).value == "it decodes to more than 383 MiB"
 
 
 def test_files_are_bounded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

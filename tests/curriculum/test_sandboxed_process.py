@@ -59,3 +59,14 @@ def test_a_process_with_a_thread_of_a_library_does_not_enter() -> None:
     outside = "curriculum.sandbox.Sandbox(read=('/',)).enter()"
     done = run(f"import curriculum.sandbox, pyarrow\n{outside}\n")
     assert "'0'" in done.stdout
+
+
+def test_a_small_file_gets_little_memory_on_a_large_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 1 << 28, "SC_PAGE_SIZE": 1 << 12}.get)
+    least = sandboxed_process.MIN_MEMORY
+    assert sandboxed_process.usual_memory(0) == least
+    assert sandboxed_process.usual_memory(1_498) < least + (1 << 20)
+    assert sandboxed_process.usual_memory(1 << 33) > 16 << 30
+    assert sandboxed_process.usual_memory(1 << 40) == 1 << 39

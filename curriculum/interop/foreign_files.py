@@ -1,0 +1,96 @@
+"""Foreign Parquet files as they are opened: what goes wrong while one is read names it."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curriculum.interop.packed_columns import FOREIGN
+from curriculum.interop.publish import CURE
+from curriculum.packing.rows import KNOWN
+from curriculum.parquet_footers import longest_list
+from schemas.errors import SchemaError
+from schemas.packed_row import LONGEST_ROW
+
+TYPES = {**KNOWN, **FOREIGN}
+"""Columns that are read, with the types that they are read as."""
+UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""The errors of Arrow for a file that isn't what it says, such as one of names that aren't UTF-8."""
+
+
+@contextlib.contextmanager
+def opened(file: Path) -> Iterator[pq.ParquetFile]:
+    """Open a file for reading; what goes wrong while it is read names it.
+
+    Raises:
+        SchemaError: for a file that can't be read.
+    """
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as content:
+            yield content
+    except MemoryError:
+        raise
+    except UNREADABLE as unreadable:
+        raise _broken(file, unreadable) from None
+
+
+def batches(
+    content: pq.ParquetFile, columns: Sequence[str], rows: int = 65_536
+) -> Iterator[pa.RecordBatch]:
+    """Some columns, at most so many rows at once, each batch held against its types.
+
+    Raises:
+        ArrowInvalid: for text that isn't UTF-8, and for lists whose edges lie outside of their values.
+    """
+    for batch in content.iter_batches(rows, columns=list(columns), use_threads=False):
+        batch.validate(full=True)
+        yield batch
+
+
+def schema_of(file: Path) -> pa.Schema:
+    """The schema of a file, in which each column has a name of its own.
+
+    Raises:
+        SchemaError: for a file that can't be read, a name that stands twice, and rows that are longer than
+            rows may be: no page is decoded for that.
+    """
+    try:
+        footer = pq.read_metadata(file)
+        schema: pa.Schema = footer.schema.to_arrow_schema()
+        names = schema.names
+    except UNREADABLE as unreadable:
+        raise _broken(file, unreadable) from None
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise SchemaError(
+            file.name,
+            f"{twice!r} names several columns",
+            cause="a column is found by its name, so which of them counts isn't known",
+            cure=CURE,
+        )
+    _require_short_lists(file, footer)
+    return schema
+
+
+def _require_short_lists(file: Path, footer: pq.FileMetaData) -> None:
+    longest = longest_list(footer, frozenset(TYPES))
+    # Offsets of documents of one token are one more than a row's tokens.
+    if longest is not None and longest[1] > LONGEST_ROW + 1:
+        raise SchemaError(
+            file.name,
+            f"a row has {longest[1]:,} values of {longest[0]} or more",
+            cause=f"a row has at most {LONGEST_ROW:,} tokens",
+            cure="Pack the documents, or import them as --format flat",
+        )
+
+
+def _broken(file: Path, unreadable: Exception) -> SchemaError:
+    return SchemaError(
+        file.name,
+        str(unreadable).splitlines()[0],
+        cause="the file is damaged, or is not Parquet at all",
+        cure="Copy it again, or leave it out",
+    )
