@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from curriculum.interop.publish import Imported, ImportFormat, RowFacts
     from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 
-_SUFFIXES = frozenset((".bin", ".idx", ".json", ".parquet"))
-"""Suffixes of files that belong to an export."""
 _ROWS, _SCRATCH = "rows", "tmp"
 _MIN_FILE_BYTES, _RATIO = 16 << 30, 100
 """Bytes that a file of rows may have: so many, or so many for each byte that is imported."""
@@ -60,13 +58,14 @@ def publish_foreign(
     """Publish rows from elsewhere as an artefact; `tokenizer` is what their ids mean.
 
     Raises:
-        SchemaError: for what can't be read as rows, and for files that take their reader's memory or time, or
-            crash it; nothing is published then.
+        SchemaError: for what can't be read as rows, a link that leads out of the folder, and files that
+            take their reader's memory or time, or crash it; nothing is published then.
         StoreError: where the kernel can't confine the process that reads them.
     """
     from curriculum.interop.publish import recipe
+    from curriculum.interop.received_files import received_files
 
-    files = _files(rows.path)
+    files = received_files(rows.path, parquet=rows.format == "parquet")
     size = sum(file.stat().st_size for file in files)
     with _scratch(store, rows.path) as folder:
         sandbox = Sandbox(
@@ -92,17 +91,6 @@ def publish_foreign(
                     path.replace(draft.path / path.name)
 
             return store.produce([made], fill)[0]
-
-
-def _files(path: Path) -> list[Path]:
-    """Return the files that an import of a path reads, links resolved."""
-    below = [path]
-    if path.is_dir():
-        below = sorted(path.rglob("*"))
-    elif path.suffix != ".parquet" and path.parent.is_dir():
-        below = sorted(path.parent.iterdir())
-    found = [file.resolve() for file in below if file.suffix in _SUFFIXES and file.is_file()]
-    return [*found, path.resolve()] if path.is_file() else found
 
 
 @contextmanager

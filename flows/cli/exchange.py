@@ -16,6 +16,7 @@ from curriculum.interop.huggingface import whole_folder, write_card
 from curriculum.interop.id_types import TYPE_OPTION, IdType
 from curriculum.interop.import_process import ForeignRows, publish_foreign
 from curriculum.interop.publish import ImportFormat, RowFacts
+from curriculum.interop.received_files import file_inside
 from curriculum.interop.row_order import Ordered
 from curriculum.mixing.imported import IMPORT, TRAIN, check_name, mark_of
 from curriculum.pipeline.attempts import (
@@ -37,6 +38,7 @@ from schemas.cures import tokenizer_file
 from schemas.errors import CurriculumError, JobError, SchemaError, StoreError
 from schemas.manifest import TokenFormat
 from schemas.mistakes import nearest
+from schemas.regular_files import kind_at
 from schemas.reports import ImportReport
 from schemas.visible import one_line, shortened
 
@@ -331,8 +333,9 @@ def _check_options(options: ImportOptions) -> None:
             cause="Parquet says of which type its ids are",
             cure="Leave it out, or say --format flat for a .bin file",
         )
-    if not options.path.exists() and options.format == "parquet":
-        raise SchemaError(str(options.path), cause="it isn't there", cure="Check the path")
+    path = options.path
+    if options.format == "parquet" and not (path.is_dir() or path.is_file()):
+        raise SchemaError(str(path), cause=f"{kind_at(path)} lies there", cure="Check the path")
 
 
 def _tokenizer_for(store: Store, options: ImportOptions) -> Artefact:
@@ -362,8 +365,9 @@ def _tokenizer_for(store: Store, options: ImportOptions) -> Artefact:
             return store.load(found[0].path)
         file = found[0].path
     else:
-        file = Path(given) if given is not None else beside
-    file = file / TOKENIZER_NAME if file.is_dir() else file
+        file = beside.parent if given is None else Path(given)
+    if file.is_dir():
+        file = file_inside(file, file / TOKENIZER_NAME)
     wanted = options.document_tokens or "bos_eos"
     framed: DocumentTokens = next(name for name in get_args(DocumentTokens) if name == wanted)
     return given_tokenizer(

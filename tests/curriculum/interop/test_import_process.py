@@ -1,10 +1,12 @@
 """Foreign rows are read in a sandbox: what comes of sound ones is the same, and hostile ones are refused."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -66,14 +68,129 @@ def test_rows_that_a_sandbox_read_are_those_that_are_read_without(
     assert list((other.root / ".drafts").iterdir()) == []
 
 
-def test_links_of_a_folder_are_followed(world: Any, tmp_path: Path, said: Any) -> None:
-    """As in the folders of a cache of Hugging Face."""
-    theirs = _rows(world, tmp_path / "blobs")
-    (tmp_path / "snapshot").mkdir()
-    for file in theirs.iterdir():
-        (tmp_path / "snapshot" / file.name).symlink_to(file)
-    asked = ForeignRows(path=tmp_path / "snapshot", format="parquet", facts=said())
+def test_links_of_a_cache_of_hugging_face_are_followed(
+    world: Any, tmp_path: Path, said: Any
+) -> None:
+    cache = tmp_path / "datasets--theirs--rows"
+    snapshot = cache / "snapshots" / "0123abcd"
+    snapshot.mkdir(parents=True)
+    for file in _rows(world, cache / "blobs").iterdir():
+        (snapshot / file.name).symlink_to(Path("../../blobs") / file.name)
+    asked = ForeignRows(path=snapshot, format="parquet", facts=said())
     assert publish_foreign(world.store, asked, world.tokenizer).made
+    (tmp_path / "given").symlink_to(snapshot)
+    asked = ForeignRows(path=tmp_path / "given", format="parquet", facts=said())
+    assert not publish_foreign(world.store, asked, world.tokenizer).made
+
+
+@pytest.mark.parametrize("form", ["parquet", "flat"])
+def test_a_link_that_leads_out_of_the_folder_is_refused_by_name(
+    world: Any, tmp_path: Path, said: Any, form: Any
+) -> None:
+    private, theirs = tmp_path / "private", tmp_path / "theirs" / "snapshots" / "0123abcd"
+    theirs.parent.mkdir(parents=True)
+    if form == "parquet":
+        _rows(world, theirs)
+    else:
+        world.export(world.flat, theirs, form)
+    shutil.copytree(theirs, private)
+    (tmp_path / "theirs" / "blobs").symlink_to(private)
+    name = "part-0.parquet" if form == "parquet" else "tokens.bin"
+    (theirs / name).unlink()
+    asked = ForeignRows(path=theirs, format=form, facts=said())
+    for lead in (private / name, Path("../../blobs") / name):
+        (theirs / name).symlink_to(lead)
+        with pytest.raises(SchemaError) as refused:
+            publish_foreign(world.store, asked, world.tokenizer)
+        assert refused.value.name == str(theirs / name)
+        assert refused.value.value == f"a link to {private / name}"
+        (theirs / name).unlink()
+    shutil.copy(private / name, theirs / "elsewhere")
+    (theirs / name).symlink_to("elsewhere")
+    assert publish_foreign(world.store, asked, world.tokenizer).path
+
+
+def test_a_tokenizer_that_lies_beside_rows_is_no_link_out_of_their_folder(
+    world: Any, tmp_path: Path
+) -> None:
+    theirs = _rows(world, tmp_path / "theirs")
+    (theirs / "tokenizer.json").symlink_to(world.tokenizer.path / "tokenizer.json")
+    home = ("--home", str(tmp_path / "new"))
+    for words in ((), ("--tokenizer", str(theirs))):
+        done = CliRunner().invoke(app, ["import", str(theirs), *home, *words])
+        assert done.exit_code == 2
+        assert "a link to" in done.output.replace("\n", " ")
+    given = ("--tokenizer", str(theirs / "tokenizer.json"))
+    done = CliRunner().invoke(app, ["import", str(theirs), *home, *given])
+    assert done.exit_code == 0, done.output
+
+
+def test_a_link_to_a_file_is_followed_where_the_user_gave_it(
+    world: Any, tmp_path: Path, said: Any
+) -> None:
+    file = next(_rows(world, tmp_path / "theirs").iterdir())
+    (tmp_path / "given.parquet").symlink_to(file)
+    asked = ForeignRows(path=tmp_path / "given.parquet", format="parquet", facts=said())
+    assert publish_foreign(world.store, asked, world.tokenizer).path
+
+
+def test_a_link_beside_a_file_that_is_imported_may_lead_anywhere(
+    world: Any, tmp_path: Path, said: Any
+) -> None:
+    """Files beside it are read where their names begin as its own does."""
+    theirs = world.export(world.flat, tmp_path / "theirs", "megatron")
+    for name in ("tokens.bin", "tokens.idx"):
+        (theirs / name).rename(theirs / name.replace("tokens", "mine"))
+    (theirs / "other.bin").symlink_to(tmp_path / "elsewhere.bin")
+    given = said(family="mine")
+    asked = ForeignRows(path=theirs / "mine", format="megatron", facts=given, row_length=512)
+    assert publish_foreign(world.store, asked, world.tokenizer).path
+    (theirs / "mine.idx").rename(tmp_path / "mine.idx")
+    (theirs / "mine.idx").symlink_to(tmp_path / "mine.idx")
+    with pytest.raises(SchemaError) as refused:
+        publish_foreign(world.store, asked, world.tokenizer)
+    assert refused.value.name == str(theirs / "mine.idx")
+
+
+@pytest.mark.parametrize(
+    ("put", "lies"),
+    [
+        (os.mkfifo, "a pipe"),
+        (lambda file: file.symlink_to("/dev/zero"), "a device"),
+        (lambda file: file.symlink_to(file), "a link that leads nowhere"),
+    ],
+    ids=["pipe", "device", "loop"],
+)
+def test_an_import_says_what_lies_in_place_of_a_file(
+    world: Any, tmp_path: Path, said: Any, put: Callable[[Path], None], lies: str
+) -> None:
+    theirs = _rows(world, tmp_path / "theirs")
+    file = theirs / "odd.parquet"
+    put(file)
+    assert f"{lies} lies there" in _is_refused(_command(world, file), file)
+    for path in (file, theirs):
+        with pytest.raises(SchemaError) as refused:
+            publish_foreign(
+                world.store,
+                ForeignRows(path=path, format="parquet", facts=said()),
+                world.tokenizer,
+            )
+        assert refused.value.name == str(file)
+        assert refused.value.cause == f"{lies} lies there"
+
+
+def test_files_without_rows_are_said_to_have_none(world: Any, tmp_path: Path, said: Any) -> None:
+    theirs = _rows(world, tmp_path / "theirs")
+    table = pq.read_table(theirs / "part-0.parquet")
+    file = theirs / "empty.parquet"
+    pq.write_table(table.slice(0, 0), file)
+    with pytest.raises(SchemaError) as refused:
+        publish_foreign(
+            world.store, ForeignRows(path=file, format="parquet", facts=said()), world.tokenizer
+        )
+    assert (refused.value.name, refused.value.value) == (str(file), "0 rows")
+    asked = ForeignRows(path=theirs, format="parquet", facts=said())
+    assert publish_foreign(world.store, asked, world.tokenizer).path, "others have rows"
 
 
 def _bomb(world: Any, file: Path) -> None:
@@ -112,7 +229,7 @@ def test_a_bomb_that_its_footer_hides_ends_at_the_limit_of_memory(
     file = tmp_path / "theirs" / "part-0.parquet"
     _bomb(world, file)
     assert file.stat().st_size < 2_000_000
-    monkeypatch.setattr(import_process, "usual_memory", lambda: MEMORY)
+    monkeypatch.setattr(import_process, "usual_memory", lambda _: MEMORY)
     assert "of memory" in _is_refused(_command(world, file), file)
     assert breaks_a_plain_reader(file, room=MEMORY)
 
@@ -131,6 +248,26 @@ def test_a_row_of_millions_of_tokens_is_refused(world: Any, tmp_path: Path) -> N
     assert file.stat().st_size < 100_000
     _is_refused(_command(world, file, "--family", "mine"), file)
     assert pq.read_table(file).nbytes > 64 << 20, "whoever reads it whole has it in memory"
+
+
+def test_a_row_that_is_too_long_is_refused_before_a_page_is_decoded(
+    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "theirs" / "part-0.parquet"
+    file.parent.mkdir()
+    number = 1 << 26
+    row = pa.ListArray.from_arrays(
+        pa.array([0, number], pa.int32()), pa.array(np.zeros(number, np.int32))
+    )
+    pq.write_table(pa.table({"input_ids": row, "loss_mask": row}), file, compression="zstd")
+    assert file.stat().st_size < 2_000
+    monkeypatch.setattr(import_process, "usual_memory", lambda _: MEMORY)
+    with pytest.raises(SchemaError) as refused:
+        publish_foreign(
+            world.store, ForeignRows(path=file, format="parquet", facts=NOTHING), world.tokenizer
+        )
+    assert refused.value.name == file.name
+    assert refused.value.value == f"a row has {number:,} values of input_ids or more"
 
 
 def test_many_unknown_columns_are_one_line_that_names_the_first(world: Any, tmp_path: Path) -> None:

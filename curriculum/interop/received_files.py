@@ -1,0 +1,75 @@
+"""The files that an import may read: those of the folder that was given, and no other file of its user."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from curriculum.interop.tokens_out import TOKENS_NAME
+from schemas.errors import SchemaError
+from schemas.regular_files import kind_at
+
+_PARQUET = ".parquet"
+_OF_TOKENS = frozenset((".bin", ".idx", ".json", _PARQUET))
+_BLOBS, _SNAPSHOTS = "blobs", "snapshots"
+"""Folders of a data set in a cache of Hugging Face: files of snapshots are links to blobs."""
+
+
+def received_files(path: Path, *, parquet: bool) -> list[Path]:
+    """Return the files that an import of a path may read, links resolved.
+
+    The path itself may be a link. A link in a folder leads to a file of that folder, or of the blobs of
+    the Hugging Face cache that the folder is a snapshot of.
+
+    Raises:
+        SchemaError: for any other link, and for a pipe, a device or a socket in place of a file.
+    """
+    kind = kind_at(path)
+    # A path of tokens may lack its suffix.
+    if kind not in ("a file", "a folder") and (parquet or kind != "nothing"):
+        raise SchemaError(str(path), cause=f"{kind} lies there", cure="Check the path")
+    folder = path if path.is_dir() else path.parent
+    named = sorted(_named(path, parquet=parquet))
+    found = [file_inside(folder, file) for file in named if kind_at(file) != "a folder"]
+    return [*found, path.resolve()] if path.is_file() else found
+
+
+def file_inside(folder: Path, file: Path) -> Path:
+    """Return a file of a folder, links resolved.
+
+    Raises:
+        SchemaError: for a link that leads elsewhere, and for anything else than a file.
+    """
+    kind = kind_at(file)
+    if kind != "a file":
+        raise SchemaError(
+            str(file), cause=f"{kind} lies there", cure="Put a file there, or leave it out"
+        )
+    target = file.resolve()
+    if not any(target.is_relative_to(root) for root in _allowed(folder.resolve())):
+        raise SchemaError(
+            str(file),
+            f"a link to {target}",
+            cause="it leads out of the folder, where it could name any file of yours",
+            cure="Take it out of the folder, or put the file itself there if it is meant",
+        )
+    return target
+
+
+def _named(path: Path, *, parquet: bool) -> Iterator[Path]:
+    """Paths by whose names the reader may ask, but for the given one."""
+    suffixes = frozenset((_PARQUET,)) if parquet else _OF_TOKENS
+    if path.is_dir():
+        yield from (file for file in path.rglob("*") if file.suffix in suffixes)
+    elif not parquet and path.parent.is_dir():
+        # Beside tokens.bin lie files of any name; beside another file, those that begin as it does.
+        begin = "" if f"{path.stem}.bin" == TOKENS_NAME else f"{path.stem}."
+        for file in path.parent.iterdir():
+            if file != path and file.suffix in suffixes and file.name.startswith(begin):
+                yield file
+
+
+def _allowed(folder: Path) -> tuple[Path, ...]:
+    """Return the folders where links of a folder may lead."""
+    for above in folder.parents:
+        if (above / _BLOBS).is_dir() and folder.is_relative_to(above / _SNAPSHOTS):
+            return folder, above / _BLOBS
+    return (folder,)
