@@ -10,6 +10,8 @@ import shlex
 import sys
 from pathlib import Path
 
+from schemas.visible import one_line
+
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 CHECKOUT = Path(__file__).parents[1]
 """The folder of the packages: a checkout, unless they were installed from elsewhere."""
@@ -36,10 +38,10 @@ def cure_of(file: Path) -> str:
     run = run_of(file)
     if run is None:
         made = next((above for above in file.parents if (above / _MANIFEST).is_file()), file.parent)
-        return f"Move {made} out of the workspace, and build again"
+        return f"Move {one_line(str(made))} out of the workspace, and build again"
     if file == run or _NEEDED.fullmatch(file.relative_to(run).as_posix()):
         return set_aside(run)
-    lost = f"{file}{LOST}"
+    lost = one_line(f"{file}{LOST}")
     how = f"Rename it to {lost}" if file.exists() else f"Make an empty file {lost}"
     return f"{how}: the file alone is lost, and the run is used without it"
 
@@ -47,8 +49,8 @@ def cure_of(file: Path) -> str:
 def set_aside(run: Path) -> str:
     """Return the cure for a run that can't be used as it is: it trains anew, and nothing is deleted."""
     return (
-        f"Restore it from a copy, or move {run} out of the workspace, where its checkpoints stay "
-        "readable, and train the phase again"
+        f"Restore it from a copy, or move {one_line(str(run))} out of the workspace, where its "
+        "checkpoints stay readable, and train the phase again"
     )
 
 

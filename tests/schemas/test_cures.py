@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from schemas import cures
-from schemas.cures import CHECKOUT, install_command
+from schemas.cures import CHECKOUT, cure_of, install_command
 
 
 @pytest.fixture
@@ -48,3 +48,12 @@ def test_a_python_without_pip_is_installed_into_by_uv(without_pip: None) -> None
 
 def test_without_a_checkout_the_package_is_named(elsewhere: None) -> None:
     assert shlex.split(install_command("curriculum[ray]"))[-1] == "curriculum[ray]"
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["rows/new\nline/rows.parquet", "runs/new\nline/attempt=1/job.json", "runs/a\n/attempt=1/log"],
+)
+def test_the_name_of_a_folder_stays_on_one_line_in_a_cure(file: str) -> None:
+    cure = cure_of(Path(file))
+    assert ("\n" in cure, r"\n" in cure) == (False, True)

@@ -90,7 +90,7 @@ def open_run(store: Store, begun: Attempt) -> Iterator[RenderableType]:
             beat,
             error=StoreError,
             cause="it was changed since it was written",
-            cure=f"Move {beat} out of the workspace: the next heartbeat writes another",
+            cure=f"Move {one_line(str(beat))} out of the workspace: the next heartbeat writes another",
         )
         yield ""
         yield Text.assemble(
