@@ -143,7 +143,10 @@ def test_a_wrong_diet_fails_the_run_with_its_message_and_no_traceback(
     assert "templtes" in str(state.message)
     assert "templates" in str(state.message), "the likely name"
     assert [each.levelname for each in caplog.records if each.message == state.message] == ["ERROR"]
-    assert [each for each in caplog.records if each.exc_info] == []
+    # A busy server may lose the connection for events, of which Prefect logs a traceback of its own.
+    runs = [each for each in caplog.records if not each.name.startswith("prefect.events")]
+    assert runs
+    assert [each for each in runs if each.exc_info] == []
     assert stand_ins.opened == []
 
 
@@ -155,7 +158,10 @@ def test_a_mistake_within_a_step_has_no_traceback_either(
     with caplog.at_level(logging.DEBUG, logger="prefect"):
         state: State[Any] = build(specialist="templates.demo", phase="syntax", return_state=True)
     assert (state.type, state.message) == (StateType.FAILED, str(mistake))
-    assert [each for each in caplog.records if each.exc_info] == []
+    # A busy server may lose the connection for events, of which Prefect logs a traceback of its own.
+    runs = [each for each in caplog.records if not each.name.startswith("prefect.events")]
+    assert runs
+    assert [each for each in runs if each.exc_info] == []
 
 
 def test_what_is_no_mistake_of_a_user_keeps_its_traceback(
