@@ -29,12 +29,13 @@ def special(kind: str, path: Path) -> Path:
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
-    "kind",
-    ["fifo", "socket", "device"],
+    ("kind", "noun"), [("fifo", "pipe"), ("socket", "socket"), ("device", "device")]
 )
-def test_a_path_that_is_no_file_and_no_folder_is_refused(tmp_path: Path, kind: str) -> None:
+def test_a_path_that_is_no_file_and_no_folder_is_refused(
+    tmp_path: Path, kind: str, noun: str
+) -> None:
     path = special(kind, tmp_path / "s")
-    with pytest.raises(CorpusError, match="neither a folder nor a file"):
+    with pytest.raises(CorpusError, match=f"a {noun} lies there"):
         resolve(RepositorySpec(name="a", path=str(path)), cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
 
