@@ -7,6 +7,8 @@ import stat
 from pathlib import Path
 
 ROOT_USER = 0
+ACCESS_LIST = "system.posix_acl_access"
+"""Attribute of files with an access control list."""
 _OTHERS_WRITE = "users other than you may write to the folder {place}"
 
 
@@ -42,7 +44,7 @@ def _own_exposure(folder: Path) -> str | None:
         return None
     if found.st_uid != os.getuid():
         return f"{folder} belongs to another user, {_user(found.st_uid)}"
-    return _OTHERS_WRITE.format(place=folder) if _others_may_write(found) else None
+    return _OTHERS_WRITE.format(place=folder) if _others_may_write(folder, found) else None
 
 
 def _exposure_above(place: Path) -> str | None:
@@ -52,7 +54,11 @@ def _exposure_above(place: Path) -> str | None:
     if found.st_uid not in {ROOT_USER, os.getuid()}:
         return f"{place} belongs to another user, {_user(found.st_uid)}"
     is_safe = stat.S_ISLNK(found.st_mode) or found.st_mode & stat.S_ISVTX
-    return None if is_safe or not _others_may_write(found) else _OTHERS_WRITE.format(place=place)
+    return (
+        None
+        if is_safe or not _others_may_write(place, found)
+        else _OTHERS_WRITE.format(place=place)
+    )
 
 
 def _status(place: Path) -> os.stat_result | None:
@@ -62,14 +68,16 @@ def _status(place: Path) -> os.stat_result | None:
         return None  # It doesn't exist, or this user can't reach it and so can't use it either.
 
 
-def _others_may_write(found: os.stat_result) -> bool:
+def _others_may_write(place: Path, found: os.stat_result) -> bool:
     """Return True for what all users may write, or a group with other members than the owner.
 
-    Where each user has a group of its own, the umask is 002: that group grants nothing to others.
+    Where each user has a group of its own, the umask is 002: that group grants nothing to others. Where a
+    folder has an access control list, the bits of the group say what any user of the list may do at most.
     """
     if found.st_mode & stat.S_IWOTH:
         return True
-    return bool(found.st_mode & stat.S_IWGRP) and not _is_group_of_one(found)
+    is_listed = hasattr(os, "listxattr") and ACCESS_LIST in os.listxattr(place)
+    return bool(found.st_mode & stat.S_IWGRP) and (is_listed or not _is_group_of_one(found))
 
 
 def _is_group_of_one(found: os.stat_result) -> bool:

@@ -3,6 +3,7 @@
 import grp
 import os
 import pwd
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from curriculum.mixing.load import PACKAGE
 from curriculum.store import Store
 from flows.settings import trust
-from flows.settings.exposure import exposure
+from flows.settings.exposure import ACCESS_LIST, exposure
 from schemas.errors import StoreError
 from tests.flows.cli_runner import curriculum
 
@@ -46,7 +47,20 @@ def _open_to_a_team(folder: Path) -> None:
     folder.chmod(0o775)
 
 
+def _list_another_user(folder: Path) -> None:
+    """Let one more user write by an access control list; only the bits of the group show it."""
+    me, nobody = 0xFFFFFFFF, NOBODY
+    entries = ((1, 7, me), (2, 7, nobody), (4, 5, me), (16, 7, me), (32, 5, me))
+    packed = b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    try:
+        os.setxattr(folder, ACCESS_LIST, struct.pack("<I", 2) + packed)
+    except OSError:
+        pytest.skip("this file system has no access control lists")
+    assert folder.stat().st_mode & 0o077 == 0o075
+
+
 EXPOSING = [
+    _list_another_user,
     pytest.param(_give_away, marks=as_root),
     _open_to_all,
     pytest.param(_open_to_a_team, marks=as_root),
