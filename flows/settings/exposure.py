@@ -4,9 +4,12 @@ import grp
 import os
 import pwd
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT_USER = 0
+MAX_LINKS = 40
+"""Links that Linux follows on one way."""
 ACCESS_LIST = "system.posix_acl_access"
 """Attribute of files with an access control list."""
 _OTHERS_WRITE = "users other than you may write to the folder {place}"
@@ -21,10 +24,18 @@ def exposure(path: Path) -> str | None:
     folders above it.
     """
     real = real_path(path)
-    above = dict.fromkeys((*real.parents, path.absolute(), *path.absolute().parents))
+    above = dict.fromkeys((*real.parents, *_way(path.absolute())))
     above.pop(real, None)
     words = (_own_exposure(real), *map(_exposure_above, above))
     return next(filter(None, words), None)
+
+
+def _way(path: Path, links: int = 0) -> Iterator[Path]:
+    """Yield a path, all above it, and the ways to which the links among them lead."""
+    for place in (path, *path.parents):
+        yield place
+        if links < MAX_LINKS and place.is_symlink():
+            yield from _way(place.parent / place.readlink(), links + 1)
 
 
 def real_path(path: Path) -> Path:

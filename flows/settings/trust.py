@@ -137,10 +137,16 @@ def require_unexposed(home: Path) -> None:
 
 
 def untrusted(home: Path, named: Iterable[str | Path | None]) -> list[Path]:
-    """List the workspaces that a command opens and that aren't trusted, by their real paths."""
+    """List the workspaces that a command opens and that aren't trusted, by their real paths.
+
+    One that a link of another user leads to isn't trusted, and is listed by that link.
+    """
     paths = (Path(each) for each in named if each)
     within = (Store.root_of(real_path(path) / MANIFEST_NAME) for path in paths if is_there(path))
     places = dict.fromkeys(real_path(each) for each in (home, *within) if each is not None)
+    if not settings.is_trusted_by_environment(home) and exposure(home) is not None:
+        places.pop(real_path(home), None)
+        places = {home: None, **places}
     return [each for each in places if not (is_new(each) or is_trusted(each))]
 
 

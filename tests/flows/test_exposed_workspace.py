@@ -171,3 +171,24 @@ def test_a_group_of_its_owner_alone_may_write(
     assert exposure(shared) is None
     monkeypatch.setattr(grp, "getgrgid", lambda _: group([owner, "another"]))
     assert exposure(shared) is not None
+
+
+@as_root
+@pytest.mark.parametrize("links", [1, 2])
+def test_a_workspace_behind_a_link_of_another_user_is_refused(tmp_path: Path, links: int) -> None:
+    """Its owner could lead the link elsewhere after it was looked at."""
+    sticky, mine = tmp_path / "sticky", tmp_path / "mine"
+    sticky.mkdir()
+    sticky.chmod(0o1777)
+    mine.mkdir()
+    trust.make_trusted(mine)
+    planted = sticky / "workspace"
+    planted.symlink_to(mine)
+    home = planted
+    if links == 2:
+        home = tmp_path / "own"
+        home.symlink_to(planted)
+    trust.require_trusted(home)
+    os.lchown(planted, NOBODY, NOBODY)
+    with pytest.raises(StoreError, match="belongs to another user"):
+        trust.require_trusted(home)
