@@ -87,8 +87,18 @@ def _others_may_write(place: Path, found: os.stat_result) -> bool:
     """
     if found.st_mode & stat.S_IWOTH:
         return True
-    is_listed = hasattr(os, "listxattr") and ACCESS_LIST in os.listxattr(place)
-    return bool(found.st_mode & stat.S_IWGRP) and (is_listed or not _is_group_of_one(found))
+    if not found.st_mode & stat.S_IWGRP:
+        return False
+    return _has_access_list(place) or not _is_group_of_one(found)
+
+
+def _has_access_list(place: Path) -> bool:
+    if not hasattr(os, "listxattr"):
+        return False
+    try:
+        return ACCESS_LIST in os.listxattr(place)
+    except OSError:
+        return False  # This file system has no such attributes.
 
 
 def _is_group_of_one(found: os.stat_result) -> bool:
