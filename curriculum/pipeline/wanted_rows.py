@@ -1,12 +1,7 @@
 """Data sets of rows that the servings of a phase want."""
 
-from typing import TYPE_CHECKING
-
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.stages import RowsSpec
-
-if TYPE_CHECKING:
-    pass
 
 
 def wanted_of(phase: ResolvedPhase) -> list[list[RowsSpec]]:
