@@ -3,7 +3,6 @@
 import contextlib
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -13,24 +12,19 @@ from playwright.sync_api import TimeoutError as PageTimeout
 from curriculum.inspection.runs import report_of
 from curriculum.store import Store
 from schemas.phase_status import Approval
+from tests.flows.prefect_pages import (
+    BROWSER_MS,
+    FLAGS,
+    SHOTS,
+    TRIES,
+    TRY_MS,
+    log_in,
+    open_page,
+)
 from tests.flows.serving import Served, furnish, serving, wait_until
 
-SHOTS = Path(__file__).parents[2] / "test-output"
-"""Where screenshots are kept, to be looked at."""
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 PATIENCE_S = 900.0
 """For a run to end."""
-BROWSER_MS = 120_000
-"""For whatever a browser and a server that share few cores with runs do."""
-TRIES, TRY_MS = 10, 10_000
 BUSY = 503
 ENDS = ("Completed", "Failed", "Crashed", "Cancelled", "Suspended")
 DIET = """\
@@ -82,9 +76,7 @@ def page(served: Served, chromium: str) -> Iterator[Page]:
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
         page.set_default_timeout(BROWSER_MS)
         page.on("requestfinished", note)
-        # The page of the login asks the server whether it accepts the password, stores it, and leads on.
-        page.goto(served.places.login)
-        page.wait_for_url(f"{served.address}/v2/runs**")
+        log_in(page, served)
         yield page
         browser.close()
     assert outside == [], "the pages talked to somebody else"
@@ -96,24 +88,24 @@ def test_a_curriculum_is_run_from_a_form_its_gate_approved_and_one_phase_trained
     _open_form(page, served, "run")
     _choose(page, "Specialist", "ours", shot="specialists")
     _shoot(page, "form")
-    _submit(page)
+    _submit(page, served)
     assert _ended(page, served) == "Suspended", "the first phase asks for approval"
     _shoot(page, "suspended")
     _resume(page, served, who="Ada", comment="It reads well.")
     assert _ended(page, served) == "Completed"
     assert _approval(served).who == "Ada"
     assert _approval(served).comment == "It reads well."
-    _look_at_artifacts(page)
+    _look_at_artifacts(page, served)
 
     _open_form(page, served, "run")
     _choose(page, "Specialist", "ours")
     _choose(page, "Phase", "second", shot="phases")
-    _submit(page)
+    _submit(page, served)
     assert _ended(page, served) == "Completed"
     page.get_by_text("run ours second").first.wait_for()
     _shoot(page, "rerun")
     assert _attempts(served) == {"first": [1], "second": [1, 2]}
-    page.goto(f"{served.address}/v2/runs")
+    open_page(page, served, f"{served.address}/v2/runs")
     page.get_by_text("run ours second").first.wait_for()
     _shoot(page, "runs")
 
@@ -164,19 +156,21 @@ def test_a_dry_run_of_a_form_shows_what_it_would_make(served: Served, page: Page
     page.get_by_label("Dry run (Optional)").click()
     page.get_by_role("tab", name="Change", exact=True).click()
     page.get_by_label("Seed (Optional)").fill("7")
-    _submit(page)
+    _submit(page, served)
     before = {*served.home.rglob("manifest.json")}
     assert _ended(page, served) == "Completed"
     assert {*served.home.rglob("manifest.json")} == before
     run = served.run(_run(page))
     assert run.name == "run ours all (dry run), seed=7"
     assert {"specialist:templates", "branch:ours", "phase:all"} <= {*run.tags}
-    _look_at_artifact(page, page.url.partition("?")[0], "forecast-templates-ours-all", "artefacts")
+    _look_at_artifact(
+        page, served, page.url.partition("?")[0], "forecast-templates-ours-all", "artefacts"
+    )
     _shoot(page, "forecast")
 
 
 def _open_form(page: Page, served: Served, flow: str) -> None:
-    page.goto(f"{served.address}/v2/deployments")
+    open_page(page, served, f"{served.address}/v2/deployments")
     page.get_by_role("link", name=flow, exact=True).first.click()
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_role("menuitem", name=re.compile("Custom run")).click()
@@ -201,7 +195,7 @@ def _choose(page: Page, field: str, name: str, shot: str = "") -> None:
     raise AssertionError(f"{name} can't be chosen as {field}")
 
 
-def _submit(page: Page) -> None:
+def _submit(page: Page, served: Served) -> None:
     """Press Submit and look at the run."""
     answer = _pressed(page, page.get_by_role("button", name="Submit"), "/create_flow_run")
     assert answer.ok, answer.text()
@@ -209,10 +203,10 @@ def _submit(page: Page) -> None:
     try:
         page.get_by_role("link", name="View run").first.click(timeout=TRY_MS)
     except PageTimeout:  # The note with the link has faded away.
-        page.goto(f"{page.url.partition('/v2/')[0]}/v2/runs/flow-run/{run}")
+        page.goto(f"{served.address}/v2/runs/flow-run/{run}")
     page.wait_for_url(f"**/runs/flow-run/{run}*")
     # The page before, which may list runs that have ended, is still there for a moment.
-    page.reload()
+    open_page(page, served, page.url)
 
 
 def _run(page: Page) -> UUID:
@@ -225,13 +219,13 @@ def _ended(page: Page, served: Served) -> str:
     run = _run(page)
     wait_until(lambda: served.state(run) in ENDS, PATIENCE_S, lambda: served.run(run))
     state = str(served.state(run))
-    page.reload()
+    open_page(page, served, page.url)
     page.get_by_text(state, exact=True).first.wait_for()
     return state
 
 
 def _resume(page: Page, served: Served, who: str, comment: str) -> None:
-    dialog = _resume_dialog(page)
+    dialog = _resume_dialog(page, served)
     dialog.get_by_label(re.compile("^Who")).fill(who)
     dialog.get_by_label(re.compile("^Comment")).fill(comment)
     _shoot(page, "resume")
@@ -261,7 +255,7 @@ def _pressed(page: Page, button: Locator, path: str) -> Response:
     return answer.value
 
 
-def _resume_dialog(page: Page) -> Locator:
+def _resume_dialog(page: Page, served: Served) -> Locator:
     """Open the form of what a suspended run asks; one that a busy server left empty is opened again."""
     dialog = page.get_by_role("dialog")
     for _ in range(TRIES):
@@ -270,11 +264,11 @@ def _resume_dialog(page: Page) -> Locator:
             page.get_by_role("menuitem", name="Resume").click(timeout=TRY_MS)
             dialog.get_by_label(re.compile("^Who")).wait_for(timeout=TRY_MS)
             break
-        page.reload()
+        open_page(page, served, page.url)
     return dialog
 
 
-def _look_at_artifacts(page: Page) -> None:
+def _look_at_artifacts(page: Page, served: Served) -> None:
     """Each table is reached with two clicks from the run, and shows what it promises."""
     run = page.url.partition("?")[0]
     for name, column in (
@@ -284,15 +278,15 @@ def _look_at_artifacts(page: Page) -> None:
         ("val-bpb", "after"),
     ):
         if name == "packing-yield":
-            page.goto(f"{run}?tab=Artifacts")
+            open_page(page, served, f"{run}?tab=Artifacts")
             page.get_by_text(f"{name}-templates-ours-second").first.wait_for()
             _shoot(page, "artifacts")
-        _look_at_artifact(page, run, f"{name}-templates-ours-second", column)
+        _look_at_artifact(page, served, run, f"{name}-templates-ours-second", column)
         _shoot(page, name)
 
 
-def _look_at_artifact(page: Page, run: str, key: str, column: str) -> None:
-    page.goto(f"{run}?tab=Artifacts")
+def _look_at_artifact(page: Page, served: Served, run: str, key: str, column: str) -> None:
+    open_page(page, served, f"{run}?tab=Artifacts")
     page.get_by_text(key).first.click()
     page.get_by_role("link", name=re.compile("^[0-9a-f]{8}$")).first.click()
     expect(page.get_by_role("columnheader", name=column, exact=True)).to_be_visible(

@@ -1,7 +1,6 @@
 """The servers of `curriculum serve` answer their owner alone: no other user, no page of another site."""
 
 import base64
-import contextlib
 import http.client
 import json
 import os
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.sync_api import TimeoutError as PageTimeout
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
@@ -24,6 +22,7 @@ from flows import settings
 from flows.settings import prefect_variables
 from tests.flows.another_user import SNOOP
 from tests.flows.hostile_page import ATTEMPTS, Site, site
+from tests.flows.prefect_pages import BROWSER_MS, FLAGS, log_in, open_page
 from tests.flows.serving import Served, serving
 
 if TYPE_CHECKING:
@@ -308,8 +307,6 @@ def test_a_page_from_elsewhere_starts_and_reads_nothing_in_the_browser_of_the_ow
 ) -> None:
     from playwright.sync_api import sync_playwright
 
-    from tests.flows.test_ui import BROWSER_MS, FLAGS
-
     with site() as hostile, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
         context = browser.new_context()
@@ -320,15 +317,13 @@ def test_a_page_from_elsewhere_starts_and_reads_nothing_in_the_browser_of_the_ow
             page.get_by_role("button", name="Login").wait_for()
             page.goto(served.places.login.replace("#", "#0"))
             assert "curriculum serve" in page.inner_text("body"), "nobody is logged in yet"
-            page.goto(served.places.login)
-            page.wait_for_url(f"{served.address}/v2/runs**")
+            log_in(page, served)
             _look_at_the_history(context, served)
             _is_logged_in(page, served)
             _follow_the_link_of_an_artifact(page, served)
             _look_at_a_neighbour(page, served, hostile)
             for name in (settings.HOST, "localhost"):
                 _attack(context, served, hostile, f"http://{name}:{hostile.port}/")
-            page.goto(served.address)
             _is_logged_in(page, served)
         finally:
             browser.close()
@@ -337,38 +332,24 @@ def test_a_page_from_elsewhere_starts_and_reads_nothing_in_the_browser_of_the_ow
 def _is_logged_in(page: "Page", served: Served) -> None:
     """The pages of both servers are shown, no address holds a secret, and there is no cookie of ours."""
     for path in ("/v2/runs", "/runs"):
-        _open_runs(page, f"{served.address}{path}")
+        open_page(page, served, f"{served.address}{path}")
     login = base64.b64encode(served.secret.encode()).decode()
     assert page.evaluate("localStorage.getItem('prefect-password')") == login
     page.goto(f"{served.places.pages}/reports/")
     page.wait_for_url(f"{served.places.pages}/{served.path}/reports/")
     assert page.evaluate("document.referrer") == ""
-    page.goto(served.address)
+    open_page(page, served, served.address)
     secret = served.secret.partition(":")[2]
     cookies = page.context.cookies()
     assert [each for each in cookies if secret in str(each) or served.path in str(each)] == []
     assert {each["name"].partition("_")[0] for each in cookies} <= {"AMP"}, "set by Prefect's page"
 
 
-def _open_runs(page: "Page", address: str) -> None:
-    """Open a page of Prefect's; it may ask for a login while its server is too busy to answer."""
-    from tests.flows.test_ui import SHOTS, TRIES, TRY_MS
-
-    for _ in range(TRIES):
-        page.goto(address)
-        with contextlib.suppress(PageTimeout):
-            page.get_by_text("Deployments", exact=True).first.wait_for(timeout=TRY_MS)
-            return
-    page.screenshot(path=SHOTS / "login.png")
-    raise AssertionError(f"{page.url}: {page.inner_text('body')}")
-
-
 def _look_at_the_history(context: "BrowserContext", served: Served) -> None:
     """The address that holds the secrets is no entry of the browser's history."""
     page = context.new_page()
     page.goto(f"{served.address}/curriculum/?before")
-    page.goto(served.places.login)
-    page.wait_for_url(f"{served.address}/v2/runs**")
+    log_in(page, served)
     page.evaluate("history.back()")
     page.wait_for_url(f"{served.address}/curriculum/?before")
     page.close()
@@ -385,7 +366,7 @@ def _follow_the_link_of_an_artifact(page: "Page", served: Served) -> None:
     )
     with urllib.request.urlopen(made, timeout=60) as answer:
         artifact = json.loads(answer.read())["id"]
-    page.goto(f"{served.address}/v2/artifacts/artifact/{artifact}")
+    open_page(page, served, f"{served.address}/v2/artifacts/artifact/{artifact}")
     shown = page.get_by_role("link", name="Report of x").first
     assert shown.get_attribute("href") == link
     shown.evaluate("link => { link.removeAttribute('target'); link.click(); }")
@@ -400,8 +381,10 @@ def _look_at_a_neighbour(page: "Page", served: Served, hostile: Site) -> None:
     neighbour = f"http://{settings.HOST}:{hostile.port}"
     hostile.page = f"<title>neighbour</title><a href='{neighbour}/next'>on</a>"
     for address in (f"{served.places.pages}/reports/", f"{served.address}/v2/runs", neighbour):
-        page.goto(address)
-        page.wait_for_load_state()
+        if address.startswith(served.address):
+            open_page(page, served, address)
+        else:
+            page.goto(address)
         hostile.headers.clear()
         page.evaluate(
             "url => { const a = Object.assign(document.createElement('a'), { href: url });"
@@ -415,7 +398,7 @@ def _look_at_a_neighbour(page: "Page", served: Served, hostile: Site) -> None:
         for secret in (served.secret.partition(":")[2], served.path):
             assert secret not in str(hostile.headers)
     page.context.clear_cookies(name="c")
-    page.goto(served.address)
+    open_page(page, served, served.address)
 
 
 def _attack(context: "BrowserContext", served: Served, hostile: Site, address: str) -> None:
