@@ -71,6 +71,9 @@ class Sandbox:
 
     read: tuple[str, ...] = ()
     """Files, and folders with all that is in them. Paths that aren't there are left out."""
+    foreign: tuple[str, ...] = ()
+    """Files and folders to read that others may change, by paths without links. Where a link lies on the way
+    as the process enters, the path is left out."""
     write: tuple[str, ...] = ()
     """Folders in which the process may also make, change and remove files and folders."""
     run: tuple[str, ...] = ()
@@ -184,6 +187,8 @@ def _restrict_files(version: int, left: Sandbox) -> None:
     rules = _call(_CREATE, ctypes.byref(rights), ctypes.c_size_t(size), ctypes.c_uint32(0))
     for path in left.read:
         _allow(rules, path, _READ_FILE | _READ_FOLDER)
+    for path in left.foreign:
+        _allow(rules, path, _READ_FILE | _READ_FOLDER, over_links=False)
     if str(_OWN_CODE) in left.read:
         _allow(rules, str(_OWN_CODE.parent), _READ_FOLDER)
     for path in left.run:
@@ -200,10 +205,10 @@ def _restrict_files(version: int, left: Sandbox) -> None:
     os.close(rules)
 
 
-def _allow(rules: int, path: str, allowed: int) -> None:
+def _allow(rules: int, path: str, allowed: int, *, over_links: bool = True) -> None:
     try:
-        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except FileNotFoundError:
+        parent = _opened(path) if over_links else _opened_without_links(path)
+    except (FileNotFoundError, NotADirectoryError):
         return
     try:
         if not stat.S_ISDIR(os.fstat(parent).st_mode):
@@ -212,6 +217,30 @@ def _allow(rules: int, path: str, allowed: int) -> None:
         _call(_ADD, ctypes.c_int(rules), ctypes.c_int(1), ctypes.byref(rule), ctypes.c_uint32(0))
     finally:
         os.close(parent)
+
+
+def _opened(path: str, flags: int = 0, beside: int | None = None) -> int:
+    """Open what lies at a path; a descriptor that gives no content."""
+    return os.open(path, os.O_PATH | os.O_CLOEXEC | flags, dir_fd=beside)
+
+
+def _opened_without_links(path: str) -> int:
+    """Open what lies at an absolute path, one name after the other.
+
+    Raises:
+        NotADirectoryError: for a link.
+    """
+    handle = _opened("/")
+    for name in Path(path).parts[1:]:
+        try:
+            below = _opened(name, os.O_NOFOLLOW, handle)
+        finally:
+            os.close(handle)
+        handle = below
+    if stat.S_ISLNK(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise NotADirectoryError(errno.ENOTDIR, "it is a link", path)
+    return handle
 
 
 def _refuse_sockets() -> None:

@@ -88,6 +88,13 @@ def _require_short_lists(file: Path, footer: pq.FileMetaData) -> None:
 
 
 def _broken(file: Path, unreadable: Exception) -> SchemaError:
+    if isinstance(unreadable, PermissionError):
+        return SchemaError(
+            file.name,
+            str(unreadable).splitlines()[0],
+            cause="you may not read the file, or its owner replaced it by a link to another file",
+            cure="Copy the file into a folder of yours, and import it from there",
+        )
     return SchemaError(
         file.name,
         str(unreadable).splitlines()[0],

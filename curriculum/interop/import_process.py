@@ -66,13 +66,11 @@ def publish_foreign(
     from curriculum.interop.received_files import received_files
 
     files = received_files(rows.path, parquet=rows.format == "parquet")
-    size = sum(file.stat().st_size for file in files)
+    size = sum(file.stat().st_size for file in files if file.is_file())
     with _scratch(store, rows.path) as folder:
         sandbox = Sandbox(
-            read=(
-                *map(str, (rows.path.absolute(), *files, tokenizer.path.absolute())),
-                *code_paths(),
-            ),
+            read=(str(tokenizer.path.absolute()), *code_paths()),
+            foreign=tuple(map(str, files)),
             write=(str(folder),),
             file_bytes=max(_MIN_FILE_BYTES, _RATIO * size),
             memory=usual_memory(size),

@@ -1,4 +1,8 @@
-"""The files that an import may read: those of the folder that was given, and no other file of its user."""
+"""The files that an import may read: those of the folder that was given, and no other file of its user.
+
+The owner of the folder may change it at any time. So these paths are without links, and the sandbox of the
+import opens them again without following any (`Sandbox.foreign`).
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +18,7 @@ _BLOBS, _SNAPSHOTS = "blobs", "snapshots"
 
 
 def received_files(path: Path, *, parquet: bool) -> list[Path]:
-    """Return the files that an import of a path may read, links resolved.
+    """Return the files that an import of a path may read, and the path itself, links resolved.
 
     The path itself may be a link. A link in a folder leads to a file of that folder, or of the blobs of
     the Hugging Face cache that the folder is a snapshot of.
@@ -29,7 +33,7 @@ def received_files(path: Path, *, parquet: bool) -> list[Path]:
     folder = path if path.is_dir() else path.parent
     named = sorted(_named(path, parquet=parquet))
     found = [file_inside(folder, file) for file in named if kind_at(file) != "a folder"]
-    return [*found, path.resolve()] if path.is_file() else found
+    return [path.resolve(), *found] if path.exists() else found
 
 
 def file_inside(folder: Path, file: Path) -> Path:

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum import sandboxed_process
-from curriculum.interop import import_process
+from curriculum.interop import import_process, received_files
 from curriculum.interop.foreign_parquet import parquet_rows
 from curriculum.interop.import_process import ForeignRows, publish_foreign
 from curriculum.sandbox import landlock
@@ -150,6 +150,55 @@ def test_a_link_beside_a_file_that_is_imported_may_lead_anywhere(
     with pytest.raises(SchemaError) as refused:
         publish_foreign(world.store, asked, world.tokenizer)
     assert refused.value.name == str(theirs / "mine.idx")
+
+
+def _swapped(place: Path, target: Path) -> None:
+    """Put a link in place of what its owner showed before."""
+    place.rename(place.with_name("before"))
+    place.symlink_to(target)
+
+
+@pytest.mark.parametrize("unsandboxed", [False, True], ids=["sandboxed", "unsandboxed"])
+@pytest.mark.parametrize("swap", ["a file", "a folder of blobs", "tokens", "offsets"])
+def test_a_link_that_is_swapped_in_after_the_check_lets_no_other_file_in(
+    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swap: str, unsandboxed: bool
+) -> None:
+    """Without a sandbox the private rows come in: the link is there in time."""
+    cache = tmp_path / "datasets--theirs--rows"
+    blobs, theirs = cache / "blobs", cache / "snapshots" / "0123abcd"
+    theirs.mkdir(parents=True)
+    words = ["--unsandboxed"] if unsandboxed else []
+    if swap in ("tokens", "offsets"):
+        exported = world.export(world.flat, blobs, "flat")
+        words += ["--format", "flat", "--row-length", "512", "--family", "mine"]
+        names = {"tokens.bin": "mine.bin", "offsets.bin": "mine.offsets.bin"}
+        files = {exported / name: alias for name, alias in names.items()}
+        given, place = theirs / "mine.bin", blobs / f"{swap}.bin"
+    else:
+        files = {file: file.name for file in _rows(world, blobs).iterdir()}
+        given, place = theirs, blobs if swap == "a folder of blobs" else blobs / "part-0.parquet"
+    for file, name in files.items():
+        (theirs / name).symlink_to(Path("../../blobs") / file.name)
+    private = tmp_path / "private"
+    shutil.copytree(blobs, private)
+    check = received_files.received_files
+
+    def raced(path: Path, *, parquet: bool) -> list[Path]:
+        found = check(path, parquet=parquet)
+        _swapped(place, private / place.name if place != blobs else private)
+        return found
+
+    monkeypatch.setattr(received_files, "received_files", raced)
+    tokenizer = str(world.tokenizer.path / "tokenizer.json")
+    home = tmp_path / "new"
+    done = CliRunner().invoke(
+        app, ["import", str(given), "--tokenizer", tokenizer, "--home", str(home), *words]
+    )
+    came_in = [*home.glob("rows/**/*.parquet")]
+    assert (done.exit_code, bool(came_in)) == ((0, True) if unsandboxed else (2, False)), (
+        done.output
+    )
+    assert "Traceback" not in done.output
 
 
 @pytest.mark.parametrize(
