@@ -7,7 +7,7 @@ allows links: a path that a user gave may lead over them, one below a workspace 
 import errno
 import os
 import stat
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, BinaryIO
 
 from pydantic import AfterValidator
@@ -121,6 +121,25 @@ def opened(
         kind = errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO
         raise IrregularFileError(kind, _KINDS[kind], str(path))
     return handle
+
+
+def opened_below(root: Path, name: str) -> int:
+    """Open a regular file of a folder or of folders in it, over no link below `root`; a descriptor.
+
+    Raises:
+        IrregularFileError: for anything else in its place.
+        OSError: for a link in place of a folder, and where the system refuses.
+    """
+    *folders, leaf = PurePath(name).parts
+    above = folder(root, follow_links=True)
+    try:
+        for part in folders:
+            below = folder(part, beside=above)
+            os.close(above)
+            above = below
+        return opened(leaf, beside=above)
+    finally:
+        os.close(above)
 
 
 def read(

@@ -13,6 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,6 +26,7 @@ from curriculum.corpus.conversation_lines import (
     parse_conversation,
 )
 from curriculum.corpus.paths import is_plain
+from schemas import regular_files
 from schemas.change import Conversation, digest_of
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.errors import CorpusError
@@ -169,7 +171,7 @@ def read_conversations(
     """
     for name, content in found.files:
         built = hashlib.sha256()
-        with (found.root / name).open("rb") as file:
+        with _opened(found.spec, found.root, name) as file:
             for number, line in enumerate(_lines(file, corpus.quality.max_bytes, built), start=1):
                 place = f"{name}:{number}"
                 try:
@@ -305,9 +307,20 @@ def _sha256(spec: ConversationsSpec, root: Path, name: str) -> str:
             cause="its name isn't printable UTF-8",
             cure="Rename the file",
         )
+    with _opened(spec, root, name) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _opened(spec: ConversationsSpec, root: Path, name: str) -> BufferedReader:
+    """Open a file of a source for reading; a link only where the source is that file.
+
+    Raises:
+        CorpusError: for a file that can't be opened, and for a link that was put into the folder.
+    """
     try:
-        with (root / name).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        if root == Path(spec.path):
+            return os.fdopen(regular_files.opened_below(root, name), "rb")
+        return os.fdopen(regular_files.opened(root / name, follow_links=True), "rb")
     except OSError as refused:
         raise CorpusError(
             spec.title("path"),

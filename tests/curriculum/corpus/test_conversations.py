@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.corpus import conversation_lines
+from curriculum.corpus import conversation_lines, conversations
 from curriculum.corpus.conversations import (
     ConversationFiles,
     SkippedLines,
@@ -296,6 +296,31 @@ def test_a_folder_gives_its_json_lines_in_the_order_of_their_paths(tmp_path: Pat
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "b.jsonl")
     listed, _ = read(tmp_path)
     assert [each.file for each in listed] == ["a/z.jsonl", "b.jsonl"]
+
+
+@pytest.mark.parametrize("swapped", ["a/z.jsonl", "a"])
+def test_a_link_that_is_swapped_into_a_folder_after_it_was_listed_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped: str
+) -> None:
+    theirs, private = tmp_path / "theirs", tmp_path / "private"
+    for folder in (theirs, private):
+        (folder / "a").mkdir(parents=True)
+        (folder / "a" / "z.jsonl").write_text(GOOD.replace("a?", folder.name) + "\n")
+    listed = conversations.conversation_paths
+
+    def raced(spec: ConversationsSpec) -> tuple[Path, list[str]]:
+        paths = listed(spec)
+        (theirs / swapped).rename(tmp_path / "before")
+        (theirs / swapped).symlink_to(private / swapped)
+        return paths
+
+    with monkeypatch.context() as patched:
+        patched.setattr(conversations, "conversation_paths", raced)
+        with pytest.raises(CorpusError) as refused:
+            read(theirs)
+    assert refused.value.value == "a/z.jsonl"
+    (followed,), _ = read(theirs / "a" / "z.jsonl")
+    assert followed.turns[0].text == "private", "a link that the user names leads there"
 
 
 def test_where_there_is_nothing_the_error_says_so(tmp_path: Path) -> None:
