@@ -22,11 +22,14 @@ from curriculum.store.artefact import (
 )
 from curriculum.store.inside import require_plain
 from curriculum.store.store import WORKSPACE_NAME, Store
+from schemas import regular_files
 from schemas.errors import StoreError
+from schemas.regular_files import IrregularFileError
 from schemas.stages import STAGES
 
 NOT_MERGED = "runs"
 """The stage whose directories hold attempts and checkpoints: they belong to where they were trained."""
+_PART_BYTES = 1 << 20
 
 
 def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact]:
@@ -58,7 +61,11 @@ def _take(store: Store, other: Store, artefact: Artefact, *, own: bool) -> Artef
     def fill(drafts: Sequence[StagingDirectory]) -> None:
         draft = drafts[0]
         for record in artefact.manifest.files:
-            _bring(artefact.path / record.name, draft.path / record.name, own=own)
+            file, place = artefact.path / record.name, draft.path / record.name
+            if own:
+                _link(file, place)
+            else:
+                _copy(other.root, file, place)
         taken = Artefact(path=draft.path, manifest=artefact.manifest)
         other.verify(taken)
         if not own:
@@ -97,17 +104,36 @@ def _recipe(other: Store, artefact: Artefact) -> Recipe:
     return recipe
 
 
-def _bring(file: Path, place: Path, *, own: bool) -> None:
-    """Let a file stand in another folder, too: linked from one's own workspace, else copied."""
+def _link(file: Path, place: Path) -> None:
+    """Link a file of one's own workspace from another folder, or copy it where no link can be made."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    if own:
-        try:
-            os.link(file, place, follow_symlinks=False)
-            return
-        except OSError as refused:
-            # Another disk, one without links, or too many of them. A full disk is no reason to copy.
-            if refused.errno not in {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK}:
-                raise
-            with contextlib.suppress(FileNotFoundError):
-                place.unlink()
+    try:
+        os.link(file, place, follow_symlinks=False)
+        return
+    except OSError as refused:
+        # Another disk, one without links, or too many of them. A full disk is no reason to copy.
+        if refused.errno not in {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK}:
+            raise
+        with contextlib.suppress(FileNotFoundError):
+            place.unlink()
     shutil.copyfile(file, place)
+
+
+def _copy(root: Path, file: Path, place: Path) -> None:
+    """Copy a file of another's workspace.
+
+    Raises:
+        StoreError: for a link below `root`, which may have been put there after `require_plain`.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        found = regular_files.opened_below(root, file.relative_to(root).as_posix())
+    except (IrregularFileError, NotADirectoryError) as refused:
+        raise StoreError(
+            str(file),
+            refused.strerror,
+            cause="something else was put in place of the file while it was merged",
+            cure="Merge a copy that nobody else may write to",
+        ) from None
+    with os.fdopen(found, "rb") as source, place.open("xb") as copy:
+        shutil.copyfileobj(source, copy, _PART_BYTES)

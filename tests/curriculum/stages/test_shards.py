@@ -199,6 +199,34 @@ def test_another_users_workspace_is_copied_and_each_parquet_file_decoded_once(
 
 
 @confined
+@pytest.mark.parametrize("above", [0, 1], ids=["file", "folder"])
+def test_a_link_that_is_swapped_into_another_users_workspace_after_the_check_is_not_followed(
+    tmp_path: Path, small: Path, monkeypatch: pytest.MonkeyPatch, above: int
+) -> None:
+    """What the link leads to has the digest of the manifest: nothing else would refuse it."""
+    theirs = tmp_path / "theirs"
+    shutil.copytree(small, theirs)
+    file = next(each for artefact in Store(theirs).artefacts() for each in artefact.files())
+    place = (file, *file.parents)[above]
+    check = merge.__globals__["require_plain"]
+
+    def raced(source: Path) -> None:
+        check(source)
+        place.rename(tmp_path / "private")
+        place.symlink_to(tmp_path / "private")
+
+    monkeypatch.setitem(merge.__globals__, "require_plain", raced)
+    with pytest.raises(StoreError) as refused:
+        list(merge(Store(tmp_path / "to"), theirs))
+    assert refused.value.name == str(file)
+    assert list(Store(tmp_path / "to").artefacts()) == []
+    place.unlink()
+    (tmp_path / "private").rename(place)
+    monkeypatch.setitem(merge.__globals__, "require_plain", check)
+    assert list(merge(Store(tmp_path / "to"), theirs))
+
+
+@confined
 def test_a_forged_file_that_only_its_own_reader_takes_is_not_published(tmp_path: Path) -> None:
     """Its sender sealed it: size, digest and manifest agree, and it is no Parquet file."""
     recipe = Recipe(stage="documents", labels=(("family", "v2_simple"),), revision=1)
