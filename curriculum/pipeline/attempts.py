@@ -14,7 +14,7 @@ from curriculum.inspection.formats import count
 from curriculum.store import Artefact, Store, inside, read_mark
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.store.owners import is_owner_alive, launch_lock, launcher_record, train_lock
-from curriculum.train.launch.gpu_slots import Slots
+from curriculum.train.launch.gpu_slots import SlotRecord, Slots
 from curriculum.train.run_directory import (
     CHECKPOINTS,
     HEARTBEAT,
@@ -26,7 +26,7 @@ from curriculum.train.run_directory import (
     read_job,
     resumable,
 )
-from schemas.job import CheckpointRef, Heartbeat, Job, Report, RunState, SlotState
+from schemas.job import CheckpointRef, Heartbeat, Job, Report, RunState
 from schemas.label_folders import label_of
 from schemas.manifest import MANIFEST_NAME
 from schemas.specialist import SpecialistRef, file_stem, spelled
@@ -273,8 +273,8 @@ class AttemptState:
 class SlotQueue:
     """Holders of this machine's slots, and jobs that wait for one, the first first."""
 
-    holders: tuple[SlotState, ...]
-    waiting: tuple[SlotState, ...]
+    holders: tuple[SlotRecord, ...]
+    waiting: tuple[SlotRecord, ...]
 
     @staticmethod
     def read(slots: Slots) -> "SlotQueue":
@@ -288,7 +288,7 @@ class SlotQueue:
         if run not in runs:
             return None
         ahead = runs.index(run)
-        held = ", ".join(f"process {each.pid} with {_short(each.run)}" for each in self.holders)
+        held = ", ".join(map(_holder_words, self.holders))
         behind = f", behind {ahead}" if ahead else ""
         return f"for a GPU slot{behind}; held by {held or 'another process'}"
 
@@ -325,6 +325,14 @@ def _progress(owner: RunState, beat: Heartbeat | None) -> str:
     bits = "" if beat.val_bpb is None else f", val_bpb {beat.val_bpb:.3f}"
     speed = f"{count(beat.tokens_per_second)} tokens/s"
     return f"step {beat.step:,} of {beat.steps:,}, {speed}{bits}; {who}"
+
+
+def _holder_words(holder: SlotRecord) -> str:
+    """Describe the holder of a slot in short."""
+    if holder.user:
+        return f"user {holder.user}"
+    who = f"process {holder.pid}" if holder.pid else "processes that its launcher left"
+    return f"{who} with {_short(holder.run)}" if holder.run else "another process"
 
 
 def _short(run: str) -> str:

@@ -51,16 +51,17 @@ class HeldFile:
         except BaseException:
             os.close(lock)
             raise
-        self._let_go()
+        self.leave()
         self._lock = lock
 
     def release(self) -> None:
         """Remove the file, where it was written, and let go of it."""
         if self._lock is not None:
             self._file.unlink(missing_ok=True)
-            self._let_go()
+            self.leave()
 
-    def _let_go(self) -> None:
+    def leave(self) -> None:
+        """Let go of the file, which stays as it was written."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

@@ -132,6 +132,16 @@ def processes_of(run: Path) -> list[int]:
     return found
 
 
+def has_open(run: Path, file: Path) -> bool:
+    """Return True where a process that trains a run has a file open, such as the lock of a slot."""
+    for pid in processes_of(run):
+        for handle in Path(f"/proc/{pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):  # It was closed, or the process has ended.
+                if handle.samefile(file):
+                    return True
+    return False
+
+
 def standing_still(run: Path) -> list[str]:
     """Describe the processes of a run that the kernel keeps from running, by rank where they have one.
 

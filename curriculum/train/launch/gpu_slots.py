@@ -5,24 +5,30 @@
              <host>.line/    a ticket for each that waits, held by it; a dead one is passed over
 
 Locks are the system's, so nothing has to be cleaned up after a process that was killed. Those of files on
-shared storage hold one machine's slots each.
+shared storage hold one machine's slots each. Other users may write to the folder: of their records only the
+user is read, and no process is ended for one.
 """
 
 import contextlib
 import fcntl
 import os
+import pwd
 import socket
+import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import ValidationError
 
 from curriculum.store import inside
 from curriculum.store.owners import HeldFile, is_held, this_process
 from curriculum.train.launch.slurm import SbatchTemplate
-from curriculum.train.processes import end_all
-from curriculum.train.run_directory import torch_build, write_text
+from curriculum.train.processes import end_all, has_open
+from curriculum.train.run_directory import torch_build
+from schemas import regular_files
 from schemas.errors import StoreError
 from schemas.job import DeviceName, SlotState
 
@@ -104,6 +110,9 @@ GRACE_SECONDS = 15.0
 
 
 _TICKETS = f"{'[0-9]' * 10}.json"
+_MAX_RECORD_BYTES = 1 << 16
+_WRITABLE = stat.S_IWGRP | stat.S_IWOTH
+"""Rights with which another user could have written a file of this user."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,6 +123,28 @@ class Slot:
     of: int
     lock: int
     """A descriptor, to be passed on to the processes of the job."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlotRecord:
+    """Record of a slot or of a ticket; of another user's record only the user is known."""
+
+    is_alive: bool
+    """True while the process that wrote the record lives."""
+    host: str = ""
+    pid: int = 0
+    """Process that launches the run; 0 where the launcher left processes behind, or isn't known."""
+    run: str = ""
+    """Directory of the run; empty where it isn't known."""
+    user: str = ""
+    """Name of another user who wrote the record; empty for this user."""
+
+    def __str__(self) -> str:
+        """Describe the holder of a slot."""
+        if self.user:
+            return f"user {self.user}"
+        known = f"process {self.pid} on {self.host} with {self.run}" if self.pid else self.run
+        return known if self.is_alive else f"{known} (it is gone, what it started still ends)"
 
 
 class Slots:
@@ -142,24 +173,23 @@ class Slots:
     def _leave(self, slot: Slot, record: HeldFile, run: str) -> None:
         """Let go of a slot; while a process of the job has it, its record names the run to be ended."""
         with self._guard():
-            record.release()
             # Closed, not unlocked: as long as a process of the job lives, the slot is its.
             os.close(slot.lock)
             if is_held(self._lock(slot.number)):
-                left = _unknown(self._host, run)
-                write_text(self._record(slot.number), left.model_dump_json())
+                left = SlotState(host=self._host, pid=0, at="", run=run)
+                record.write(left.model_dump_json())
+                record.leave()
+            else:
+                record.release()
 
-    def holders(self) -> list[SlotState | None]:
+    def holders(self) -> list[SlotRecord | None]:
         """Return the holder of each slot; None for a free one. Nothing is written for it."""
         return [self._holder(number) for number in range(self.number)]
 
-    def line(self) -> list[SlotState]:
+    def line(self) -> list[SlotRecord]:
         """Return the waiting runs, the first first. Nothing is written for it."""
-        return [
-            state
-            for ticket in sorted(self._line.glob(_TICKETS))
-            if is_held(ticket) and (state := inside.read(SlotState, ticket)) is not None
-        ]
+        records = map(_read, sorted(self._line.glob(_TICKETS)))
+        return [record for record in records if record.is_alive and (record.run or record.user)]
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
@@ -218,15 +248,15 @@ class Slots:
                     record = HeldFile(self._record(slot.number))
                     record.write(me.model_dump_json())
                     return slot, record
-                holders = [
-                    (holder, is_held(self._record(number)))
-                    for number in range(self.number)
-                    if (holder := self._holder(number)) is not None and holder.run
-                ]
-            if (words := _words(holders, ahead)) != shown:
+                held = {
+                    self._lock(number): holder
+                    for number, holder in enumerate(self.holders())
+                    if holder is not None
+                }
+            if (words := _words(held, ahead)) != shown:
                 say(words)
                 shown = words
-            patience.look_at(holders)
+            patience.look_at(held)
             time.sleep(POLL_SECONDS)
 
     def _free(self) -> Slot | None:
@@ -237,11 +267,8 @@ class Slots:
             os.close(lock)
         return None
 
-    def _holder(self, number: int) -> SlotState | None:
-        lock = self._lock(number)
-        if not is_held(lock):
-            return None
-        return inside.read(SlotState, self._record(number)) or _unknown(self._host)
+    def _holder(self, number: int) -> SlotRecord | None:
+        return _read(self._record(number)) if is_held(self._lock(number)) else None
 
     @property
     def _line(self) -> Path:
@@ -254,18 +281,49 @@ class Slots:
         return self.folder / f"{self._host}-{number}.json"
 
 
+def _read(file: Path) -> SlotRecord:
+    """Read the record of a slot or of a ticket.
+
+    The user is that of the file that was opened, and what a record of another user says is left unread: a
+    run that it names would be ended.
+    """
+    is_alive = is_held(file)
+    try:
+        content, found = regular_files.read_with_status(file, most=_MAX_RECORD_BYTES)
+    except OSError:
+        return SlotRecord(is_alive=is_alive)
+    if found.st_uid != os.getuid() or found.st_mode & _WRITABLE:
+        return SlotRecord(is_alive=is_alive, user=_user_name(found.st_uid))
+    try:
+        state = SlotState.model_validate_json(content)
+    except ValidationError:
+        return SlotRecord(is_alive=is_alive)
+    return SlotRecord(is_alive=is_alive, host=state.host, pid=state.pid, run=state.run)
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
 class _Patience:
     """Ends what trains on although its launcher is gone, when it had time enough to end by itself."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
-    def look_at(self, holders: Sequence[tuple[SlotState, bool]]) -> None:
+    def look_at(self, held: Mapping[Path, SlotRecord]) -> None:
+        """End each run whose launcher is gone and of which a process has the lock of the slot."""
         now = time.monotonic()
-        orphans = {holder.run for holder, launcher_lives in holders if not launcher_lives}
+        orphans = {
+            record.run: lock for lock, record in held.items() if record.run and not record.is_alive
+        }
         self._since = {run: self._since.get(run, now) for run in orphans}
         for run, since in self._since.items():
-            if now - since >= GRACE_SECONDS:
+            # A record may be left over from an earlier time: another process holds the slot then.
+            if now - since >= GRACE_SECONDS and has_open(Path(run), orphans[run]):
                 end_all(Path(run))
 
 
@@ -279,19 +337,10 @@ def share_of(slot: int, slots: int, devices: int) -> list[int]:
     return [slot % devices] if each == 0 else list(range(slot * each, (slot + 1) * each))
 
 
-def _words(holders: Sequence[tuple[SlotState, bool]], ahead: int) -> str:
-    listed = ", ".join(
-        (f"process {holder.pid} on {holder.host} with {holder.run}" if holder.pid else holder.run)
-        + ("" if launcher_lives else " (it is gone, what it started still ends)")
-        for holder, launcher_lives in holders
-    )
+def _words(held: Mapping[Path, SlotRecord], ahead: int) -> str:
+    listed = ", ".join(str(record) for record in held.values() if record.run or record.user)
     behind = f", behind {ahead} that came before" if ahead else ""
     return f"waits for a slot{behind}; held by {listed or 'another process'}"
-
-
-def _unknown(host: str, run: str = "") -> SlotState:
-    """The state of a slot that processes hold whose launcher isn't there; of a run, if that is known."""
-    return SlotState(host=host, pid=0, at="", run=run)
 
 
 def _try(lock: int) -> bool:

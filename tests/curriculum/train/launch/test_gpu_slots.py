@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from curriculum.pipeline.attempts import SlotQueue
 from curriculum.store.owners import this_process
 from curriculum.train.launch import gpu_slots as module
 from curriculum.train.launch.gpu_slots import Slots, share_of
@@ -266,6 +268,106 @@ def test_a_process_that_its_launcher_left_with_the_slot_is_ended_for_who_waits(
     finally:
         left.kill()
         left.wait()
+
+
+@pytest.fixture
+def orphan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that trains <tmp_path>/run and has the one slot; its launcher is gone, its record isn't."""
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.2)
+    host, run = socket.gethostname(), tmp_path / "run"
+    left = SlotState(**this_process().model_dump(), run=str(run))
+    (tmp_path / f"{host}-0.json").write_text(left.model_dump_json())
+    lock = os.open(tmp_path / f"{host}-0.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    process = subprocess.Popen(
+        ["sleep", "6000"], pass_fds=[lock], env={**os.environ, MARK: str(run)}
+    )
+    os.close(lock)
+    until(lambda: processes_of(run) == [process.pid])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def waits_until_it_ends(slots: Slots, holder: "subprocess.Popen[bytes]") -> str:
+    """Wait for a slot ten times as long as orphans have, end its holder, and return what was said."""
+    heard = list[str]()
+
+    def wait() -> None:
+        with slots.hold("another", heard.append):
+            pass
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    until(lambda: bool(heard))
+    time.sleep(10 * module.GRACE_SECONDS)
+    assert waiter.is_alive()
+    assert holder.poll() is None, "it was ended"
+    holder.kill()
+    holder.wait()
+    waiter.join()
+    (words,) = heard
+    return words
+
+
+def test_an_orphan_is_ended_for_a_record_that_this_user_wrote(
+    tmp_path: Path, orphan: "subprocess.Popen[bytes]"
+) -> None:
+    with Slots(tmp_path, 1).hold("another", silent):
+        assert orphan.wait(60) == -signal.SIGKILL
+
+
+def test_no_process_is_ended_for_a_record_of_another_user_who_is_named(
+    tmp_path: Path, orphan: "subprocess.Popen[bytes]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: own + 1)
+    words = waits_until_it_ends(Slots(tmp_path, 1), orphan)
+    assert words == f"waits for a slot; held by user {pwd.getpwuid(own).pw_name}"
+
+
+def test_no_process_is_ended_for_a_record_that_others_may_write(
+    tmp_path: Path, orphan: "subprocess.Popen[bytes]"
+) -> None:
+    (tmp_path / f"{socket.gethostname()}-0.json").chmod(0o666)
+    waits_until_it_ends(Slots(tmp_path, 1), orphan)
+
+
+def test_no_process_is_ended_for_a_slot_that_another_process_holds(
+    tmp_path: Path, orphan: "subprocess.Popen[bytes]"
+) -> None:
+    """Its record is left over: the run trains without the slot, which another user locked."""
+    host = socket.gethostname()
+    (tmp_path / f"{host}-0.lock").unlink()
+    lock = os.open(tmp_path / f"{host}-0.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with subprocess.Popen(["sleep", "6000"], pass_fds=[lock]) as holder:
+        os.close(lock)
+        waits_until_it_ends(Slots(tmp_path, 1), holder)
+    assert orphan.poll() is None
+
+
+def test_no_run_waits_for_a_slot_by_a_ticket_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+    slots, run, own = Slots(tmp_path, 1), Path("runs/b"), os.getuid()
+
+    def wait() -> None:
+        with slots.hold(str(run), silent):
+            pass
+
+    waiter = threading.Thread(target=wait)
+    with slots.hold("runs/a", silent):
+        waiter.start()
+        until(lambda: SlotQueue.read(slots).why_waiting(run) is not None)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "getuid", lambda: own + 1)
+            assert SlotQueue.read(slots).why_waiting(run) is None
+            (ticket,) = slots.line()
+        assert (ticket.run, ticket.user) == ("", pwd.getpwuid(own).pw_name)
+    waiter.join()
 
 
 @pytest.mark.parametrize("name", ["{host}.lock", "{host}-0.lock", ".{host}-0.json.draft"])
