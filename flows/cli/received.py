@@ -74,7 +74,7 @@ def look(
             f"you: curriculum trust {shlex.quote(str(foreign[0]))}",
         )
     given = (Path(each).resolve() for each in named if trust.is_there(Path(each)))
-    read = [home.resolve(), *foreign, *given]
+    read = [home, *foreign, *given]
     with _drafted(output) as draft, tempfile.TemporaryDirectory(prefix="look-") as scratch:
         place = folder(home) if folder is not None else draft
         written = [] if place is None else [place if draft is None else place.parent]

@@ -165,7 +165,7 @@ def merge_into(home: Path, sources: Sequence[Path]) -> None:
     """
     store = Store(home)
     for source in sources:
-        if source.absolute() == store.root:
+        if source == store.root:
             raise StoreError(str(source), cause="it is this workspace", cure="Name other ones")
     with store.leased():
         taken = [
@@ -207,7 +207,7 @@ def trust_workspace(home: Path) -> None:
     Store(home).open()
     trust.trust(home)
     words = "is trusted: commands write to it, and what its diets name runs as you"
-    out.print(f"{one_line(str(real_path(home)))} {words}")
+    out.print(f"{one_line(str(home))} {words}")
 
 
 def forget_workspace(home: Path) -> None:
@@ -217,10 +217,8 @@ def forget_workspace(home: Path) -> None:
         StoreError: where it wasn't trusted.
     """
     if not trust.forget(home):
-        raise StoreError(
-            str(real_path(home)), cause="it isn't trusted", cure="See curriculum trust --list"
-        )
-    out.print(f"{one_line(str(real_path(home)))} isn't trusted any more")
+        raise StoreError(str(home), cause="it isn't trusted", cure="See curriculum trust --list")
+    out.print(f"{one_line(str(home))} isn't trusted any more")
 
 
 def list_trusted() -> None:
@@ -229,7 +227,7 @@ def list_trusted() -> None:
     for workspace in listed:
         words = (
             ""
-            if trust.is_trusted(Path(workspace.path))
+            if trust.is_trusted(real_path(Path(workspace.path)))
             else "  now missing, replaced, or open to other users"
         )
         out.print(Text(one_line(workspace.path)), Text(words, MUTED), sep="", soft_wrap=True)

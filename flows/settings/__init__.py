@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from flows.settings.exposure import real_path
+from flows.settings.exposure import exposure_of_links, real_path
 from flows.settings.proxies import without_blanks
 from schemas.errors import CurriculumError
 
@@ -65,22 +65,31 @@ class SettingError(CurriculumError):
 
 
 def home(given: Path | None = None) -> Path:
-    """The workspace: what was given, else $CURRICULUM_HOME, else ./workspace.
+    """Return the real path of the workspace: what was given, else $CURRICULUM_HOME, else ./workspace.
+
+    Its links are followed here alone: leading them elsewhere later changes nothing.
 
     Raises:
-        SettingError: for a file, and for a link that leads nowhere or in a circle.
+        SettingError: for a file, for a link that leads nowhere, in a circle or where another user wants, and
+            for a relative path in a current directory that was removed.
     """
-    place = (given or Path(os.environ.get("CURRICULUM_HOME", "workspace"))).absolute()
-    cause = None
-    if place.exists():
-        cause = None if place.is_dir() else "it is a file, and a workspace is a folder"
-    elif place.is_symlink():
+    path = given or Path(os.environ.get("CURRICULUM_HOME", "workspace"))
+    cause, cure = None, "Name the folder of a workspace, or a new one"
+    try:
+        place = path.absolute()
+    except FileNotFoundError:
+        gone = "the current directory was removed"
+        raise SettingError(str(path), cause=gone, cure="Change to another directory") from None
+    real = real_path(place)
+    if real.exists():
+        cause = None if real.is_dir() else "it is a file, and a workspace is a folder"
+    elif any(folder.is_symlink() and not folder.exists() for folder in (place, *place.parents)):
         cause = "it is a link that leads nowhere, or in a circle"
+    if cause is None and not is_trusted_by_environment(real):
+        cause, cure = exposure_of_links(place, real), f"Name the folder itself: {real}"
     if cause is not None:
-        raise SettingError(
-            str(place), cause=cause, cure="Name the folder of a workspace, or a new one"
-        )
-    return place
+        raise SettingError(str(place), cause=cause, cure=cure)
+    return real
 
 
 def state_folder() -> Path:
@@ -115,7 +124,7 @@ def _own(folder: Path) -> Path:
 def is_trusted_by_environment(workspace: Path) -> bool:
     """Return True for $CURRICULUM_TRUST and what lies in it: trusted without a record, as in containers."""
     given = os.environ.get("CURRICULUM_TRUST") or None
-    return given is not None and real_path(workspace).is_relative_to(real_path(Path(given)))
+    return given is not None and workspace.is_relative_to(real_path(Path(given)))
 
 
 def notify_target() -> str | None:
@@ -343,10 +352,9 @@ def _folder_for(workspace: Path, kind: str) -> Path:
     """Make a folder of a user for a workspace; one that was copied or moved has a folder of its own."""
     from curriculum.store import Store
 
-    place = workspace.resolve()
     # Its sender chose the uuid, and a path may be used again: both belong to its name.
-    identity = os.fsencode(place) + b"\0" + Store(place).workspace().uuid.encode()
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", place.name)[:NAME_LENGTH]
+    identity = os.fsencode(workspace) + b"\0" + Store(workspace).workspace().uuid.encode()
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", workspace.name)[:NAME_LENGTH]
     digest = hashlib.sha256(identity).hexdigest()[:DIGEST_LENGTH]
     return _own(_own(state_folder() / kind) / f"{name}-{digest}")
 

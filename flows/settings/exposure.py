@@ -16,18 +16,24 @@ _OTHERS_WRITE = "users other than you may write to the folder {place}"
 
 
 def exposure(path: Path) -> str | None:
-    """Return how another user could change or replace what lies at a path, or None.
+    """Return how another user could change or replace what lies at a real path, or None.
 
-    The folder must belong to this user. Each folder above it, and each link on the way, must belong to this
-    user or to root. No other user may write to any of these folders; in folders above with the sticky bit,
-    such as /tmp, others can't replace an entry of this user. A path that doesn't exist yet is judged by the
-    folders above it.
+    The folder must belong to this user, and each folder above it to this user or to root. No other user may
+    write to any of these folders; in folders above with the sticky bit, such as /tmp, others can't replace an
+    entry of this user. A path that doesn't exist yet is judged by the folders above it.
     """
-    real = real_path(path)
-    above = dict.fromkeys((*real.parents, *_way(path.absolute())))
-    above.pop(real, None)
-    words = (_own_exposure(real), *map(_exposure_above, above))
+    words = (_own_exposure(path), *map(_exposure_above, path.parents))
     return next(filter(None, words), None)
+
+
+def exposure_of_links(path: Path, real: Path) -> str | None:
+    """Return how another user could lead an absolute path elsewhere than to its real path, or None.
+
+    Each link on the way, and each folder that holds one, must belong to this user or to root, and be safe
+    from others as in `exposure`. Folders above the real path aren't judged.
+    """
+    way = dict.fromkeys(place for place in _way(path) if place not in {real, *real.parents})
+    return next(filter(None, map(_exposure_above, way)), None)
 
 
 def _way(path: Path, links: int = 0) -> Iterator[Path]:

@@ -57,10 +57,10 @@ def trusting_new_workspace(home: Path) -> Iterator[None]:
     It is recorded as soon as its workspace.json is written, so that a process that is killed later leaves a
     trusted workspace; one that another process of the command made is recorded at the end.
     """
-    place, is_fresh = home.absolute(), is_new(home)
+    is_fresh = is_new(home)
 
     def trust_made(made: Path) -> None:
-        if is_fresh and made == place:
+        if is_fresh and made == home:
             trust(made)
 
     try:
@@ -137,17 +137,11 @@ def require_unexposed(home: Path) -> None:
 
 
 def untrusted(home: Path, named: Iterable[str | Path | None]) -> list[Path]:
-    """List the workspaces that a command opens and that aren't trusted, by their real paths.
-
-    One that a link of another user leads to isn't trusted, and is listed by that link.
-    """
+    """List the workspaces that a command opens and that aren't trusted, by their real paths."""
     paths = (Path(each) for each in named if each)
     within = (Store.root_of(real_path(path) / MANIFEST_NAME) for path in paths if is_there(path))
-    places = dict.fromkeys(real_path(each) for each in (home, *within) if each is not None)
-    if not settings.is_trusted_by_environment(home) and exposure(home) is not None:
-        places.pop(real_path(home), None)
-        places = {home: None, **places}
-    return [each for each in places if not (is_new(each) or is_trusted(each))]
+    places = dict.fromkeys((home, *filter(None, within)))
+    return [place for place in places if not (is_new(place) or is_trusted(place))]
 
 
 def is_there(path: Path) -> bool:
@@ -195,18 +189,14 @@ def trust(home: Path) -> None:
 
 def forget(home: Path) -> bool:
     """Trust a path no more, and return whether it was trusted."""
-    path = str(real_path(home))
     with _changing() as before:
-        _write(tuple(each for each in before if each.path != path))
-    return any(each.path == path for each in before)
+        _write(tuple(each for each in before if each.path != str(home)))
+    return any(each.path == str(home) for each in before)
 
 
 def is_inside(file: Path, home: Path) -> bool:
     """Return True for what lies in a workspace, by its path or behind links."""
-    if not home.exists():
-        return False
-    places = (*file.absolute().parents, *real_path(file).parents)
-    return any(each.exists() and each.samefile(home) for each in places)
+    return home in file.absolute().parents or home in real_path(file).parents
 
 
 def shadows(home: Path) -> tuple[str, ...]:
@@ -230,11 +220,10 @@ def shadow_words(home: Path) -> Iterator[str]:
 
 
 def _identity(home: Path) -> TrustedWorkspace:
-    real = home.resolve(strict=True)
     return TrustedWorkspace(
-        path=str(real),
-        uuid=Store(real, dry=True).workspace().uuid,
-        changed=(real / WORKSPACE_NAME).lstat().st_ctime_ns,
+        path=str(home),
+        uuid=Store(home, dry=True).workspace().uuid,
+        changed=(home / WORKSPACE_NAME).lstat().st_ctime_ns,
     )
 
 

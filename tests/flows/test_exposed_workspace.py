@@ -11,7 +11,8 @@ import pytest
 
 from curriculum.mixing.load import PACKAGE
 from curriculum.store import Store
-from flows.settings import trust
+from flows import settings
+from flows.settings import SettingError, prefect_variables, trust
 from flows.settings.exposure import ACCESS_LIST, exposure
 from schemas.errors import StoreError
 from tests.flows.cli_runner import curriculum
@@ -124,16 +125,6 @@ def test_a_workspace_below_a_folder_that_others_can_change_is_not_new(
     assert not home.exists()
 
 
-@as_root
-def test_a_link_of_another_user_leads_to_no_trusted_workspace(shared: Path, tmp_path: Path) -> None:
-    trust.make_trusted(shared)
-    link = tmp_path / "link"
-    link.symlink_to(shared)
-    assert trust.is_trusted(link)
-    os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
-    assert not trust.is_trusted(link)
-
-
 def test_a_folder_that_another_user_makes_first_is_not_trusted(
     shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,22 +164,88 @@ def test_a_group_of_its_owner_alone_may_write(
     assert exposure(shared) is not None
 
 
-@as_root
-@pytest.mark.parametrize("links", [1, 2])
-def test_a_workspace_behind_a_link_of_another_user_is_refused(tmp_path: Path, links: int) -> None:
-    """Its owner could lead the link elsewhere after it was looked at."""
+@pytest.fixture
+def planted(tmp_path: Path) -> Path:
+    """A link to a trusted workspace, in a folder such as /tmp."""
     sticky, mine = tmp_path / "sticky", tmp_path / "mine"
     sticky.mkdir()
     sticky.chmod(0o1777)
     mine.mkdir()
     trust.make_trusted(mine)
-    planted = sticky / "workspace"
-    planted.symlink_to(mine)
-    home = planted
+    link = sticky / "workspace"
+    link.symlink_to(mine)
+    return link
+
+
+@as_root
+@pytest.mark.parametrize("links", [1, 2])
+def test_a_workspace_behind_a_link_of_another_user_is_refused(
+    planted: Path, tmp_path: Path, links: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner could lead the link elsewhere after it was looked at."""
+    mine, home = tmp_path / "mine", planted
     if links == 2:
         home = tmp_path / "own"
         home.symlink_to(planted)
-    trust.require_trusted(home)
+    assert settings.home(home) == mine
     os.lchown(planted, NOBODY, NOBODY)
-    with pytest.raises(StoreError, match="belongs to another user"):
-        trust.require_trusted(home)
+    with pytest.raises(SettingError) as refused:
+        settings.home(home)
+    assert (refused.value.name, str(mine) in refused.value.cure) == (str(home), True)
+    assert settings.home(mine) == mine, "the cure"
+    monkeypatch.setenv("CURRICULUM_TRUST", str(mine))
+    assert settings.home(home) == mine
+
+
+@as_root
+@pytest.mark.parametrize(
+    "words", ["init a --home {link}", "status --home {link}", "trust {link}", "merge {link}"]
+)
+def test_commands_follow_no_link_of_another_user(planted: Path, tmp_path: Path, words: str) -> None:
+    def command(link: Path) -> tuple[int, bool]:
+        done = curriculum(*words.format(link=link).split(), home=tmp_path / "new")
+        return done.returncode, f"{link} belongs to another user" in done.stderr
+
+    assert command(planted) == (0, False)
+    os.lchown(planted, NOBODY, NOBODY)
+    assert command(planted) == (WRONG, True)
+
+
+def test_a_link_in_a_folder_that_others_may_write_is_refused(planted: Path) -> None:
+    assert settings.home(planted)
+    _open_to_all(planted.parent)
+    with pytest.raises(SettingError):
+        settings.home(planted)
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_a_link_that_leads_elsewhere_after_the_look_changes_nothing(
+    planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new: bool
+) -> None:
+    looked, elsewhere = trust.require_trusted, tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    below = ("new",) if new else ()
+
+    def switch(home: Path, *named: str | Path | None) -> None:
+        looked(home, *named)
+        planted.unlink()
+        planted.symlink_to(elsewhere)
+
+    monkeypatch.setattr(trust, "require_trusted", switch)
+    words = ("init", "specialist", "--home", str(planted.joinpath(*below)))
+    assert curriculum(*words).returncode == 0
+    diet = Path(*below, "diets", "specialist.yaml")
+    assert ((tmp_path / "mine" / diet).is_file(), [*elsewhere.iterdir()]) == (True, [])
+    assert curriculum(*words).returncode == 0
+    assert (elsewhere / diet).is_file(), "the next command follows the link anew"
+
+
+def test_the_server_of_a_workspace_behind_a_link_names_the_real_one(
+    planted: Path, tmp_path: Path
+) -> None:
+    home = settings.home(planted)
+    named = {
+        *settings.deployed(home, "").values(),
+        prefect_variables.quiet(home)["CURRICULUM_HOME"],
+    }
+    assert named == {str(tmp_path / "mine")}

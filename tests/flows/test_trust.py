@@ -218,7 +218,9 @@ def test_another_folder_must_be_trusted_anew(received: Path, change: Any) -> Non
 def test_a_link_to_a_trusted_workspace_is_that_workspace(received: Path, tmp_path: Path) -> None:
     trust.trust(received)
     (tmp_path / "link").symlink_to(received)
-    assert trust.is_trusted(tmp_path / "link")
+    home = settings.home(tmp_path / "link")
+    assert home == received
+    assert trust.is_trusted(home)
 
 
 def _linked(record: Path) -> None:
@@ -359,7 +361,7 @@ def test_the_environment_trusts_one_workspace_by_its_path(
     link.symlink_to(received)
     monkeypatch.setenv("CURRICULUM_TRUST", str(link))
     assert trust.is_trusted(received)
-    assert trust.is_trusted(link)
+    assert trust.is_trusted(settings.home(link))
     assert not trust.is_trusted(other)
     monkeypatch.setenv("CURRICULUM_TRUST", str(tmp_path))
     assert trust.is_trusted(other), "a folder of workspaces"

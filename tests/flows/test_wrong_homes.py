@@ -41,6 +41,29 @@ def test_a_home_of_the_environment_is_refused_likewise(wrong: Path) -> None:
     assert (refused.returncode, str(wrong) in refused.stderr) == (WRONG, True)
 
 
+@pytest.mark.parametrize("target", ["nowhere", "link"])
+def test_a_home_below_a_link_that_leads_nowhere_is_refused(tmp_path: Path, target: str) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / target)
+    home = tmp_path / "link" / "home"
+    refused = curriculum("init", "mine", "--home", str(home))
+    assert refused.returncode == WRONG
+    assert refused.stderr.startswith(f"error: {home}: ")
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("words", [("status",), ("init", "mine", "--home", "mine"), ("trust",)])
+def test_a_relative_home_in_a_folder_that_was_removed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    removed = tmp_path / "removed"
+    removed.mkdir()
+    monkeypatch.chdir(removed)
+    removed.rmdir()
+    refused = curriculum(*words)
+    assert (refused.returncode, "Traceback" in refused.stderr) == (WRONG, False)
+    assert settings.home(tmp_path) == tmp_path
+
+
 def test_a_state_folder_that_is_no_folder_is_refused(
     wrong: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,9 +215,9 @@ def merge(
     from flows.cli import workspace
     from flows.settings.trust import trusting_new_workspace
 
-    place = own_home(home)
+    place, others = own_home(home), [settings.home(source) for source in sources]
     with trusting_new_workspace(place):
-        workspace.merge_into(place, sources)
+        workspace.merge_into(place, others)
 
 
 @app.command(rich_help_panel=KEEP)
