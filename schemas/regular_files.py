@@ -36,11 +36,10 @@ PlainPathOrNone = Annotated[str, AfterValidator(lambda path: path and _plain(pat
 
 MOST_BYTES = 64 << 20
 """The bytes of a file that is read whole: a manifest of 100,000 shards, twice the largest tokenizer.json."""
-LINK = "it is a symbolic link, which a workspace may not have"
 _PART_BYTES = 1 << 20
 _AT_ONCE = os.O_NONBLOCK | os.O_CLOEXEC
 _KINDS = {
-    errno.ELOOP: LINK,
+    errno.ELOOP: "it is a symbolic link",
     errno.EISDIR: "it is a folder",
     errno.ENXIO: "it is no regular file",
     errno.ENODEV: "it is no regular file",

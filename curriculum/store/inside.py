@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from schemas import regular_files
 from schemas.errors import StoreError
 from schemas.json_text import Model
 
@@ -87,23 +88,26 @@ def read(model: type[Model], file: Path) -> Model | None:
         return None
 
 
-def open_lock(file: Path, *, make: bool = True, fresh: bool = False) -> int:
-    """Open a file to be locked; a descriptor for reading and writing.
+def open_lock(file: Path, *, fresh: bool = False) -> int:
+    """Open a file to be locked, and make it where it isn't there; a descriptor.
 
-    It is made where it isn't there, unless `make` is False; `fresh` asks for one that isn't there. Another
-    user of a shared folder may have planted a link in its place: no link is followed.
+    A `fresh` one, which must not be there, can be written. Another user of a shared folder may have planted
+    something in its place, or made the lock, which may then be read-only: the system locks it all the same.
 
     Raises:
-        FileNotFoundError, FileExistsError: by what is asked.
-        OSError: for a link (ELOOP).
+        FileExistsError: for a fresh one that is there.
+        StoreError: for a link, a folder, a pipe, a device or a socket in its place.
     """
-    how = (
-        os.O_RDWR
-        | os.O_NOFOLLOW
-        | (os.O_CREAT if make or fresh else 0)
-        | (os.O_EXCL if fresh else 0)
-    )
-    return os.open(file, how | os.O_CLOEXEC, 0o644)
+    try:
+        if fresh:
+            return regular_files.opened(file, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        with contextlib.suppress(PermissionError):
+            return regular_files.opened(file, os.O_RDWR | os.O_CREAT)
+        return regular_files.opened(file)
+    except regular_files.IrregularFileError as refused:
+        raise StoreError(
+            str(file), cause=f"{refused}, and a lock is a regular file", cure="Remove it"
+        ) from None
 
 
 def append(file: Path) -> int:

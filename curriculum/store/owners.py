@@ -11,6 +11,7 @@ import socket
 from pathlib import Path
 
 from curriculum.store import inside
+from schemas import regular_files
 from schemas.job import RunState
 from schemas.json_text import now, seconds_from
 
@@ -41,11 +42,11 @@ class HeldFile:
         The file isn't flushed to the disk: after a loss of power its owner is gone as well.
         """
         draft = self._file.with_name(f".{self._file.name}.draft")
-        lock = inside.open_lock(draft)
+        inside.remove(draft)  # A killed writer left it, or another user planted it.
+        lock = inside.open_lock(draft, fresh=True)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             with os.fdopen(os.dup(lock), "w") as opened:
-                opened.truncate(0)
                 opened.write(text)
             draft.replace(self._file)
         except BaseException:
@@ -68,17 +69,17 @@ class HeldFile:
 
 
 def is_held(file: Path) -> bool:
-    """Return True while a process that lives holds the lock of a file; False where there is no file."""
+    """Return True while a process that lives holds the lock of a file; False for no regular file."""
     while True:
         try:
             # A shared lock can be asked of on a read-only mount too.
-            lock = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
+            lock = regular_files.opened(file)
+        except (FileNotFoundError, regular_files.IrregularFileError):
             return False
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             # Its owner may have replaced it since it was opened: then the new file is the one that counts.
-            here, there = os.fstat(lock), file.stat()
+            here, there = os.fstat(lock), file.lstat()
             if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino):
                 return False
         except BlockingIOError:

@@ -206,7 +206,8 @@ class Slots:
     def _ticket(self, me: SlotState) -> Iterator[Path]:
         """The last place in the line, until this is left."""
         with self._guard():
-            places = [int(ticket.stem) for ticket in self._tickets()]
+            self._tickets()
+            places = [int(ticket.stem) for ticket in self._line.glob(_TICKETS)]
             ticket = self._line / f"{max(places, default=0) + 1:010d}.json"
             lock = inside.open_lock(ticket, fresh=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -234,8 +235,9 @@ class Slots:
         tickets = sorted(self._line.glob(_TICKETS))
         for ticket in tickets:
             if not is_held(ticket):
-                ticket.unlink()
-        return [ticket for ticket in tickets if ticket.exists()]
+                with contextlib.suppress(OSError):  # Another user's, or no file.
+                    ticket.unlink()
+        return [ticket for ticket in tickets if is_held(ticket)]
 
     def _wait(
         self, ticket: Path, me: SlotState, say: Callable[[str], None]
@@ -245,9 +247,7 @@ class Slots:
             with self._guard():
                 ahead = self._tickets().index(ticket)
                 if ahead == 0 and (slot := self._free()) is not None:
-                    record = HeldFile(self._record(slot.number))
-                    record.write(me.model_dump_json())
-                    return slot, record
+                    return slot, self._write_record(slot, me)
                 held = {
                     self._lock(number): holder
                     for number, holder in enumerate(self.holders())
@@ -258,6 +258,16 @@ class Slots:
                 shown = words
             patience.look_at(held)
             time.sleep(POLL_SECONDS)
+
+    def _write_record(self, slot: Slot, me: SlotState) -> HeldFile:
+        """Write the record of a slot; the slot is free again where that fails."""
+        record = HeldFile(self._record(slot.number))
+        try:
+            record.write(me.model_dump_json())
+        except BaseException:
+            os.close(slot.lock)
+            raise
+        return record
 
     def _free(self) -> Slot | None:
         for number in range(self.number):

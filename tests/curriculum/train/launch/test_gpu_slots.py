@@ -1,5 +1,6 @@
 """Slots: so many jobs at once, first come first served, whoever is killed on the way."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -370,18 +371,103 @@ def test_no_run_waits_for_a_slot_by_a_ticket_of_another_user(
     waiter.join()
 
 
-@pytest.mark.parametrize("name", ["{host}.lock", "{host}-0.lock", ".{host}-0.json.draft"])
-def test_no_lock_is_opened_through_a_link_that_another_user_planted(
-    tmp_path: Path, name: str
+PLANTED: dict[str, Callable[[Path], None]] = {
+    "a pipe": os.mkfifo,
+    "a folder": os.mkdir,
+    "a link": lambda place: place.symlink_to("/dev/zero"),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
+@pytest.mark.parametrize("name", ["{host}.lock", "{host}-0.lock"])
+def test_no_lock_is_opened_where_another_user_planted_something_else(
+    tmp_path: Path, name: str, plant: Callable[[Path], None]
 ) -> None:
+    file = tmp_path / name.format(host=socket.gethostname())
+    plant(file)
+    with ends_in_time(), pytest.raises(StoreError) as refused, Slots(tmp_path, 1).hold("a", silent):
+        pass
+    assert str(file) in str(refused.value)
+    with ends_in_time():
+        assert Slots(tmp_path, 1).holders() == [None]
+
+
+@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
+@pytest.mark.parametrize("name", ["{host}-0.json", "{host}.line/0000000001.json"])
+def test_no_record_is_read_where_another_user_planted_something_else(
+    tmp_path: Path, name: str, plant: Callable[[Path], None]
+) -> None:
+    host = socket.gethostname()
+    (tmp_path / f"{host}.line").mkdir()
+    plant(tmp_path / name.format(host=host))
+    lock = os.open(tmp_path / f"{host}-0.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with ends_in_time():
+        (holder,) = Slots(tmp_path, 1).holders()
+        assert holder is not None
+        assert (holder.run, Slots(tmp_path, 1).line()) == ("", [])
+    heard = list[str]()
+
+    def give_back(words: str) -> None:
+        heard.append(words)
+        os.close(lock)
+
+    with (
+        ends_in_time(),
+        contextlib.suppress(IsADirectoryError),
+        Slots(tmp_path, 1).hold("a", give_back),
+    ):
+        pass
+    assert heard == ["waits for a slot; held by another process"]
+
+
+def test_a_draft_that_another_user_planted_is_removed_and_not_written(tmp_path: Path) -> None:
     folder, kept = tmp_path / "slots", tmp_path / "kept"
     folder.mkdir()
     kept.write_text("kept")
-    (folder / name.format(host=socket.gethostname())).symlink_to(kept)
-    words = os.strerror(errno.ELOOP)
-    with pytest.raises(OSError, match=words), Slots(folder, 1).hold("a", silent):
-        pass
+    (folder / f".{socket.gethostname()}-0.json.draft").hardlink_to(kept)
+    with Slots(folder, 1).hold("runs/a", silent):
+        (holder,) = Slots(folder, 1).holders()
+        assert holder is not None
+        assert holder.run == "runs/a"
     assert kept.read_text() == "kept"
+
+
+@contextlib.contextmanager
+def ends_in_time() -> Iterator[None]:
+    """Raise where the block waits for more than 20 seconds, such as for the writer of a pipe."""
+
+    def late(*_: object) -> None:
+        raise AssertionError("it waits")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(20)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_slot_of_a_lock_that_may_only_be_read_is_held_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user made it: without the right to write to it, it can be locked."""
+    with Slots(tmp_path, 1).hold("runs/a", silent):
+        pass
+
+    def refused(path: Any, flags: int, *mode: int, **beside: Any) -> int:
+        if flags & os.O_RDWR and not flags & os.O_EXCL:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path, flags, *mode, **beside)
+
+    real = os.open
+    monkeypatch.setattr(os, "open", refused)
+    slots = Slots(tmp_path, 1)
+    with slots.hold("runs/b", silent):
+        (holder,) = slots.holders()
+        assert holder is not None
+        assert (holder.run, holder.is_alive) == ("runs/b", True)
 
 
 def test_no_ticket_is_removed_through_a_link_that_another_user_planted(tmp_path: Path) -> None:
