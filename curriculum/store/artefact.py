@@ -250,9 +250,10 @@ def is_in_place(artefact: Artefact, root: Path) -> bool:
     )
 
 
-def _is_draft(name: str) -> bool:
-    """Return True where a file, or a folder that it lies in, wasn't written whole."""
-    return any(step.endswith(_DRAFT) for step in name.split("/"))
+def is_publishable(name: str) -> bool:
+    """Return True for a path that a manifest lists: no manifest's, and none of what wasn't written whole."""
+    steps = name.split("/")
+    return steps[-1] != MANIFEST_NAME and not any(step.endswith(_DRAFT) for step in steps)
 
 
 def manifest_of(draft: StagingDirectory, *, content: str = "") -> Manifest:
@@ -272,10 +273,8 @@ def manifest_of(draft: StagingDirectory, *, content: str = "") -> Manifest:
 
 
 def _whole_files(folder: Path) -> Iterator[str]:
-    """The paths of a folder's files, but for manifests and for what isn't whole."""
-    for name in files_of(folder):
-        if name.rpartition("/")[2] != MANIFEST_NAME and not _is_draft(name):
-            yield name
+    """The paths of a folder's files that are published with it."""
+    yield from filter(is_publishable, files_of(folder))
 
 
 def is_waiting(recipe: Recipe) -> bool:

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from curriculum.store.artefact import (
     Recipe,
     StagingDirectory,
     is_in_place,
+    is_publishable,
 )
 from curriculum.store.inside import require_plain
 from curriculum.store.store import WORKSPACE_NAME, Store
@@ -35,8 +37,9 @@ _PART_BYTES = 1 << 20
 def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact]:
     """Each artefact of another workspace but its runs, published here as it is there.
 
-    Files are copied; those of one's `own` workspace are linked where one disk holds both. Each is read again
-    and held against its manifest before anything appears here; what is here already is only compared.
+    All manifests are checked before the first file is copied. Files of one's `own` workspace are linked where
+    one disk holds both. Each is read again and held against its manifest before anything appears here; what
+    is here already is only compared.
 
     Raises:
         StoreError: for a folder that is no workspace, for one of somebody else that holds what is no plain
@@ -50,14 +53,13 @@ def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact
     if not own:
         require_plain(source)
     other = Store(source)
-    for artefact in other.artefacts():
-        if artefact.manifest.stage != NOT_MERGED:
-            yield _take(store, other, artefact, own=own)
+    taken = [each for each in other.artefacts() if each.manifest.stage != NOT_MERGED]
+    recipes = [_recipe(other, artefact) for artefact in taken]
+    for artefact, recipe in zip(taken, recipes, strict=True):
+        yield _take(store, other, artefact, recipe, own=own)
 
 
-def _take(store: Store, other: Store, artefact: Artefact, *, own: bool) -> Artefact:
-    recipe = _recipe(other, artefact)
-
+def _take(store: Store, other: Store, artefact: Artefact, recipe: Recipe, *, own: bool) -> Artefact:
     def fill(drafts: Sequence[StagingDirectory]) -> None:
         draft = drafts[0]
         for record in artefact.manifest.files:
@@ -84,8 +86,13 @@ def _take(store: Store, other: Store, artefact: Artefact, *, own: bool) -> Artef
 
 
 def _recipe(other: Store, artefact: Artefact) -> Recipe:
-    """Return the recipe in the manifest of an artefact, which must lie where its labels say."""
+    """Return the recipe in the manifest of an artefact, which must lie where its labels say.
+
+    Raises:
+        StoreError: for a manifest that no build writes.
+    """
     manifest = artefact.manifest
+    _require_publishable(artefact)
     recipe = Recipe(
         stage=manifest.stage,
         labels=tuple(manifest.labels.items()),
@@ -102,6 +109,26 @@ def _recipe(other: Store, artefact: Artefact) -> Recipe:
             cure="Move it back, or out of the workspace",
         )
     return recipe
+
+
+def _require_publishable(artefact: Artefact) -> None:
+    """Raise unless publishing the files of a manifest gives the same list again."""
+    names = Counter(record.name for record in artefact.manifest.files)
+    for record in artefact.manifest.files:
+        if names[record.name] > 1:
+            cause = "its manifest lists the file more than once"
+        elif not is_publishable(record.name):
+            cause = "its manifest lists a manifest, or a draft, which are never published"
+        elif not record.in_content:
+            cause = "its manifest leaves the file out of the content, as only those of runs do"
+        else:
+            continue
+        raise StoreError(
+            str(artefact.path),
+            record.name,
+            cause=cause,
+            cure="Ask its sender for another copy, or move it out of the workspace",
+        )
 
 
 def _link(file: Path, place: Path) -> None:

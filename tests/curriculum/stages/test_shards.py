@@ -12,10 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from curriculum.published_files import sha256_of
 from curriculum.sandbox import landlock
 from curriculum.stages import Built, Shard, Workers
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store, merge
 from schemas.errors import DietError, StoreError
+from schemas.json_text import digest
+from schemas.manifest import MANIFEST_NAME, FileRecord
 
 confined = pytest.mark.skipif(not landlock(), reason="needs Landlock")
 Make = Callable[..., Built]
@@ -239,6 +242,61 @@ def test_a_forged_file_that_only_its_own_reader_takes_is_not_published(tmp_path:
         list(merge(Store(tmp_path / "to"), tmp_path / "from"))
     assert list(Store(tmp_path / "to").artefacts()) == []
     assert len(list(merge(Store(tmp_path / "to"), tmp_path / "from", own=True))) == 1
+
+
+def forge(artefact: Artefact, *, name: str, in_content: bool = True) -> None:
+    """List another file in the manifest of an artefact, sealed as its sender would."""
+    (artefact.path / name).write_text("{}")
+    listed = FileRecord(
+        name=name,
+        sha256=sha256_of(artefact.path / name),
+        num_bytes=2,
+        in_content=in_content,
+    )
+    files = (*artefact.manifest.files, listed)
+    pairs = sorted((each.name, each.sha256) for each in files if each.in_content)
+    content = digest([list(pair) for pair in pairs])
+    manifest = artefact.manifest.model_copy(update={"files": files, "content": content})
+    (artefact.path / MANIFEST_NAME).unlink()
+    (artefact.path / MANIFEST_NAME).write_text(manifest.model_dump_json())
+
+
+@confined
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize(
+    ("name", "in_content", "is_taken"),
+    [
+        ("other.json", True, True),
+        ("twice.json", True, False),
+        ("data/manifest.json", True, False),
+        ("other.draft", True, False),
+        ("data.draft/other", True, False),
+        ("other.json", False, False),
+    ],
+)
+def test_a_manifest_that_no_build_writes_is_refused_before_anything_is_copied(
+    tmp_path: Path, name: str, *, in_content: bool, is_taken: bool, own: bool
+) -> None:
+    def fill(drafts: Sequence[StagingDirectory]) -> None:
+        (drafts[0].path / "data").mkdir()
+        (drafts[0].path / "data.draft").mkdir()
+        (drafts[0].path / "text.json").write_text("{}")
+
+    store, other = Store(tmp_path / "to"), Store(tmp_path / "from")
+    recipes = (
+        Recipe(stage="documents", labels=(("family", family),), revision=1, config={"of": family})
+        for family in ("a", "z")
+    )
+    _, (forged,) = (other.produce([recipe], fill) for recipe in recipes)
+    forge(forged, name=name, in_content=in_content)
+    if name == "twice.json":
+        forge(other.load(forged.path), name=name)
+    if is_taken:
+        assert len(list(merge(store, other.root, own=own))) == 2
+        return
+    with pytest.raises(StoreError, match=name):
+        list(merge(store, other.root, own=own))
+    assert not store.root.exists()
 
 
 def merge_copies(small: Path, home: Path) -> list[Artefact]:
