@@ -22,7 +22,7 @@ def exposure(path: Path) -> str | None:
     write to any of these folders; in folders above with the sticky bit, such as /tmp, others can't replace an
     entry of this user. A path that doesn't exist yet is judged by the folders above it.
     """
-    words = (_own_exposure(path), *map(_exposure_above, path.parents))
+    words = (own_exposure(path), *map(_exposure_above, path.parents))
     return next(filter(None, words), None)
 
 
@@ -55,10 +55,13 @@ def real_path(path: Path) -> Path:
         return path.absolute()
 
 
-def _own_exposure(folder: Path) -> str | None:
+def own_exposure(folder: Path) -> str | None:
+    """Return why a folder itself isn't this user's alone, or None; what doesn't exist is no one's."""
     found = _status(folder)
     if found is None:
         return None
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{folder} is a link or a file, not a folder"
     if found.st_uid != os.getuid():
         return f"{folder} belongs to another user, {_user(found.st_uid)}"
     return _OTHERS_WRITE.format(place=folder) if _others_may_write(folder, found) else None

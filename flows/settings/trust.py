@@ -23,7 +23,7 @@ from curriculum.store.inside import CLONES, LOCKS, WORKSPACE_NAME
 from curriculum.store.store import when_made
 from curriculum.train.run_directory import replace_whole
 from flows import settings
-from flows.settings.exposure import exposure, real_path
+from flows.settings.exposure import exposure, own_exposure, real_path
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
 from schemas.manifest import MANIFEST_NAME
@@ -72,10 +72,9 @@ def trusting_new_workspace(home: Path) -> Iterator[None]:
 
 
 def is_new(home: Path) -> bool:
-    """Return True where a workspace has no file yet but clones, and no other user can add any."""
-    is_empty = not home.exists() or (
-        home.is_dir() and {entry.name for entry in home.iterdir()} <= _BEFORE
-    )
+    """Return True where a workspace has nothing yet but this user's clones and locks, and is this user's."""
+    entries = home.iterdir() if home.exists() else ()
+    is_empty = all(entry.name in _BEFORE and own_exposure(entry) is None for entry in entries)
     return is_empty and exposure(home) is None
 
 

@@ -249,3 +249,28 @@ def test_the_server_of_a_workspace_behind_a_link_names_the_real_one(
         prefect_variables.quiet(home)["CURRICULUM_HOME"],
     }
     assert named == {str(tmp_path / "mine")}
+
+
+def _make_a_link(folder: Path) -> None:
+    folder.rmdir()
+    folder.symlink_to(folder.parent.parent)
+
+
+def _make_a_file(folder: Path) -> None:
+    folder.rmdir()
+    folder.touch()
+
+
+@pytest.mark.parametrize("name", ["repositories", ".locks"])
+@pytest.mark.parametrize("plant", [*EXPOSING, _make_a_link, _make_a_file])
+def test_a_folder_with_what_another_user_planted_is_not_new(
+    shared: Path, name: str, plant: Callable[[Path], None]
+) -> None:
+    """Locks and clones are written through what lies there."""
+    planted = shared / name
+    planted.mkdir()
+    assert trust.is_new(shared)
+    plant(planted)
+    refused = curriculum("init", "mine", "--home", str(shared))
+    assert refused.returncode == WRONG
+    assert [*shared.iterdir()] == [planted]
