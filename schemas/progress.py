@@ -46,3 +46,7 @@ ProgressCallback = Callable[[Progress], None]
 
 def ignore_progress(_: Progress) -> None:
     """Drop an item of progress."""
+
+
+def ignore_message(_: str) -> None:
+    """Drop a message."""

@@ -7,7 +7,7 @@ it out: it computes recipes, looks their keys up, and has only those tasks run o
 import functools
 import platform
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -171,8 +171,12 @@ class Coordinator:
                 for recipe, made in zip(assignments[at].recipes, found[at], strict=True)
                 if made.planned
             ]
-            results = self._results(stage, [assignments[at] for at in ours], lacking)
-            failed: dict[int, CorpusError] = {}
+            done, failed = 0, dict[int, CorpusError]()
+
+            def tell(words: str) -> None:
+                self._report(stage.name, "", done, len(ours), words)
+
+            results = self._results(stage, [assignments[at] for at in ours], lacking, tell)
             with closing(results):
                 for done, (number, made) in enumerate(results, start=1):
                     at = ours[number]
@@ -202,6 +206,7 @@ class Coordinator:
         stage: Stage[Inputs, Task],
         assignments: Sequence[Assignment[Task]],
         recipes: Sequence[Recipe],
+        tell: Callable[[str], None],
     ) -> Generator[tuple[int, tuple[Artefact, ...] | CorpusError], None, None]:
         """Yield the number of each task with its artefacts or error, in order of completion."""
         pool = self._pool(stage, len(assignments))
@@ -216,7 +221,7 @@ class Coordinator:
             # A worker can't enter a folder that is made later.
             Path(folder).mkdir(exist_ok=True)
         work = functools.partial(run_in_worker, stage, self.store.root, uuid)
-        return pool.map(work, assignments, name=lambda each: stage.title(each.task))
+        return pool.map(work, assignments, name=lambda each: stage.title(each.task), tell=tell)
 
     def _new_pool(self) -> WorkerPool:
         return WorkerPool(size=self.workers.processes, sandbox=self.sandbox)
@@ -231,8 +236,10 @@ class Coordinator:
             return None
         return self.pool or self._new_pool()
 
-    def _report(self, stage: str, item: str, done: int, total: int) -> None:
-        self.watch(Progress(stage=stage, item=item, done=done, total=total, unit="tasks"))
+    def _report(self, stage: str, item: str, done: int, total: int, note: str = "") -> None:
+        self.watch(
+            Progress(stage=stage, item=item, done=done, total=total, unit="tasks", note=note)
+        )
 
 
 def _planned(store: Store, assignment: Assignment[Task]) -> tuple[Artefact, ...]:

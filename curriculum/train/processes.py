@@ -20,6 +20,7 @@ from pathlib import Path
 
 from curriculum.stop_signals import terminating_signals
 from curriculum.workers.pool import interrupts_held
+from curriculum.workers.stopped_processes import stopped_words
 from schemas.errors import CurriculumError, JobError, JobKilledError, JobMemoryError, NotFiniteError
 from schemas.job import Failure
 
@@ -158,8 +159,8 @@ def standing_still(run: Path) -> list[str]:
             continue  # It has ended.
         rank = words[words.index(_RANK) + 1] if _RANK in words[:-1] else None
         name = f"process {pid}" if rank is None else f"rank {rank} (process {pid})"
-        if state in ("T", "t"):
-            described.append(f"{name} is stopped, and `kill -CONT {pid}` lets it go on")
+        if (stopped := stopped_words(pid)) is not None:
+            described.append(f"{name} {stopped}")
         elif state == "D":
             described.append(f"{name} waits for a disk or a device")
     return described

@@ -3,6 +3,7 @@
 pool.py              processes of this machine; outcomes of tasks and the rule after a failure, shared by both
 answers.py           answers as bytes, and how those of an untrusted worker are read
 sandboxed_worker.py  a worker process that is confined before its first task
+stopped_processes.py  reports of workers that a signal stopped
 ray.py               workers of a Ray cluster
 """
 

@@ -29,12 +29,15 @@ from curriculum.sandbox import Sandbox
 from curriculum.stop_signals import terminating_signals
 from curriculum.workers.answers import MAX_ANSWER_BYTES, Failure, answer_tasks, unpickled
 from curriculum.workers.sandboxed_worker import start_sandboxed
+from curriculum.workers.stopped_processes import StoppedProcesses
 from schemas.errors import WorkerError
+from schemas.progress import ignore_message
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Work = Callable[[Task], Result]
 Name = Callable[[Task], str]
+Tell = Callable[[str], None]
 Report = Literal["report"]
 Outcomes = Generator[tuple[int, Result], None, None]
 """Numbers of tasks with what became of them, in order of completion."""
@@ -49,6 +52,7 @@ class Backlog(Generic[Task]):
     tasks: Sequence[Task]
     name: Callable[[Task], str]
     waiting: deque[int]
+    tell: Callable[[str], None]
     is_closed: bool = False
 
     def retry(self, number: int) -> None:
@@ -67,12 +71,14 @@ class Pool(ABC):
 
     @overload
     def map(
-        self, work: Work[Task, Result], tasks: Sequence[Task], *, name: Name[Task] = str
-    ) -> Outcomes[Result]: ...
+        self, work: Work[Task, Result], tasks: Sequence[Task], *, name: Name[Task] = str,
+        tell: Tell = ignore_message,
+    ) -> Outcomes[Result]: ...  # fmt: skip
 
     @overload
     def map(
-        self, work: Work[Task, Result], tasks: Sequence[Task], *, name: Name[Task] = str, on_failure: Report
+        self, work: Work[Task, Result], tasks: Sequence[Task], *, name: Name[Task] = str,
+        tell: Tell = ignore_message, on_failure: Report,
     ) -> Outcomes[Result | Failure]: ...  # fmt: skip
 
     def map(
@@ -81,17 +87,20 @@ class Pool(ABC):
         tasks: Sequence[Task],
         *,
         name: Name[Task] = str,
+        tell: Tell = ignore_message,
         on_failure: Literal["raise"] | Report = "raise",
     ) -> Outcomes[Result | Failure]:
         """Yield the number and the result of each task in order of completion.
 
         `work` is a module-level function. With "report" a failed task yields its Failure. With "raise" no
-        more tasks start after it, those that run are finished, and the first error is raised.
+        more tasks start after it, those that run are finished, and the first error is raised. `tell` is
+        called with a sentence about each worker of this machine that a signal stopped.
 
         Raises:
             WorkerError: for a task whose worker was lost at each try, or was over its time.
         """
-        backlog = Backlog[Task](tasks=tasks, name=name, waiting=deque(range(len(tasks))))
+        waiting = deque(range(len(tasks)))
+        backlog = Backlog[Task](tasks=tasks, name=name, waiting=waiting, tell=tell)
         failed: Exception | None = None
         with closing(self._outcomes(work, backlog)) as outcomes:
             for number, outcome in outcomes:
@@ -218,6 +227,8 @@ class WorkerPool(Pool):
 
 class _Process(Protocol):
     @property
+    def pid(self) -> int | None: ...
+    @property
     def exitcode(self) -> int | None: ...
     def is_alive(self) -> bool: ...
     def kill(self) -> None: ...
@@ -245,6 +256,11 @@ class _Processes(Generic[Task, Result]):
     workers: list[_Worker] = field(default_factory=list)
     killed: Counter[int | None] = field(default_factory=Counter)
     """Killed workers by task; under None those that never got ready."""
+    stopped: StoppedProcesses = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Tell of stopped workers as the map asks for."""
+        self.stopped = StoppedProcesses(tell=self.backlog.tell)
 
     def begin(self) -> None:
         """Take idle workers, and start as many more as there are tasks for."""
@@ -286,6 +302,7 @@ class _Processes(Generic[Task, Result]):
                     yield from self._receive(worker)
                 elif worker.deadline is not None and time.monotonic() >= worker.deadline:
                     yield from self._stop(worker)
+            self.stopped.look((each.process.pid, self._task_name(each)) for each in self.workers)
 
     def _receive(self, worker: _Worker) -> Outcomes[Result | Failure]:
         try:
@@ -368,9 +385,11 @@ class _Processes(Generic[Task, Result]):
         yield from self._lose(worker, Failure(outcome="crashed", reason=reason, error=error))
 
     def _error(self, worker: _Worker, end: str, cause: str) -> WorkerError:
+        return WorkerError(self._task_name(worker), end, cause=cause, cure=_CURE)
+
+    def _task_name(self, worker: _Worker) -> str:
         backlog = self.backlog
-        what = "a worker" if worker.task is None else backlog.name(backlog.tasks[worker.task])
-        return WorkerError(what, end, cause=cause, cure=_CURE)
+        return "a worker" if worker.task is None else backlog.name(backlog.tasks[worker.task])
 
     def _lose(self, worker: _Worker, failure: Failure) -> Outcomes[Result | Failure]:
         """Fail the task of a worker that is gone; one that never got ready costs the next task."""

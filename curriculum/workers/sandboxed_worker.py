@@ -31,6 +31,11 @@ class SandboxedWorker:
         self._scratch = scratch
 
     @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
+    @property
     def exitcode(self) -> int | None:
         """Exit code, below 0 for a signal; None while the process runs."""
         return self._process.poll()

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -138,8 +138,12 @@ def index_tree(
             Work(units=entries, root=root.absolute(), places=places) for entries in units.files()
         ]
         sandbox = None if unsandboxed else _sandbox(root, Path(headers))
+
+        def tell(words: str) -> None:
+            watch(replace(_progress("", outcomes, len(tasks)), note=words))
+
         try:
-            for path, result in _results(_pool(workers, limit_seconds, sandbox), tasks):
+            for path, result in _results(_pool(workers, limit_seconds, sandbox), tasks, tell):
                 union.add(path, result)
                 outcomes[result.outcome] += 1
                 watch(_progress(path, outcomes, len(tasks)))
@@ -162,7 +166,9 @@ def _given_up(tasks: Sequence[Work], reason: str) -> Union:
     return union
 
 
-def _results(pool: WorkerPool, tasks: Sequence[Work]) -> Iterator[tuple[str, UnitResult]]:
+def _results(
+    pool: WorkerPool, tasks: Sequence[Work], tell: Callable[[str], None]
+) -> Iterator[tuple[str, UnitResult]]:
     """Yield the result of each file; where a worker was lost with several entries, each is tried alone.
 
     Raises:
@@ -170,13 +176,13 @@ def _results(pool: WorkerPool, tasks: Sequence[Work]) -> Iterator[tuple[str, Uni
     """
     lost: list[Work] = []
     late: list[Failure] = []
-    for work, answer in _answers(pool, tasks, late):
+    for work, answer in _answers(pool, tasks, late, tell):
         if isinstance(answer, Failure) and len(work.units) > 1:
             lost.append(work)
         else:
             yield work.units[0].path, _result(answer)
     alone = [replace(work, units=(unit,)) for work in lost for unit in work.units]
-    found = {work.units[0]: _result(answer) for work, answer in _answers(pool, alone, late)}
+    found = {work.units[0]: _result(answer) for work, answer in _answers(pool, alone, late, tell)}
     for work in lost:
         chosen = min(work.units, key=lambda unit: _rank(found[unit]))
         is_replaced = chosen != work.units[0]
@@ -184,10 +190,13 @@ def _results(pool: WorkerPool, tasks: Sequence[Work]) -> Iterator[tuple[str, Uni
 
 
 def _answers(
-    pool: WorkerPool, tasks: Sequence[Work], late: list[Failure]
+    pool: WorkerPool,
+    tasks: Sequence[Work],
+    late: list[Failure],
+    tell: Callable[[str], None],
 ) -> Iterator[tuple[Work, UnitResult | Failure]]:
     """Yield the answer to each task; those over their time are added to `late`."""
-    answers = pool.map(_index_unit, tasks, on_failure="report")
+    answers = pool.map(_index_unit, tasks, name=_path_of, tell=tell, on_failure="report")
     with contextlib.closing(answers):
         for number, answer in answers:
             if isinstance(answer, Failure) and answer.outcome == "timed out":
@@ -197,6 +206,10 @@ def _answers(
                         f"{answer.reason} in {len(late)} tries: no unit of the tree is indexed"
                     )
             yield tasks[number], answer
+
+
+def _path_of(work: Work) -> str:
+    return work.units[0].path
 
 
 def _rank(result: UnitResult) -> tuple[bool, int]:

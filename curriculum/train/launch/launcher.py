@@ -43,7 +43,7 @@ from curriculum.train.run_directory import (
 )
 from schemas.errors import JobError
 from schemas.job import Heartbeat, Job, Report
-from schemas.progress import Progress, ProgressCallback, ignore_progress
+from schemas.progress import Progress, ProgressCallback, ignore_message, ignore_progress
 
 LEAST_SILENCE_SECONDS = 600.0
 STEPS_OF_SILENCE = 20
@@ -171,10 +171,6 @@ _CURES = {
     MEMORY: "Try --recompute, more --processes, a smaller --model or a shorter --row-length",
     KILLED: "The same command {again}. Where nobody killed it the machine's memory was full: see dmesg",
 }
-
-
-def ignore_message(_: str) -> None:
-    """Tell nobody."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

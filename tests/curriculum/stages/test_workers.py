@@ -1,10 +1,12 @@
 """Processes that build, and what becomes of them."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,11 @@ import pytest
 from curriculum import stages
 from curriculum.sandbox import Sandbox
 from curriculum.stages import Built, Workers
+from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.worker_rights import worker_rights
-from curriculum.store import Store
+from curriculum.store import Recipe, StagingDirectory, Store
+from curriculum.workers import stopped_processes
+from schemas.progress import Progress
 
 SCRIPT = """
 import os, sys, time
@@ -70,6 +75,63 @@ def _workers(process: "subprocess.Popen[bytes]", files: list[Path]) -> list[psut
         assert time.monotonic() < deadline
         time.sleep(0.05)
     return [psutil.Process(int(each.read_text())) for each in files]
+
+
+class _Stopping(Stage[Sequence[str], str]):
+    """A stage with a task whose worker stops itself, and with a slow one."""
+
+    name = "documents"
+
+    def tasks(self, inputs: Sequence[str]) -> Sequence[str]:
+        return inputs
+
+    def title(self, task: str) -> str:
+        return task
+
+    def recipes(self, task: str) -> Sequence[Recipe]:
+        labels = (("repository", task),)
+        return [Recipe(stage="documents", labels=labels, revision=1, config={"task": task})]
+
+    def run(self, task: str, drafts: Sequence[StagingDirectory]) -> None:
+        (drafts[0].path / "pid").write_text(str(os.getpid()))
+        if task == "stops":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        else:
+            time.sleep(3)
+
+
+def test_a_build_says_which_worker_is_stopped_and_goes_on_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slow worker takes longer than a stopped one may, and isn't reported."""
+    monkeypatch.setattr(stopped_processes, "STOPPED_SECONDS", 1.0)
+    told: list[Progress] = []
+
+    def watch(progress: Progress) -> None:
+        if progress.note:
+            told.append(progress)
+            go_on()
+
+    def go_on() -> None:
+        for child in psutil.Process().children():
+            if child.status() == psutil.STATUS_STOPPED:
+                child.resume()
+
+    late = threading.Timer(60, go_on)
+    late.start()
+    try:
+        coordinator = Coordinator(
+            store=Store(tmp_path / "home"), workers=Workers(processes=2), watch=watch
+        )
+        made = coordinator.make(_Stopping(), ["stops", "slow"])
+    finally:
+        late.cancel()
+    pids = [int((artefact.path / "pid").read_text()) for artefact in made]
+    (stopped,) = told
+    assert stopped.note.startswith(f"worker process {pids[0]} is stopped")
+    assert f"kill -CONT {pids[0]}" in stopped.note
+    assert stopped.note.endswith("stops")
+    assert (stopped.stage, stopped.total) == ("documents", 2)
 
 
 @pytest.mark.system
