@@ -1,19 +1,19 @@
 """Chart of an answer to a question: bars, lines or dots over its columns, with a choice to begin with."""
 
 import datetime
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from markupsafe import Markup
 
 from curriculum.catalog.page_query import Reply
 from curriculum.inspection.formats import integer, number
+from dashboards import html
 from dashboards.charts import marks, plots
 from dashboards.charts.marks import element
-from dashboards.charts.plots import Point, Scale, Series
+from dashboards.charts.plots import Scale, Series
 from dashboards.palette import family_class, series_class
 
 Kind = Literal["bars", "line", "scatter"]
@@ -29,13 +29,23 @@ LARGEST = 1e300
 """The largest number that is drawn: differences of larger ones may be beyond all numbers."""
 _PLAIN_DIGITS = 1e15
 """Numbers from here on are written with an exponent."""
-_NUMBERS = (
-    *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"),
-    *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL"),
-)
-_TIMES = ("DATE", "TIMESTAMP")
-_WORDS = ("VARCHAR", "BOOLEAN", "ENUM", "UUID")
-Row = tuple[Any, ...]
+Held = Literal["number", "time", "words"]
+_TYPES: dict[Held, tuple[str, ...]] = {
+    "number": (
+        *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"),
+        *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL"),
+    ),
+    "time": ("DATE", "TIMESTAMP"),
+    "words": ("VARCHAR", "BOOLEAN", "ENUM", "UUID"),
+}
+"""Beginnings of names of DuckDB's types, by what their values are."""
+
+
+def _held(kind: str) -> Held | None:
+    """Return what the values of a type of DuckDB's are; None for lists and structures."""
+    if "[" in kind:
+        return None
+    return next((held for held, names in _TYPES.items() if kind.startswith(names)), None)
 
 
 def is_number(kind: str) -> bool:
@@ -44,7 +54,7 @@ def is_number(kind: str) -> bool:
     >>> is_number("UBIGINT"), is_number("DECIMAL(18,3)"), is_number("BIGINT[]"), is_number("VARCHAR")
     (True, True, False, False)
     """
-    return kind.startswith(_NUMBERS) and "[" not in kind
+    return _held(kind) == "number"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,8 +62,19 @@ class Column:
     """A column of an answer that a chart can have."""
 
     name: str
-    place: int
-    kind: Literal["number", "time", "words"]
+    kind: Held
+    values: Sequence[Any]
+
+    @property
+    def drawable(self) -> list[Any]:
+        """The values; None in place of a value that can't be drawn."""
+        return [value if self._is_drawable(value) else None for value in self.values]
+
+    def _is_drawable(self, value: Any) -> bool:
+        if self.kind == "number":
+            is_amount = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+            return is_amount and abs(float(value)) <= LARGEST
+        return self.kind == "words" or isinstance(value, datetime.date)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,15 +96,11 @@ def columns(reply: Reply) -> dict[str, Column]:
     found: dict[str, Column] = {}
     rows = reply.rows
     for place, (name, kind) in enumerate(zip(reply.columns, reply.types, strict=True)):
-        if "[" in kind or name in found:
-            continue
-        has_text = any(isinstance(row[place], str) for row in rows)
-        if kind.startswith(_WORDS) or (has_text and (is_number(kind) or kind.startswith(_TIMES))):
-            found[name] = Column(name=name, place=place, kind="words")
-        elif is_number(kind):
-            found[name] = Column(name=name, place=place, kind="number")
-        elif kind.startswith(_TIMES):
-            found[name] = Column(name=name, place=place, kind="time")
+        held = _held(kind)
+        if held is not None and name not in found:
+            values = [row[place] for row in rows]
+            has_text = any(isinstance(value, str) for value in values)
+            found[name] = Column(name=name, kind="words" if has_text else held, values=values)
     return found
 
 
@@ -93,46 +110,32 @@ def suggested(reply: Reply) -> Choice | None:
     Bars of the first number by the first words; a line where the first column is a time, or rises from line
     to line; dots of two numbers.
     """
-    known = columns(reply)
-    rows = reply.rows
-    numbers = [each for each in known.values() if each.kind == "number"]
-    if len(rows) < 2 or not numbers:
+    known = [*columns(reply).values()]
+    numbers, times, words = ([each for each in known if each.kind == kind] for kind in _TYPES)
+    if not numbers or len(numbers[0].values) < 2:
         return None
-    first = next(iter(known.values()))
-    words = [each for each in known.values() if each.kind == "words"]
-    times = [each for each in known.values() if each.kind == "time"]
     if times:
-        return _by_words(rows, "line", times[0], numbers[0], words)
-    if first.kind == "number" and len(numbers) > 1 and _rises(rows, first):
-        return _by_words(rows, "line", first, numbers[1], words)
+        return _by_words("line", times[0], numbers[0], words)
+    if len(numbers) > 1 and known[0] is numbers[0] and _rises(known[0]):
+        return _by_words("line", numbers[0], numbers[1], words)
     if words:
-        return _by_words(rows, "bars", words[0], numbers[0], words[1:])
+        return _by_words("bars", words[0], numbers[0], words[1:])
     if len(numbers) > 1:
         return Choice(kind="scatter", across=numbers[0].name, up=numbers[1].name)
     return Choice(kind="bars", across=numbers[0].name, up=numbers[0].name)
 
 
-def _by_words(
-    rows: Sequence[Row], kind: Kind, across: Column, up: Column, words: Sequence[Column]
-) -> Choice:
+def _by_words(kind: Kind, across: Column, up: Column, words: Sequence[Column]) -> Choice:
     """The chart; where a place across has several lines, in the colours of the first words of few values."""
-    places = [row[across.place] for row in rows]
-    if len(set(map(str, places))) < len(places):
-        for each in words:
-            if (
-                each is not across
-                and 1 < len({str(row[each.place]) for row in rows}) <= MOST_SERIES
-            ):
-                return Choice(kind=kind, across=across.name, up=up.name, by=each.name)
-    return Choice(kind=kind, across=across.name, up=up.name)
+    is_single = len(set(map(str, across.values))) == len(across.values)
+    groups = (each.name for each in words if 1 < len(set(map(str, each.values))) <= MOST_SERIES)
+    by = "" if is_single else next(groups, "")
+    return Choice(kind=kind, across=across.name, up=up.name, by=by)
 
 
-def _rises(rows: Sequence[Row], column: Column) -> bool:
-    found = [_number(row[column.place]) for row in rows]
-    values = [value for value in found if value is not None]
-    if len(values) < len(found):
-        return False
-    return all(one <= other for one, other in itertools.pairwise(values)) and values[0] < values[-1]
+def _rises(column: Column) -> bool:
+    values = column.drawable
+    return None not in values and values == sorted(values) and values[0] < values[-1]
 
 
 def resolve_choice(reply: Reply, kind: str, across: str, up: str, by: str | None) -> Choice | None:
@@ -159,69 +162,47 @@ class Chart:
     notes: tuple[str, ...]
 
 
+class _Value(NamedTuple):
+    """A value across and the number up, in the series of a group."""
+
+    across: Any
+    up: float
+    group: str
+
+
 def draw(reply: Reply, choice: Choice) -> Chart:
     """Draw the chart that was chosen, or put a sentence in its place where its columns can't have it."""
-    known, rows = columns(reply), reply.rows
-    across, up = known[choice.across], known[choice.up]
+    known, notes = columns(reply), list[str]()
+    across, up, by = known[choice.across], known[choice.up], known.get(choice.by)
     most = MOST_BARS if choice.kind == "bars" else MOST_POINTS
-    shown = rows[:most]
-    notes = [f"The first {integer(most)} of {number(len(rows), 'row')}."] if shown != rows else []
-    by = known.get(choice.by)
-    groups = _grouped(shown, across, up, by)
-    if len(groups) > MOST_SERIES:
-        notes.append(f"{MOST_SERIES} of {len(groups)} values of {choice.by}, the first.")
-        groups = dict(itertools.islice(groups.items(), MOST_SERIES))
-    empty = sum(_values(row, across, up) is None for row in shown)
-    if empty:
+    if len(up.values) > most:
+        notes.append(f"The first {integer(most)} of {number(len(up.values), 'row')}.")
+    groups = [_label(value) for value in by.values] if by else [""] * len(up.values)
+    rows = [*zip(across.drawable, up.drawable, groups, strict=True)][:most]
+    values = [_Value(x, float(y), group) for x, y, group in rows if None not in (x, y)]
+    names = [*dict.fromkeys(value.group for value in values)]
+    if len(names) > MOST_SERIES:
+        notes.append(f"{MOST_SERIES} of {len(names)} values of {choice.by}, the first.")
+    if empty := len(rows) - len(values):
         notes.append(f"{number(empty, 'row')} without a value that can be drawn left out.")
+    looks = _looks(names[:MOST_SERIES])
+    shown = [value for value in values if value.group in looks]
     if choice.kind == "scatter" and across.kind == "words":
         picture = element("p", f"Dots need numbers or times across, and {across.name} has words.")
-    elif not groups:
+    elif not shown:
         picture = element("p", f"{up.name} has no number to draw.")
     elif choice.kind == "bars":
-        picture = _bars(shown, groups, [across, up, *([by] if by else [])])
+        picture = _bars(shown, looks, across.name, up.name)
     else:
-        picture = _plot(groups, across, up, is_line=choice.kind == "line")
+        picture = _plot(shown, looks, across, up.name, is_line=choice.kind == "line")
     return Chart(picture=picture, notes=tuple(notes))
 
 
-def _number(value: Any) -> float | None:
-    """A number up to LARGEST; None for every other value."""
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        return None
-    found = float(value)
-    return found if abs(found) <= LARGEST else None
-
-
-def _values(row: Row, across: Column, up: Column) -> tuple[Any, float] | None:
-    """Value across and number up; None where one of them can't be drawn."""
-    x, y = row[across.place], _number(row[up.place])
-    if across.kind == "number":
-        x = _number(x)
-    elif across.kind == "time" and not isinstance(x, datetime.date):
-        x = None
-    return None if x is None or y is None else (x, y)
-
-
-def _grouped(
-    rows: Sequence[Row], across: Column, up: Column, by: Column | None
-) -> dict[str, list[tuple[Any, float]]]:
-    """Return values across and up by the label of a third column; all under "" without one."""
-    grouped: dict[str, list[tuple[Any, float]]] = {}
-    for row in rows:
-        values = _values(row, across, up)
-        if values is not None:
-            grouped.setdefault(_label(row[by.place]) if by else "", []).append(values)
-    return grouped
-
-
-def _looks(groups: Iterable[str]) -> dict[str, str]:
+def _looks(names: Sequence[str]) -> dict[str, str]:
     """Return the class of each group: families keep their colours."""
-    names = [*groups]
     if all(map(family_class, names)):
         return {name: family_class(name) for name in names}
-    is_only = len(names) == 1
-    return {name: series_class(None if is_only else at) for at, name in enumerate(names)}
+    return {name: series_class(at if len(names) > 1 else None) for at, name in enumerate(names)}
 
 
 def _label(value: Any) -> str:
@@ -240,89 +221,53 @@ def figure(value: float) -> str:
     return f"−{text}" if value < 0 else text
 
 
-def _bars(
-    rows: Sequence[Row],
-    groups: Mapping[str, Sequence[tuple[Any, float]]],
-    columns: Sequence[Column],
-) -> Markup:
+def _bars(values: Sequence[_Value], looks: Mapping[str, str], across: str, up: str) -> Markup:
     """A line a bar, in the answer's order: its label, the bar from zero on, and its number."""
-    across, up, *by = columns
-    looks = _looks(groups)
-    found = [value for values in groups.values() for _, value in values]
+    found = [value.up for value in values]
     low, high = min(0.0, *found), max(0.0, *found)
-    span = (high - low) or 1.0
     lines = []
-    for row in rows:
-        values = _values(row, across, up)
-        group = _label(row[by[0].place]) if by else ""
-        if values is None or group not in looks:
-            continue
-        start, end = sorted(((values[1] - low) / span, -low / span))
-        bar = marks.bar(max(end, start + MIN_BAR), start=start, look=looks[group])
-        name = element(
-            "th",
-            _label(row[across.place]),
-            *([" ", element("small", group)] if group else []),
-            scope="row",
-        )
-        number_of = element("td", figure(values[1]), class_="n")
-        lines.append(element("tr", name, element("td", bar, class_="drawn"), number_of))
-    heads = element(
-        "tr",
-        element("th", across.name, scope="col"),
-        element("td"),
-        element("th", up.name, scope="col", class_="n"),
-    )
-    return element("table", element("thead", heads), element("tbody", *lines), class_="bars")
+    for value in values:
+        start, end = sorted(((value.up - low) / (high - low or 1.0), -low / (high - low or 1.0)))
+        bar = marks.bar(max(end, start + MIN_BAR), start=start, look=looks[value.group])
+        lines.append((_label(value.across), value.group, bar, figure(value.up)))
+    return html.part("sql.html", "bars", across, up, lines)
 
 
 def _plot(
-    groups: Mapping[str, Sequence[tuple[Any, float]]], across: Column, up: Column, *, is_line: bool
+    values: Sequence[_Value], looks: Mapping[str, str], across: Column, up: str, *, is_line: bool
 ) -> Markup:
     """Lines or dots over two axes."""
-    looks = _looks(groups)
-    x, places = _across([value for values in groups.values() for value, _ in values], across)
+    groups = {name: [value for value in values if value.group == name] for name in looks}
+    x, places = _across([value.across for name in looks for value in groups[name]], across.kind)
     series = []
-    for name, values in groups.items():
-        points: list[Point] = [(places[value], found) for value, found in values]
+    for name, look in looks.items():
+        points = [(places[value.across], value.up) for value in groups[name]]
         if is_line:
             points.sort(key=lambda point: point[0])
+        last = figure(points[-1][1]) if is_line else ""
+        dots: Literal["last", "each"] = "last" if is_line else "each"
         series.append(
-            Series(
-                points=points,
-                look=looks[name],
-                name=name,
-                figure=figure(points[-1][1]) if is_line else "",
-                is_line=is_line,
-                dots="last" if is_line else "each",
-            )
+            Series(points=points, look=look, name=name, figure=last, is_line=is_line, dots=dots)
         )
-    picture = plots.plot(
-        series,
-        x=x,
-        y=plots.around([found for curve in series for _, found in curve.points]),
-        label=f"{up.name} over {across.name}",
-        below=across.name,
+    y = plots.around([value.up for value in values])
+    label = f"{up} over {across.name}"
+    return element("p", up, class_="up") + plots.plot(
+        series, x=x, y=y, label=label, below=across.name
     )
-    return element("p", up.name, class_="up") + picture
 
 
-def _across(values: Sequence[Any], column: Column) -> tuple[Scale, Mapping[Any, float]]:
+def _across(values: Sequence[Any], kind: Held) -> tuple[Scale, Mapping[Any, float]]:
     """Return the scale across, and the number on it of each value."""
-    if column.kind == "words":
+    if kind == "words":
         labels = {label: at for at, label in enumerate(dict.fromkeys(map(_label, values)))}
         return plots.words(labels), {value: labels[_label(value)] for value in values}
-    if column.kind == "time":
-        seconds = {value: _seconds(value) for value in values}
-        return plots.times(min(seconds.values()), max(seconds.values()), parts=2), seconds
-    numbers = {value: float(value) for value in values}
-    return plots.within(min(numbers.values()), max(numbers.values())), numbers
+    places = {value: _seconds(value) if kind == "time" else float(value) for value in values}
+    low, high = min(places.values()), max(places.values())
+    return plots.times(low, high, parts=2) if kind == "time" else plots.within(low, high), places
 
 
-def _seconds(value: Any) -> float:
+def _seconds(day: datetime.date) -> float:
     """A date or a moment in seconds; without a time zone it is UTC."""
-    if not isinstance(value, datetime.datetime):
-        value = datetime.datetime.combine(value, datetime.time())
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=datetime.UTC)
-    return float(value.timestamp())
+    if not isinstance(day, datetime.datetime):
+        day = datetime.datetime.combine(day, datetime.time())
+    return (day if day.tzinfo else day.replace(tzinfo=datetime.UTC)).timestamp()

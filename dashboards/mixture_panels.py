@@ -1,12 +1,14 @@
 """Panels of mixtures: shares planned and realised, repetition, repositories, and the mix at other shares."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import itertools
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
 
-from curriculum.inspection.formats import count, integer, percent
+from curriculum.inspection.formats import count, integer
 from curriculum.pipeline.next_steps import next_steps
 from dashboards import frame, html
 from dashboards.charts import marks
@@ -29,9 +31,6 @@ class Mixed:
 
     specialist: str
     phase: str
-    tokens: int
-    steps: int
-    trained_steps: int
     warnings: list[str]
 
 
@@ -39,33 +38,32 @@ class Mixed:
 class Stratum:
     """A line of servings.sql: a serving in one domain."""
 
-    specialist: str
-    phase: str
     serving: int
     family: str
     objective: str
     row_length: int
     domain: str
     share: float
-    served: float
     planned: float
     realised: float | None
     rows: int
     rows_tokens: int
-    drawn: int
     drawn_before: int
     repetition: float
     budget: int
     max_repetition: float
     on_shortage: str
 
+    @property
+    def how(self) -> str:
+        """Objective and row length."""
+        return f"{self.objective} at {integer(self.row_length)}"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repository:
     """A line of repositories.sql."""
 
-    specialist: str
-    phase: str
     repository: str
     tokens: int
     documents: int
@@ -75,21 +73,12 @@ class Repository:
 class Serving:
     """One line of a diet in all its domains."""
 
-    number: int
-    family: str
-    objective: str
-    row_length: int
     strata: Sequence[Stratum]
 
     @property
-    def how(self) -> str:
-        """Objective and row length."""
-        return f"{self.objective} at {integer(self.row_length)}"
-
-    @property
-    def title(self) -> str:
-        """Family, objective and row length."""
-        return f"{self.family} {self.how}"
+    def first(self) -> Stratum:
+        """Its first domain; number, family, objective and row length are those of all."""
+        return self.strata[0]
 
     @property
     def share(self) -> float:
@@ -132,11 +121,8 @@ def mixed(snapshot: Snapshot) -> list[Mixed]:
 
 def none_yet(home: Path) -> Markup:
     """The commands that make a first mixture."""
-    return frame.first_steps(
-        "No mixture yet",
-        "A mixture is made of a diet and of packed rows.",
-        next_steps(home, "mix"),
-    )
+    why = "A mixture is made of a diet and of packed rows."
+    return frame.first_steps("No mixture yet", why, next_steps(home, "mix"))
 
 
 def choose_mixture(of: Sequence[Mixed], who: str | None, phase: str | None) -> Mixed:
@@ -148,46 +134,29 @@ def choose_mixture(of: Sequence[Mixed], who: str | None, phase: str | None) -> M
 
 def about(name: str, which: Mixed) -> Question:
     """A question of one mixture alone."""
-    return narrowed(
-        question(f"panels/{name}"),
-        specialist=which.specialist,
-        phase=which.phase,
-    )
+    asked = question(f"panels/{name}")
+    return narrowed(asked, specialist=which.specialist, phase=which.phase)
 
 
 def servings(snapshot: Snapshot, which: Mixed) -> list[Serving]:
     """The servings of a mixture, in the order of its diet."""
-    grouped: dict[int, list[Stratum]] = {}
-    for each in snapshot.ask(about("servings", which), Stratum):
-        grouped.setdefault(each.serving, []).append(each)
-    return [
-        Serving(
-            number=number,
-            family=strata[0].family,
-            objective=strata[0].objective,
-            row_length=strata[0].row_length,
-            strata=strata,
-        )
-        for number, strata in sorted(grouped.items())
-    ]
+    in_order = operator.attrgetter("serving")
+    found = sorted(snapshot.ask(about("servings", which), Stratum), key=in_order)
+    grouped = itertools.groupby(found, key=in_order)
+    return [Serving(strata=[*strata]) for _, strata in grouped]
 
 
 def shares(which: Mixed, found: Sequence[Serving]) -> Markup:
     """Planned rings and realised dots, serving by serving; domains unfold."""
-    is_trained = any(each.realised is not None for each in found)
+    lines = [_serving_shares(serving) for serving in found]
+    is_trained = any(serving.realised is not None for serving in found)
+    asked = about("servings", which)
     return html.part(
-        TEMPLATE,
-        "shares",
-        marks,
-        [_serving_shares(each) for each in found],
-        _end(found),
-        is_trained,
-        which.warnings,
-        about("servings", which),
+        TEMPLATE, "shares", marks, lines, _end(found), is_trained, which.warnings, asked
     )
 
 
-def _end(parts: Sequence[Serving] | Sequence[Stratum]) -> float:
+def _end(parts: Sequence[Serving | Stratum]) -> float:
     """The end of an axis on which all shares of some parts have room."""
     drawn = ((each.share, each.planned, each.realised or 0.0) for each in parts)
     return share_end([share for three in drawn for share in three], SHARE_STEP)
@@ -195,35 +164,28 @@ def _end(parts: Sequence[Serving] | Sequence[Stratum]) -> float:
 
 def _serving_shares(serving: Serving) -> ServingShares:
     """The line of a serving and those of its domains, the largest first; before it is trained, as planned."""
-    is_trained = serving.realised is not None
+    strata = sorted(serving.strata, key=lambda stratum: -stratum.share)
     return ServingShares(
-        own=_share_line(serving, serving, serving.family, serving.how, is_trained=is_trained),
-        domains=tuple(
-            _share_line(serving, each, each.domain, "", is_trained=is_trained)
-            for each in sorted(serving.strata, key=lambda each: -each.share)
-        ),
-        end=_end(serving.strata),
+        own=_share_line(serving, serving, serving.first.family, serving.first.how),
+        domains=tuple(_share_line(serving, stratum, stratum.domain) for stratum in strata),
+        end=_end(strata),
     )
 
 
-def _share_line(
-    serving: Serving, part: Serving | Stratum, name: str, how: str, *, is_trained: bool
-) -> ShareLine:
-    realised = (part.realised or 0.0) if is_trained else part.planned
-    tokens = count(part.planned * serving.strata[0].budget)
+def _share_line(serving: Serving, part: Serving | Stratum, name: str, how: str = "") -> ShareLine:
     return ShareLine(
         name=name,
         how=how,
-        look=family_class(serving.family),
+        family=serving.first.family,
         planned=part.share,
-        realised=realised,
-        figures=(percent(part.share), percent(realised), tokens),
+        realised=part.planned if serving.realised is None else part.realised or 0.0,
+        more=(count(part.planned * serving.first.budget),),
     )
 
 
 def epochs(which: Mixed, found: Sequence[Serving]) -> Markup:
     """The repetition of each serving, against the diet's limit."""
-    limit = found[0].strata[0].max_repetition
+    limit = found[0].first.max_repetition
     most = max(1.1 * limit, *(one.repetition for each in found for one in each.strata))
     asked = about("servings", which)
     return html.part(TEMPLATE, "epochs", marks, family_class, found, limit, most, asked)
@@ -233,44 +195,29 @@ def repositories(snapshot: Snapshot, which: Mixed) -> Markup:
     """The share of each repository in a plan, the largest first."""
     asked = about("repositories", which)
     found = sorted(snapshot.ask(asked, Repository), key=lambda each: -each.tokens)
-    whole = sum(each.tokens for each in found) or 1
-    so_far, lines = 0, []
-    for each in found[:MAX_REPOSITORIES]:
-        so_far += each.tokens
-        lines.append((each, each.tokens / whole, so_far / whole))
+    so_far = [*itertools.accumulate(each.tokens for each in found)]
+    whole = max(1, *so_far[-1:])
+    lines = [
+        (each, each.tokens / whole, together / whole)
+        for each, together in zip(found, so_far, strict=True)
+    ][:MAX_REPOSITORIES]
     rest = found[MAX_REPOSITORIES:]
     more = (len(rest), sum(each.tokens for each in rest) / whole) if rest else None
-    concentration = _concentration(found, whole)
+    concentration = _concentration([each.tokens for each in found])
     return html.part(TEMPLATE, "repositories", marks, lines, more, concentration, asked)
 
 
-def _concentration(found: Sequence[Repository], whole: int) -> str:
+def _concentration(tokens: Sequence[int]) -> str:
     """Describe how many repositories make up half, and how many equal ones would be as concentrated."""
-    if not found:
+    if not tokens:
         return "Nothing is planned."
-    so_far, half = 0, 0
-    for each in found:
-        half += 1
-        so_far += each.tokens
-        if 2 * so_far >= whole:
-            break
-    alike = 1 / sum((each.tokens / whole) ** 2 for each in found) if whole else 0
-    of = "repository" if len(found) == 1 else "repositories"
+    half = 1 + sum(2 * together < sum(tokens) for together in itertools.accumulate(tokens))
+    alike = sum(tokens) ** 2 / sum(own**2 for own in tokens)
+    of = "repository" if len(tokens) == 1 else "repositories"
     return (
-        f"{half} of {len(found)} {of} make up half of the tokens; the mixture is as concentrated as one of "
+        f"{half} of {len(tokens)} {of} make up half of the tokens; the mixture is as concentrated as one of "
         f"{alike:.1f} that weigh alike."
     )
-
-
-def at_shares(strata: Sequence[Stratum], asked: Mapping[int, float]) -> list[Stratum]:
-    """Return the strata with other shares of their servings, in which domains keep their proportion."""
-    whole: dict[int, float] = {}
-    for stratum in strata:
-        whole[stratum.serving] = whole.get(stratum.serving, 0.0) + stratum.share
-    return [
-        replace(part, share=asked[part.serving] * part.share / (whole[part.serving] or 1.0))
-        for part in strata
-    ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -282,45 +229,65 @@ class WhatIf:
     served: ServedShares
 
     @property
+    def seen(self) -> list[float]:
+        """Times that each stratum is seen."""
+        return [
+            share * self.budget / part.rows_tokens if part.rows_tokens else 0.0
+            for share, part in zip(self.served.shares, self.strata, strict=True)
+        ]
+
+    @property
     def refusal(self) -> str:
         """Return why the mix would stop; empty where it wouldn't."""
-        if not any(self.served.shares):
+        shares, short, first = self.served.shares, self.served.short, self.strata[0]
+        if not any(shares):
             return "Nothing is asked."
-        first = self.strata[0]
-        if self.served.short and first.on_shortage != "renormalise":
-            return self._shortage()
-        if self.served.short and self.served.available < 1:
+        if not short or (first.on_shortage == "renormalise" and self.served.available >= 1):
+            return ""
+        if first.on_shortage == "renormalise":
             return (
                 f"{self.budget:,} tokens are asked, and all servings together have "
                 f"{int(self.served.available * self.budget):,} at a repetition of "
                 f"{first.max_repetition:g}."
             )
-        return ""
-
-    def _shortage(self) -> str:
-        shares, short = self.served.shares, self.served.short
         at = max(short, key=lambda at: shares[at] / self.strata[at].rows_tokens)
-        worst, asked = self.strata[at], shares[at] * self.budget
         others = ", ".join(self.strata[other].domain for other in short if other != at)
         too = f" Too few as well: {others}." if others else ""
         return (
-            f"Domain {worst.domain}: {asked:,.0f} tokens are asked and there are "
-            f"{worst.rows_tokens:,}. Each row would be seen {asked / worst.rows_tokens:.2f} times; "
-            f"max_repetition is {worst.max_repetition:g}.{too}"
+            f"Domain {self.strata[at].domain}: {shares[at] * self.budget:,.0f} tokens are asked and "
+            f"there are {self.strata[at].rows_tokens:,}. Each row would be seen {self.seen[at]:.2f} "
+            f"times; max_repetition is {first.max_repetition:g}.{too}"
         )
 
+    @property
+    def verdict(self) -> str:
+        """Return what the mix would do, in a sentence."""
+        if self.refusal:
+            return f"The mix would stop. {self.refusal}"
+        if self.served.short:
+            cut = f"The mix would cut {len(self.served.short)} strata to what there is"
+            return f"{cut}, and raise the others."
+        return "The mix would serve these shares as they are."
 
-def what_if_of(strata: Sequence[Stratum], asked: Mapping[int, float], budget: int) -> WhatIf:
-    """Return the mix at other shares of the servings, as the mix itself computes it."""
-    wanted = at_shares(strata, asked)
+
+def what_if_of(servings: Sequence[Serving], asked: Sequence[float], budget: int) -> WhatIf:
+    """Return the mix at other shares of the servings, as the mix itself computes it.
+
+    The domains of a serving keep their proportion.
+    """
+    strata = [stratum for serving in servings for stratum in serving.strata]
     served = served_shares(
-        [stratum.share for stratum in wanted],
-        [stratum.rows_tokens for stratum in wanted],
+        [
+            share * stratum.share / (serving.share or 1.0)
+            for serving, share in zip(servings, asked, strict=True)
+            for stratum in serving.strata
+        ],
+        [stratum.rows_tokens for stratum in strata],
         budget=budget,
-        max_repetition=wanted[0].max_repetition,
-        renormalises=wanted[0].on_shortage == "renormalise",
+        max_repetition=strata[0].max_repetition,
+        renormalises=strata[0].on_shortage == "renormalise",
     )
-    return WhatIf(strata=wanted, budget=budget, served=served)
+    return WhatIf(strata=strata, budget=budget, served=served)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -351,51 +318,26 @@ def what_if(
     budget_times: float,
 ) -> Markup:
     """Sliders for the shares of each serving and for the budget, and what the mix would make of them."""
-    strata = [stratum for serving in found for stratum in serving.strata]
-    first = strata[0]
-    wanted = {each.number: share for each, share in zip(found, asked, strict=True)}
-    then = what_if_of(strata, wanted, round(first.budget * budget_times))
-    shown = [_what_if_line(serving, then, sliders[serving.number]) for serving in found]
+    first = found[0].first
+    then = what_if_of(found, asked, round(first.budget * budget_times))
+    shown = [
+        _what_if_line(serving, then, slider) for serving, slider in zip(found, sliders, strict=True)
+    ]
+    wanted = {each.first.serving: share for each, share in zip(found, asked, strict=True)}
+    most = max([first.max_repetition, *(line.repetition for line in shown)])
+    yaml = as_yaml(of_diet, wanted, f"phase {which.phase} of {which.specialist}")
+    questions = [about("servings", which), about("lines", which)]
     return html.part(
-        TEMPLATE,
-        "what_if",
-        marks,
-        family_class,
-        shown,
-        budget=then.budget,
-        budget_control=budget_slider,
-        planned_budget=first.budget,
-        limit=first.max_repetition,
-        most=max([first.max_repetition, *(line.repetition for line in shown)]),
-        verdict=_verdict(then),
-        is_refused=bool(then.refusal),
-        yaml=as_yaml(of_diet, wanted, f"phase {which.phase} of {which.specialist}"),
-        asked=[about("servings", which), about("lines", which)],
+        TEMPLATE, "what_if", marks, family_class, shown, then, budget_slider, most, yaml, questions
     )
 
 
 def _what_if_line(serving: Serving, then: WhatIf, control: Markup) -> WhatIfLine:
-    places = [at for at, part in enumerate(then.strata) if part.serving == serving.number]
-    shares = then.served.shares
+    places = [at for at, part in enumerate(then.strata) if part.serving == serving.first.serving]
     return WhatIfLine(
         serving=serving,
         control=control,
-        share=sum(shares[at] for at in places),
-        repetition=max(
-            shares[at] * then.budget / then.strata[at].rows_tokens
-            for at in places
-            if then.strata[at].rows_tokens
-        ),
+        share=sum(then.served.shares[at] for at in places),
+        repetition=max(then.seen[at] for at in places),
         is_short=any(at in then.served.short for at in places),
     )
-
-
-def _verdict(then: WhatIf) -> str:
-    if then.refusal:
-        return f"The mix would stop. {then.refusal}"
-    if then.served.short:
-        return (
-            f"The mix would cut {len(then.served.short)} strata to what there is, and raise the "
-            "others."
-        )
-    return "The mix would serve these shares as they are."

@@ -116,13 +116,16 @@ class Snapshot:
         self._catalog.execute(f"SET memory_limit = '{MOST_MEMORY}'")
 
     def ask(self, asked: Question, line: type[Line]) -> list[Line]:
-        """The answer to a question; the fields of a line are its columns."""
+        """The answer to a question; the fields of a line are columns of it."""
         KNOWN.add(asked.sql)
         answer = self._catalog.execute(asked.sql)
         columns = [column[0] for column in answer.description or ()]
-        wanted = list(getattr(line, "__dataclass_fields__", ()))
-        assert columns == wanted, f"{asked.name}.sql gives {columns}, {line.__name__} has {wanted}"
-        return [line(**dict(zip(columns, each, strict=True))) for each in answer.fetchall()]
+        fields = list(getattr(line, "__dataclass_fields__", ()))
+        places = [columns.index(field) for field in fields]
+        return [
+            line(**{field: row[place] for field, place in zip(fields, places, strict=True)})
+            for row in answer.fetchall()
+        ]
 
 
 def recipes() -> list[Question]:

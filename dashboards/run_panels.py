@@ -60,11 +60,8 @@ class Learning:
 
     specialist: str
     phase: str
-    step: int
     tokens: int
     val_bpb: float
-    low: float | None
-    high: float | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,8 +21,6 @@ DIGITS = 4
 class ServingLine:
     """A line of lines.sql: what a serving of a mixture reads; domains and repositories are JSON."""
 
-    specialist: str
-    phase: str
     serving: int
     family: str
     objective: str

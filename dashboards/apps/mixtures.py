@@ -108,7 +108,7 @@ def _(
             mo.ui.slider(
                 *(0, 100, 0.5),
                 value=round(2 * each) / 2,
-                label=frame.label(serving.title),
+                label=frame.label(f"{serving.first.family} {serving.first.how}"),
                 show_value=True,
                 full_width=True,
             )

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from curriculum.inspection.formats import number, percent
 from dashboards.html import escaped, trusted
+from dashboards.palette import family_class
 
 NAMED_FROM = 0.13
 """Share of the width: narrower bands show their number only."""
@@ -45,18 +46,37 @@ def at(share: float) -> str:
     return f"{100 * share:.2f}%"
 
 
+def picture(*inner: str, label: str, **attributes: str | float) -> Markup:
+    """Return an SVG that a screen reader reads as its label."""
+    return element("svg", *inner, role="img", aria_label=label, **attributes)
+
+
+def stretched(size: tuple[int, int], *inner: str, label: str, **attributes: str | float) -> Markup:
+    """Return a picture of a size in units of its own, which is drawn out to any width and height."""
+    box = "0 0 {} {}".format(*size)
+    return picture(*inner, viewBox=box, preserveAspectRatio="none", label=label, **attributes)
+
+
+def hidden(*inner: str, **attributes: str | float) -> Markup:
+    """Return an SVG that a screen reader passes over."""
+    return element("svg", *inner, aria_hidden="true", **attributes)
+
+
+def _rect(start: float, width: float, *inner: str, **attributes: str | float) -> Markup:
+    return element("rect", *inner, x=at(start), width=at(width), height="100%", **attributes)
+
+
 def bar(
     end: float, *, of: float = 1.0, start: float = 0.0, look: str = "", limit: float | None = None
 ) -> Markup:
     """Return a bar from `start` to `end` on a line of length `of`; the limit is a mark on it."""
     left, right = (min(place / of, 1.0) if of > 0 else 0.0 for place in (start, end))
     is_over = limit is not None and end > limit * (1 + 1e-9)
-    inner = [element("rect", x=at(left), width=at(right - left), height="100%")]
+    inner = [_rect(left, right - left)]
     if limit is not None and limit <= of:
         x = at(limit / of)
         inner.append(element("line", class_="limit", x1=x, x2=x, y1=0, y2="100%"))
-    classes = f"bar {look}{' over' if is_over else ''}"
-    return element("svg", *inner, class_=classes, aria_hidden="true")
+    return hidden(*inner, class_=f"bar {look}{' over' if is_over else ''}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,13 +91,12 @@ class Part:
 def stacked_bar(parts: Iterable[Part], *, label: str) -> Markup:
     """Parts side by side; what they leave is the ground."""
     drawn, start = [], 0.0
-    for each in parts:
-        if each.share > 0:
-            title = [element("title", each.title)] if each.title else []
-            place = {"x": at(start), "width": at(each.share), "height": "100%"}
-            drawn.append(element("rect", *title, class_=each.look, **place))
-        start += each.share
-    return element("svg", *drawn, class_="bar", role="img", aria_label=label)
+    for part in parts:
+        if part.share > 0:
+            title = [element("title", part.title)] if part.title else []
+            drawn.append(_rect(start, part.share, *title, class_=part.look))
+        start += part.share
+    return picture(*drawn, class_="bar", label=label)
 
 
 def dumbbell(planned: float, realised: float | None, *, of: float, look: str) -> Markup:
@@ -92,7 +111,7 @@ def dumbbell(planned: float, realised: float | None, *, of: float, look: str) ->
             element("circle", class_="dot", cx=dot, cy="50%", r=3.5),
         ]
     drawn.append(element("circle", class_="ring", cx=ring, cy="50%", r=6))
-    return element("svg", *drawn, class_=f"lane {look}", role="img", aria_label=label)
+    return picture(*drawn, class_=f"lane {look}", label=label)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,10 +120,22 @@ class ShareLine:
 
     name: str
     how: str
-    look: str
+    family: str
     planned: float
-    realised: float | None
-    figures: tuple[str, ...]
+    realised: float | None = None
+    more: tuple[str, ...] = ()
+    """Figures after those of the shares."""
+
+    @property
+    def look(self) -> str:
+        """The class of its family."""
+        return family_class(self.family)
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """The shares in percent, then all others."""
+        realised = "" if self.realised is None else percent(self.realised)
+        return (percent(self.planned), realised, *self.more)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,7 +156,7 @@ def axis(labels: Sequence[str], look: str = "scale") -> Markup:
         anchor = "start" if place == 0 else "end" if place == last else "middle"
         x = f"{100 * place / last:g}%"
         texts.append(element("text", label, x=x, y=11, class_=anchor, text_anchor=anchor))
-    return element("svg", *texts, class_=look, aria_hidden="true")
+    return hidden(*texts, class_=look)
 
 
 def share_axis(of: float) -> Markup:
@@ -158,27 +189,19 @@ class Band:
 
 def bands(drawn: Sequence[Band], *, label: str) -> Markup:
     """Bands side by side, each filled from its left end, and below them their numbers."""
-    groups = []
-    for each in drawn:
-        width, end = each.end - each.start, at(each.end)
-        groups.append(
-            element(
-                "g",
-                element("title", each.title),
-                element("rect", class_="ground", x=at(each.start), width=at(width), height="100%"),
-                element(
-                    "rect",
-                    class_="fill",
-                    x=at(each.start),
-                    width=at(width * each.filled),
-                    height="100%",
-                ),
-                element("line", x1=end, x2=end, y1=0, y2="100%"),
-                class_=each.look,
-            )
+    groups = [
+        element(
+            "g",
+            element("title", band.title),
+            _rect(band.start, band.end - band.start, class_="ground"),
+            _rect(band.start, (band.end - band.start) * band.filled, class_="fill"),
+            element("line", x1=at(band.end), x2=at(band.end), y1=0, y2="100%"),
+            class_=band.look,
         )
-    return element("svg", *groups, class_="way", role="img", aria_label=label) + element(
-        "svg", *map(_band_number, drawn), class_="numbers", aria_hidden="true"
+        for band in drawn
+    ]
+    return picture(*groups, class_="way", label=label) + hidden(
+        *map(_band_number, drawn), class_="numbers"
     )
 
 
@@ -203,16 +226,12 @@ def time_line(start: float, end: float, *, look: str, title: str, mark: float | 
     ]
     if mark is not None:
         drawn.append(element("text", "\N{BLACK DIAMOND}", class_="approval", x=at(mark), y="50%"))
-    return element("svg", *drawn, class_=f"lane {look}", role="img", aria_label=title)
+    return picture(*drawn, class_=f"lane {look}", label=title)
 
 
 def strip(name: str, length: int, *inner: str, label: str) -> Markup:
     """A row's tokens as a strip that is drawn out to any width."""
-    box = f"0 0 {length} 1"
-    return element(
-        "svg", *inner, class_=f"strip {name}", viewBox=box, preserveAspectRatio="none", role="img",
-        aria_label=label,
-    )  # fmt: skip
+    return stretched((length, 1), *inner, class_=f"strip {name}", label=label)
 
 
 def document_strip(spans: Spans, length: int) -> Markup:
@@ -240,7 +259,7 @@ def mask(spans: Spans, length: int, *, small: bool = False) -> Markup:
         drawn = [boxes, *drawn, *_mask_numbers(spans, length), element("path", class_="sees")]
     label = f"Attention mask of {number(len(spans), 'document')}"
     box = f"0 0 {length} {length}"
-    return element("svg", *drawn, class_="mask", viewBox=box, role="img", aria_label=label)
+    return picture(*drawn, class_="mask", viewBox=box, label=label)
 
 
 def _mask_numbers(spans: Spans, length: int) -> Iterator[Markup]:

@@ -9,12 +9,13 @@ import datetime
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 from markupsafe import Markup
 
 from curriculum.inspection.formats import count
-from dashboards.charts.marks import at, element
+from dashboards.charts.marks import at, element, hidden, stretched
 
 Point = tuple[float, float]
 """A value across and a value up."""
@@ -175,14 +176,6 @@ class Series:
     """Lower and upper value of an interval at each point."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Name:
-    """The name of a line, and the height in pixels at which the line ends."""
-
-    series: Series
-    height: float
-
-
 def across(scale: Scale, value: float) -> float:
     """Return the place of a value as a share of a plot's width."""
     return EDGE + (1 - 2 * EDGE) * scale.share(value)
@@ -202,7 +195,7 @@ def plot(
     Lines are named where they end. Dots have no end, so a legend names series of dots alone.
     """
     names = [
-        _Name(series=curve, height=HEIGHT * min(max(1 - y.share(curve.points[-1][1]), 0.0), 1.0))
+        (curve, HEIGHT * min(max(1 - y.share(curve.points[-1][1]), 0.0), 1.0))
         for curve in series
         if curve.name and curve.is_line
     ]
@@ -212,19 +205,19 @@ def plot(
         *(_mark_line(*mark) for mark in placed),
         *(_group(curve, x, y) for curve in series),
     ]
+    field = stretched((SIDE, SIDE), *drawn, class_="field", height=HEIGHT, label=label)
     parts = [
         *([_mark_names(placed)] if placed else []),
         _labels_left(y),
-        element(
-            "svg", *drawn, class_="field", height=HEIGHT, viewBox=f"0 0 {SIDE} {SIDE}",
-            preserveAspectRatio="none", role="img", aria_label=label,
-        ),
+        field,
         *([_ends(names)] if names else []),
         _labels_below(x, below),
         *([_names_below(names, placed)] if names or placed else []),
-    ]  # fmt: skip
-    named = [dots for dots in series if dots.name and not dots.is_line]
-    return element("div", *parts, class_="plot") + (_legend(named) if len(named) > 1 else "")
+    ]
+    dots = [curve for curve in series if curve.name and not curve.is_line]
+    legend = [element("li", curve.name, class_=curve.look) for curve in dots]
+    listed = element("ul", *legend, class_="names legend") if len(dots) > 1 else ""
+    return element("div", *parts, class_="plot") + listed
 
 
 def _field_points(points: Iterable[Point], x: Scale, y: Scale) -> list[Point]:
@@ -239,15 +232,11 @@ def _group(series: Series, x: Scale, y: Scale) -> Markup:
     if series.name:
         parts.append(element("title", f"{series.name} {series.figure}".strip()))
     if series.around:
-        lower, upper = (
-            [
-                (point[0], ends[end])
-                for point, ends in zip(series.points, series.around, strict=True)
-            ]
-            for end in (0, 1)
-        )
-        outline = [*_field_points(upper, x, y), *reversed(_field_points(lower, x, y))]
-        parts.append(element("polygon", points=_points_text(outline)))
+        ends = list(zip((point[0] for point in series.points), series.around, strict=True))
+        upper = [(place, high) for place, (_, high) in ends]
+        lower = [(place, low) for place, (low, _) in reversed(ends)]
+        outline = _points_text(_field_points([*upper, *lower], x, y))
+        parts.append(element("polygon", points=outline))
     if series.is_line:
         parts.append(element("polyline", points=_points_text(places)))
     if dotted:
@@ -280,9 +269,7 @@ def _labels_left(y: Scale) -> Markup:
         for value, text in y.ticks
     ]
     wide = max((12 + LETTER * len(text) for _, text in y.ticks), default=0.0)
-    return element(
-        "svg", *labels, class_="left", width=round(wide), height=HEIGHT, aria_hidden="true"
-    )
+    return hidden(*labels, class_="left", width=round(wide), height=HEIGHT)
 
 
 def _labels_below(x: Scale, name: str) -> Markup:
@@ -294,42 +281,33 @@ def _labels_below(x: Scale, name: str) -> Markup:
         texts.append(element("text", text, x=at(place), y=14, text_anchor=end))
     if name:
         texts.append(element("text", name, class_="across", x="50%", y=32, text_anchor="middle"))
-    height = 38 if name else 18
-    return element("svg", *texts, class_="below", height=height, aria_hidden="true")
+    return hidden(*texts, class_="below", height=38 if name else 18)
 
 
-def _ends(names: Sequence[_Name]) -> Markup:
+def _ends(names: Sequence[tuple[Series, float]]) -> Markup:
     """Return the names at the ends of their lines, pushed apart where they would overlap."""
-    heights = apart([name.height for name in names], LABEL_HEIGHT, HEIGHT)
+    heights = apart([end for _, end in names], LABEL_HEIGHT, HEIGHT)
     drawn = []
-    for name, height in zip(names, heights, strict=True):
-        said = name.series
-        leader = element(
-            "line", class_="leader", x1=0, y1=f"{name.height:.1f}", x2=9, y2=f"{height:.1f}"
-        )
-        words = (element("tspan", said.figure, class_="figure"), " ", element("tspan", said.name))
+    for (curve, end), height in zip(names, heights, strict=True):
+        leader = element("line", class_="leader", x1=0, y1=f"{end:.1f}", x2=9, y2=f"{height:.1f}")
+        words = (element("tspan", curve.figure, class_="figure"), " ", element("tspan", curve.name))
         text = element("text", *words, x=13, y=f"{height + 4:.1f}")
-        drawn.append(element("g", leader, text, class_=said.look))
-    wide = 14 + LETTER * max(len(f"{name.series.figure} {name.series.name}") for name in names)
+        drawn.append(element("g", leader, text, class_=curve.look))
+    wide = 14 + LETTER * max(len(f"{curve.figure} {curve.name}") for curve, _ in names)
     width = round(min(wide, MAX_NAMES_WIDTH))
     return element("svg", *drawn, class_="right", width=width, height=HEIGHT)
 
 
-def _names_below(names: Sequence[_Name], marks: Sequence[tuple[float, str]]) -> Markup:
+def _names_below(
+    names: Sequence[tuple[Series, float]], marks: Sequence[tuple[float, str]]
+) -> Markup:
     """Return the names as a list, from top to bottom as their lines end, then the marks by number."""
     lines = [
-        element(
-            "li", element("b", name.series.figure), f" {name.series.name}", class_=name.series.look
-        )
-        for name in sorted(names, key=lambda name: name.height)
+        element("li", element("b", curve.figure), f" {curve.name}", class_=curve.look)
+        for curve, _ in sorted(names, key=lambda name: name[1])
     ]
     listed = (element("li", f"{number} {mark}") for number, (_, mark) in enumerate(marks, start=1))
     return element("ul", *lines, *listed, class_="names")
-
-
-def _legend(series: Sequence[Series]) -> Markup:
-    lines = [element("li", dots.name, class_=dots.look) for dots in series]
-    return element("ul", *lines, class_="names legend")
 
 
 def _mark_line(place: float, name: str) -> Markup:
@@ -350,8 +328,7 @@ def _mark_names(marks: Sequence[tuple[float, str]]) -> Markup:
         label = element("tspan", f" {name}", class_="name")
         y = 11 + LINE_HEIGHT * row
         drawn.append(element("text", str(number), label, class_="mark", x=at(place), dx=3, y=y))
-    height = LINE_HEIGHT * rows + 2
-    return element("svg", *drawn, class_="above", height=height, aria_hidden="true")
+    return hidden(*drawn, class_="above", height=LINE_HEIGHT * rows + 2)
 
 
 def apart(heights: Sequence[float], gap: float, end: float = math.inf) -> list[float]:
@@ -373,11 +350,9 @@ def apart(heights: Sequence[float], gap: float, end: float = math.inf) -> list[f
     moved = [
         middle + gap * (index - (size - 1) / 2) for middle, size in groups for index in range(size)
     ]
-    for index, height in enumerate(moved):
-        moved[index] = max(height, moved[index - 1] + gap if index else gap / 2)
-    limit = end - gap / 2
-    for index in reversed(range(len(moved))):
-        moved[index] = min(moved[index], limit)
-        limit = moved[index] - gap
+    # First down from the top, then up from the end.
+    moved = [*accumulate(moved, lambda above, own: max(own, above + gap), initial=-gap / 2)][1:]
+    moved.append(end + gap / 2)
+    moved = [*accumulate(reversed(moved), lambda below, own: min(own, below - gap))][:0:-1]
     placed = dict(zip(order, moved, strict=True))
     return [placed[index] for index in range(len(heights))]

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import get_args
 
 from curriculum.encode.documents import Outcome
-from curriculum.inspection.formats import count, integer, moment, number, percent
+from curriculum.inspection.formats import count, integer, moment, number
 from curriculum.inspection.run_notes import measured_domains, unmeasured_domains
 from curriculum.inspection.runs import ending as run_ending
 from curriculum.inspection.runs import marked, unused_budget
 from curriculum.mixing.resolve import ResolvedServing
 from curriculum.mixing.tree import Branch, explain_plan
 from dashboards.charts.marks import Band, Part, ServingShares, ShareLine, share_end
-from dashboards.palette import family_class, phase_class
+from dashboards.palette import phase_class
 from dashboards.report.facts import Facts, Packed, PhaseFacts
 from schemas.mixture import MixtureReport
 
@@ -120,9 +120,12 @@ def mixture(each: PhaseFacts) -> Mixture:
         return Mixture(
             servings=tuple(
                 ServingShares(
-                    own=_share_line(*_serving_name(each), family=each.family, planned=each.share)
+                    own=ShareLine(
+                        name=name, how=how, family=each.family, planned=each.share, more=("", "")
+                    )
                 )
                 for each in servings
+                for name, how in [_serving_name(each)]
             ),
             end=share_end([serving.share for serving in servings], PHASE_STEP),
             note="Ring: the diet’s share. Nothing is mixed yet.",
@@ -171,34 +174,13 @@ def _serving_shares(serving: ResolvedServing, branch: Branch) -> ServingShares:
 
 def _branch_line(branch: Branch, name: str, how: str, *, family: str) -> ShareLine:
     seen = "" if branch.repetition is None else f"{branch.repetition:.2f}×"
-    figures = (seen, count(branch.tokens))
-    return _share_line(
-        name,
-        how,
-        family=family,
-        planned=branch.planned,
-        realised=branch.realised,
-        figures=figures,
-    )
-
-
-def _share_line(
-    name: str,
-    how: str,
-    *,
-    family: str,
-    planned: float,
-    realised: float | None = None,
-    figures: tuple[str, str] = ("", ""),
-) -> ShareLine:
-    share = "" if realised is None else percent(realised)
     return ShareLine(
         name=name,
         how=how,
-        look=family_class(family),
-        planned=planned,
-        realised=realised,
-        figures=(percent(planned), share, *figures),
+        family=family,
+        planned=branch.planned,
+        realised=branch.realised,
+        more=(seen, count(branch.tokens)),
     )
 
 

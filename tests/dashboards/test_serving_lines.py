@@ -21,8 +21,6 @@ from schemas.diet import DietPhase
 SERVINGS = re.compile(r"^    servings:\n(?:^ {6,}.*\n|^ *\n)*", re.MULTILINE)
 """The servings of a phase in a diet file."""
 LINE = ServingLine(
-    specialist="templates",
-    phase="syntax",
     serving=0,
     family="v3_doxygen",
     objective="causal",
@@ -94,11 +92,10 @@ def test_all_that_a_line_of_a_diet_can_say_is_said() -> None:
     ]
 
 
-def _line(phase: str, serving: ResolvedServing) -> ServingLine:
+def _line(serving: ResolvedServing) -> ServingLine:
     """The line of a serving as a mixture keeps it."""
     return replace(
         LINE,
-        phase=phase,
         serving=serving.index,
         family=serving.family,
         objective=serving.objective,
@@ -118,7 +115,7 @@ def test_pasted_lines_make_the_same_mixture_at_the_new_shares(name: str, tmp_pat
     before = resolve(diet, phases)[: len(diet.phases)]
     pasted = [
         as_yaml(
-            [_line(phase.name, each) for each in phase.servings],
+            [_line(each) for each in phase.servings],
             {each.index: float(each.index + 1) for each in phase.servings},
             phase.name,
         )

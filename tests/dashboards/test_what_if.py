@@ -1,5 +1,7 @@
 """What-if shares: whatever is asked, they are reckoned as the mix itself reckons."""
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,12 +39,20 @@ def _stratum(
 ) -> mixture_panels.Stratum:
     """A line of the catalog; of what there is, its tokens alone matter."""
     line = mixture_panels.Stratum(
-        specialist="tester", phase="syntax", serving=serving, family="v2_simple", objective="causal",
-        row_length=512, domain=domain, share=share, served=share, planned=share, realised=None,
-        rows=1, rows_tokens=tokens, drawn=0, drawn_before=0, repetition=0.0, budget=10_000,
+        serving=serving, family="v2_simple", objective="causal",
+        row_length=512, domain=domain, share=share, planned=share, realised=None,
+        rows=1, rows_tokens=tokens, drawn_before=0, repetition=0.0, budget=10_000,
         max_repetition=4.0, on_shortage="stop",
     )  # fmt: skip
     return replace(line, **changes)
+
+
+def _what_if(
+    strata: Sequence[mixture_panels.Stratum], asked: Sequence[float], budget: int
+) -> mixture_panels.WhatIf:
+    grouped = itertools.groupby(strata, key=lambda stratum: stratum.serving)
+    servings = [mixture_panels.Serving(strata=[*own]) for _, own in grouped]
+    return mixture_panels.what_if_of(servings, asked, budget)
 
 
 def _phase(asked: list[float], **changes: Any) -> ResolvedPhase:
@@ -81,7 +91,7 @@ def test_other_shares_are_served_or_refused_as_the_mix_would(
         _stratum(each.serving.index, each.domain, each.tokens, each.share, on_shortage=on_shortage)
         for each in plan
     ]
-    found = mixture_panels.what_if_of(known, dict(enumerate(asked)), budget)
+    found = _what_if(known, asked, budget)
 
     # A serving that nothing is asked of is one that the diet doesn't have.
     kept = [at for at, each in enumerate(wanted[:many]) if each]
@@ -105,7 +115,7 @@ def test_other_shares_are_served_or_refused_as_the_mix_would(
 
 def test_a_refusal_says_what_is_short_and_by_how_much() -> None:
     strata = [_stratum(0, "general", 1000, 0.9), _stratum(1, "testing", 90_000, 0.1)]
-    found = mixture_panels.what_if_of(strata, {0: 0.9, 1: 0.1}, 10_000)
+    found = _what_if(strata, [0.9, 0.1], 10_000)
     assert found.served.short == (0,)
     assert found.refusal == (
         "Domain general: 9,000 tokens are asked and there are 1,000. Each row would be seen 9.00 times; "
@@ -115,17 +125,21 @@ def test_a_refusal_says_what_is_short_and_by_how_much() -> None:
 
 def test_a_refusal_names_every_domain_that_is_short() -> None:
     strata = [_stratum(0, "general", 1000, 0.5), _stratum(0, "testing", 1100, 0.5)]
-    refusal = mixture_panels.what_if_of(strata, {0: 1.0}, 10_000).refusal
+    refusal = _what_if(strata, [1.0], 10_000).refusal
     assert refusal.startswith("Domain general: 5,000 tokens are asked and there are 1,000. ")
     assert refusal.endswith("Too few as well: testing.")
 
 
 def test_nothing_asked_is_said_to_be_nothing() -> None:
     strata = [_stratum(0, "general", 1000, 1.0, on_shortage="renormalise")]
-    assert mixture_panels.what_if_of(strata, {0: 0.0}, 10_000).refusal == "Nothing is asked."
+    assert _what_if(strata, [0.0], 10_000).refusal == "Nothing is asked."
 
 
 def test_domains_of_a_serving_keep_their_proportion_at_another_share() -> None:
-    strata = [_stratum(0, "general", 1, 0.1), _stratum(0, "testing", 1, 0.3)]
-    wanted = mixture_panels.at_shares(strata, {0: 0.8})
-    assert [each.share for each in wanted] == pytest.approx([0.2, 0.6])
+    strata = [
+        _stratum(0, "general", 10_000, 0.1),
+        _stratum(0, "testing", 10_000, 0.3),
+        _stratum(1, "general", 10_000, 0.6),
+    ]
+    found = _what_if(strata, [0.8, 0.2], 10_000)
+    assert found.served.shares == pytest.approx([0.2, 0.6, 0.2])

@@ -1,6 +1,6 @@
--- Which mixtures are in use, and how far is each trained?
+-- Which mixtures are in use?
 -- One of each phase of a specialist, in the order in which they were first mixed.
-SELECT p.specialist, p.phase, m.tokens, m.steps, coalesce(p.steps, 0) AS trained_steps, m.warnings
+SELECT p.specialist, p.phase, m.warnings
 FROM phases p
 JOIN mixtures m ON m.path = p.mixture
 LEFT JOIN (
