@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from curriculum import parquet
 from curriculum.encode.documents import Bools, FitResult, Int32s, StructureCounts, TokenizedDocument
-from curriculum.tokens import (
+from curriculum.tokens.encoding import (
     BYTE_START,
     KIND,
     TOKEN_END,

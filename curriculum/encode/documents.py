@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.tokens import Encoding, Spans
+from curriculum.tokens.encoding import Encoding, Spans
 from schemas.errors import TurnError
 from schemas.reports import EncodeReport, LengthBucket
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.encode.documents import Bools, FitResult, Int32s, Outcome, TokenizedDocument
-from curriculum.tokens import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START, Encoding
 from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.encoding import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START, Encoding
 from schemas.corpus import LANGUAGES
 from schemas.families import ENRICHED_FAMILY, FAMILIES, TooLong
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE

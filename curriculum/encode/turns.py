@@ -16,8 +16,8 @@ from typing import cast
 import numpy as np
 
 from curriculum.encode.documents import FitResult, Int32s, Outcome, TokenizedDocument
-from curriculum.tokens import Encoding
 from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.encoding import Encoding
 from curriculum.tokens.turns import Frame, TurnFormat
 from schemas.change import Role
 from schemas.corpus import Overlong

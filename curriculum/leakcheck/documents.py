@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curriculum import parquet
-from curriculum.tokens import EncodedStructure, Encoding
+from curriculum.tokens.encoding import EncodedStructure, Encoding
 from curriculum.train.plan_reader import PlanReader
 from schemas.job import Job, ModelSpec
 from schemas.structure import (

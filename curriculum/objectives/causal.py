@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.packing.repeats import in_repeats
-from curriculum.tokens import KIND, TOKEN_END, TOKEN_START, Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.encoding import KIND, TOKEN_END, TOKEN_START, Encoding, byte_ranges
 from schemas.document import UNSCORED_KINDS
 from schemas.packed_row import GENERATED_PIECE
 

@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from curriculum.objectives.causal import overlaps
 from curriculum.objectives.objective import Document, Objective, Result
-from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.encoding import Encoding, byte_ranges
 from curriculum.tokens.turns import TurnFormat, turn_format
 
 Bools = npt.NDArray[np.bool_]

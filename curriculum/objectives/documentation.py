@@ -26,7 +26,8 @@ from curriculum.objectives import causal
 from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.objectives.rearrange import Segment, rearranged, segments_without
 from curriculum.packing.repeats import Int64s, covered, first_copies
-from curriculum.tokens import (
+from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.encoding import (
     BYTE_END,
     BYTE_START,
     KIND,
@@ -35,7 +36,6 @@ from curriculum.tokens import (
     Encoding,
     byte_ranges,
 )
-from curriculum.tokens.codec import Tokenizer
 from schemas.document import UNSCORED_KINDS, PartKind
 from schemas.packed_row import TEXT_PIECE
 

@@ -30,8 +30,8 @@ from curriculum.objectives.documentation import (
 )
 from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.objectives.rearrange import Inserted, Segment, rearranged, segments_without
-from curriculum.tokens import BYTE_END, BYTE_START, KIND, Encoding, byte_ranges
 from curriculum.tokens.codec import NAMES, ControlRole, Tokenizer
+from curriculum.tokens.encoding import BYTE_END, BYTE_START, KIND, Encoding, byte_ranges
 from schemas.document import UNSCORED_KINDS, PartKind, SpanKind
 from schemas.errors import TokenizerError
 from schemas.packed_row import TEXT_PIECE

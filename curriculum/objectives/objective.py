@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.tokens import Encoding, Spans
+from curriculum.tokens.encoding import Encoding, Spans
 from schemas.document import PART_KINDS, PartKind
 
 

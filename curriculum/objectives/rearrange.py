@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.tokens import (
+from curriculum.tokens.encoding import (
     BYTE_END,
     BYTE_START,
     KIND,

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from curriculum.packing.best_fit import Int64s, PackPlan, UInt64s, hashed
 from curriculum.packing.boundaries import require_tokens
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
-from curriculum.tokens import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START
+from curriculum.tokens.encoding import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE, RowFormat
 
 REVISION = 1

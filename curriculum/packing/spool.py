@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curriculum.packing.boundaries import Int64s, Values, require_tokens
-from curriculum.tokens import EncodedStructure, Encoding
+from curriculum.tokens.encoding import EncodedStructure, Encoding
 from schemas.structure import STRUCTURE_TOKENS
 
 ID_BYTES = 16

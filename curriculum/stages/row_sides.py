@@ -16,8 +16,8 @@ from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowCounts, RowLabels, RowWriter
 from curriculum.stages.row_sources import RowsSpec
 from curriculum.store import StagingDirectory
-from curriculum.tokens import BYTE_END, BYTE_START
 from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.encoding import BYTE_END, BYTE_START
 from schemas.families import ENRICHED_FAMILY
 from schemas.packed_row import FAR_CONTEXT, RowFormat
 from schemas.reports import ChopReport, ContextReport, DomainRows, RowsReport

@@ -28,8 +28,8 @@ from curriculum.packing.check import check
 from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.stages.row_sources import apply_objective
-from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.encoding import Encoding, byte_ranges
 from curriculum.tokens.store import TokenStore, tokenize_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.corpus import CorpusSpec, RepositorySpec

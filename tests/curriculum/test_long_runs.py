@@ -25,8 +25,8 @@ from curriculum.graph.outline import outline
 from curriculum.graph.syntax_tree import parse
 from curriculum.objectives import objective_of
 from curriculum.packing.repeats import in_repeats
-from curriculum.tokens import Spans
 from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.encoding import Spans
 from curriculum.tokens.train import train_tokenizer
 from schemas.change import Blob, CommitChange, FileChange, Hunk, TreeDelta, TreeFile
 from schemas.corpus import CorpusSpec, QualitySpec, RepositorySpec

@@ -17,8 +17,8 @@ from curriculum.encode import (
     fit,
     policy_of,
 )
-from curriculum.tokens import Encoding, Spans
 from curriculum.tokens.codec import ControlRole, Roles, Tokenizer
+from curriculum.tokens.encoding import Encoding, Spans
 from schemas.families import ENRICHED_FAMILY, TooLong, families_of
 from schemas.packed_row import TEXT_PIECE
 

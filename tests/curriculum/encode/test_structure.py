@@ -23,8 +23,8 @@ from curriculum.encode import (
 )
 from curriculum.families.write import EnrichedWriter
 from curriculum.objectives.rearrange import Segment, rearranged
-from curriculum.tokens import EncodedStructure, Encoding
 from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.encoding import EncodedStructure, Encoding
 from curriculum.tokens.store import TokenStore, tokenize_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.document import Document, Part

@@ -28,7 +28,7 @@ from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.facts import Range
 from curriculum.graph.index import facts_of
 from curriculum.graph.structure import code_structure
-from curriculum.tokens import Spans
+from curriculum.tokens.encoding import Spans
 from schemas.change import Blob, CommitChange, TreeDelta, TreeFile
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
 from schemas.document import Document, Edge

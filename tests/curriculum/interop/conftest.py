@@ -21,8 +21,8 @@ from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
-from curriculum.tokens import EncodedStructure, Encoding
 from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.encoding import EncodedStructure, Encoding
 from curriculum.tokens.train import train_tokenizer
 from schemas.mixture import PLAN_SCHEMA, MixtureReport
 from schemas.packed_row import RowFormat

@@ -10,8 +10,8 @@ import pytest
 from curriculum.encode import Fitter, TokenizedDocument
 from curriculum.families.render import render
 from curriculum.objectives import Document
-from curriculum.tokens import Encoding, Spans
 from curriculum.tokens.codec import BYTE_OF, NAMES, Tokenizer
+from curriculum.tokens.encoding import Encoding, Spans
 from schemas import document as flat
 from schemas.change import Blob, FileChange, Hunk
 from schemas.document import PART_KINDS, SPAN_KINDS

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.objectives import causal
-from curriculum.tokens import Encoding
 from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.encoding import Encoding
 
 BOS, EOS = 0, 1
 TOKEN_BYTES = np.array([0, 0, 1, 2, 3], dtype=np.int32)

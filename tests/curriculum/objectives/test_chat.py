@@ -15,8 +15,8 @@ from curriculum.encode import FitResult, TokenizedDocument, fitter_of
 from curriculum.families import chat
 from curriculum.objectives import objective_of
 from curriculum.stages.row_sources import apply_objective
-from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Roles, Tokenizer
+from curriculum.tokens.encoding import Encoding, byte_ranges
 from curriculum.tokens.turns import turn_marks
 from schemas import document as flat
 from schemas.change import Conversation, Role, Turn, digest_of

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from curriculum.objectives import Result, objective_of
 from curriculum.packing.repeats import RUN, in_repeats
-from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.encoding import Encoding, byte_ranges
 from schemas import document as flat
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "objectives"

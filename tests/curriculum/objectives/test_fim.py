@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from curriculum.objectives import Document, Objective, causal, fim, objective_of
 from curriculum.packing.repeats import in_repeats
-from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import ControlRole, Tokenizer
+from curriculum.tokens.encoding import Encoding, byte_ranges
 from schemas import document as flat
 from schemas.document import PartKind, SpanKind
 from schemas.errors import TokenizerError

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from curriculum.encode import Fitter, TokenizedDocument
 from curriculum.objectives.rearrange import Inserted, Segment, rearranged
-from curriculum.tokens import Encoding, Spans, byte_ranges
 from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.encoding import Encoding, Spans, byte_ranges
 from curriculum.tokens.train import train_tokenizer
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE
 

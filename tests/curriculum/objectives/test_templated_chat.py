@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from curriculum.encode import Counts, fitter_of
 from curriculum.families import chat
 from curriculum.objectives import objective_of
-from curriculum.tokens import byte_ranges
 from curriculum.tokens.codec import Roles, Tokenizer
+from curriculum.tokens.encoding import byte_ranges
 from curriculum.tokens.turns import turn_format
 from schemas.change import Role, Turn
 from schemas.errors import TokenizerError

@@ -10,7 +10,7 @@ import pytest
 from curriculum.packing import best_fit
 from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowCounts, RowLabels, RowWriter
-from curriculum.tokens import EncodedStructure, Encoding
+from curriculum.tokens.encoding import EncodedStructure, Encoding
 from schemas.packed_row import RowFormat
 
 BOS, EOS, PAD = 1, 2, 0

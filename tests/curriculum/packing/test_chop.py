@@ -17,7 +17,7 @@ from curriculum.packing.check import check
 from curriculum.packing.read import read_rows
 from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
-from curriculum.tokens import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START, Encoding
+from curriculum.tokens.encoding import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START, Encoding
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE, RowFormat
 
 ROW = 128

@@ -12,7 +12,7 @@ import pytest
 from curriculum.packing.check import CheckReport, check
 from curriculum.packing.repeats import REPEAT_FREE, RUN
 from curriculum.packing.rules import Rule
-from curriculum.tokens import Encoding
+from curriculum.tokens.encoding import Encoding
 
 TOKENS = 60
 COPY = slice(30, 30 + RUN)
