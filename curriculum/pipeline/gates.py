@@ -1,4 +1,6 @@
-"""Gates between phases, with the records of those that are closed, and the approvals that open them.
+"""Gates behind finished runs, with the records of those that are closed, and the approvals that open them.
+
+The rule that ends a run before its budget is the trainer's: train/advance_when.py.
 
 gates/<run key12>-<attempt>.json        a closed gate
 approvals/<run key12>-<attempt>.json    an approval of a run
@@ -19,7 +21,7 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.run_config import command
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.train.gate import gate_figures
+from curriculum.train.advance_when import fall, fall_words, gate_figures
 from curriculum.train.run_directory import write_text
 from schemas.diet import AdvanceWhen
 from schemas.errors import JobError, StoreError
@@ -84,18 +86,16 @@ def held_words(phase: ResolvedPhase, report: Report) -> str:
 
 def _lacking(rule: AdvanceWhen | None, report: Report) -> str:
     """Return the rule of a gate that wasn't met, and by how much."""
-    if rule is not None and rule.val_bpb is not None:
-        over, by = rule.val_bpb.over_evaluations, rule.val_bpb.stops_improving_by
+    if rule is not None and (asked := rule.val_bpb) is not None:
         figures = gate_figures(report.history, report.phase, rule)
         if figures and not figures[-1].is_sure:
-            return f"{rule.val_bpb.what} is of {held_out_words(figures[-1])}, {TOO_FEW}"
-        bits = [figure.val_bpb for figure in figures]
-        if len(bits) <= over:
-            return f"{number(len(bits), 'evaluation')} of the {over + 1} that it looks back on"
-        if (fell := bits[-1 - over] - bits[-1]) >= by:
-            span = number(over, "evaluation")
-            gained = f"fell by {fell:.4f} over {span}, and not by less than {by:g}"
-            return f"{rule.val_bpb.what} {gained}"
+            return f"{asked.what} is of {held_out_words(figures[-1])}, {TOO_FEW}"
+        fell = fall([figure.val_bpb for figure in figures], asked)
+        if fell is None:
+            looked_at = asked.over_evaluations + 1
+            return f"{number(len(figures), 'evaluation')} of the {looked_at} that it looks back on"
+        if fell >= asked.stops_improving_by:
+            return f"{fall_words(fell, asked)}, and not by less than {asked.stops_improving_by:g}"
     if rule is not None and rule.min_tokens and report.tokens.valid < rule.min_tokens:
         return f"{report.tokens.valid:,} tokens of the {rule.min_tokens:,} that it asks for"
     return ""

@@ -11,7 +11,7 @@ In the job's process:
     step.py         one optimizer step: one gradient of one loss over all ranks; rows that aren't finite
     optimizer.py    the model and its optimizer, whole or sharded; the learning rate
     dataloader.py   rows of a plan as batches, for our trainer and for anyone's; batch.py is one of them
-    evaluation.py   val_bpb by stratum, of documents in document_sums.py; gate.py ends the phase by it
+    evaluation.py   val_bpb by stratum, of documents in document_sums.py; advance_when.py ends the phase by it
     checkpoint.py   what a checkpoint is, and its writing while training continues; sharded.py for several
                     ranks, restore.py reads it, sample.py continues a text by it
     metrics.py      a row a step; metric_writers.py hands it to TensorBoard and Weights & Biases

@@ -35,12 +35,12 @@ from curriculum import parquet
 from curriculum.stop_signals import terminating_signals
 from curriculum.store import Store
 from curriculum.train import checkpoint, document_sums
+from curriculum.train.advance_when import gate_bits, opens
 from curriculum.train.batch import Batch
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.checkpoint_files import damage, require_whole
 from curriculum.train.dataloader import PlannedRows, steps_of
 from curriculum.train.evaluation import HeldOut, read_token_bytes
-from curriculum.train.gate import gate_bits, opens
 from curriculum.train.masking_cost import LEAST
 from curriculum.train.metric_writers import open_writers
 from curriculum.train.metrics import Metrics, StepCounts, StepMetrics, StepOutcome, counts_of_step

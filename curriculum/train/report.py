@@ -8,11 +8,11 @@ from typing import Literal
 
 from curriculum.store.owners import this_process
 from curriculum.train import checkpoint
+from curriculum.train.advance_when import gate_bits
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.document_sums import seconds_of
 from curriculum.train.evaluation import evaluations_left
 from curriculum.train.evaluation_sets import positions_read
-from curriculum.train.gate import gate_bits
 from curriculum.train.metrics import read_metrics, summary
 from curriculum.train.run_directory import (
     CHECKPOINTS,

@@ -14,12 +14,12 @@ import torch
 
 from curriculum.store import Store
 from curriculum.train import checkpoint, document_sums, restore
+from curriculum.train.advance_when import gate_bits, opens
 from curriculum.train.checkpoint import CheckpointState, Saver
 from curriculum.train.dataloader import Batch, Lookahead, PlannedRows, steps_of
 from curriculum.train.device import enough_memory, prepare, with_backend
 from curriculum.train.distributed import ALONE, FLAG, PATH_OR_NONE, ProcessRank, Ranks, joined
 from curriculum.train.evaluation import Cancelled, Evaluator, is_evaluated, read_token_bytes
-from curriculum.train.gate import gate_bits, opens
 from curriculum.train.masking_cost import COST, measured_once
 from curriculum.train.metric_writers import open_writers, require_installed
 from curriculum.train.metrics import (

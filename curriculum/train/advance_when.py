@@ -1,8 +1,8 @@
-"""Gate of a phase: the rule that ends it before its budget."""
+"""Rule that ends a phase before its budget; pipeline/gates.py judges the gate behind a run that ended."""
 
 from collections.abc import Sequence
 
-from schemas.diet import AdvanceWhen
+from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.job import Figure
 from schemas.objectives import ANCHOR_SET, PHASE_SET
 
@@ -18,15 +18,23 @@ def opens(rule: AdvanceWhen | None, *, valid_tokens: int, bits: Sequence[float])
         return None
     reasons = [f"{valid_tokens} of {rule.min_tokens} tokens"] if rule.min_tokens else []
     if rule.val_bpb is not None:
-        over = rule.val_bpb.over_evaluations
-        if len(bits) <= over:
+        fell = fall(bits, rule.val_bpb)
+        if fell is None or fell >= rule.val_bpb.stops_improving_by:
             return None
-        gained = bits[-1 - over] - bits[-1]
-        if gained >= rule.val_bpb.stops_improving_by:
-            return None
-        span = f"{over} evaluation{'' if over == 1 else 's'}"
-        reasons.append(f"{rule.val_bpb.what} fell by {gained:.4f} over {span}")
+        reasons.append(fall_words(fell, rule.val_bpb))
     return ", ".join(reasons)
+
+
+def fall(bits: Sequence[float], asked: StopsImproving) -> float | None:
+    """Return the fall of val_bpb over the last evaluations; None while there are too few."""
+    over = asked.over_evaluations
+    return bits[-1 - over] - bits[-1] if len(bits) > over else None
+
+
+def fall_words(fell: float, asked: StopsImproving) -> str:
+    """Return a fall in words: val_bpb fell by 0.0011 over 3 evaluations."""
+    over = asked.over_evaluations
+    return f"{asked.what} fell by {fell:.4f} over {over} evaluation{'' if over == 1 else 's'}"
 
 
 def gate_bits(

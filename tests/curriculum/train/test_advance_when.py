@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from curriculum.train.gate import gate_bits, opens
+from curriculum.train.advance_when import gate_bits, opens
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.held_out import WeightedStratum, held_out_count
 from schemas.job import Figure
