@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
-from curriculum.corpus.blobs import Skips
 from curriculum.corpus.history import read_changes
+from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.families.render import render
 from curriculum.families.write import DocumentWriter

@@ -15,8 +15,8 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from curriculum.corpus.blobs import Skips
 from curriculum.corpus.history import read_changes
+from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.encode import FitResult, Fitter, TokenizedDocument, encode_documents, policy_of
 from curriculum.families.render import render

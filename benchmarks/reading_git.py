@@ -28,8 +28,8 @@ from unittest import mock
 
 from curriculum.corpus import git
 from curriculum.corpus.batch_diff import BatchDiffer
-from curriculum.corpus.blobs import Skips
 from curriculum.corpus.history import read_changes
+from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import Source, resolve
 from schemas.corpus import CorpusSpec, HistorySpec, QualitySpec, RepositorySpec
 

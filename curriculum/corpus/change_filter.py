@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from curriculum.corpus.blobs import Reason, Skips
 from curriculum.corpus.git_log import Commit, Entry, Log, commits
 from curriculum.corpus.git_tree import FILE_MODES
 from curriculum.corpus.paths import HEADER_SUFFIX, PathRules, WantedPath, language_of
+from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
 from schemas.corpus import CODE, CorpusSpec, Language, RepositorySpec
 from schemas.errors import CorpusError

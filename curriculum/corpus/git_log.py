@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from curriculum.corpus import git
+from curriculum.corpus.git_objects import object_heads
 
 FORMAT = "%x01%H%x00%P%x00%ct%x00%s"
 ARGUMENTS = (
@@ -104,15 +105,14 @@ def read_log(repository: Path, commit: str) -> Iterator[Log]:
 def _listed(repository: Path, commit: str) -> tuple[list[bytes], list[str]]:
     """The commits up to `commit` that are no merges, oldest first, and apart those that are too large."""
     walk = ("rev-list", "--no-merges", "--date-order", "--reverse", commit, "--")
-    listed = git.run(repository, *walk)
-    sized = git.run(repository, "cat-file", "--batch-check=%(objectsize)", stdin=listed)
-    names, sizes = listed.split(), sized.split()
-    if len(names) != len(sizes) or not all(map(bytes.isdigit, sizes)):
-        raise git.failure("cat-file", 0, sized[:100])
-    pairs = list(zip(names, map(int, sizes), strict=True))
+    names = git.run(repository, *walk).decode().split()
+    heads = object_heads(repository, names)
+    sized = [(name, head.size) for name, head in zip(names, heads, strict=True) if head.size]
+    if len(sized) != len(names):
+        raise git.failure("cat-file", 0, b"error: a commit is missing")
     return (
-        [name for name, size in pairs if size <= MAX_COMMIT_BYTES],
-        [name.decode() for name, size in pairs if size > MAX_COMMIT_BYTES],
+        [name.encode() for name, size in sized if size <= MAX_COMMIT_BYTES],
+        [name for name, size in sized if size > MAX_COMMIT_BYTES],
     )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from curriculum.corpus import git
+from curriculum.corpus.git_objects import object_heads, parse_head
 from curriculum.corpus.header_languages import HeaderLanguages, decide_headers
 from curriculum.corpus.paths import HEADER_SUFFIX, source_languages
 from schemas.errors import CorpusError
@@ -42,25 +43,17 @@ def contents(
     """
     window: list[TreeEntry] = []
     size = 0
-    for entry, length in zip(entries, sizes_of(repository, entries), strict=True):
-        if length is None or length > largest:
+    heads = object_heads(repository, [entry.blob_id for entry in entries])
+    for entry, head in zip(entries, heads, strict=True):
+        if head.kind != "blob" or head.size > largest:
             continue
-        if len(window) == MAX_OPEN_FILES or (window and size + length > MAX_OPEN_BYTES):
+        if len(window) == MAX_OPEN_FILES or (window and size + head.size > MAX_OPEN_BYTES):
             yield from _contents(repository, window)
             window, size = [], 0
         window.append(entry)
-        size += length
+        size += head.size
     if window:
         yield from _contents(repository, window)
-
-
-def sizes_of(repository: Path, entries: Sequence[TreeEntry]) -> list[int | None]:
-    """The bytes of each entry's blob; None for one that isn't there or is no blob."""
-    asked = "".join(f"{entry.blob_id}\n" for entry in entries).encode()
-    shown = "--batch-check=%(objecttype) %(objectsize)"
-    lines = git.run(repository, "cat-file", shown, stdin=asked).splitlines()
-    words = [line.split() for line in lines]
-    return [int(size) if kind == b"blob" else None for kind, size in words]
 
 
 def _contents(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tuple[bytes, bytes]]:
@@ -80,9 +73,10 @@ def _contents(repository: Path, entries: Sequence[TreeEntry]) -> Iterator[tuple[
     found = dict[str, tuple[int, int]]()
     at = 0
     for blob_id in ids:
-        end = output.index(b"\n", at)
-        size = int(output[at:end].split()[2])
-        found[blob_id], at = (end + 1, end + 1 + size), end + size + 2
+        start = output.index(b"\n", at) + 1
+        head = parse_head(output[at:start])
+        assert head is not None
+        found[blob_id], at = (start, start + head.size), start + head.size + 1
     for entry in entries:
         start, end = found[entry.blob_id]
         yield entry.path, output[start:end]

@@ -23,7 +23,7 @@ from pydantic import JsonValue
 
 from curriculum.corpus import git, sources
 from curriculum.corpus.batch_diff import BatchDiffer, diffing, whole
-from curriculum.corpus.blobs import BlobReader, Reason, Skips, Unread, Version, decode, reading
+from curriculum.corpus.blobs import BlobReader, Unread, Version, decode, reading
 from curriculum.corpus.change_filter import (
     Candidate,
     Scope,
@@ -44,6 +44,7 @@ from curriculum.corpus.paths import (
     path_rules,
     source_languages,
 )
+from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
 from schemas.change import Blob, FileChange, Hunk
 from schemas.corpus import CorpusSpec, RepositorySpec

@@ -6,7 +6,7 @@ No licence is judged here: names are shown as files state them, in SPDX's form w
 import re
 from functools import lru_cache
 
-from curriculum.corpus.blobs import LEADING_COMMENT
+from curriculum.corpus.quality import LEADING_COMMENT
 
 HEAD_CHARACTERS = 8_192
 """Characters of a file in which its licence is looked for."""

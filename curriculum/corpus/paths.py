@@ -7,8 +7,9 @@ from pathlib import PurePosixPath
 
 from pathspec import GitIgnoreSpec
 
-from curriculum.corpus.blobs import Reason, is_vendored
 from curriculum.corpus.header_languages import HeaderLanguage, HeaderLanguages
+from curriculum.corpus.quality import is_vendored
+from curriculum.corpus.skips import Reason
 from schemas import regular_files
 from schemas.corpus import CorpusSpec, Language, RepositorySpec
 from schemas.errors import CorpusError

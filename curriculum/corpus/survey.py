@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from curriculum.corpus import git
-from curriculum.corpus.blobs import Reason, Skips
 from curriculum.corpus.change_filter import Candidate, candidates
+from curriculum.corpus.git_objects import object_heads
 from curriculum.corpus.history import OpenHistory, mark_of
 from curriculum.corpus.paths import WantedPath
+from curriculum.corpus.skips import Reason, Skips
 from schemas.change import FileChange
 from schemas.corpus import QualitySpec, RepositorySpec
 
@@ -166,13 +167,11 @@ def _tree_bytes(past: OpenHistory, pin: str) -> int:
 def _sizes(past: OpenHistory, found: Iterable[Candidate]) -> dict[str, int]:
     """The bytes of each blob that a rule of quality would not leave out for its size."""
     ids = list(dict.fromkeys(_blobs(found)))
-    asked = "".join(f"{each}\n" for each in ids).encode()
-    output = git.run(past.repository, "cat-file", "--batch-check=%(objectsize)", stdin=asked)
     quality: QualitySpec = past.rules.corpus.quality
     return {
-        name: int(size)
-        for name, size in zip(ids, output.split(b"\n"), strict=False)
-        if size.isdigit() and quality.min_bytes <= int(size) <= quality.max_bytes
+        name: head.size
+        for name, head in zip(ids, object_heads(past.repository, ids), strict=True)
+        if head.kind == "blob" and quality.min_bytes <= head.size <= quality.max_bytes
     }
 
 

@@ -16,16 +16,16 @@ from subprocess import Popen
 from typing import IO
 
 from curriculum.corpus import git, sources
-from curriculum.corpus.blobs import Reason, Skips, Unread, Version, decode
+from curriculum.corpus.blobs import Unread, Version, decode
 from curriculum.corpus.change_filter import ABSENT, SUBMODULE, Origins
 from curriculum.corpus.git_log import Commit, commits
+from curriculum.corpus.git_objects import object_heads
 from curriculum.corpus.git_tree import (
     FILE_MODES,
     MAX_FILE_BYTES,
     TreeEntry,
     contents,
     listed,
-    sizes_of,
 )
 from curriculum.corpus.history import (
     OpenHistory,
@@ -35,6 +35,7 @@ from curriculum.corpus.history import (
     read_directory,
 )
 from curriculum.corpus.paths import WantedPath, is_plain, language_of
+from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
 from schemas.change import CommitChange, FileChange, TreeDelta, TreeFile
 from schemas.corpus import CODE, CorpusSpec, QualitySpec, RepositorySpec
@@ -285,8 +286,9 @@ def _files(source: Source) -> Iterator[tuple[bytes, bytes]]:
             for entry in listed(repository, source.commit)
             if entry.mode in FILE_MODES and _is_safe(entry.path)
         ]
-        lengths = sizes_of(repository, entries)
-        _require_small(source, sum(each for each in lengths if each and each <= MAX_FILE_BYTES))
+        heads = object_heads(repository, [entry.blob_id for entry in entries])
+        lengths = (head.size for head in heads if head.kind == "blob")
+        _require_small(source, sum(length for length in lengths if length <= MAX_FILE_BYTES))
         yield from contents(repository, entries)
 
 

@@ -11,8 +11,8 @@ from types import MappingProxyType, TracebackType
 from pydantic import JsonValue
 
 from curriculum.corpus import history
-from curriculum.corpus.blobs import Skips
 from curriculum.corpus.conversations import conversation_paths
+from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import Source, Sources
 from curriculum.families.render import RenderResult, render
 from curriculum.families.write import DocumentWriter

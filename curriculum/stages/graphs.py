@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pydantic import JsonValue
 
 from curriculum.corpus import history, trees
-from curriculum.corpus.blobs import Skips
+from curriculum.corpus.skips import Skips
 from curriculum.families.render import RenderResult
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.changed_lines import ChangedLines

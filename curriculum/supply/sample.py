@@ -13,7 +13,6 @@ from pathlib import Path
 import polars as pl
 
 from curriculum import frames
-from curriculum.corpus.blobs import Skips
 from curriculum.corpus.conversations import (
     ConversationFiles,
     SkippedLines,
@@ -21,6 +20,7 @@ from curriculum.corpus.conversations import (
     read_conversations,
 )
 from curriculum.corpus.history import OpenHistory, SampledCommits, changes_of, opened, read_changes
+from curriculum.corpus.skips import Skips
 from curriculum.corpus.survey import SURVEY_SCHEMA, Survey, in_sample, survey, survey_of_snapshot
 from curriculum.corpus.trees import commits_of, read_commits
 from curriculum.families import chat

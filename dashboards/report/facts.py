@@ -10,7 +10,7 @@ from typing import get_args
 
 from pydantic import BaseModel
 
-from curriculum.corpus.blobs import Unreadable
+from curriculum.corpus.skips import Unreadable
 from curriculum.inspection.held_out import filling_of
 from curriculum.inspection.paired import Place, changes_within
 from curriculum.inspection.row_yields import RowYields

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.corpus.blobs import Skips
 from curriculum.corpus.load import SAMPLES
+from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
 from curriculum.encode import Counts, FitResult, Fitter, encode_documents, policy_of

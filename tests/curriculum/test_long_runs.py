@@ -12,8 +12,10 @@ import pytest
 
 from curriculum import objectives
 from curriculum.corpus.batch_diff import whole
-from curriculum.corpus.blobs import Skips, decode, reason_against
+from curriculum.corpus.blobs import decode
 from curriculum.corpus.history import read_changes
+from curriculum.corpus.quality import reason_against
+from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.encode import Fitter, TokenizedDocument
 from curriculum.families.render import render

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from curriculum.corpus.blobs import Skips
 from curriculum.corpus.history import read_changes
+from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from schemas.change import FileChange
 from schemas.corpus import CorpusSpec, HistorySpec, QualitySpec, RepositorySpec

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from curriculum.corpus import git, git_log, trees
-from curriculum.corpus.blobs import Skips
 from curriculum.corpus.git_tree import contents, listed
+from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import export_tree, read_commits
 from schemas.corpus import CorpusSpec, QualitySpec, RepositorySpec

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.corpus.blobs import has_longer_line, is_generated, is_vendored, reason_against
+from curriculum.corpus.quality import has_longer_line, is_generated, is_vendored, reason_against
 from schemas.corpus import QualitySpec
 
 

@@ -1,6 +1,6 @@
 import json
 
-from curriculum.corpus.blobs import EXAMPLES, Skips
+from curriculum.corpus.skips import EXAMPLES, Skips
 
 
 def test_only_what_cannot_be_read_is_lost():

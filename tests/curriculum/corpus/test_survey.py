@@ -2,8 +2,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from curriculum.corpus.blobs import Skips
 from curriculum.corpus.history import SampledCommits, changes_of, opened
+from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.survey import Survey, in_sample, survey
 from schemas.change import FileChange

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.corpus.blobs import Skips
 from curriculum.corpus.history import read_changes
+from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import export_tree, read_commits
 from schemas.change import CommitChange, TreeFile

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curriculum.corpus.blobs import Skips
 from curriculum.corpus.load import unpack_samples
+from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
 from curriculum.encode import TokenizedDocument, elided_parts

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.corpus.blobs import Skips
 from curriculum.corpus.load import unpack_samples
+from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
 from curriculum.families.check import check_document

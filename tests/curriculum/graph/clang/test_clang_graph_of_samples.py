@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.corpus.blobs import Skips
 from curriculum.corpus.load import unpack_samples
+from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
 from curriculum.families.check import check_document
