@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -90,23 +91,18 @@ class CheckReport:
     def keep(self, rules: Sequence[RowRule], rows: CheckedRows, shard: str) -> CheckedRows:
         """Add the rows that break rules; return those that keep them."""
         for rule in rules:
-            if not len(rows):
-                break
-            if rule.says_nothing(rows):
+            if not len(rows) or not all(map(rows.batch.has, rule.needs or (rule.column,))):
                 continue
             where = rule.where(rows, rule.column)
             wrong = rule.broken(rows, where)
+            cause = rule.holds.format(**asdict(rows.batch.row_format))
             for row in np.flatnonzero(wrong).tolist():
-                is_kept = len(self.faults) < self.kept_faults
-                self.add(
-                    Violation(
-                        rule=rule.invariant,
-                        shard=shard,
-                        row=int(rows.numbers[row]),
-                        found=rule.found(rows, where, row) if is_kept else "",
-                        cause=rule.holds.format(**asdict(rows.batch.row_format)),
-                    )
+                is_kept, number = len(self.faults) < self.kept_faults, int(rows.numbers[row])
+                found = rule.found(rows, where, row) if is_kept else ""
+                fault = Violation(
+                    rule=rule.invariant, shard=shard, row=number, found=found, cause=cause
                 )
+                self.add(fault)
             rows = rows.only(~wrong)
         return rows
 
@@ -135,10 +131,8 @@ def check(
     root = path.parent if path.is_file() else path
     for _, files in groupby(_files(path), key=lambda file: file.parent):
         with tempfile.TemporaryDirectory(prefix="check-rows-") as folder:
-            data_set = _DataSet(
-                root=root, report=report, coverage=Coverage(Path(folder)), given=row_format
-            )
-            data_set.check(list(files))
+            coverage = Coverage(Path(folder))
+            _DataSet(root=root, report=report, coverage=coverage, given=row_format).check([*files])
     if report.files == 0:
         raise SchemaError(
             str(path),
@@ -170,18 +164,14 @@ class _DataSet:
             except StoreError as refused:
                 self._file_fault(shard, str(refused.value), refused.cause)
             except (pa.ArrowException, OSError) as unreadable:
-                self._file_fault(
-                    shard,
-                    str(unreadable).splitlines()[0],
-                    "the file is damaged, or is not Parquet at all",
-                )
+                cause = "the file is damaged, or is not Parquet at all"
+                self._file_fault(shard, str(unreadable).splitlines()[0], cause)
         self.coverage.finish(self.report)
 
     def _check_file(self, file: pq.ParquetFile, shard: str) -> None:
         row_format = self._format(file.schema_arrow, shard)
         if row_format is None or not self._columns_fit(file.schema_arrow, row_format, shard):
             return
-        self.coverage.begin(shard)
         known = [name for name in file.schema_arrow.names if name in KNOWN]
         rows = max(1, BATCH_TOKENS // row_format.row_length)
         first = 0
@@ -206,7 +196,7 @@ class _DataSet:
             self.last_pack_id = rows.batch.text("pack_id")[-1]
         rows = self.report.keep(CONTENT, rows, shard)
         if len(rows) and columns.has("pieces") and columns.has("document_ids"):
-            self.coverage.add(rows)
+            self.coverage.add(rows, shard)
         self.report.keep(STRUCTURE, rows, shard)
 
     def _format(self, schema: pa.Schema, shard: str) -> RowFormat | None:
@@ -219,17 +209,12 @@ class _DataSet:
         length = row_format.row_length
         self.row_length = self.row_length or length
         if length != self.row_length:
-            self._file_fault(
-                shard,
-                f"row_length {length}",
-                f"other files of the data set have {self.row_length}",
-            )
+            cause = f"other files of the data set have {self.row_length}"
         elif length <= 0 or length % ROW_MULTIPLE:
-            self._file_fault(
-                shard, f"row_length {length}", f"it must be a multiple of {ROW_MULTIPLE}"
-            )
+            cause = f"it must be a multiple of {ROW_MULTIPLE}"
         else:
             return row_format
+        self._file_fault(shard, f"row_length {length}", cause)
         return None
 
     def _columns_fit(self, schema: pa.Schema, row_format: RowFormat, shard: str) -> bool:
@@ -250,13 +235,9 @@ class _DataSet:
 
 RANGE = np.dtype(
     [
-        ("high", np.uint64),
-        ("low", np.uint64),
-        ("start", np.int32),
-        ("end", np.int32),
-        ("shard", np.int32),
+        *((name, np.uint64) for name in ("high", "low")),
+        *((name, np.int32) for name in ("start", "end", "shard", "doc")),
         ("row", np.int64),
-        ("doc", np.int32),
     ]
 )
 """Bytes start:end of the document whose 128-bit hash is high, low stand in a row as its document doc."""
@@ -277,12 +258,10 @@ class Coverage:
         self._spilled = False
         self._shards: list[str] = []
 
-    def begin(self, shard: str) -> None:
-        """Begin a shard: everything that is added from now on is in it."""
-        self._shards.append(shard)
-
-    def add(self, rows: CheckedRows) -> None:
-        """Add the text ranges of rows that keep the rules of their CONTENT."""
+    def add(self, rows: CheckedRows, shard: str) -> None:
+        """Add the text ranges of rows of a shard that keep the rules of their CONTENT."""
+        if shard not in self._shards[-1:]:
+            self._shards.append(shard)
         ranges = _text_ranges(rows)
         ranges["shard"] = len(self._shards) - 1
         self._held.append(ranges)
@@ -291,19 +270,18 @@ class Coverage:
 
     def finish(self, report: CheckReport) -> None:
         """Files a fault for each range that begins inside another of its document."""
-        for ranges in self._partitions():
-            self._overlaps(ranges, report)
-
-    def _overlaps(self, ranges: Values, report: CheckReport) -> None:
-        keys = [ranges[name] for name in ("row", "shard", "start", "low", "high")]
-        ranges = ranges[np.lexsort(keys)]
-        before, after = ranges[:-1], ranges[1:]
-        same = (before["high"] == after["high"]) & (before["low"] == after["low"])
-        for index in np.flatnonzero(same & (after["start"] < before["end"])).tolist():
-            report.add(self._fault(before[index], after[index]))
+        for found in self._partitions():
+            keys = [found[name] for name in ("row", "shard", "start", "low", "high")]
+            ranges = found[np.lexsort(keys)]
+            before, after = ranges[:-1], ranges[1:]
+            same = (before["high"] == after["high"]) & (before["low"] == after["low"])
+            for index in np.flatnonzero(same & (after["start"] < before["end"])).tolist():
+                report.add(self._fault(before[index], after[index]))
 
     def _fault(self, first: np.void, second: np.void) -> Violation:
-        later, earlier = sorted((first, second), key=_place, reverse=True)
+        later, earlier = sorted(
+            (first, second), key=itemgetter("shard", "row", "doc"), reverse=True
+        )
         start, end = second["start"], min(first["end"], second["end"])
         return Violation(
             rule=Rule.COVERAGE,
@@ -369,10 +347,6 @@ def _document_hashes(columns: RowBatch) -> npt.NDArray[np.uint64]:
         for i, name in zip(row, ids, strict=True)
     ]
     return np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2)
-
-
-def _place(found: np.void) -> tuple[int, int, int]:
-    return int(found["shard"]), int(found["row"]), int(found["doc"])
 
 
 def _column_faults(schema: pa.Schema, row_format: RowFormat) -> Iterator[tuple[str, str]]:

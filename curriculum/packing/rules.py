@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -35,18 +35,8 @@ BUCKETS = len(HISTOGRAM_EDGES) + 1
 Bools = npt.NDArray[np.bool_]
 
 
-class Rule(Enum):
-    """The invariants of the packed row by number; 0 is that a file can be read as rows at all."""
-
-    FILE = 0
-    SHAPE = 1
-    BOUNDARIES = 2
-    BOS = 3
-    TARGETS = 4
-    STRUCTURE = 5
-    LOSS = 6
-    COVERAGE = 7
-    REPEATS = 8
+Rule = Enum("Rule", "FILE SHAPE BOUNDARIES BOS TARGETS STRUCTURE LOSS COVERAGE REPEATS", start=0)
+"""Invariants of the packed row by number; 0 is that a file can be read as rows at all."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,18 +91,13 @@ class CheckedRows:
         return np.arange(self.layout.row_length) >= self.valid[:, None]
 
     @cached_property
-    def repeated(self) -> Bools:
-        """[n, T]: tokens in runs of RUN tokens that are earlier in their document too."""
+    def scored_repeats(self) -> Bools:
+        """[n, T]: scored predictions of tokens in runs of RUN tokens that their document has earlier too."""
         lengths, repeated = self.layout.lengths, np.zeros(self.padding.shape, dtype=np.bool_)
         ids = self.tokens.input_ids[~self.padding]
         repeated[~self.padding] = in_repeats(ids, np.cumsum(lengths) - lengths)
-        return repeated
-
-    @cached_property
-    def scored_repeats(self) -> Bools:
-        """[n, T]: scored predictions of such tokens."""
-        scored = np.zeros_like(self.repeated)
-        scored[:, :-1] = self.repeated[:, 1:] & (self.tokens.loss_mask[:, :-1] == 1)
+        scored = np.zeros_like(repeated)
+        scored[:, :-1] = repeated[:, 1:] & (self.tokens.loss_mask[:, :-1] == 1)
         return scored
 
     @cached_property
@@ -120,12 +105,10 @@ class CheckedRows:
         """[n, T]: padding, and tokens of generated pieces where pieces are stored."""
         if not self.batch.has("pieces"):
             return self.padding
-        piece = self.batch.fields("pieces")
+        piece, edges = self.batch.fields("pieces"), self.batch.offsets("pieces")
         generated = (piece["kind"] == GENERATED_PIECE).astype(np.int64)
-        edges = self.batch.offsets("pieces")
-        return self.padding | (
-            self.painted(piece["token_start"], piece["token_end"], edges, generated) > 0
-        )
+        painted = self.painted(piece["token_start"], piece["token_end"], edges, generated)
+        return self.padding | (painted > 0)
 
     def painted(self, start: Int64s, end: Int64s, edges: Int64s, values: Int64s) -> Int64s:
         """[n, T]: the value of the range that holds each token; ranges are disjoint and in their rows."""
@@ -148,13 +131,9 @@ class CheckedRows:
         """A column as [n] or [n, k]."""
         if name == "valid_token_count":
             return self.valid
-        is_list = pa.types.is_list(KNOWN[name])
-        return (
-            self.batch.values(name).reshape(len(self), -1) if is_list else self.batch.scalars(name)
-        )
-
-
-Where = Callable[[CheckedRows, str], Bools]
+        if not pa.types.is_list(KNOWN[name]):
+            return self.batch.scalars(name)
+        return self.batch.values(name).reshape(len(self), -1)
 
 
 class RowRule(NamedTuple):
@@ -165,14 +144,10 @@ class RowRule(NamedTuple):
     """Column that a fault shows; empty where it may be any."""
     holds: str
     """The claim; fields of the row format stand in braces."""
-    where: Where
+    where: Callable[[CheckedRows, str], Bools]
     """Flags of what breaks it: [n], [n, k], or [items] for lists of structs."""
     needs: tuple[str, ...] = ()
     """Columns that it rests on, where these aren't its own."""
-
-    def says_nothing(self, rows: CheckedRows) -> bool:
-        """Return True if the rows lack a column that it needs."""
-        return not all(map(rows.batch.has, self.needs or (self.column,)))
 
     def broken(self, rows: CheckedRows, where: Bools) -> Bools:
         """[n]: rows that break it."""
@@ -184,24 +159,26 @@ class RowRule(NamedTuple):
 
     def found(self, rows: CheckedRows, where: Bools, row: int) -> str:
         """Return the value in a row that breaks it, in words."""
-        if self.column in _ITEMS:
-            edges, fields = rows.batch.offsets(self.column), rows.batch.fields(self.column)
-            number = int(where[edges[row] : edges[row + 1]].argmax())
-            item = {name: int(values[edges[row] + number]) for name, values in fields.items()}
-            return f"{self.column} {number} is {item}"
-        if not self.column:
+        column, batch = self.column, rows.batch
+        if not column:
             return "a null in a column"
-        if self.column == "doc_starts":
+        if column in _ITEMS:
+            edges = batch.offsets(column)
+            number = int(where[edges[row] : edges[row + 1]].argmax())
+            fields = batch.fields(column).items()
+            item = {name: int(values[edges[row] + number]) for name, values in fields}
+            return f"{column} {number} is {item}"
+        if column == "doc_starts":
             starts, edges = rows.starts
             found = starts[edges[row] : edges[row + 1]].tolist()
             return f"doc_starts is {found[:SHOWN]}{' …' if len(found) > SHOWN else ''}"
-        if where.ndim == 1 and pa.types.is_list(KNOWN[self.column]):
-            return f"{self.column} has {_lengths(rows, self.column)[row]} values"
+        if where.ndim == 1 and pa.types.is_list(KNOWN[column]):
+            return f"{column} has {np.diff(batch.offsets(column))[row]} values"
         at = (row,) if where.ndim == 1 else (row, int(where[row].argmax()))
-        unit = "bucket" if self.column == "context_histogram" else "token"
+        unit = "bucket" if column == "context_histogram" else "token"
         place = "" if where.ndim == 1 else f" at {unit} {at[-1]}"
-        other = f", not {DERIVED[self.column](rows.tokens)[at]}" if self.where is _differs else ""
-        return f"{self.column} is {rows.stored(self.column)[at]}{place}{other}"
+        other = f", not {DERIVED[column](rows.tokens)[at]}" if self.where is _differs else ""
+        return f"{column} is {rows.stored(column)[at]}{place}{other}"
 
 
 def row_of(edges: Int64s) -> Int64s:
@@ -216,13 +193,9 @@ def _before(ends: Int64s, edges: Int64s) -> Int64s:
     return before
 
 
-def _lengths(rows: CheckedRows, column: str) -> Int64s:
-    return np.diff(rows.batch.offsets(column))
-
-
 def _other_lengths(rows: CheckedRows, column: str) -> Bools:
     length = BUCKETS if column == "context_histogram" else rows.batch.row_format.row_length
-    wrong: Bools = _lengths(rows, column) != length
+    wrong: Bools = np.diff(rows.batch.offsets(column)) != length
     return wrong
 
 
@@ -231,8 +204,7 @@ def _disordered(rows: CheckedRows, _: str) -> Bools:
     row = row_of(edges)
     first = np.arange(len(starts)) == edges[row]
     wrong = np.where(first, starts != 0, starts <= np.roll(starts, 1)) | (starts >= rows.valid[row])
-    wrong_rows = np.bincount(row[wrong], minlength=len(rows)) > 0
-    disordered: Bools = wrong_rows | (np.diff(edges) == 0)
+    disordered: Bools = (np.bincount(row[wrong], minlength=len(rows)) > 0) | (np.diff(edges) == 0)
     return disordered
 
 
@@ -247,10 +219,8 @@ def _differs(rows: CheckedRows, column: str) -> Bools:
 
 
 def _misplaced_bos(rows: CheckedRows, _: str) -> Bools:
-    found = rows.tokens.input_ids == rows.batch.row_format.bos_id
-    expected = np.zeros_like(found)
-    expected.reshape(-1)[rows.layout.flat_start] = True
-    misplaced: Bools = found != expected
+    misplaced: Bools = rows.tokens.input_ids == rows.batch.row_format.bos_id
+    misplaced.reshape(-1)[rows.layout.flat_start] ^= True
     return misplaced & rows.batch.row_format.bos_marks_documents
 
 
@@ -259,6 +229,11 @@ def _leaks(rows: CheckedRows, _: str) -> Bools:
     silent.reshape(-1)[rows.layout.flat_start + rows.layout.lengths - 1] = True
     leaks: Bools = silent & (rows.tokens.loss_mask != 0)
     return leaks
+
+
+def _untargeted(rows: CheckedRows, _: str) -> Bools:
+    untargeted: Bools = rows.tokens.loss_mask.max(axis=1, keepdims=True) == 0
+    return untargeted
 
 
 def _forbidden_repeats(rows: CheckedRows, _: str) -> Bools:
@@ -301,11 +276,9 @@ def _unsound_chunks(rows: CheckedRows, column: str) -> Bools:
 def _other_levels(rows: CheckedRows, column: str) -> Bools:
     """Without pieces a 0 in a chunk may be a line of a gap."""
     edges, chunk = rows.batch.offsets("chunk_boundaries"), rows.batch.fields("chunk_boundaries")
-    found, expected = (
-        rows.stored(column),
-        rows.painted(chunk["start"], chunk["end"], edges, chunk["dep_level"]),
-    )
-    wrong: Bools = (found != expected) & ~rows.textless
+    found = rows.stored(column)
+    levels = rows.painted(chunk["start"], chunk["end"], edges, chunk["dep_level"])
+    wrong: Bools = (found != levels) & ~rows.textless
     return wrong if rows.batch.has("pieces") else wrong & (found > 0)
 
 
@@ -328,113 +301,92 @@ def _falling_edges(rows: CheckedRows, column: str) -> Bools:
     return falls
 
 
+def _unknown_labels(rows: CheckedRows, column: str) -> Bools:
+    return ~np.isin(rows.batch.fields(column)["label"], _LABELS)
+
+
+def _too_large(rows: CheckedRows, column: str) -> Bools:
+    return rows.stored(column) > LARGEST_CODES[column]
+
+
+def _coded_without_text(rows: CheckedRows, column: str) -> Bools:
+    return rows.textless & (rows.stored(column) > 0)
+
+
 _ITEMS = ("pieces", "chunk_boundaries", "call_edges", "type_edges")
 _LABELS = [*LABEL_CODES.values()]
 _TILES = "pieces tile the valid tokens, each in its document, and only text has bytes"
+_ONCE = f"{', '.join(REPEAT_FREE)} score no run of {RUN} tokens that stands in its document before"
+_shape = partial(RowRule, Rule.SHAPE)
+_boundaries = partial(RowRule, Rule.BOUNDARIES)
+_structure = partial(RowRule, Rule.STRUCTURE, needs=NAMES)
 SHAPES = (
-    RowRule(Rule.SHAPE, "", "rows have no nulls", lambda rows, _: rows.batch.nulls(), REQUIRED),
+    _shape("", "rows have no nulls", lambda rows, _: rows.batch.nulls(), REQUIRED),
     *(
-        RowRule(Rule.SHAPE, name, "a row has {row_length}", _other_lengths)
+        _shape(name, "a row has {row_length}", _other_lengths)
         for name in (*TOKEN_COLUMNS, *STRUCTURE_TOKENS)
     ),
-    RowRule(Rule.SHAPE, "context_histogram", f"a row has {BUCKETS}", _other_lengths),
+    _shape("context_histogram", f"a row has {BUCKETS}", _other_lengths),
 )
 EDGES = (
-    RowRule(
-        Rule.BOUNDARIES,
+    _boundaries(
         "valid_token_count",
         "a row has 1 to {row_length} valid tokens",
         lambda rows, _: (rows.valid < 1) | (rows.valid > rows.batch.row_format.row_length),
         REQUIRED,
     ),
-    RowRule(
-        Rule.BOUNDARIES,
-        "doc_starts",
-        "documents begin at 0 and at rising valid tokens",
-        _disordered,
-        REQUIRED,
+    _boundaries(
+        "doc_starts", "documents begin at 0 and at rising valid tokens", _disordered, REQUIRED
     ),
 )
 CONTENT = (
-    RowRule(Rule.SHAPE, "input_ids", "ids are 0 or more and less than {vocab_size}", _unknown_ids),
-    RowRule(Rule.SHAPE, "loss_mask", "a mask is 0 or 1", lambda rows, _: rows.tokens.loss_mask > 1),
-    RowRule(
-        Rule.BOUNDARIES,
+    _shape("input_ids", "ids are 0 or more and less than {vocab_size}", _unknown_ids),
+    _shape("loss_mask", "a mask is 0 or 1", lambda rows, _: rows.tokens.loss_mask > 1),
+    _boundaries(
         "input_ids",
         "what follows the valid tokens is padding, {pad_id}",
         lambda rows, _: rows.padding & (rows.tokens.input_ids != rows.tokens.pad_id),
     ),
-    RowRule(Rule.BOUNDARIES, "doc_ids", "documents are numbered from 0, padding last", _differs),
-    RowRule(Rule.BOUNDARIES, "num_docs", "it agrees with the boundaries", _differs),
-    RowRule(Rule.BOUNDARIES, "attention_pairs", "it agrees with the boundaries", _differs),
-    RowRule(
-        Rule.BOUNDARIES,
+    _boundaries("doc_ids", "documents are numbered from 0, padding last", _differs),
+    _boundaries("num_docs", "it agrees with the boundaries", _differs),
+    _boundaries("attention_pairs", "it agrees with the boundaries", _differs),
+    _boundaries(
         "document_ids",
         "each document has an id",
-        lambda rows, column: _lengths(rows, column) != rows.layout.num_docs,
+        lambda rows, column: np.diff(rows.batch.offsets(column)) != rows.layout.num_docs,
     ),
     RowRule(Rule.BOS, "input_ids", "BOS {bos_id} stands where documents begin", _misplaced_bos),
     RowRule(Rule.TARGETS, "loss_mask", "a document's end and padding predict nothing", _leaks),
     RowRule(Rule.TARGETS, "target_ids", "it is the next token where loss_mask is 1", _differs),
-    RowRule(
-        Rule.LOSS,
-        "loss_mask",
-        "a row without targets trains nothing",
-        lambda rows, _: rows.tokens.loss_mask.max(axis=1, keepdims=True) == 0,
-    ),
+    RowRule(Rule.LOSS, "loss_mask", "a row without targets trains nothing", _untargeted),
     RowRule(Rule.LOSS, "loss_token_count", "it is the sum of loss_mask", _differs),
     RowRule(Rule.LOSS, "context_histogram", "it counts scored tokens by their context", _differs),
-    RowRule(
-        Rule.REPEATS,
-        "loss_mask",
-        f"{', '.join(REPEAT_FREE)} score no run of {RUN} tokens that stands in its document before",
-        _forbidden_repeats,
-        ("objective",),
-    ),
+    RowRule(Rule.REPEATS, "loss_mask", _ONCE, _forbidden_repeats, ("objective",)),
     RowRule(Rule.COVERAGE, "pack_id", "pack_ids rise", _falling_pack_ids),
-    RowRule(Rule.BOUNDARIES, "pieces", _TILES, _unsound_pieces),
-    RowRule(Rule.BOUNDARIES, "valid_token_count", _TILES, _untiled, ("pieces",)),
+    _boundaries("pieces", _TILES, _unsound_pieces),
+    _boundaries("valid_token_count", _TILES, _untiled, ("pieces",)),
 )
 STRUCTURE = (
     *(
-        RowRule(
-            Rule.STRUCTURE,
-            name,
-            f"it is at most {largest}",
-            lambda rows, column: rows.stored(column) > LARGEST_CODES[column],
-            NAMES,
-        )
+        _structure(name, f"it is at most {largest}", _too_large)
         for name, largest in LARGEST_CODES.items()
     ),
     *(
-        RowRule(
-            Rule.STRUCTURE,
-            name,
-            "padding and tokens that encode no text have 0",
-            lambda rows, column: rows.textless & (rows.stored(column) > 0),
-            NAMES,
-        )
+        _structure(name, "padding and tokens that encode no text have 0", _coded_without_text)
         for name in LARGEST_CODES
     ),
-    RowRule(
-        Rule.STRUCTURE,
+    _structure(
         "chunk_boundaries",
         "chunks are sorted, disjoint, each inside its document, their codes in range",
         _unsound_chunks,
-        NAMES,
     ),
-    RowRule(
-        Rule.STRUCTURE, "dep_levels", "it is the level of the token's chunk", _other_levels, NAMES
-    ),
+    _structure("dep_levels", "it is the level of the token's chunk", _other_levels),
     *(
-        RowRule(Rule.STRUCTURE, name, holds, where, NAMES)
+        _structure(name, holds, where)
         for name in ("call_edges", "type_edges")
         for holds, where in (
             ("an edge joins two chunks of one document", _edges_apart),
-            (
-                f"labels are {min(_LABELS)} to {max(_LABELS)}",
-                lambda rows, column: ~np.isin(rows.batch.fields(column)["label"], _LABELS),
-            ),
+            (f"labels are {min(_LABELS)} to {max(_LABELS)}", _unknown_labels),
             ("edges are sorted by source and target", _falling_edges),
         )
     ),
