@@ -1,5 +1,6 @@
 """`curriculum check`, `gc`, `merge` and `trust`: sound and unused artefacts, other workspaces, permission."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ from curriculum.train.checkpoint_files import require_whole
 from curriculum.train.run_directory import CHECKPOINTS
 from flows.cli.console import ACCENT, MUTED, err, out, warn
 from flows.settings import trust
-from flows.settings.exposure import real_path
+from flows.settings.exposure import exposure_below, real_path
 from schemas.corpus import CONTEXT_BYTES
 from schemas.errors import DietError, StoreError
 from schemas.manifest import MANIFEST_NAME
@@ -199,6 +200,12 @@ def trust_workspace(home: Path) -> None:
         )
     trust.require_unexposed(home)
     require_plain(home)
+    if (cause := exposure_below(home)) is not None:
+        raise StoreError(
+            str(home),
+            cause=f"{cause}: they could change it after you have trusted it",
+            cure=f"Make all of it yours alone: chown -R and chmod -R go-w {shlex.quote(str(home))}",
+        )
     commands = [*_commands(home)]
     for file, command in commands:
         out.print(Text(f"{one_line(str(file))}  ", MUTED), Text(one_line(command)), soft_wrap=True)

@@ -12,7 +12,6 @@ MAX_LINKS = 40
 """Links that Linux follows on one way."""
 ACCESS_LIST = "system.posix_acl_access"
 """Attribute of files with an access control list."""
-_OTHERS_WRITE = "users other than you may write to the folder {place}"
 
 
 def exposure(path: Path) -> str | None:
@@ -24,6 +23,20 @@ def exposure(path: Path) -> str | None:
     """
     words = (own_exposure(path), *map(_exposure_above, path.parents))
     return next(filter(None, words), None)
+
+
+def exposure_below(folder: Path) -> str | None:
+    """Return how another user could change something in a folder, at any depth, or None.
+
+    Each entry must belong to this user or to root, and no other user may write to it. Links aren't followed.
+    """
+    inside = (
+        Path(place, name)
+        for place, folders, files in os.walk(folder)
+        for name in (*folders, *files)
+    )
+    owners = {ROOT_USER, os.getuid()}
+    return next(filter(None, (_exposure_of(place, owners) for place in inside)), None)
 
 
 def exposure_of_links(path: Path, real: Path) -> str | None:
@@ -58,27 +71,26 @@ def real_path(path: Path) -> Path:
 def own_exposure(folder: Path) -> str | None:
     """Return why a folder itself isn't this user's alone, or None; what doesn't exist is no one's."""
     found = _status(folder)
-    if found is None:
-        return None
-    if not stat.S_ISDIR(found.st_mode):
+    if found is not None and not stat.S_ISDIR(found.st_mode):
         return f"{folder} is a link or a file, not a folder"
-    if found.st_uid != os.getuid():
-        return f"{folder} belongs to another user, {_user(found.st_uid)}"
-    return _OTHERS_WRITE.format(place=folder) if _others_may_write(folder, found) else None
+    return _exposure_of(folder, {os.getuid()})
 
 
 def _exposure_above(place: Path) -> str | None:
     found = _status(place)
+    is_sticky = found is not None and bool(found.st_mode & stat.S_ISVTX)
+    return _exposure_of(place, {ROOT_USER, os.getuid()}, may_be_written=is_sticky)
+
+
+def _exposure_of(place: Path, owners: set[int], *, may_be_written: bool = False) -> str | None:
+    found = _status(place)
     if found is None:
         return None
-    if found.st_uid not in {ROOT_USER, os.getuid()}:
+    if found.st_uid not in owners:
         return f"{place} belongs to another user, {_user(found.st_uid)}"
-    is_safe = stat.S_ISLNK(found.st_mode) or found.st_mode & stat.S_ISVTX
-    return (
-        None
-        if is_safe or not _others_may_write(place, found)
-        else _OTHERS_WRITE.format(place=place)
-    )
+    if may_be_written or stat.S_ISLNK(found.st_mode) or not _others_may_write(place, found):
+        return None
+    return f"users other than you may write to {place}"
 
 
 def _status(place: Path) -> os.stat_result | None:

@@ -43,6 +43,10 @@ def _open_to_all(folder: Path) -> None:
     folder.chmod(0o777)
 
 
+def _let_all_add(folder: Path) -> None:
+    folder.chmod(0o1777)
+
+
 def _open_to_a_team(folder: Path) -> None:
     os.chown(folder, -1, NOBODY)
     folder.chmod(0o775)
@@ -274,3 +278,22 @@ def test_a_folder_with_what_another_user_planted_is_not_new(
     refused = curriculum("init", "mine", "--home", str(shared))
     assert refused.returncode == WRONG
     assert [*shared.iterdir()] == [planted]
+
+
+@pytest.mark.parametrize("name", ["diets", "diets/theirs.yaml"])
+@pytest.mark.parametrize("expose", [*EXPOSING, _let_all_add])
+def test_a_workspace_with_a_part_that_others_can_change_is_not_trusted(
+    shared: Path, name: str, expose: Callable[[Path], None]
+) -> None:
+    part = shared / name
+    (shared / "diets").mkdir()
+    (shared / "diets/theirs.yaml").touch()
+    expose(part)
+    refused = curriculum("trust", str(shared))
+    assert refused.returncode == WRONG
+    assert f"{part}" in refused.stderr
+    assert trust.trusted() == ()
+    part.chmod(0o755)
+    os.chown(part, os.getuid(), os.getgid())
+    assert curriculum("trust", str(shared)).returncode == 0
+    assert trust.is_trusted(shared)
