@@ -7,20 +7,10 @@ first. Only the versions of files are read as text, to find files that share muc
 Documents of files decide the sides. Documents of graphs are selected later, each family by itself, on the
 sides that are known then: what they say changes nothing for what was packed before.
 
-No file and no copy of one is on both sides:
-
-    lineage   repository:path, through renames
-    cluster   lineages that share a byte-equal blob or much of their text (shared_lines.py), and theirs:
-              vendored copies, forks, moved files, files that were merged into others
-    side      by the hash of the cluster's oldest lineage; with many repositories, of its repository
-
-The oldest is the one whose repository the corpus names first, and in it the one that began first: what is
-added to a corpus at its end, or to a history, takes the side of what was there.
+The rule of sides is in split.py; decisions.py reads what was decided here.
 """
 
-import hashlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -33,104 +23,18 @@ from pydantic import JsonValue
 from curriculum import frames, parquet
 from curriculum.corpus.file_texts import read_shown, read_versions
 from curriculum.corpus.shared_lines import lineages_with_shared_text
+from curriculum.corpus.split import (
+    WHOLE_REPOSITORIES,
+    Lineage,
+    clusters,
+    held_out,
+    held_out_alone,
+    side_fraction,
+)
 from curriculum.corpus.touched_files import touched_files
 from schemas.corpus import CorpusSpec
 from schemas.document import KEPT_SCHEMA, SIDES_SCHEMA
 from schemas.reports import SelectionReport
-
-WHOLE_REPOSITORIES = 20
-"""Number of repositories from which on a repository is on one side as a whole."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lineage:
-    """A lineage as the split needs it; `order` is its repository's place in the corpus."""
-
-    name: str
-    repository: str
-    order: int
-    since: int
-    """Seconds UTC of its first document."""
-
-    @property
-    def age(self) -> tuple[int, int, str]:
-        """Sorts the oldest first."""
-        return self.order, self.since, self.name
-
-
-def clusters(lineages: Iterable[Lineage], pairs: Iterable[tuple[str, str]]) -> dict[str, Lineage]:
-    """The oldest lineage of each lineage's cluster, by name; `pairs` are names that share text.
-
-    Memory is that of the lineages, not of the documents.
-    """
-    known = {lineage.name: lineage for lineage in lineages}
-    parent = {name: name for name in known}
-    for one, other in pairs:
-        first, second = sorted(
-            (known[_root(parent, one)], known[_root(parent, other)]), key=lambda each: each.age
-        )
-        parent[second.name] = first.name
-    return {name: known[_root(parent, name)] for name in known}
-
-
-def hash_fraction(unit: str) -> float:
-    """Hash a unit to a number in [0, 1), the same for ever; below val_fraction is val."""
-    return int.from_bytes(hashlib.sha256(unit.encode()).digest()[:7]) / 256**7
-
-
-def held_out(
-    units: Mapping[str, Sequence[str]], *, val_fraction: float
-) -> tuple[frozenset[str], tuple[tuple[str, str], ...]]:
-    """The units in val, and the (family, unit) that had to join so that the family has any.
-
-    `units` are those of each family. A family with a single unit keeps it in train.
-    """
-    val = {unit for each in units.values() for unit in each if hash_fraction(unit) < val_fraction}
-    joined: list[tuple[str, str]] = []
-    for family, own in units.items():
-        if val.isdisjoint(own) and len(set(own)) > 1:
-            lowest = min(own, key=lambda unit: (hash_fraction(unit), unit))
-            val.add(lowest)
-            joined.append((family, lowest))
-    return frozenset(val), tuple(joined)
-
-
-def held_out_alone(
-    commits: Sequence[frozenset[str]], val: frozenset[str], *, val_fraction: float
-) -> tuple[str, ...]:
-    """The units that join val, lowest hash first, so that enough commits lie in it whole.
-
-    `commits` are the units that each commit changed. A document of a commit that changed units on both
-    sides is lost. Where that leaves val without any, it gets its fraction of all commits from those that
-    changed one unit alone, and one at least; train keeps one at least.
-
-    >>> commits = [frozenset("a"), frozenset("ab"), frozenset("b"), frozenset("c"), frozenset("c")]
-    >>> held_out_alone(commits, frozenset(), val_fraction=0.4)
-    ('c',)
-    >>> held_out_alone(commits, frozenset("a"), val_fraction=0.4)
-    ()
-    """
-    if any(changed <= val for changed in commits):
-        return ()
-    wanted, held = max(1, val_fraction * len(commits)), 0
-    alone = Counter(next(iter(changed)) for changed in commits if len(changed) == 1)
-    joined: list[str] = []
-    candidates = sorted(alone.keys() - val, key=lambda unit: (hash_fraction(unit), unit))
-    for unit in candidates[: len(alone) - 1]:
-        if held >= wanted:
-            break
-        held += alone[unit]
-        joined.append(unit)
-    return tuple(joined)
-
-
-def _root(parent: dict[str, str], name: str) -> str:
-    """The root of a name's tree, halving the path on the way."""
-    while parent[name] != name:
-        parent[name] = parent[parent[name]]
-        name = parent[name]
-    return name
-
 
 REVISION = 6
 """Raised when the same documents are kept or split otherwise."""
@@ -357,13 +261,8 @@ def _extended(
     near = _near_val(
         documents, known, frozenset(sides.filter(split="val")["lineage"]), set(copies["lineage"])
     )
-    whole = len(corpus.repositories) >= WHOLE_REPOSITORIES
-    hashed = [
-        "val"
-        if hash_fraction(name.partition(":")[0] if whole else name) < corpus.val_fraction
-        else "train"
-        for name in copies["lineage"]
-    ]
+    fractions = (side_fraction(name, len(corpus.repositories)) for name in copies["lineage"])
+    hashed = ["val" if fraction < corpus.val_fraction else "train" for fraction in fractions]
     added = copies.select(
         "lineage",
         split=pl.when(pl.col("lineage").is_in(near))

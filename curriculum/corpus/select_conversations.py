@@ -13,15 +13,8 @@ import pyarrow.parquet as pq
 from pydantic import JsonValue
 
 from curriculum import frames
-from curriculum.corpus.select import (
-    SELECTION_NAME,
-    SIDES_NAME,
-    DocumentsOf,
-    Lineage,
-    Summary,
-    clusters,
-    held_out,
-)
+from curriculum.corpus.select import SELECTION_NAME, SIDES_NAME, DocumentsOf, Summary
+from curriculum.corpus.split import Lineage, clusters, held_out
 from curriculum.parquet import shards_of
 from schemas.corpus import CHAT_DOMAIN, CorpusSpec
 from schemas.document import SELECTION_SCHEMA, SIDES_SCHEMA

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from curriculum.corpus.select import WHOLE_REPOSITORIES, hash_fraction
+from curriculum.corpus.split import side_fraction
 from curriculum.inspection.formats import TOO_FEW, held_out_words, number, percent
 from curriculum.mixing.resolve import ResolvedServing
 from curriculum.stages import Built, RowSet
@@ -127,8 +127,7 @@ class HeldOut:
     def _fraction_of(self, file: FileSide) -> float:
         """The val_fraction from which on a file is held out: its own, or its repository's among many."""
         repositories = {each.lineage.partition(":")[0] for each in self.files}
-        is_by_repository = len(repositories) >= WHOLE_REPOSITORIES
-        return hash_fraction(file.lineage.partition(":")[0] if is_by_repository else file.lineage)
+        return side_fraction(file.lineage, len(repositories))
 
     def _files_of(self, domain: str) -> list[FileSide]:
         return [each for each in self.files if each.domain == domain]

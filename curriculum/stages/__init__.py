@@ -10,11 +10,12 @@
     graphs.py          documents of graphs: a commit within its whole tree
     conversations.py   documents of conversations, and which of them are kept
     structure.py       documents of another family with their structure
-    selection.py       what is kept, on which side of the split, in which domain; a check of rows
+    selection.py       what is kept, on which side of the split, in which domain
     tokens.py          a tokenizer, trained on the corpus or given; the ids of each document
     row_sources.py     data sets of rows that are wanted, and the artefacts that they are made of
     row_sides.py       one side of the split: encodings spooled, planned by domain, written
     rows.py            documents fitted, scored, packed, checked and published as rows
+    held_out_text.py   check that no row holds text of files on the other side
 
 `build` is the pipeline from top to bottom. Each stage takes published artefacts and publishes its own; what
 is there already is not made again. Graphs, indexes, structure and conversations are made only where rows of

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum import parquet
+from curriculum.corpus.decisions import Decisions
 from curriculum.packing.held_out_order import spread
 from curriculum.stages.row_sources import RowSource
-from curriculum.stages.selection import Decisions
 from curriculum.store import Artefact
 from schemas.held_out import MIN_DOCUMENTS
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curriculum.stages.selection import decisions
+from curriculum.corpus.decisions import decisions
 from curriculum.store import Artefact
 from curriculum.tokens.store import TokenStore
 from schemas.families import families_of

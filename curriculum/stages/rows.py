@@ -10,13 +10,14 @@ import numpy.typing as npt
 from pydantic import JsonValue
 
 from curriculum import encode
+from curriculum.corpus.decisions import Decisions, decisions, val_lineages
 from curriculum.objectives import objective_of
 from curriculum.packing import chop
 from curriculum.packing.check import check
 from curriculum.stages.anchor_documents import ANCHOR_BYTES, anchored
 from curriculum.stages.row_sides import PACK_SEED, RowSide, Split
 from curriculum.stages.row_sources import RowSet, RowSources, RowsSpec, apply_objective
-from curriculum.stages.selection import Decisions, decisions, title, val_lineages
+from curriculum.stages.selection import title
 from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Recipe, StagingDirectory

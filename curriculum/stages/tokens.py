@@ -7,8 +7,9 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
+from curriculum.corpus.decisions import train_ids
 from curriculum.foreign_tokenizers import load_finished, load_foreign
-from curriculum.stages.selection import KeptDocuments, title, train_ids
+from curriculum.stages.selection import KeptDocuments, title
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens import store as token_store

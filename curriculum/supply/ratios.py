@@ -11,13 +11,14 @@ import numpy.typing as npt
 import polars as pl
 
 from curriculum import encode, frames
-from curriculum.corpus.select import SIDES_NAME, WHOLE_REPOSITORIES, hash_fraction
+from curriculum.corpus.decisions import decisions, val_lineages
+from curriculum.corpus.select import SIDES_NAME
+from curriculum.corpus.split import side_fraction
 from curriculum.corpus.survey import MAX_COMMITS, NO_FILE, WINDOW
 from curriculum.objectives import objective_of
 from curriculum.stages.file_shares import FileShare
 from curriculum.stages.file_sides import FileSide
 from curriculum.stages.row_sources import RowSource, apply_objective
-from curriculum.stages.selection import decisions, val_lineages
 from curriculum.stages.stage import Coordinator, Workers
 from curriculum.stages.tokens import Tokenizing
 from curriculum.stages.worker_rights import worker_rights
@@ -311,12 +312,11 @@ def _bytes_by_commit(
     selection = taken.selections[kind.family]
     sides = frames.read(selection.path / SIDES_NAME)
     known = dict(sides.select("lineage", "split").iter_rows())
-    whole = len(plan.corpus.repositories) >= WHOLE_REPOSITORIES
     survey = taken.surveys[repository]
     train = [
         known[each] == "train"
         if each in known
-        else hash_fraction(repository if whole else each) >= plan.corpus.val_fraction
+        else side_fraction(each, len(plan.corpus.repositories)) >= plan.corpus.val_fraction
         for each in survey["lineage"]
     ]
     ours = survey.filter(pl.Series(train, dtype=pl.Boolean))

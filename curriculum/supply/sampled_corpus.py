@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from curriculum import frames
+from curriculum.corpus.decisions import Decisions, decisions
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.select import SIDES_NAME
 from curriculum.corpus.survey import in_sample
@@ -21,7 +22,7 @@ from curriculum.stages.file_shares import FileShare, file_shares
 from curriculum.stages.file_sides import FileSide, file_sides
 from curriculum.stages.indexes import Index
 from curriculum.stages.row_sources import RowSource
-from curriculum.stages.selection import Decisions, Kept, KeptDocuments, Selection, decisions
+from curriculum.stages.selection import Kept, KeptDocuments, Selection
 from curriculum.stages.stage import Coordinator
 from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens, load_tokenizer
 from curriculum.store import Artefact, Store

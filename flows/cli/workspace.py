@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
+from curriculum.corpus.decisions import val_lineages
 from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
 from curriculum.inspection.formats import count, number
@@ -17,7 +18,7 @@ from curriculum.packing.check import check as check_rows
 from curriculum.pipeline.attempts import STEP
 from curriculum.pipeline.references import folders_of
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.stages.selection import check_sides, val_lineages
+from curriculum.stages.held_out_text import check_sides
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store, collect_garbage, garbage, merge, strange
 from curriculum.store.artefact import KEY_DIGITS

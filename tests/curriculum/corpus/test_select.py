@@ -10,14 +10,13 @@ from curriculum.corpus.select import (
     GRAPHS,
     KEPT_NAME,
     SIDES_NAME,
-    WHOLE_REPOSITORIES,
     DocumentsOf,
     KnownFiles,
     Summary,
-    hash_fraction,
     ingredients,
     select,
 )
+from curriculum.corpus.split import WHOLE_REPOSITORIES, hash_fraction
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.document import DOCUMENT_SCHEMA, KEPT_SCHEMA, Document, Part, Span
 from tests import factories

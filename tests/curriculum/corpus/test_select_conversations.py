@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.corpus.select import DocumentsOf, Summary, hash_fraction
+from curriculum.corpus.select import DocumentsOf, Summary
 from curriculum.corpus.select_conversations import select_conversations
+from curriculum.corpus.split import hash_fraction
 from curriculum.families import chat
 from schemas.change import Conversation, Turn, digest_of
 from schemas.corpus import ConversationsSpec, CorpusSpec, RepositorySpec

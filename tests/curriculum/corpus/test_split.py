@@ -1,7 +1,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.corpus.select import Lineage, clusters, hash_fraction, held_out, held_out_alone
+from curriculum.corpus.split import (
+    WHOLE_REPOSITORIES,
+    Lineage,
+    clusters,
+    hash_fraction,
+    held_out,
+    held_out_alone,
+    side_fraction,
+)
 
 
 def lineage(number: int, *, order: int = 0, since: int | None = None) -> Lineage:
@@ -47,6 +55,13 @@ def test_places_are_spread_evenly_and_never_change():
     assert all(0 <= each < 1 for each in places)
     assert 0.018 < sum(each < 0.02 for each in places) / len(places) < 0.022
     assert hash_fraction("fmt:include/fmt/format.h") == 0.2742171974148206
+
+
+def test_files_are_placed_alone_until_there_are_many_repositories():
+    one, other = "fmt:include/fmt/format.h", "fmt:src/os.cc"
+    few, many = WHOLE_REPOSITORIES - 1, WHOLE_REPOSITORIES
+    assert side_fraction(one, few) == hash_fraction(one) != side_fraction(other, few)
+    assert side_fraction(one, many) == hash_fraction("fmt") == side_fraction(other, many)
 
 
 def test_a_family_without_any_gets_its_lowest_and_says_so():

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from curriculum.corpus.select import hash_fraction, held_out
+from curriculum.corpus.split import hash_fraction, held_out
 from curriculum.inspection.held_out import (
     ExpectedServing,
     HeldOut,

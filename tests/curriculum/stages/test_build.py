@@ -15,7 +15,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.corpus import select
+from curriculum.corpus import select, split
 from curriculum.inspection.conversation_tables import conversation_warnings
 from curriculum.packing import best_fit
 from curriculum.packing.check import check
@@ -86,7 +86,7 @@ def test_a_split_by_document_instead_of_lineage_is_caught(
         )
 
     monkeypatch.setattr(select, "_rows", by_document)
-    clusters = select.clusters
+    clusters = split.clusters
     monkeypatch.setattr(select, "clusters", lambda found, pairs: clusters(found, ()))
     monkeypatch.setattr(select, "touched_files", lambda _: [])
     leaky = make(Store(tmp_path))

@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from curriculum.corpus.decisions import val_lineages
 from curriculum.corpus.load import load_corpus
 from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
 from curriculum.inspection.conversation_tables import conversation_warnings
 from curriculum.packing.check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, build, sample
-from curriculum.stages.selection import check_sides, val_lineages
+from curriculum.stages.held_out_text import check_sides
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer

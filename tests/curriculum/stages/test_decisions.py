@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.stages.selection import decisions
+from curriculum.corpus.decisions import decisions
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.errors import StoreError
 

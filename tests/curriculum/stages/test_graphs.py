@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from curriculum.corpus.decisions import val_lineages
 from curriculum.corpus.load import load_corpus
 from curriculum.families.check import check_document
 from curriculum.families.v6_enriched import enrich
@@ -19,7 +20,7 @@ from curriculum.graph import clang
 from curriculum.packing.check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, Workers, build, sample
 from curriculum.stages import documents as writers
-from curriculum.stages.selection import check_sides, val_lineages
+from curriculum.stages.held_out_text import check_sides
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from schemas.corpus import CorpusSpec, HistorySpec

@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer as Encoder
 
-from curriculum.corpus.select import SIDES_NAME, WHOLE_REPOSITORIES
+from curriculum.corpus.select import SIDES_NAME
+from curriculum.corpus.split import WHOLE_REPOSITORIES
 from curriculum.stages import Built, RowsSpec, Tokenizing, Workers, build
 from curriculum.store import Artefact, Store
 from schemas.corpus import CorpusSpec, RepositorySpec

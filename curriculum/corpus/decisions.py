@@ -1,0 +1,114 @@
+"""Decisions of a selection, read back: what of some documents is kept, on which side, in which domain."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from curriculum import parquet
+from curriculum.corpus.select import KEPT_NAME, SELECTION_NAME, SIDES_NAME
+from curriculum.store import Artefact
+from schemas.errors import StoreError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decisions:
+    """Decisions of the selection about the documents of one artefact, by row; all [documents].
+
+    A document that stands twice in the artefact is kept at its first row only.
+    """
+
+    kept: npt.NDArray[np.bool_]
+    val: npt.NDArray[np.bool_]
+    domain: npt.NDArray[np.int64]
+    """Index into `domains`."""
+    domains: tuple[str, ...]
+    lineage: npt.NDArray[np.int64]
+    """Index into `lineages`."""
+    lineages: tuple[str, ...]
+    document_ids: npt.NDArray[np.bytes_]
+
+
+def decisions(selection: Artefact, documents: Artefact) -> Decisions:
+    """Join an artefact's documents with the selection; some 100 bytes of memory a document.
+
+    Raises:
+        StoreError: naming the first document that the selection lacks.
+    """
+    labels = documents.manifest.labels
+    chosen = parquet.read_table(
+        selection.path / SELECTION_NAME,
+        columns=["document_id", "keep", "split", "domain", "lineage"],
+        filters=[("family", "=", labels["family"]), ("repository", "=", labels["repository"])],
+    )
+    ids = _ids(parquet.read_table(documents.files(), columns=["document_id"]))
+    domain, domains = _coded(chosen["domain"])
+    lineage, lineages = _coded(chosen["lineage"])
+    found = _places(_ids(chosen), ids, selection, documents)
+    first = np.zeros(len(ids), dtype=np.bool_)
+    first[np.unique(ids, return_index=True)[1]] = True
+    return Decisions(
+        kept=_column(chosen, "keep").astype(np.bool_)[found] & first,
+        val=(_column(chosen, "split") == "val")[found],
+        domain=domain[found],
+        domains=domains,
+        lineage=lineage[found],
+        lineages=lineages,
+        document_ids=ids,
+    )
+
+
+def _coded(names: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """The index of each of some names, and the names, sorted."""
+    listed = names.to_pylist()
+    known = {name: code for code, name in enumerate(sorted(set(listed)))}
+    return np.array([known[name] for name in listed], dtype=np.int64), tuple(known)
+
+
+def train_ids(kept: Artefact, documents: Artefact) -> set[str]:
+    """The ids of an artefact's documents that are kept on the train side."""
+    labels = documents.manifest.labels
+    wanted = [("family", labels["family"]), ("repository", labels["repository"])]
+    chosen = parquet.read_table(
+        kept.path / KEPT_NAME,
+        columns=["document_id"],
+        filters=[
+            (name, "=", value) for name, value in (*wanted, ("keep", True), ("split", "train"))
+        ],
+    )
+    return {str(name) for name in chosen["document_id"].to_pylist()}
+
+
+def val_lineages(selection: Artefact) -> frozenset[str]:
+    """The files on the val side, of all that documents are made of; copies of train's aren't held out."""
+    sides = parquet.read_table(selection.path / SIDES_NAME, filters=[("split", "=", "val")])
+    return frozenset(str(side["lineage"]) for side in sides.to_pylist() if side["copy_of"] is None)
+
+
+def _places(
+    chosen: npt.NDArray[np.bytes_],
+    ids: npt.NDArray[np.bytes_],
+    selection: Artefact,
+    documents: Artefact,
+) -> npt.NDArray[np.int64]:
+    """[documents]: the row of the selection, which is in the order of ids, that holds each document."""
+    found = np.searchsorted(chosen, ids)
+    lacking = found == len(chosen)
+    lacking[~lacking] = chosen[found[~lacking]] != ids[~lacking]
+    if lacking.any():
+        raise StoreError(
+            str(selection.path),
+            f"document {ids[lacking][0].decode()}",
+            cause=f"{documents.path} has it, and the selection made of these documents lacks it",
+            cure="One of the two was changed: move both out of the workspace, and build again",
+        )
+    return found
+
+
+def _ids(table: Any) -> npt.NDArray[np.bytes_]:
+    return np.array(table["document_id"].to_pylist(), dtype="S32")
+
+
+def _column(table: Any, name: str) -> npt.NDArray[Any]:
+    return np.array(table[name].to_pylist())

@@ -1,0 +1,116 @@
+"""Check that no row holds text of files on the other side of the split."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from curriculum import parquet
+from curriculum.store import Artefact
+from schemas.errors import PackError
+from schemas.packed_row import TEXT_PIECE
+
+ROWS_AT_ONCE = 64
+GENERATED = -1
+"""The side of a part that stands in no file."""
+Sides = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Parts:
+    """The parts of one document: where each ends, and its side: 1 val, 0 train or GENERATED."""
+
+    ends: npt.NDArray[np.int32]
+    sides: Sides
+    is_context: npt.NDArray[np.bool_]
+
+    def between(self, start: int, end: int) -> slice:
+        """The parts that hold some of the bytes `[start, end)`."""
+        first = int(np.searchsorted(self.ends, start, side="right"))
+        return slice(first, int(np.searchsorted(self.ends, end, side="left")) + 1)
+
+
+def check_sides(
+    rows: Artefact,
+    documents: Sequence[Artefact],
+    held_out: frozenset[str],
+    token_bytes: npt.NDArray[np.int32],
+) -> int:
+    """The number of text pieces that were held against the sides of their files; all were on the row's.
+
+    The context of a held-out document may be of files that are trained on, where none of it is scored.
+    `documents` are what the rows were made of, `held_out` the files of val, `token_bytes` the bytes of each
+    id. Memory: six bytes a part of a document.
+
+    Raises:
+        PackError: with the first piece that comes from the other side, or has scored context.
+    """
+    known = {name: parts for each in documents for name, parts in _parts(each, held_out)}
+    checked = 0
+    for file in rows.files():
+        for batch in parquet.File(file).iter_batches(batch_size=ROWS_AT_ONCE, columns=_CHECKED):
+            for row in batch.to_pylist():
+                checked += _check(row, known, token_bytes)
+    return checked
+
+
+_CHECKED = ["pack_id", "split", "input_ids", "loss_mask", "document_ids", "pieces"]
+
+
+def _check(
+    row: dict[str, Any], known: dict[str, _Parts], token_bytes: npt.NDArray[np.int32]
+) -> int:
+    own = int(row["split"] != "train")
+    texts = [piece for piece in row["pieces"] if piece["kind"] == TEXT_PIECE]
+    scored = np.array([0, *row["loss_mask"][:-1]], dtype=np.bool_)
+    sizes = token_bytes[np.array(row["input_ids"])]
+    for piece in texts:
+        name = row["document_ids"][piece["doc"]]
+        parts, tokens = known.get(name), slice(piece["token_start"], piece["token_end"])
+        if parts is None:
+            raise PackError(
+                f"row {row['pack_id']}",
+                f"document {name}",
+                cause="it is in none of the documents that these rows were made of",
+                cure="Build these rows anew",
+            )
+        shown = parts.between(piece["byte_start"], piece["byte_end"])
+        is_own = np.isin(parts.sides[shown], (own, GENERATED))
+        context = parts.is_context[shown]
+        if own and context.any():
+            is_own |= context
+            ends = piece["byte_start"] + np.cumsum(sizes[tokens])
+            of_part = np.searchsorted(parts.ends[shown], ends[scored[tokens]], side="left")
+            is_own[of_part[context[of_part]]] = False
+        if not is_own.all():
+            raise PackError(
+                f"row {row['pack_id']}",
+                f"bytes {piece['byte_start']} to {piece['byte_end']} of document {name}",
+                cause=f"some come from a file on the other side than {row['split']}, or are context "
+                "of a held-out target and scored",
+                cure="Build these rows anew",
+            )
+    return len(texts)
+
+
+def _parts(documents: Artefact, held_out: frozenset[str]) -> list[tuple[str, _Parts]]:
+    found = []
+    columns = ["document_id", "parts", "provenance"]
+    for file in documents.files():
+        for batch in parquet.File(file).iter_batches(batch_size=ROWS_AT_ONCE, columns=columns):
+            for line in batch.to_pylist():
+                side = [int(each["lineage"] in held_out) for each in line["provenance"]]
+                ends = [part["end"] for part in line["parts"]]
+                sides = [
+                    side[part["source"]] if part["source"] >= 0 else GENERATED
+                    for part in line["parts"]
+                ]
+                parts = _Parts(
+                    ends=np.array(ends, dtype=np.int32),
+                    sides=np.array(sides, dtype=np.int8),
+                    is_context=np.array([part["kind"] == "context" for part in line["parts"]]),
+                )
+                found.append((line["document_id"], parts))
+    return found
