@@ -1,5 +1,6 @@
 """The tokenizer, and each document's ids once."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -14,7 +15,8 @@ from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens import store as token_store
 from curriculum.tokens import train
-from curriculum.tokens.codec import DocumentTokens, Roles, Tokenizer, digest_of
+from curriculum.tokens.chat_template import ChatTemplate
+from curriculum.tokens.codec import DocumentTokens, Roles, Tokenizer, read_tokenizer
 from curriculum.tokens.finished import without_engine
 from schemas.families import VERSIONS_FAMILY
 from schemas.reports import TokenizerReport
@@ -95,8 +97,10 @@ def foreign_tokenizer(
         TokenizerError: for another one that loses bytes, and one that takes too much time or memory.
         StoreError: for one that isn't known, where the kernel has no sandbox and `unsandboxed` is False.
     """
-    if any(_encodes(known) for known in _same(store, digest_of(file))):
-        return Tokenizer.load(file, roles)
+    # Its owner may change the file: what is compared is what is loaded.
+    text = read_tokenizer(file)
+    if any(_encodes(known) for known in _same(store, hashlib.sha256(text.encode()).hexdigest())):
+        return Tokenizer.parse(text, roles, file.name, ChatTemplate.beside(file))
     load = load_finished if finished else load_foreign
     return load(file, roles, unsandboxed=unsandboxed)
 

@@ -276,11 +276,6 @@ class Tokenizer:
         return b"".join(shown).decode("utf-8", errors="replace")
 
 
-def digest_of(file: Path) -> str:
-    """Return the digest of a tokenizer.json; errors as in `read_tokenizer`."""
-    return hashlib.sha256(read_tokenizer(file).encode()).hexdigest()
-
-
 def read_tokenizer(path: Path) -> str:
     """Return the text of a tokenizer.json.
 

@@ -16,8 +16,9 @@ from curriculum import foreign_tokenizers as door
 from curriculum import sandboxed_process
 from curriculum.foreign_tokenizers import load_finished, load_foreign
 from curriculum.sandbox import landlock
+from curriculum.stages import tokens as tokens_stage
 from curriculum.stages.tokens import foreign_tokenizer, given_tokenizer
-from curriculum.store import Store
+from curriculum.store import Artefact, Store
 from curriculum.tokens.adversarial import LONG_RUNS
 from curriculum.tokens.codec import NO_ENGINE, Roles, Tokenizer
 from curriculum.tokens.word_patterns import BYTE_LEVEL, COMPILED
@@ -185,6 +186,25 @@ def test_commands_refuse_a_foreign_tokenizer_with_exit_code_2(
     assert done.exit_code == 2, done.output
     assert "tokenizer.json: " in done.output
     assert not [*Store(home).artefacts("tokenizers")]
+
+
+def test_a_tokenizer_that_is_swapped_once_it_was_found_known_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "home")
+    known = put(tmp_path / "known", QWEN25)
+    given_tokenizer(store, known, "bos_eos")
+    text, compare = known.read_text(), tokens_stage._same
+    other = foreign_json(("<|eos|>", 256, True), ("<|other|>", 257, True))
+
+    def raced(*compared: Any) -> list[Artefact]:
+        found = compare(*compared)
+        written(tmp_path / "known", other)
+        return found
+
+    monkeypatch.setattr(tokens_stage, "_same", raced)
+    assert foreign_tokenizer(store, known, ROLES).json == text
+    assert known.read_text() != text, "the swap came in time"
 
 
 def test_without_landlock_a_foreign_tokenizer_needs_an_option_and_a_known_one_needs_none(
