@@ -7,6 +7,7 @@ allows links: a path that a user gave may lead over them, one below a workspace 
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import Annotated, BinaryIO
 
@@ -37,6 +38,8 @@ PlainPathOrNone = Annotated[str, AfterValidator(lambda path: path and _plain(pat
 MOST_BYTES = 64 << 20
 """The bytes of a file that is read whole: a manifest of 100,000 shards, twice the largest tokenizer.json."""
 _PART_BYTES = 1 << 20
+_BLOBS, _SNAPSHOTS = "blobs", "snapshots"
+"""Folders of a repository in a cache of Hugging Face: files of snapshots are links to blobs."""
 _AT_ONCE = os.O_NONBLOCK | os.O_CLOEXEC
 _KINDS = {
     errno.ELOOP: "it is a symbolic link",
@@ -88,10 +91,10 @@ def kind_at(path: Path | str, *, follow_links: bool = True) -> str:
     return _NOUNS.get(stat.S_IFMT(mode), "no regular file")
 
 
-def folder(path: Path | str, *, beside: int | None = None, follow_links: bool = False) -> int:
+def folder(path: Path | str, *, beside: int | None = None) -> int:
     """Open a folder that isn't a link; a descriptor, relative to the folder `beside` where that is given."""
-    links = 0 if follow_links else os.O_NOFOLLOW
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | links, dir_fd=beside)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.open(path, flags, dir_fd=beside)
 
 
 def opened(
@@ -130,15 +133,58 @@ def opened_below(root: Path, name: str) -> int:
         OSError: for a link in place of a folder, and where the system refuses.
     """
     *folders, leaf = PurePath(name).parts
-    above = folder(root, follow_links=True)
+    passed = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    above = os.open(root, passed)
     try:
         for part in folders:
-            below = folder(part, beside=above)
+            below = os.open(part, passed | os.O_NOFOLLOW, dir_fd=above)
             os.close(above)
             above = below
         return opened(leaf, beside=above)
     finally:
         os.close(above)
+
+
+def linked_folders(folder: Path) -> tuple[Path, ...]:
+    """Return where links of a folder from elsewhere may lead, as paths without links.
+
+    That is the folder itself, and the blobs of the cache of Hugging Face that it is a snapshot of.
+    """
+    found = folder.resolve()
+    for above in found.parents:
+        if (above / _BLOBS).is_dir() and found.is_relative_to(above / _SNAPSHOTS):
+            return found, above / _BLOBS
+    return (found,)
+
+
+def opened_inside(path: Path, folders: Iterable[Path]) -> int:
+    """Open a regular file behind links that stay inside of some folders; a descriptor.
+
+    A link that is put on the way meanwhile isn't followed.
+
+    Args:
+        path: may lead over links.
+        folders: paths without links.
+
+    Raises:
+        IrregularFileError: for anything else in its place, and for a link out of the folders.
+        OSError: for a link that is put there meanwhile, and where the system refuses.
+    """
+    try:
+        target = path.resolve(strict=True)
+    except RuntimeError:
+        raise IrregularFileError(errno.ELOOP, "its links lead in a circle", str(path)) from None
+    if not any(target.is_relative_to(folder) for folder in folders):
+        raise IrregularFileError(
+            errno.ELOOP, f"it is a link to {target}, out of its folder", str(path)
+        )
+    return opened_below(Path("/"), str(target.relative_to("/")))
+
+
+def read_inside(path: Path, folders: Iterable[Path]) -> bytes:
+    """Read a file of at most MOST_BYTES whole, opened as `opened_inside` does; it raises what `read` does."""
+    content, _ = _whole(opened_inside(path, folders), path, MOST_BYTES)
+    return content
 
 
 def read(
@@ -166,8 +212,11 @@ def read_with_status(
     follow_links: bool = False,
 ) -> tuple[bytes, os.stat_result]:
     """Read a file as `read` does, with its status when it was opened; it raises the same."""
-    handle = opened(path, beside=beside, follow_links=follow_links)
-    with open(handle, "rb") as file:  # noqa: PTH123 -- a path can't be opened without waiting
+    return _whole(opened(path, beside=beside, follow_links=follow_links), path, most)
+
+
+def _whole(handle: int, path: Path | str, most: int) -> tuple[bytes, os.stat_result]:
+    with open(handle, "rb") as file:
         there = os.fstat(handle)
         content = b"" if there.st_size > most else _read(file, there.st_size, most)
     if max(there.st_size, len(content)) > most:

@@ -9,12 +9,10 @@ from pathlib import Path
 
 from curriculum.interop.tokens_out import TOKENS_NAME
 from schemas.errors import SchemaError
-from schemas.regular_files import kind_at
+from schemas.regular_files import kind_at, linked_folders
 
 _PARQUET = ".parquet"
 _OF_TOKENS = frozenset((".bin", ".idx", ".json", _PARQUET))
-_BLOBS, _SNAPSHOTS = "blobs", "snapshots"
-"""Folders of a data set in a cache of Hugging Face: files of snapshots are links to blobs."""
 
 
 def received_files(path: Path, *, parquet: bool) -> list[Path]:
@@ -48,7 +46,7 @@ def file_inside(folder: Path, file: Path) -> Path:
             str(file), cause=f"{kind} lies there", cure="Put a file there, or leave it out"
         )
     target = file.resolve()
-    if not any(target.is_relative_to(root) for root in _allowed(folder.resolve())):
+    if not any(target.is_relative_to(root) for root in linked_folders(folder)):
         raise SchemaError(
             str(file),
             f"a link to {target}",
@@ -69,11 +67,3 @@ def _named(path: Path, *, parquet: bool) -> Iterator[Path]:
         for file in path.parent.iterdir():
             if file != path and file.suffix in suffixes and file.name.startswith(begin):
                 yield file
-
-
-def _allowed(folder: Path) -> tuple[Path, ...]:
-    """Return the folders where links of a folder may lead."""
-    for above in folder.parents:
-        if (above / _BLOBS).is_dir() and folder.is_relative_to(above / _SNAPSHOTS):
-            return folder, above / _BLOBS
-    return (folder,)

@@ -83,16 +83,23 @@ class ChatTemplate:
     def beside(file: Path) -> "ChatTemplate | None":
         """The template that comes with a tokenizer.json; None without one.
 
+        The files beside may be links into their folder, or to blobs of the cache of Hugging Face that it is
+        a snapshot of. Each is read once.
+
         Raises:
-            TokenizerError: for a file that can't be read, and for several templates without a default.
+            TokenizerError: for a file that can't be read, a link that leads elsewhere, and several templates
+                without a default.
         """
-        config = _read_config(file.with_name(CONFIG_NAME))
-        own = file.with_name(TEMPLATE_NAME)
-        source, text = own, _read(own) if own.exists() else None
-        for name in (CONFIG_NAME, OLDER_NAME) if text is None else ():
-            source = file.with_name(name)
-            if (text := _config_template(_read_config(source), source)) is not None:
-                break
+        folders = regular_files.linked_folders(file.parent)
+        config = _read_config(folders, file.with_name(CONFIG_NAME))
+        source = file.with_name(TEMPLATE_NAME)
+        text = _read(folders, source)
+        if text is None:
+            source = file.with_name(CONFIG_NAME)
+            text = _config_template(config, source)
+        if text is None:
+            source = file.with_name(OLDER_NAME)
+            text = _config_template(_read_config(folders, source), source)
         if text is None:
             return None
         if len(text) > LONGEST:
@@ -357,22 +364,26 @@ def _with(template: ChatTemplate, roles: Roles, each: Sensitive) -> list[str]:
     return contents
 
 
-def _read(file: Path) -> str:
-    require_published(file)
+def _read(folders: Sequence[Path], file: Path) -> str | None:
+    """Return the text of a file whose links stay inside of some folders; None where there is none."""
     try:
-        return regular_files.read(file, follow_links=True).decode()
-    except (OSError, ValueError) as unreadable:
+        content = regular_files.read_inside(file, folders)
+        require_published(file)
+        return content.decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as unreadable:
         raise TokenizerError(
             str(file), cause=f"it can't be read ({unreadable})", cure="Mend it, or remove it"
         ) from None
 
 
-def _read_config(file: Path) -> dict[str, JsonValue]:
+def _read_config(folders: Sequence[Path], file: Path) -> dict[str, JsonValue]:
     """Return the content of a tokenizer_config.json or chat_template.json; nothing where there is none."""
-    if not file.exists():
+    if (text := _read(folders, file)) is None:
         return {}
     try:
-        content = parse_json(_read(file))
+        content = parse_json(text)
     except ValueError as broken:
         raise TokenizerError(
             str(file),

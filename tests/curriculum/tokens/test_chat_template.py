@@ -13,6 +13,8 @@ import pytest
 from jinja2 import Environment, FileSystemLoader
 
 from curriculum.sandbox import landlock
+from curriculum.stages.tokens import given_tokenizer
+from curriculum.store import Store
 from curriculum.tokens import chat_template, template_process
 from curriculum.tokens.chat_template import ChatTemplate, Roles
 from curriculum.tokens.codec import Tokenizer
@@ -294,6 +296,31 @@ def test_a_template_is_read_beside_the_tokenizer_in_each_of_its_forms(tmp_path: 
     for nothing in (None, ""):
         assert ChatTemplate.beside(put(tmp_path / "none", nothing)) is None
     assert ChatTemplate.beside(tmp_path / "tokenizer.json") is None
+
+
+@pytest.mark.parametrize(
+    "name", ["chat_template.jinja", "tokenizer_config.json", "chat_template.json"]
+)
+def test_a_template_behind_a_link_out_of_its_folder_is_refused_by_name(
+    tmp_path: Path, name: str
+) -> None:
+    file = put(tmp_path / "theirs", None)
+    private = tmp_path / "private"
+    private.write_text(SIMPLE if name.endswith("jinja") else json.dumps({"chat_template": SIMPLE}))
+    link = file.with_name(name)
+    link.unlink(missing_ok=True)
+    link.symlink_to(private)
+    home = Store(tmp_path / "home")
+    with pytest.raises(TokenizerError) as refused:
+        given_tokenizer(home, file, "bos_eos", unsandboxed=True)
+    assert refused.value.name == str(link)
+    assert f"a link to {private}" in refused.value.cause
+    assert not [*home.artefacts("tokenizers")]
+    private.rename(file.with_name("own"))
+    link.unlink()
+    link.symlink_to("own")
+    made = given_tokenizer(home, file, "bos_eos", unsandboxed=True)
+    assert json.loads((made.path / "tokenizer_config.json").read_text())["chat_template"] == SIMPLE
 
 
 @pytest.mark.parametrize(
