@@ -2,18 +2,16 @@
 
 import hashlib
 import re
-import subprocess
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from curriculum.corpus import git
+from curriculum.corpus.asked_git import AskedGit
 from curriculum.corpus.blobs import Version
 from schemas.change import Hunk
-from schemas.errors import CorpusError
 
 ARGUMENTS = (
     "diff-tree",
@@ -37,7 +35,6 @@ HEADER = re.compile(
 )
 """Lines of content begin with `+`, `-` or a backslash, so no file can forge one of these, or END."""
 END = b"end\n"
-CHUNK = 1 << 20
 
 
 @contextmanager
@@ -46,8 +43,8 @@ def diffing(repository: Path) -> Iterator["BatchDiffer"]:
 
     Costs disk until then: two trees a batch, and each text that isn't stored as it is handed out.
     """
-    with git.started(repository, *ARGUMENTS) as (process, errors):
-        yield BatchDiffer(repository=repository, process=process, errors=errors)
+    with closing(AskedGit.start(repository, *ARGUMENTS)) as asked:
+        yield BatchDiffer(repository=repository, asked=asked)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,8 +56,7 @@ class BatchDiffer:
     """
 
     repository: Path
-    process: subprocess.Popen[bytes]
-    errors: IO[bytes]
+    asked: AskedGit
 
     def hunks(self, pairs: Sequence[tuple[Version, Version]]) -> list[tuple[Hunk, ...]]:
         """The hunks from each before to its after, which differ, in terms of lines of `text`.
@@ -84,26 +80,14 @@ class BatchDiffer:
 
     def _patch(self, before: str, after: str) -> bytes:
         """All that git says of two trees; END, which is no id, is handed back once it is through."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        try:
-            self.process.stdin.write(f"{before} {after}\n".encode() + END)
-        except BrokenPipeError:
-            raise self._death() from None
+        self.asked.ask(f"{before} {after}\n".encode() + END)
         chunks: list[bytes] = []
         tail = b"\n"
         while not tail.endswith(b"\n" + END):
-            chunk = self.process.stdout.read(CHUNK)
-            if not chunk:
-                raise self._death()
+            chunk = self.asked.next_bytes()
             chunks.append(chunk)
             tail = (tail + chunk)[-len(END) - 1 :]
         return b"".join(chunks)
-
-    def _death(self) -> CorpusError:
-        code = self.process.wait()
-        self.errors.seek(0)
-        return git.failure("diff-tree", code, self.errors.read())
 
 
 def whole(text: str, *, added: bool) -> tuple[Hunk, ...]:

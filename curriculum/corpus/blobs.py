@@ -1,21 +1,17 @@
 """Blobs of a repository as decoded texts, read by a git that stays open."""
 
-import subprocess
-import tempfile
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from curriculum.corpus import git
+from curriculum.corpus.asked_git import AskedGit
 from curriculum.corpus.git_objects import parse_head
 from curriculum.corpus.quality import reason_against
 from curriculum.corpus.skips import Reason
 from schemas.change import Blob
 from schemas.corpus import QualitySpec
-from schemas.errors import CorpusError
 
 CACHED_BYTES = 64_000_000
 """Texts that are kept because they may be the next change's before."""
@@ -63,63 +59,6 @@ def decode(blob_id: str, raw: bytes, quality: QualitySpec) -> Version | Unread:
     )
 
 
-@contextmanager
-def reading(repository: Path, quality: QualitySpec) -> Iterator["BlobReader"]:
-    """A reader of the repository's blobs; its git ends with the block."""
-    reader = BlobReader(repository=repository, quality=quality)
-    try:
-        yield reader
-    finally:
-        reader.close()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _CatFile:
-    """A git that answers ids of objects in their order."""
-
-    process: subprocess.Popen[bytes]
-    errors: IO[bytes]
-
-    @staticmethod
-    def start(repository: Path, option: str) -> "_CatFile":
-        errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by end)
-        process = subprocess.Popen(
-            git.limited("cat-file", option),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env=git.environment(repository),
-            cwd="/",
-        )
-        return _CatFile(process=process, errors=errors)
-
-    @property
-    def output(self) -> IO[bytes]:
-        assert self.process.stdout is not None
-        return self.process.stdout
-
-    def ask(self, ids: Sequence[str]) -> None:
-        """Raise a CorpusError where git has ended."""
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write("".join(f"{blob_id}\n" for blob_id in ids).encode())
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            raise self.death() from None
-
-    def death(self) -> CorpusError:
-        code = self.process.wait()
-        self.errors.seek(0)
-        return git.failure("cat-file", code, self.errors.read())
-
-    def end(self) -> None:
-        self.process.kill()
-        for stream in (self.process.stdin, self.process.stdout, self.errors):
-            assert stream is not None
-            _close(stream)
-        self.process.wait()
-
-
 @dataclass(kw_only=True, slots=True)
 class BlobReader:
     """Reads blobs by id; memory is a window's texts and the cache's.
@@ -131,8 +70,8 @@ class BlobReader:
     quality: QualitySpec
     _cache: OrderedDict[str, Version | Unread] = field(default_factory=OrderedDict)
     _cached_bytes: int = 0
-    _sizes: _CatFile | None = None
-    _texts: _CatFile | None = None
+    _sizes: AskedGit | None = None
+    _texts: AskedGit | None = None
 
     def read(self, ids: Sequence[str]) -> dict[str, Version | Unread]:
         """The versions of all `ids`, or why one has none.
@@ -157,7 +96,7 @@ class BlobReader:
         """End git; what it was still saying no longer matters."""
         for program in (self._sizes, self._texts):
             if program is not None:
-                program.end()
+                program.close()
         self._sizes = self._texts = None
 
     def _fetch(self, ids: Sequence[str]) -> dict[str, Version | Unread]:
@@ -165,8 +104,8 @@ class BlobReader:
         waiting = [blob_id for blob_id in ids if blob_id not in found]
         while waiting:
             if self._texts is None:
-                self._texts = _CatFile.start(self.repository, "--batch")
-            self._texts.ask(waiting)
+                self._texts = AskedGit.start(self.repository, "cat-file", "--batch")
+            self._texts.ask(_lines(waiting))
             while waiting and self._texts is not None:
                 found[waiting[0]] = self._answer(self._texts, waiting[0])
                 del waiting[0]
@@ -177,8 +116,8 @@ class BlobReader:
     def _without_text(self, ids: Sequence[str]) -> dict[str, Version | Unread]:
         """Return those whose kind or size says that they have no text for us."""
         if self._sizes is None:
-            self._sizes = _CatFile.start(self.repository, "--batch-check")
-        self._sizes.ask(ids)
+            self._sizes = AskedGit.start(self.repository, "cat-file", "--batch-check")
+        self._sizes.ask(_lines(ids))
         found: dict[str, Version | Unread] = {}
         for blob_id in ids:
             head = parse_head(self._sizes.output.readline())
@@ -192,7 +131,7 @@ class BlobReader:
                 found[blob_id] = Unread(reason="too_large")
         return found
 
-    def _answer(self, texts: _CatFile, blob_id: str) -> Version | Unread:
+    def _answer(self, texts: AskedGit, blob_id: str) -> Version | Unread:
         """The next answer of git; one that breaks off because the object is damaged ends this git."""
         head = parse_head(texts.output.readline())
         if head is None:
@@ -204,10 +143,10 @@ class BlobReader:
             return self._broken_off(texts)
         return decode(blob_id, raw, self.quality)
 
-    def _broken_off(self, texts: _CatFile) -> Unread:
+    def _broken_off(self, texts: AskedGit) -> Unread:
         if texts.process.wait() != git.DAMAGED:
             raise texts.death()
-        texts.end()
+        texts.close()
         self._texts = None
         return Unread(reason="corrupt")
 
@@ -219,13 +158,9 @@ class BlobReader:
             self._cached_bytes -= _size(dropped)
 
 
+def _lines(ids: Sequence[str]) -> bytes:
+    return "".join(f"{blob_id}\n" for blob_id in ids).encode()
+
+
 def _size(answer: Version | Unread) -> int:
     return 100 + (len(answer.blob.text) if isinstance(answer, Version) else 0)
-
-
-def _close(stream: IO[bytes]) -> None:
-    """Close a stream to a process that may be gone, for which unsent requests no longer matter."""
-    try:
-        stream.close()
-    except BrokenPipeError:
-        return

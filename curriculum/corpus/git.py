@@ -9,7 +9,6 @@ import functools
 import hashlib
 import os
 import re
-import select
 import shutil
 import signal
 import subprocess
@@ -67,8 +66,6 @@ MAX_LOG_CPU_S = 30
 """CPU time of a git that compares a few commits."""
 MAX_OUTPUT_BYTES = 256 << 20
 """Output of `run`: the list of a tree with two million files."""
-MAX_SILENCE_S = 120.0
-"""Seconds without a byte from a git that answers one question at a time."""
 _LIMITED = 'ulimit -S -c 0; ulimit -S -d "$1" || :; ulimit -S -t "$2" || :; shift 2; exec "$@"'
 """Sets soft limits that only lower what the user has, then becomes git."""
 _CLONE_OVER = (b"File too large", b"died of signal")
@@ -219,7 +216,7 @@ def _bounded_output(process: "subprocess.Popen[bytes]", arguments: Sequence[str]
             process.kill()
             asked = " ".join(filter(COMMIT_ID.fullmatch, arguments))
             needed = f"more than {MAX_OUTPUT_BYTES >> 20:,} MiB of output"
-            raise _over_limit(f"{arguments[0]} {asked}".rstrip(), needed)
+            raise over_limit(f"{arguments[0]} {asked}".rstrip(), needed)
     return b"".join(chunks)
 
 
@@ -234,43 +231,6 @@ def run_into(repository: Path, file: IO[bytes], *arguments: str, stdin: bytes = 
         cwd="/",
     )
     return GitResult(code=done.returncode, stderr=done.stderr)
-
-
-@contextmanager
-def started(
-    repository: Path, *arguments: str
-) -> Iterator[tuple["subprocess.Popen[bytes]", IO[bytes]]]:
-    """A git with unbuffered pipes, and the file of its errors; it is killed at the end of the block."""
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            limited(*arguments),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            bufsize=0,
-            env=environment(repository),
-            cwd="/",
-        )
-        try:
-            yield process, errors
-        finally:
-            process.kill()
-            for pipe in (process.stdin, process.stdout):
-                assert pipe is not None
-                pipe.close()
-            process.wait()
-
-
-def heard(process: "subprocess.Popen[bytes]", verb: str) -> bytes:
-    """Return the next bytes of a git that answers one question at a time; none once it has ended.
-
-    Raises:
-        CorpusError: for a git that says nothing for MAX_SILENCE_S.
-    """
-    assert process.stdout is not None
-    if not select.select([process.stdout], [], [], MAX_SILENCE_S)[0]:
-        raise _over_limit(verb, f"more than {MAX_SILENCE_S:g} s")
-    return process.stdout.read(CHUNK)
 
 
 def transfer(*arguments: str) -> None:
@@ -364,7 +324,7 @@ def failure(verb: str, code: int, stderr: bytes) -> GitError:
     """The error of a git that ended with `code`."""
     if GitResult(code=code, stderr=stderr).hit_limit:
         memory = f"{MAX_MEMORY_BYTES >> 20:,} MiB of memory"
-        return _over_limit(verb, f"more than {memory}, or too much CPU time")
+        return over_limit(verb, f"more than {memory}, or too much CPU time")
     lines = stderr.decode(errors="replace").splitlines()
     words = [line for line in lines if line.startswith(("fatal: ", "error: "))] or lines
     cure = "Try `git fsck` in the repository; clone it anew if it is damaged"
@@ -395,7 +355,8 @@ def _clone_over(arguments: Sequence[str], cause: str) -> GitError:
     )
 
 
-def _over_limit(verb: str, needed: str) -> GitError:
+def over_limit(verb: str, needed: str) -> GitError:
+    """Return the error of a git that needs more than it may have."""
     return GitError(
         f"git {verb}",
         cause=f"it needs {needed}, as it does for a commit or a tree that was forged",

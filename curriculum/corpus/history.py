@@ -14,7 +14,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from pydantic import JsonValue
 
 from curriculum.corpus import git, sources
 from curriculum.corpus.batch_diff import BatchDiffer, diffing, whole
-from curriculum.corpus.blobs import BlobReader, Unread, Version, decode, reading
+from curriculum.corpus.blobs import BlobReader, Unread, Version, decode
 from curriculum.corpus.change_filter import (
     Candidate,
     Scope,
@@ -242,7 +242,7 @@ def opened(
         scope = scope_of(log, source, spec, corpus)
         headers = headers_at(repository, source.commit, scope.headers)
         rules = path_rules(spec, corpus, headers=headers)
-        with reading(repository, corpus.quality) as reader:
+        with closing(BlobReader(repository=repository, quality=corpus.quality)) as reader:
             yield OpenHistory(
                 repository=repository, log=log, scope=scope, rules=rules, reader=reader
             )

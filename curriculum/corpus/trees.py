@@ -8,14 +8,13 @@ Memory is the texts of one delta – the first is a whole tree – and a path an
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from subprocess import Popen
-from typing import IO
 
 from curriculum.corpus import git, sources
+from curriculum.corpus.asked_git import AskedGit
 from curriculum.corpus.blobs import Unread, Version, decode
 from curriculum.corpus.change_filter import ABSENT, SUBMODULE, Origins
 from curriculum.corpus.git_log import Commit, commits
@@ -60,16 +59,15 @@ END = b"end\n"
 @contextmanager
 def comparing(repository: Path) -> Iterator["Comparison"]:
     """A comparison of the repository's trees; its git ends with the block."""
-    with git.started(repository, *ARGUMENTS) as (process, errors):
-        yield Comparison(process=process, errors=errors)
+    with closing(AskedGit.start(repository, *ARGUMENTS)) as asked:
+        yield Comparison(asked=asked)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
     """One git that compares as many trees as it is asked to."""
 
-    process: Popen[bytes]
-    errors: IO[bytes]
+    asked: AskedGit
 
     def entries(self, before: str, after: str) -> Iterator[TreeEntry]:
         """Yield the entries of the tree of `after` at the paths that differ from `before`.
@@ -79,11 +77,7 @@ class Comparison:
         Raises:
             CorpusError: if git fails.
         """
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(f"{after} {before}\n".encode() + END)
-        except BrokenPipeError:
-            raise self._death() from None
+        self.asked.ask(f"{after} {before}\n".encode() + END)
         tokens = self._tokens()
         for meta in tokens:
             if meta == END:
@@ -95,21 +89,13 @@ class Comparison:
         """Yield the texts between NULs, up to END where an entry would begin."""
         rest, number = bytearray(), 0
         while number % 2 or rest != END:
-            chunk = git.heard(self.process, "diff-tree")
-            if not chunk:
-                raise self._death()
-            first, *others = chunk.split(b"\0")
+            first, *others = self.asked.heard().split(b"\0")
             rest += first
             for token in others:
                 yield bytes(rest)
                 number += 1
                 rest = bytearray(token)
         yield END
-
-    def _death(self) -> Exception:
-        code = self.process.wait()
-        self.errors.seek(0)
-        return git.failure("diff-tree", code, self.errors.read())
 
 
 REVISION = 4

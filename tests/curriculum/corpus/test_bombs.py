@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from curriculum.corpus import git, git_log, trees
+from curriculum.corpus import asked_git, git, git_log, trees
 from curriculum.corpus.git_tree import contents, listed
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
@@ -90,7 +90,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(git, "MAX_OUTPUT_BYTES", MEBIBYTE)
     monkeypatch.setattr(git, "MAX_LOG_CPU_S", 1)
     monkeypatch.setattr(git, "MAX_CPU_S", 1)
-    monkeypatch.setattr(git, "MAX_SILENCE_S", 0.5)
+    monkeypatch.setattr(asked_git, "MAX_SILENCE_S", 0.5)
 
 
 def test_a_tree_bomb_is_skipped_by_the_commits_name(
