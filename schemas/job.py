@@ -233,6 +233,16 @@ class Job(Sealed):
         assert self.backend != "auto", "the backend of this job isn't chosen yet"
         return self.backend
 
+    @property
+    def slot_length(self) -> int:
+        """Positions of a slot of the plan: the largest row length."""
+        return max(rows.row_length for rows in self.rows)
+
+    @property
+    def slots_per_step(self) -> int:
+        """Slots of the plan that a step reads."""
+        return self.tokens_per_step // self.slot_length
+
 
 class Figure(HeldOutCount):
     """val_bpb of one evaluation at one step, with its interval over lineages of documents."""

@@ -126,7 +126,7 @@ class Demo:
             rows = PlannedRows.of(run.job, self.home)
             batches = MicroBatches.of(run.job, rows)
             for step in range(run.report.steps):
-                for position in sorted(at for micro in batches.of_step(step) for at in micro):
+                for position in sorted(at for micro, _ in batches.of_step(step) for at in micro):
                     row = there[rows.plan.at(position).pack_id]
                     found.append(Visit(phase=phase, step=step + 1, position=position, row=row))
         return found

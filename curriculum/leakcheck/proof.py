@@ -403,7 +403,7 @@ def prove_job(
         CurriculumError: where plan and rows can't be read.
     """
     job = with_backend(job, device)
-    longest = max(source.row_length for source in job.rows)
+    longest = job.slot_length
     length = min(longest, MAX_LENGTH)
     setting = _setting(job, device)
     steps = proof_documents(setting.model, longest=length, steps=JOB_STEPS)

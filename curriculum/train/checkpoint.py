@@ -73,7 +73,6 @@ class CheckpointState(Strict):
 
     def advanced(self, job: Job, counts: TokenCounts) -> "CheckpointState":
         """The state one step of `job` later, by what that step consumed."""
-        slot = max(rows.row_length for rows in job.rows)
         sums = {
             name: getattr(self.tokens, name) + getattr(counts, name)
             for name in TokenCounts.model_fields
@@ -81,7 +80,7 @@ class CheckpointState(Strict):
         return self.model_copy(
             update={
                 "step": self.step + 1,
-                "slot": self.slot + job.tokens_per_step // slot,
+                "slot": self.slot + job.slots_per_step,
                 "tokens": TokenCounts(**sums),
             }
         )

@@ -27,7 +27,7 @@ from curriculum.packing.read import GroupCache
 from curriculum.train.batch import Batch, Row, Shards, blank, collate
 from curriculum.train.distributed import deal, descending
 from curriculum.train.loader_workers import batches_of, leave_signals_to_the_trainer
-from curriculum.train.plan_reader import Int64s, PlannedSlots, PlanReader
+from curriculum.train.plan_reader import PlanReader
 from schemas.errors import CurriculumError, JobError, MixtureError
 from schemas.job import Job
 from schemas.study import study_mark
@@ -36,7 +36,6 @@ __all__ = [
     "Batch",
     "MicroBatches",
     "PlannedRows",
-    "SharedMicroBatches",
     "as_tensors",
     "blank",
     "collate",
@@ -123,89 +122,60 @@ class PlannedRows(Dataset[Row]):
 
 
 class MicroBatches(Sampler[list[int]]):
-    """Positions of each micro-batch, step after step, from a slot on.
+    """Positions of each micro-batch, step after step, from a slot on; of several ranks, those of one.
 
     Within a step rows are grouped by length, so that a micro-batch has one T: lengths 2 1 1 2 1 in
-    micro-batches of 2 positions -> [0] [3] [1 2] [4].
+    micro-batches of 2 positions -> [0] [3] [1 2] [4]. Ranks have as many micro-batches in each step: its
+    rows are dealt by `deal`, and a rank with too few of a length gets stand-ins, each the step's first row
+    of it, which `steps_of` makes blanks: sharded layers meet in every forward and backward pass.
     """
 
     def __init__(
-        self, plan: PlanReader, *, slots_per_step: int, micro_positions: int, steps: range
+        self,
+        plan: PlanReader,
+        *,
+        slots_per_step: int,
+        micro_positions: int,
+        steps: range,
+        rank: int = 0,
+        ranks: int = 1,
     ) -> None:
         self.plan = plan
         self.slots_per_step = slots_per_step
         self.micro_positions = micro_positions
         self.steps = steps
+        self.rank, self.ranks = rank, ranks
 
     @staticmethod
-    def of(job: Job, rows: PlannedRows, *, first_step: int = 0) -> "MicroBatches":
+    def of(
+        job: Job, rows: PlannedRows, *, first_step: int = 0, rank: int = 0, ranks: int = 1
+    ) -> "MicroBatches":
         """Make the micro-batches of a job's steps from `first_step` on."""
         return MicroBatches(
             rows.plan,
-            slots_per_step=_slots_per_step(job),
+            slots_per_step=job.slots_per_step,
             micro_positions=job.micro_positions,
             steps=range(first_step, job.steps),
+            rank=rank,
+            ranks=ranks,
         )
 
     def __iter__(self) -> Iterator[list[int]]:
-        for step in self.steps:
-            yield from self.of_step(step)
-
-    def of_step(self, step: int) -> list[list[int]]:
-        """The positions of each micro-batch of a step."""
-        rows = self.rows_of(step)
-        return list(self.cut(rows.row_lengths, np.arange(len(rows.row_lengths)) + rows.start))
-
-    def rows_of(self, step: int) -> PlannedSlots:
-        """The rows of a step in the plan's order."""
-        first = step * self.slots_per_step
-        return self.plan.slots(first, first + self.slots_per_step)
-
-    def cut(self, row_lengths: Int64s, positions: Int64s) -> Iterator[list[int]]:
-        """Rows at these positions by length, the longest first, as many together as a micro-batch holds."""
-        for length in descending(row_lengths):
-            same = positions[row_lengths == length].tolist()
-            each = self.rows_at_once(length)
-            yield from (same[at : at + each] for at in range(0, len(same), each))
-
-    def rows_at_once(self, length: int) -> int:
-        """Rows of a length in a micro-batch."""
-        return max(self.micro_positions // length, 1)
-
-
-def _slots_per_step(job: Job) -> int:
-    """Slots of a plan that a step reads."""
-    return job.tokens_per_step // max(source.row_length for source in job.rows)
-
-
-class SharedMicroBatches(Sampler[list[int]]):
-    """The micro-batches of one rank of several, as many in each step as every other rank's.
-
-    A step's rows are dealt to ranks by `deal`. A rank with too few of a length gets stand-ins, each the
-    step's first row of it, which `steps_of` makes blanks: sharded layers meet in every forward and
-    backward pass.
-    """
-
-    def __init__(self, whole: MicroBatches, *, rank: int, ranks: int) -> None:
-        self.whole = whole
-        self.rank = rank
-        self.ranks = ranks
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return _positions(map(self.of_step, self.whole.steps))
+        return (positions for step in self.steps for positions, _ in self.of_step(step))
 
     def of_step(self, step: int) -> list[tuple[list[int], bool]]:
-        """The positions of each of this rank's micro-batches, and True where they are its own."""
-        rows = self.whole.rows_of(step)
+        """The positions of each micro-batch of a step, and False for those of a stand-in."""
+        first = step * self.slots_per_step
+        rows = self.plan.slots(first, first + self.slots_per_step)
         dealt = deal(rows.row_lengths, rows.attention_pairs, self.ranks)
         share: list[tuple[list[int], bool]] = []
         for length in descending(rows.row_lengths):
+            at_once = max(self.micro_positions // length, 1)
             same = np.flatnonzero(rows.row_lengths == length)
-            mine = same[dealt[same] == self.rank]
-            own = list(self.whole.cut(rows.row_lengths[mine], mine + rows.start))
+            own = (same[dealt[same] == self.rank] + rows.start).tolist()
             most = np.bincount(dealt[same], minlength=self.ranks).max()
-            missing = -(-int(most) // self.whole.rows_at_once(length)) - len(own)
-            share += [(positions, True) for positions in own]
+            missing = -(-int(most) // at_once) - -(-len(own) // at_once)
+            share += [(own[at : at + at_once], True) for at in range(0, len(own), at_once)]
             share += [([rows.start + int(same[0])], False)] * missing
         return share
 
@@ -236,9 +206,7 @@ def loader_of(
             cure="Take a job without a study, or train it with `curriculum run`",
         )
     rows = PlannedRows.of(job, workspace)
-    sampler = SharedMicroBatches(
-        MicroBatches.of(job, rows, first_step=first_step), rank=rank, ranks=ranks
-    )
+    sampler = MicroBatches.of(job, rows, first_step=first_step, rank=rank, ranks=ranks)
     return _loader(job, rows, sampler, collate_fn, workers=job.workers, ranks=ranks)
 
 
@@ -254,26 +222,28 @@ def steps_of(
         JobError: for ids that the model doesn't have, and for a worker that died.
         MixtureError: where plan and rows don't belong together.
     """
-    sampler = SharedMicroBatches(
-        MicroBatches.of(job, rows, first_step=first_step), rank=rank, ranks=ranks
-    )
+    sampler = MicroBatches.of(job, rows, first_step=first_step, rank=rank, ranks=ranks)
     # The loader is ahead by what its workers prepare; between the two lie the steps that only it has seen.
-    ahead, shares = itertools.tee(map(sampler.of_step, sampler.whole.steps))
-    checked = _Checked(rows, job)
-    loader = _loader(job, checked, _positions(ahead), _as_they_are, workers=workers, ranks=ranks)
+    ahead, shares = itertools.tee(map(sampler.of_step, sampler.steps))
+    positions = (positions for share in ahead for positions, _ in share)
+    loader = _loader(
+        job, _Checked(rows, job), positions, _as_they_are, workers=workers, ranks=ranks
+    )
     batches = batches_of(loader, workers)
-    for step, share in zip(sampler.whole.steps, shares, strict=True):
+    for step, share in zip(sampler.steps, shares, strict=True):
         if not share:
             raise JobError(
                 f"step {step + 1}",
                 cause=f"the plan ends before it, and the job has {job.steps}",
                 cure="Mix the phase again, and start a new run of it",
             )
-        loaded = [_own(next(batches)) for _ in share]
-        yield [
-            batch if is_own else blank(batch)
-            for batch, (_, is_own) in zip(loaded, share, strict=True)
-        ]
+        made: list[Batch] = []
+        for _, is_own in share:
+            batch = next(batches)
+            if isinstance(batch, CurriculumError):
+                raise batch
+            made.append(batch if is_own else blank(batch))
+        yield made
 
 
 T = TypeVar("T")
@@ -303,19 +273,11 @@ class Lookahead(Iterator[T]):
         return self._seen[0] if self._seen else None
 
 
-def _positions(shares: Iterable[list[tuple[list[int], bool]]]) -> Iterator[list[int]]:
-    """The positions of each micro-batch, step after step."""
-    return (positions for share in shares for positions, _ in share)
-
-
 class _Checked(Dataset[Any]):
     """Whole micro-batches, or the error that one ended in: a worker's exceptions lose their kind."""
 
     def __init__(self, rows: PlannedRows, job: Job) -> None:
-        self.rows = rows
-        self.vocab_size = job.model.vocab_size
-        self.study = job.study
-        self.steps, self.slots_per_step = job.steps, _slots_per_step(job)
+        self.rows, self.job = rows, job
 
     def __getitem__(self, position: int) -> "Batch | CurriculumError":
         return self.__getitems__([position])
@@ -323,21 +285,21 @@ class _Checked(Dataset[Any]):
     def __getitems__(self, positions: list[int]) -> "Batch | CurriculumError":
         try:
             batch = self._collated(positions)
-            require_trainable(batch, self.vocab_size)
+            require_trainable(batch, self.job.model.vocab_size)
         except CurriculumError as failed:
             return failed
         return batch
 
     def _collated(self, positions: list[int]) -> Batch:
         """The batch of some positions of one step, as a study has it in that step."""
-        rows = [self.rows[position] for position in positions]
-        if self.study is None:
+        rows, study = [self.rows[position] for position in positions], self.job.study
+        if study is None:
             return collate(rows)
-        step = self.rows.plan.at(positions[0]).slot // self.slots_per_step
+        step = self.rows.plan.at(positions[0]).slot // self.job.slots_per_step
         return collate(
             rows,
-            masked=self.study.is_masked(step, self.steps),
-            restart=self.study.positions == "reset",
+            masked=study.is_masked(step, self.job.steps),
+            restart=study.positions == "reset",
         )
 
 
@@ -393,13 +355,6 @@ def _loader(
         # Else each start of a loader draws from the global generator, and a resumed run has one more.
         generator=torch.Generator(),
     )
-
-
-def _own(batch: "Batch | CurriculumError") -> Batch:
-    """A batch, unless it is the error that making it ended in."""
-    if isinstance(batch, CurriculumError):
-        raise batch
-    return batch
 
 
 def _astray(position: int, value: str, cause: str) -> MixtureError:

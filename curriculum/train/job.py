@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from curriculum import parquet
 from curriculum.model.presets import Preset, model_spec, preset
 from curriculum.store import Artefact
@@ -21,9 +19,7 @@ from schemas.job import (
     CheckpointRef,
     Evaluation,
     Job,
-    ModelSpec,
     OptimizerSpec,
-    RowsSource,
     TokenizerRef,
 )
 from schemas.mixture import MixtureReport
@@ -79,12 +75,22 @@ def make_job(
     machine = machine or Machine.here()
     size = preset(diet.model)
     mixture = _mixture(ingredients.plan)
-    before = _previous_job(ingredients)
+    before = None
+    if ingredients.middle is not None:
+        before = read_job(ingredients.middle.parents[1] / JOB)
+    elif ingredients.previous is not None:
+        before = read_job(ingredients.previous.path / JOB)
     if before is not None:
         require_same_study(before, diet)
     served = _diet_phase(diet, phase_name)
-    evaluated = _evaluations(evaluations, before)
+    # Each artefact once, also where several servings read it.
+    rows = {rows.key: rows_source(rows, ingredients.workspace) for rows in ingredients.rows}
+    given = {evaluation.phase for evaluation in evaluations}
+    kept = before.evaluations if before is not None else ()
+    evaluated = (*(each for each in kept if each.phase not in given), *evaluations)
     gate = None if phase_name == ANNEAL else _gate(served, mixture, evaluated)
+    tokenizer = _tokenizer(ingredients)
+    spec = model_spec(diet.model, tokenizer.vocab_size, softcap=diet.softcap)
     job = Job(
         specialist=diet.specialist,
         branch=diet.branch,
@@ -92,7 +98,7 @@ def make_job(
         run_key="",
         attempt=1,
         seed=diet.seed,
-        model=_model(diet, phase_name, ingredients.tokenizer, before),
+        model=spec.model_copy(update={"structure": reads_structure(diet, phase_name, before)}),
         backend=diet.backend,
         device=machine.device,
         threads=machine.threads,
@@ -101,11 +107,11 @@ def make_job(
         context_parallel=machine.context_parallel,
         recompute=machine.recompute,
         trainer=diet.trainer.command if diet.trainer is not None else None,
-        tokenizer=_tokenizer(ingredients),
+        tokenizer=tokenizer,
         plan=relative(ingredients.plan.path / "plan.parquet", ingredients.workspace),
         plan_key=ingredients.plan.key,
         plan_content=ingredients.plan.content,
-        rows=_rows(ingredients),
+        rows=tuple(rows.values()),
         rope_base=phase.rope_base,
         micro_positions=max(
             mixture.slot_length, min(size.micro_positions, mixture.tokens_per_step)
@@ -113,21 +119,18 @@ def make_job(
         tokens_per_step=mixture.tokens_per_step,
         steps=mixture.steps,
         optimizer=_optimizer(size, phase_name, mixture, before),
-        start_from=_start_from(ingredients),
+        start_from=_start_from(ingredients, before),
         evaluations=evaluated,
         evaluate_every=_between_evaluations(evaluated, mixture, gate),
-        checkpoint_every=_between_checkpoints(mixture.steps),
+        checkpoint_every=min(
+            max(mixture.steps // 10, MIN_BETWEEN_CHECKPOINTS), MAX_BETWEEN_CHECKPOINTS
+        ),
         advance_when=gate,
         require=served.require,
         study=diet.study,
         overrides=dict(overrides or {}),
     )
     return job.model_copy(update={"run_key": run_recipe(job).key})
-
-
-def _model(diet: Diet, phase_name: str, tokenizer: Artefact, before: Job | None) -> ModelSpec:
-    spec = model_spec(diet.model, _vocab_size(tokenizer), softcap=diet.softcap)
-    return spec.model_copy(update={"structure": reads_structure(diet, phase_name, before)})
 
 
 def _diet_phase(diet: Diet, name: str) -> DietPhase:
@@ -143,12 +146,6 @@ def _diet_phase(diet: Diet, name: str) -> DietPhase:
             cure="Name one of them",
         )
     return found
-
-
-def _rows(ingredients: JobInputs) -> tuple[RowsSource, ...]:
-    """Each artefact once, also where several servings read it."""
-    sources = (rows_source(each, ingredients.workspace) for each in ingredients.rows)
-    return tuple({each.key: each for each in sources}.values())
 
 
 def _mixture(plan: Artefact) -> MixtureReport:
@@ -167,20 +164,13 @@ def _optimizer(
     size: Preset, phase: str, mixture: MixtureReport, before: Job | None
 ) -> OptimizerSpec:
     """Warm-up at the beginning and where T changes; none for a decay or the same T."""
-    longest = max(rows.row_length for rows in before.rows) if before is not None else None
+    longest = before.slot_length if before is not None else None
     no_warmup = phase == ANNEAL or mixture.slot_length == longest
     return OptimizerSpec(
         learning_rate=size.learning_rate,
         warmup_steps=0 if no_warmup else min(size.warmup_steps, max(mixture.steps // 10, 1)),
         schedule="decay" if phase == ANNEAL else "stable",
     )
-
-
-def _evaluations(given: Sequence[Evaluation], before: Job | None) -> tuple[Evaluation, ...]:
-    """Return the evaluations, earlier phases' first; given ones replace those of the same phase."""
-    again = {each.phase for each in given}
-    kept = before.evaluations if before is not None else ()
-    return (*(each for each in kept if each.phase not in again), *given)
 
 
 def _between_evaluations(
@@ -192,10 +182,6 @@ def _between_evaluations(
         return steps
     cheap = math.ceil(positions_read(evaluations) / MAX_EVALUATED / mixture.tokens_per_step)
     return max(steps, cheap)
-
-
-def _between_checkpoints(steps: int) -> int:
-    return int(np.clip(steps // 10, MIN_BETWEEN_CHECKPOINTS, MAX_BETWEEN_CHECKPOINTS))
 
 
 def _gate(
@@ -229,13 +215,6 @@ def _require_measured(phase: str, name: str, evaluations: Sequence[Evaluation]) 
         )
 
 
-def _previous_job(ingredients: JobInputs) -> Job | None:
-    previous = ingredients.previous
-    if ingredients.middle is not None:
-        return read_job(ingredients.middle.parents[1] / JOB)
-    return read_job(previous.path / JOB) if previous is not None else None
-
-
 def require_same_study(before: Job, diet: Diet) -> None:
     """Let a diet carry on a run that is of no study, or of the diet's own.
 
@@ -253,13 +232,13 @@ def require_same_study(before: Job, diet: Diet) -> None:
     )
 
 
-def _start_from(ingredients: JobInputs) -> CheckpointRef | None:
+def _start_from(ingredients: JobInputs, before: Job | None) -> CheckpointRef | None:
     previous, middle = ingredients.previous, ingredients.middle
-    if middle is not None:
+    if middle is not None and before is not None:
         from curriculum.train.checkpoint_files import content_of
 
         return CheckpointRef(
-            run_key=read_job(middle.parents[1] / JOB).run_key,
+            run_key=before.run_key,
             run_content=content_of(middle),
             path=relative(middle, ingredients.workspace),
         )
@@ -278,13 +257,8 @@ def _tokenizer(ingredients: JobInputs) -> TokenizerRef:
         key=tokenizer.key,
         content=tokenizer.content,
         path=relative(tokenizer.path, ingredients.workspace),
-        vocab_size=_vocab_size(tokenizer),
+        vocab_size=int(parquet.read_metadata(tokenizer.path / "token_bytes.parquet").num_rows),
     )
-
-
-def _vocab_size(tokenizer: Artefact) -> int:
-    with parquet.File(tokenizer.path / "token_bytes.parquet") as opened:
-        return int(opened.metadata.num_rows)
 
 
 def reads_structure(diet: Diet, phase: str, before: Job | None) -> bool:

@@ -58,7 +58,9 @@ def measured_once(
         JobError: where the diet requires it and masked rows are slower than it allows.
     """
     required = "masking_cost" in job.require
-    if not (required or _worth_knowing(job, device)):
+    is_masked = job.study is None or job.study.is_always_masked
+    is_on_gpu = job.slot_length > FROM_LENGTH and device.type == "cuda"
+    if not required and not (is_masked and (job.slot_length == FROM_LENGTH or is_on_gpu)):
         return None
     file = directory / FILE
     if file.is_file():
@@ -70,18 +72,14 @@ def measured_once(
             cure="Delete it: it is measured again",
         ).cost
     cost = _of_job(job, workspace, device)
-    log(_line(cost))
+    log(
+        f"masking  {cost.ratio:.3f} × the unmasked tokens/s, on {cost.positions:,} positions "
+        f"of rows up to {cost.row_length:,}"
+    )
     if required:
         require_cheap(cost)
     write_text(file, KeptCost(cost=cost).model_dump_json(indent=1))
     return cost
-
-
-def _worth_knowing(job: Job, device: torch.device) -> bool:
-    if job.study is not None and not job.study.is_always_masked:
-        return False
-    longest = max(rows.row_length for rows in job.rows)
-    return longest == FROM_LENGTH or (longest > FROM_LENGTH and device.type == "cuda")
 
 
 def require_cheap(cost: MaskingCost) -> None:
@@ -201,10 +199,3 @@ def _of_job(job: Job, workspace: Path, device: torch.device) -> MaskingCost:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     return cost
-
-
-def _line(cost: MaskingCost) -> str:
-    return (
-        f"masking  {cost.ratio:.3f} × the unmasked tokens/s, on {cost.positions:,} positions "
-        f"of rows up to {cost.row_length:,}"
-    )

@@ -29,7 +29,10 @@ def require_fitting(job: Job, workspace: Path) -> None:
         StoreError: for a link on the way to a part, and a file that the run before doesn't list.
     """
     _require_sizes(job)
-    _require_start(job, workspace)
+    if job.start_from is not None:
+        run = (workspace / job.start_from.path).parents[1]
+        if (run / MANIFEST_NAME).is_file():
+            published(run)
     _require_tokenizer(job, workspace)
     for rows in {each.path: each for each in _rows_of(job)}.values():
         _require_rows(rows, job, workspace)
@@ -43,7 +46,7 @@ def require_fitting(job: Job, workspace: Path) -> None:
 def _require_sizes(job: Job) -> None:
     if not job.rows:
         raise JobError("rows", cause="the job lists none", cure=_MIX_AGAIN)
-    slot = max(rows.row_length for rows in job.rows)
+    slot = job.slot_length
     if job.micro_positions < slot:
         raise JobError(
             "micro_positions",
@@ -94,14 +97,6 @@ def require_shared_rows(job: Job, processes: int) -> None:
                 "tokens or more",
                 cure="Give a --context-parallel that divides every row length",
             )
-
-
-def _require_start(job: Job, workspace: Path) -> None:
-    """Refuse a job that starts from a run that was changed."""
-    if job.start_from is not None:
-        run = (workspace / job.start_from.path).parents[1]
-        if (run / MANIFEST_NAME).is_file():
-            published(run)
 
 
 def _rows_of(job: Job) -> list[RowsSource]:
@@ -184,7 +179,13 @@ def _require_checkpoint(job: Job, workspace: Path) -> ModelSpec | None:
     if job.trainer is not None:
         return None
     there = read_spec(path)
-    differing = _differing(job.model, there)
+    # Weights of one don't fit the other where these differ; structure is attached.
+    same = {"name"} | ({"structure"} if job.model.structure else set())
+    differing = [
+        name
+        for name in ModelSpec.model_fields
+        if name not in same and getattr(job.model, name) != getattr(there, name)
+    ]
     if differing:
         raise JobError(
             f"model {job.model.name}",
@@ -194,13 +195,6 @@ def _require_checkpoint(job: Job, workspace: Path) -> ModelSpec | None:
             cure="Keep model and tokenizer over all phases of a specialist",
         )
     return there
-
-
-def _differing(ours: ModelSpec, there: ModelSpec) -> list[str]:
-    """Fields in which models differ so that weights of one don't fit the other; structure is attached."""
-    same = {"name"} | ({"structure"} if ours.structure else set())
-    names = (name for name in ModelSpec.model_fields if name not in same)
-    return [name for name in names if getattr(ours, name) != getattr(there, name)]
 
 
 def _require_structure(job: Job, workspace: Path, started: ModelSpec | None) -> None:
@@ -233,11 +227,17 @@ def _require_plan(job: Job, workspace: Path) -> None:
     if not file.is_file():
         raise JobError("plan", file, cause="there is no such file", cure="Mix the phase again")
     plan = parquet.File(file, read_dictionary=["rows_key"])
-    _require_columns(file, plan.schema_arrow)
+    for name in _PLANNED:
+        if name not in plan.schema_arrow.names:
+            raise JobError(
+                "plan",
+                f"column {name}",
+                cause=f"{file} lacks it; a plan has {', '.join(PLAN_SCHEMA.names)}",
+                cure="Mix the phase again",
+            )
     sources = {rows.key: rows for rows in job.rows}
     sizes = {key: _sizes(workspace / rows.path) for key, rows in sources.items()}
-    slot = max(rows.row_length for rows in job.rows)
-    wanted = job.steps * (job.tokens_per_step // slot)
+    wanted = job.steps * job.slots_per_step
     slots = 0
     for group in range(plan.num_row_groups):
         table = plan.read_row_group(group, columns=_PLANNED, use_threads=False)
@@ -249,7 +249,7 @@ def _require_plan(job: Job, workspace: Path) -> None:
     raise JobError(
         "steps",
         job.steps,
-        cause=f"they take {wanted} slots of {slot} positions, and the plan has {slots}",
+        cause=f"they take {wanted} slots of {job.slot_length} positions, and the plan has {slots}",
         cure=_MIX_AGAIN,
     )
 
@@ -284,7 +284,8 @@ def _require_source(
             cure=_MIX_AGAIN,
         )
     there = sizes[key]
-    if shard >= len(there) or row >= there[shard] or not _is_of(key, str(used["pack_id_min"])):
+    is_of_key = str(used["pack_id_min"]).rpartition("-")[0] == key[:_KEY_DIGITS]
+    if shard >= len(there) or row >= there[shard] or not is_of_key:
         rows = f"{there[shard]} rows" if shard < len(there) else "not there"
         raise JobError(
             "plan",
@@ -294,23 +295,8 @@ def _require_source(
         )
 
 
-def _is_of(key: str, pack_id: str) -> bool:
-    return pack_id.rpartition("-")[0] == key[:_KEY_DIGITS]
-
-
 def _sizes(folder: Path) -> list[int]:
     return [parquet.read_metadata(file).num_rows for file in parquet.shards_of(folder)]
-
-
-def _require_columns(file: Path, schema: pa.Schema) -> None:
-    for name in _PLANNED:
-        if name not in schema.names:
-            raise JobError(
-                "plan",
-                f"column {name}",
-                cause=f"{file} lacks it; a plan has {', '.join(PLAN_SCHEMA.names)}",
-                cure="Mix the phase again",
-            )
 
 
 def _other_ids(name: str, value: str, cause: str) -> JobError:

@@ -81,7 +81,7 @@ def test_a_step_reads_what_its_loader_reads(demo_home: Path, step: dict[str, Any
     run = run_of(Store(demo_home, dry=True), "templates/demo/structure", name="it")
     rows = PlannedRows.of(run.job, demo_home)
     micro = MicroBatches.of(run.job, rows).of_step(3)
-    wanted = {position: rows[position].pack_id for each in micro for position in each}
+    wanted = {position: rows[position].pack_id for each, _ in micro for position in each}
     assert {row["position"]: row["pack_id"] for row in step["rows"]} == wanted
     assert sum(row["tokens"] for row in step["rows"]) == sum(
         document["tokens"] for row in step["rows"] for document in row["documents"]
@@ -254,7 +254,7 @@ def test_an_open_run_that_went_back_without_rows_is_followed_through_its_own_pla
     rows = PlannedRows.of(job, home)
     micro = MicroBatches.of(job, rows)
     for number in (1, 3):
-        wanted = {at: rows[at].pack_id for each in micro.of_step(number - 1) for at in each}
+        wanted = {at: rows[at].pack_id for each, _ in micro.of_step(number - 1) for at in each}
         found = read_by(home, job.run_key, number)
         assert {row.position: row.pack_id for row in found.rows} == wanted
         assert not set(gone) & set(wanted.values())

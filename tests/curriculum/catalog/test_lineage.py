@@ -63,7 +63,7 @@ class Demo:
             rows = PlannedRows.of(job, self.home)
             micro = MicroBatches.of(job, rows)
             for step in range(self.steps[run]):
-                positions = sorted(each for batch in micro.of_step(step) for each in batch)
+                positions = sorted(each for batch, _ in micro.of_step(step) for each in batch)
                 found[run, step + 1] = [self._read(rows, each, shards) for each in positions]
         return found
 

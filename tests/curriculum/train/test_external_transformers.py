@@ -43,7 +43,7 @@ def llama() -> Any:
 def rows_of_a_step(world: Any) -> list[Any]:
     job = world.job()
     rows = PlannedRows.of(job, world.store.root)
-    (positions, *_) = MicroBatches.of(job, rows).of_step(0)
+    positions = next(iter(MicroBatches.of(job, rows)))
     assert len(positions) == 2
     return [rows[position] for position in positions]
 

@@ -769,7 +769,7 @@ def staged_in_two_buffers(
 ) -> Batch:
     """The third micro-batch of a step takes its first one's place, under that one's boundaries."""
     batch = site.right(self, positions)
-    step = self.rows.plan.at(positions[0]).slot // self.slots_per_step
+    step = self.rows.plan.at(positions[0]).slot // self.job.slots_per_step
     names = ("input_ids", "target_ids", "loss_mask")
     buffers, turn = memory_of(site).setdefault((id(self), tuple(batch.input_ids.shape)), ([], [0]))
     turn[0] += 1
