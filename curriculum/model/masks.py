@@ -10,8 +10,9 @@ A long document is cut into spans of chunks that are scanned side by side, and a
 1024 chunks are 32 + 32 steps.
 """
 
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -22,6 +23,19 @@ from torch.nn.attention.flex_attention import BlockMask
 from schemas.errors import SchemaError
 
 BLOCK = 128
+Held = TypeVar("Held")
+
+
+def with_each_tensor(value: Held, change: Callable[[Tensor], Tensor]) -> Held:
+    """A dataclass with each of its tensors changed, and those of dataclasses in it."""
+    changed: dict[str, Any] = {}
+    for field in fields(value):  # type: ignore[arg-type]
+        held = getattr(value, field.name)
+        if isinstance(held, Tensor):
+            changed[field.name] = change(held)
+        elif is_dataclass(held):
+            changed[field.name] = with_each_tensor(held, change)
+    return replace(value, **changed)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,16 +91,7 @@ class Boundaries:
 
     def to(self, device: torch.device) -> "Boundaries":
         """The same boundaries on another device."""
-        return Boundaries(
-            doc_ids=self.doc_ids.to(device, non_blocking=True),
-            position_ids=self.position_ids.to(device, non_blocking=True),
-            starts=self.starts.to(device, non_blocking=True),
-            cu_seqlens=self.cu_seqlens.to(device, non_blocking=True),
-            lengths=self.lengths,
-            rotated_by=None
-            if self.rotated_by is None
-            else self.rotated_by.to(device, non_blocking=True),
-        )
+        return with_each_tensor(self, lambda tensor: tensor.to(device, non_blocking=True))
 
     def of_row(self, at: int) -> "Boundaries":
         """The boundaries of one row of the batch, for a batch of that row alone."""

@@ -113,7 +113,8 @@ class Structure:
         if not some:
             return None
         T = len(some[0].tokens)
-        C = _capacity(max(len(row.chunks) for row in some))
+        # Chunks and none, rounded up: 63 -> 64, 64 -> 128.
+        C = max(LEAST_CHUNKS, 1 << max(len(row.chunks) for row in some).bit_length())
         tokens_BT5 = np.zeros((len(rows), T, len(LARGEST_CODES)), dtype=np.uint8)
         chunks_BT = np.zeros((len(rows), T), dtype=np.int32)
         relations_BCC = np.zeros((len(rows), C, C), dtype=np.uint8)
@@ -138,14 +139,6 @@ class Structure:
             tokens=ids_BT.new_zeros(B, T, len(LARGEST_CODES), dtype=torch.uint8),
             chunks=ids_BT.new_zeros(B, T, dtype=torch.int32),
             relations=ids_BT.new_zeros(B, LEAST_CHUNKS, LEAST_CHUNKS, dtype=torch.uint8),
-        )
-
-    def to(self, device: torch.device) -> "Structure":
-        """The same structure on another device."""
-        return Structure(
-            tokens=self.tokens.to(device, non_blocking=True),
-            chunks=self.chunks.to(device, non_blocking=True),
-            relations=self.relations.to(device, non_blocking=True),
         )
 
 
@@ -195,11 +188,6 @@ def chunk_of_tokens(chunks: Int32s, row_length: int) -> Int32s:
     number = np.searchsorted(chunks[:, 0], positions, side="right")
     ends = np.append(0, chunks[:, 1])
     return np.where(positions < ends[number], number, 0).astype(np.int32)
-
-
-def _capacity(chunks: int) -> int:
-    """Chunks and none, rounded up: 63 -> 64, 64 -> 128."""
-    return max(LEAST_CHUNKS, 1 << chunks.bit_length())
 
 
 def _require_known_codes(tokens_T5: npt.NDArray[np.uint8]) -> None:

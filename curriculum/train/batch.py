@@ -7,10 +7,10 @@ loss_mask   [[1 1 0 1 0]]      cu_seqlens   [0 3 5]
 labels      [[-100 6 7 -100 9]]
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from curriculum import parquet
-from curriculum.model.masks import Boundaries
+from curriculum.model.masks import Boundaries, with_each_tensor
 from curriculum.model.structure import RowStructure, Structure
 from curriculum.packing.read import GroupCache, RowReader
 from curriculum.packing.rows import RowBatch
@@ -73,7 +73,12 @@ class Shards:
     ) -> None:
         self.folder = folder
         self.files = shards_of(folder)
-        if structure and self.files and _has_structure(self.files[0]):
+        # Where any of the columns is there, all must be, and the reader says which isn't.
+        if (
+            structure
+            and self.files
+            and not set(_STRUCTURE).isdisjoint(parquet.read_schema(self.files[0]).names)
+        ):
             columns = (*columns, *_STRUCTURE)
         self._columns = columns
         self._cache = cache or GroupCache()
@@ -173,11 +178,14 @@ class GroupStructure:
     @staticmethod
     def of(batch: RowBatch) -> "GroupStructure":
         """The structure of all rows of a batch."""
+        lists = []
+        for column, names in _LISTS:
+            items = batch.items(column)
+            values = np.stack([items.field(name).to_numpy() for name in names], axis=1)
+            lists.append((values, batch.offsets(column)))
         return GroupStructure(
             tokens=np.stack([batch.tokens(name) for name in STRUCTURE_TOKENS], axis=2),
-            lists=tuple(
-                (_fields(batch, name, names), batch.offsets(name)) for name, names in _LISTS
-            ),
+            lists=tuple(lists),
         )
 
     def row(self, at: int) -> RowStructure:
@@ -188,18 +196,6 @@ class GroupStructure:
         )
 
 
-def _has_structure(file: Path) -> bool:
-    """Return True if any of the columns is there: then all must be, and the reader says which isn't."""
-    return not set(parquet.read_schema(file).names).isdisjoint(_STRUCTURE)
-
-
-def _fields(batch: RowBatch, column: str, names: tuple[str, ...]) -> Int32s:
-    """[items, fields] of the lists of structs of all rows end to end."""
-    items = batch.items(column)
-    return np.stack([items.field(name).to_numpy() for name in names], axis=1)
-
-
-T = TypeVar("T")
 IGNORED = -100
 """The label that Hugging Face's losses leave out."""
 
@@ -260,23 +256,11 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
-        return Batch(
-            input_ids=self.input_ids.to(device, non_blocking=True),
-            target_ids=self.target_ids.to(device, non_blocking=True),
-            loss_mask=self.loss_mask.to(device, non_blocking=True),
-            boundaries=self.boundaries.to(device),
-            structure=self.structure.to(device) if self.structure is not None else None,
-            pack_ids=self.pack_ids,
-            document_ids=self.document_ids,
-            documents=self.documents,
-            valid_tokens=self.valid_tokens,
-            attention_pairs=self.attention_pairs,
-            masked=self.masked,
-        )
+        return with_each_tensor(self, lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Batch":
         """The same batch in memory from which a GPU copies by itself; a DataLoader calls this."""
-        return _with_each_tensor(self, Tensor.pin_memory)
+        return with_each_tensor(self, Tensor.pin_memory)
 
 
 def blank(batch: Batch) -> Batch:
@@ -301,7 +285,10 @@ def collate(rows: Sequence[Row], *, masked: bool = True, restart: bool = True) -
     boundaries = Boundaries.of(torch.from_numpy(np.stack([row.doc_ids for row in rows])))
     pairs = sum(row.attention_pairs for row in rows)
     if not (masked and restart):
-        joined = _joined(rows)
+        # Of each row the tokens are one document, and padding a second:
+        # doc_ids [0 0 1 1 1 2 2] of 5 valid tokens -> [0 0 0 0 0 1 1].
+        valid_B1 = torch.tensor([[row.valid_token_count] for row in rows])
+        joined = Boundaries.of((torch.arange(len(rows[0].doc_ids)) >= valid_B1).int())
         counted = boundaries if restart else joined
         if not masked:
             boundaries = joined
@@ -323,15 +310,6 @@ def collate(rows: Sequence[Row], *, masked: bool = True, restart: bool = True) -
     )
 
 
-def _joined(rows: Sequence[Row]) -> Boundaries:
-    """The boundaries of rows whose tokens are one document, with padding as a second.
-
-    doc_ids [0 0 1 1 1 2 2] of 5 valid tokens -> [0 0 0 0 0 1 1].
-    """
-    valid_B1 = torch.tensor([[row.valid_token_count] for row in rows])
-    return Boundaries.of((torch.arange(len(rows[0].doc_ids)) >= valid_B1).int())
-
-
 def tensors_in(value: Any) -> Iterator[Tensor]:
     """The tensors of a dataclass and of those in it."""
     for field in fields(value):
@@ -340,14 +318,3 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
             yield held
         elif is_dataclass(held):
             yield from tensors_in(held)
-
-
-def _with_each_tensor(value: T, change: Callable[[Tensor], Tensor]) -> T:
-    changed: dict[str, Any] = {}
-    for field in fields(value):  # type: ignore[arg-type]
-        held = getattr(value, field.name)
-        if isinstance(held, Tensor):
-            changed[field.name] = change(held)
-        elif is_dataclass(held):
-            changed[field.name] = _with_each_tensor(held, change)
-    return replace(value, **changed)  # type: ignore[type-var]
