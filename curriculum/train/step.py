@@ -7,7 +7,8 @@ gradient that isn't finite is traced to its rows and documents.
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
@@ -20,9 +21,10 @@ from curriculum import parquet
 from curriculum.model import loss
 from curriculum.model.decoder import Decoder
 from curriculum.model.loss import LossSums
-from curriculum.model.structure import Structure
+from curriculum.model.masks import with_each_tensor
 from curriculum.train.batch import Batch, tensors_in
 from curriculum.train.device import mixed
+from curriculum.train.distributed import ALONE, Ranks
 from curriculum.train.optimizer import TrainState, whole, whole_model
 from schemas.errors import NotFiniteError
 from schemas.job import Job
@@ -90,24 +92,28 @@ class FinitenessCheck:
     z_weight: float
     folders: Mapping[str, Path]
     """Folders of the rows, by their keys, to name documents by their ids; may be empty."""
+    ranks: Ranks = ALONE
 
     def require(self, value: float, what: What, batches: Sequence[Batch]) -> None:
-        """Let a finite value pass; for another find the rows of `batches` that are to blame.
+        """Let a finite value pass; for another all ranks find the rows to blame, each among its batches.
 
         Raises:
-            NotFiniteError: naming the step, and the rows and documents that aren't finite by themselves.
+            NotFiniteError: on every rank, naming the step, and the rows and documents that aren't finite by
+                themselves.
         """
         if math.isfinite(value):
             return
-        verdict = self.find_nonfinite(what, batches)
-        names = [each for batch in batches for each in batch.pack_ids]
-        raise self.refusal(value, what, names, verdict)
-
-    def refusal(
-        self, value: float, what: What, names: Sequence[str], verdict: Verdict
-    ) -> NotFiniteError:
-        """The error that names the rows of a value that isn't finite, and what came of asking them."""
-        return NotFiniteError(
+        # Ranks that share rows have the same.
+        real = [batch for batch in batches if batch.pack_ids and self.ranks.counts]
+        rows = [name for batch in real for name in batch.pack_ids]
+        found = self.ranks.gathered((self.find_nonfinite(what, real), rows), _FOUND)
+        names = [name for _, own in found for name in own]
+        verdict = Verdict(
+            what=what,
+            rows=sum(part.rows for part, _ in found),
+            blamed=tuple(row for part, _ in found for row in part.blamed),
+        )
+        raise NotFiniteError(
             f"step {self.step}",
             f"{what} is {value} on the {_listed('row', names)}",
             cause=str(verdict),
@@ -173,16 +179,12 @@ def _rows(batch: Batch) -> Iterator[Batch]:
             target_ids=batch.target_ids[one],
             loss_mask=batch.loss_mask[one],
             boundaries=batch.boundaries.of_row(at),
-            structure=_structure(batch.structure, one) if batch.structure else None,
+            structure=with_each_tensor(batch.structure, itemgetter(one))
+            if batch.structure
+            else None,
             pack_ids=(pack_id,),
             document_ids=batch.document_ids[one],
         )
-
-
-def _structure(structure: Structure, rows: slice) -> Structure:
-    return replace(
-        structure, **{each.name: getattr(structure, each.name)[rows] for each in fields(structure)}
-    )
 
 
 def _documents(row: Batch) -> Iterator[tuple[int, Batch]]:
@@ -312,9 +314,18 @@ def gradients(
         [sum(int(part(batch.loss_mask).sum()) for batch in batches)]
     )
     count = max(int(scored), 1)
-    finite = _Finiteness(
-        train_state=train_state, job=job, step=step, count=count, folders=folders or {}
-    )
+
+    def require_finite(value: float, what: What, suspects: Sequence[Batch]) -> None:
+        if not math.isfinite(value):
+            FinitenessCheck(
+                model=whole_model(train_state, job),
+                step=step,
+                count=count,
+                z_weight=job.optimizer.z_loss,
+                folders=folders or {},
+                ranks=train_state.ranks,
+            ).require(value, what, suspects)
+
     # Sharded gradients are averaged over ranks; here they are to be summed.
     divisor = count / train_state.ranks.size
     prefetcher = prefetcher or Prefetcher(train_state.device)
@@ -331,10 +342,10 @@ def gradients(
         if not math.isfinite(nll) or train_state.ranks.context is not None
     ]
     nll, z = train_state.ranks.total([sum(each) for each in zip(*losses, strict=True)])
-    finite.require(nll, "the loss", suspects)
+    require_finite(nll, "the loss", suspects)
     clip = job.optimizer.gradient_clip
     norm = float(whole(torch.nn.utils.clip_grad_norm_(train_state.model.parameters(), clip)))
-    finite.require(norm, "the gradient", batches)
+    require_finite(norm, "the gradient", batches)
     return Gradient(
         loss=nll / count,
         z_loss=job.optimizer.z_loss * z / count,
@@ -402,42 +413,3 @@ def _backward(train_state: TrainState, batch: Batch, divisor: float, z_weight: f
         step=torch.stack([sums.nll, sums.z]),
         documents=nll_S.index_add_(0, segments_N, sums.token_nll),
     )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Finiteness:
-    """A step's figures must be finite; else all ranks look for the rows to blame, each among its own."""
-
-    train_state: TrainState
-    job: Job
-    step: int
-    count: int
-    folders: Mapping[str, Path]
-
-    def require(self, value: float, what: What, suspects: Sequence[Batch]) -> None:
-        """Let a finite value pass, or raise on every rank what they found together."""
-        if math.isfinite(value):
-            return
-        finite = FinitenessCheck(
-            model=whole_model(self.train_state, self.job),
-            step=self.step,
-            count=self.count,
-            z_weight=self.job.optimizer.z_loss,
-            folders=self.folders,
-        )
-        # Ranks that share rows have the same.
-        counted = suspects if self.train_state.ranks.counts else ()
-        real = [batch for batch in counted if batch.pack_ids]
-        found = self.train_state.ranks.gathered(
-            (
-                finite.find_nonfinite(what, real),
-                [name for batch in real for name in batch.pack_ids],
-            ),
-            _FOUND,
-        )
-        verdict = Verdict(
-            what=what,
-            rows=sum(each.rows for each, _ in found),
-            blamed=tuple(blamed for each, _ in found for blamed in each.blamed),
-        )
-        raise finite.refusal(value, what, [name for _, names in found for name in names], verdict)
