@@ -42,7 +42,6 @@ from curriculum.train.checkpoint_files import damage, require_whole
 from curriculum.train.dataloader import PlannedRows, steps_of
 from curriculum.train.evaluation import HeldOut, read_token_bytes
 from curriculum.train.masking_cost import LEAST
-from curriculum.train.metric_writers import open_writers
 from curriculum.train.metrics import Metrics, StepCounts, StepMetrics, StepOutcome, counts_of_step
 from curriculum.train.processes import CANCELLED, FAILED
 from curriculum.train.report import HeartbeatWriter, Outcome, report_of
@@ -70,7 +69,9 @@ class ForeignRun:
     def __init__(self, job: Job, workspace: Path, directory: Path) -> None:
         self.job, self.workspace, self.directory = job, workspace, directory
         self.resumed = checkpoint.newest(directory / CHECKPOINTS)
-        self.start = _start(job, workspace)
+        self.start = workspace / job.start_from.path if job.start_from is not None else None
+        if self.start is not None:
+            require_whole(self.start)
         self.state = checkpoint.read_state(self.resumed) if self.resumed else CheckpointState()
         self.rows = PlannedRows.of(job, workspace)
         self._token_bytes = read_token_bytes(workspace / job.tokenizer.path)
@@ -157,7 +158,7 @@ class ForeignRun:
             stop=lambda: False,
         )
         metrics = self._open_metrics()
-        self._heart.begins("evaluating", self.state)
+        self._heart.beat(self.state, "evaluating")
         found = held_out.evaluated(self.step)
         self.state = self.state.measured(found.figures)
         self._heart.evaluated(found.seconds)
@@ -220,13 +221,9 @@ class ForeignRun:
     def _open_metrics(self) -> Metrics:
         """Opened late, so that of several processes only the one that records removes what is stale."""
         if self._metrics is None:
-            steps = {figure.step for figure in self.state.figures}
-            document_sums.keep_only(self.directory, steps)
-            self._metrics = Metrics(
-                self.directory / METRICS,
-                resumed_at=self.step,
-                writers=open_writers(self.job, self.directory),
-                figures=self.state.figures,
+            figures = self.state.figures
+            self._metrics = Metrics.opened(
+                self.job, self.directory, step=self.step, figures=figures
             )
         return self._metrics
 
@@ -248,14 +245,6 @@ def listen() -> Callable[[], bool]:
     return lambda: bool(received)
 
 
-def _start(job: Job, workspace: Path) -> Path | None:
-    if job.start_from is None:
-        return None
-    path = workspace / job.start_from.path
-    require_whole(path)
-    return path
-
-
 _WRITE = "Write it with curriculum.train.external_trainer"
 
 
@@ -266,7 +255,11 @@ def require_whole_run(job: Job, workspace: Path, directory: Path) -> Report:
         JobError: naming the file or field that is missing or wrong.
     """
     file = directory / REPORT
-    report = _read(file)
+    if not file.is_file():
+        raise JobError(
+            str(file), cause="the trainer ended well and left no report", cure=f"{_WRITE}"
+        )
+    report = read_report(directory)
     for name in ("specialist", "phase", "attempt"):
         if getattr(report, name) != getattr(job, name):
             raise _wrong(file, name, getattr(report, name), f"the job has {getattr(job, name)}")
@@ -275,14 +268,6 @@ def require_whole_run(job: Job, workspace: Path, directory: Path) -> Report:
     _require_metrics(directory / METRICS, report)
     _require_proofs(file, job, report)
     return report
-
-
-def _read(file: Path) -> Report:
-    if not file.is_file():
-        raise JobError(
-            str(file), cause="the trainer ended well and left no report", cure=f"{_WRITE}"
-        )
-    return read_report(file.parent)
 
 
 def _require_an_end(file: Path, job: Job, report: Report) -> None:

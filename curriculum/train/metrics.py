@@ -10,7 +10,7 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,10 +21,11 @@ from torch import Tensor, nn
 
 from curriculum import parquet
 from curriculum.model.decoder import Decoder
+from curriculum.train import document_sums
 from curriculum.train.dataloader import Batch
-from curriculum.train.metric_writers import Writer, fill, of_figures, of_step
-from curriculum.train.run_directory import replace_whole
-from schemas.job import METRICS_SCHEMA, Figure, ModelSpec, TokenCounts
+from curriculum.train.metric_writers import Writer, fill, of_figures, of_step, open_writers
+from curriculum.train.run_directory import METRICS, replace_whole
+from schemas.job import METRICS_SCHEMA, Figure, Job, ModelSpec, TokenCounts
 from schemas.visible import visible
 
 FORWARD_AND_BACKWARD = 3
@@ -66,7 +67,7 @@ def forward_flops(spec: ModelSpec, work: Work) -> int:
     its projections beside.
     """
     return (
-        work.tokens * (_projections(spec) + _products_of_a_token(spec))
+        work.tokens * _flops_of_a_token(spec)
         + work.attention_pairs * 4 * spec.width * spec.blocks.count("A")
         + work.scored * 2 * spec.width * spec.vocab_size
     )
@@ -92,33 +93,19 @@ def mfu(flops: int, seconds: float, peak: float | None, *, devices: int = 1) -> 
 
 
 @functools.cache
-def _projections(spec: ModelSpec) -> int:
-    """Operations of a token in the linear layers of all blocks; the head isn't among them."""
+def _flops_of_a_token(spec: ModelSpec) -> int:
+    """Operations of a token in all blocks, but for attention's; the head isn't among them."""
     with torch.device("meta"):
         model = Decoder(spec, "math")
-    linear = [each for each in model.modules() if isinstance(each, nn.Linear)]
-    return sum(2 * each.weight.numel() for each in linear if each is not model.head)
-
-
-def _products_of_a_token(spec: ModelSpec) -> int:
-    """Operations of a token in products that are no linear layer."""
-    mixing = _mixing(spec) if spec.streams > 1 else 0
-    return spec.blocks.count("M") * _state_space(spec) + len(spec.blocks) * mixing
-
-
-def _state_space(spec: ModelSpec) -> int:
-    """A Mamba-2 layer as if all chunks were full: C·B and its sum within the chunk, states in and out."""
-    mamba = spec.mamba
-    inner = mamba.expand * spec.width
-    within = (mamba.chunk + 1) * (mamba.state + inner)
-    return within + 4 * mamba.state * inner
-
-
-def _mixing(spec: ModelSpec) -> int:
-    """Around one layer: the weights of reading, writing and mixing streams; mixing is no matrix product."""
+    linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+    projections = sum(2 * layer.weight.numel() for layer in linear if layer is not model.head)
+    # A Mamba-2 layer as if all chunks were full: C·B and its sum within the chunk, states in and out.
+    mamba, inner = spec.mamba, spec.mamba.expand * spec.width
+    state_space = (mamba.chunk + 1) * (mamba.state + inner) + 4 * mamba.state * inner
+    # The weights of reading, writing and mixing streams; mixing is no matrix product.
     streams = spec.streams
-    stacked = streams * spec.width
-    return 2 * stacked * (2 * streams + streams**2)
+    mixing = 2 * streams * spec.width * (2 * streams + streams**2) if streams > 1 else 0
+    return projections + spec.blocks.count("M") * state_space + len(spec.blocks) * mixing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,31 +141,6 @@ class StepCounts:
         return TokenCounts(
             positions=self.positions, valid=self.valid, scored=self.scored, bytes=self.bytes
         )
-
-    @property
-    def work(self) -> Work:
-        """Work of the model for these counts."""
-        return Work(tokens=self.valid, attention_pairs=self.attention_pairs, scored=self.scored)
-
-    @property
-    def causal_work(self) -> Work:
-        """The same if each row were one document, as work is usually counted."""
-        return replace(self.work, attention_pairs=self.causal_pairs)
-
-    @property
-    def attention_density(self) -> float:
-        """Pairs within documents, of those that rows without a mask would have."""
-        return self.attention_pairs / self.causal_pairs
-
-    @property
-    def padding_share(self) -> float:
-        """Positions that hold no token."""
-        return 1 - self.valid / self.positions
-
-    @property
-    def mean_context(self) -> float:
-        """Tokens of its own document that stand before a scored token, on average."""
-        return self.context / max(self.scored, 1)
 
 
 def counts_of(batch: Batch, token_bytes: Tensor) -> StepCounts:
@@ -239,9 +201,11 @@ class StepMetrics:
     gradient_norm: float
     learning_rate: float
     attention_density: float
+    """Pairs within documents, of those that rows without a mask would have."""
     padding_share: float
     padded_positions: int
     mean_context: float
+    """Tokens of its own document that stand before a scored token, on average."""
     seconds: float
     tokens_per_second: float
     scored_tokens_per_second: float
@@ -266,7 +230,8 @@ class StepMetrics:
         Shares of the peak are those of a model of ours, `spec`, on so many devices.
         """
 
-        def share(work: Work) -> float | None:
+        def share(pairs: int) -> float | None:
+            work = Work(tokens=counts.valid, attention_pairs=pairs, scored=counts.scored)
             flops = step_flops(spec, work) if spec is not None else None
             return mfu(flops, seconds, peak_of(device), devices=devices) if flops else None
 
@@ -279,16 +244,16 @@ class StepMetrics:
             z_loss=learnt.z_loss,
             gradient_norm=learnt.gradient_norm,
             learning_rate=learnt.learning_rate,
-            attention_density=counts.attention_density,
-            padding_share=counts.padding_share,
+            attention_density=counts.attention_pairs / counts.causal_pairs,
+            padding_share=1 - counts.valid / counts.positions,
             padded_positions=counts.padded_positions,
-            mean_context=counts.mean_context,
+            mean_context=counts.context / max(counts.scored, 1),
             seconds=seconds,
             tokens_per_second=counts.positions / seconds,
             scored_tokens_per_second=counts.scored / seconds,
             memory_bytes=memory_bytes(device),
-            masked_mfu=share(counts.work),
-            causal_mfu=share(counts.causal_work),
+            masked_mfu=share(counts.attention_pairs),
+            causal_mfu=share(counts.causal_pairs),
         )
 
 
@@ -317,6 +282,17 @@ class Metrics:
                 part.unlink()
         if writers:
             fill(writers, read_metrics(folder).to_pylist(), figures)
+
+    @staticmethod
+    def opened(job: Job, directory: Path, *, step: int, figures: Sequence[Figure]) -> "Metrics":
+        """Open the metrics of a run that is at a step; evaluations that aren't of its figures are removed."""
+        document_sums.keep_only(directory, {figure.step for figure in figures})
+        return Metrics(
+            directory / METRICS,
+            resumed_at=step,
+            writers=open_writers(job, directory),
+            figures=figures,
+        )
 
     def evaluated(self, figures: Sequence[Figure]) -> None:
         """Tell the writers what an evaluation found."""

@@ -24,7 +24,6 @@ from curriculum.train.run_directory import (
 )
 from schemas.job import Doing, Failure, Figure, Heartbeat, Job, MaskingCost, Report, Stopped
 from schemas.json_text import now
-from schemas.json_text import now as present
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,23 +138,25 @@ class HeartbeatWriter:
         """Say how far `state` is, by a step of so many row positions that took so long."""
         self._positions += positions
         self._seconds += seconds
-        now = time.monotonic()
-        if now - self._last < LEAST_SECONDS:
+        at = time.monotonic()
+        if at - self._last < LEAST_SECONDS:
             return
         self._speed = self._positions / max(self._seconds, 1e-9)
-        self._beat(state)
-        self._last, self._positions, self._seconds = now, 0, 0.0
-
-    def begins(self, doing: Doing, state: CheckpointState) -> None:
-        """Say that something other than a step begins, however long ago the last beat was."""
-        self._beat(state, doing)
+        self.beat(state)
+        self._last, self._positions, self._seconds = at, 0, 0.0
 
     def evaluated(self, seconds: float) -> None:
         """Expect of the evaluations to come what a whole one took."""
         self._evaluation = seconds
 
-    def _beat(self, state: CheckpointState, doing: Doing | None = None) -> None:
+    def beat(self, state: CheckpointState, doing: Doing | None = None) -> None:
+        """Beat, however long ago the last beat was; `doing` is what begins, if that isn't a step."""
         bits = gate_bits(state.figures, self.job.phase)
+        left = evaluations_left(state.step, every=self.job.evaluate_every, steps=self.job.steps)
+        one = self._evaluation
+        if not one and self._speed:
+            # Until an evaluation was measured, by the speed of steps.
+            one = FORWARD * positions_read(self.job.evaluations) / self._speed
         beat = Heartbeat(
             step=state.step,
             steps=self.job.steps,
@@ -164,18 +165,11 @@ class HeartbeatWriter:
             val_bpb=bits[-1] if bits else None,
             figures=tuple(each for each in state.figures if each.family == "*"),
             doing=doing,
-            evaluating_seconds=self._evaluating(state.step),
-            at=present(),
+            evaluating_seconds=left * one,
+            at=now(),
         )
         # Nothing rests on it: it isn't flushed to the disk, and one that is full is told by a checkpoint.
         draft = self.directory / f".{HEARTBEAT}.draft"
         with contextlib.suppress(OSError):
             draft.write_text(beat.model_dump_json())
             draft.replace(self.directory / HEARTBEAT)
-
-    def _evaluating(self, step: int) -> float:
-        """Seconds of the evaluations to come; until one was measured, by the speed of steps."""
-        left = evaluations_left(step, every=self.job.evaluate_every, steps=self.job.steps)
-        if self._evaluation or not self._speed:
-            return left * self._evaluation
-        return left * FORWARD * positions_read(self.job.evaluations) / self._speed

@@ -21,7 +21,7 @@ from curriculum.train.device import enough_memory, prepare, with_backend
 from curriculum.train.distributed import ALONE, FLAG, PATH_OR_NONE, ProcessRank, Ranks, joined
 from curriculum.train.evaluation import Cancelled, Evaluator, is_evaluated, read_token_bytes
 from curriculum.train.masking_cost import COST, measured_once
-from curriculum.train.metric_writers import open_writers, require_installed
+from curriculum.train.metric_writers import require_installed
 from curriculum.train.metrics import (
     Metrics,
     StepCounts,
@@ -79,7 +79,7 @@ def _trained(
             required = "leakcheck" in job.require
             if required and ranks.leads:
                 resumed = CheckpointState(step=checkpoint.newest_step(directory / "checkpoints"))
-                HeartbeatWriter(job, directory).begins("leakcheck", resumed)
+                HeartbeatWriter(job, directory).beat(resumed, "leakcheck")
             if required and not ranks.from_first(lambda: proven(path, stop), FLAG):
                 return _stopped(job, store, directory, ranks)
             cost = ranks.from_first(
@@ -153,7 +153,10 @@ class Trainer:
         last = ranks.from_first(lambda: checkpoint.newest(checkpoints), PATH_OR_NONE)
         self.saver = Saver(checkpoints, self.train_state, last)
         self.state = self._open(workspace)
-        self.metrics = self._metrics(directory) if ranks.leads else None
+        self.metrics = None
+        if ranks.leads:
+            figures = self.state.figures
+            self.metrics = Metrics.opened(job, directory, step=self.state.step, figures=figures)
         self.heartbeat = HeartbeatWriter(job, directory)
         self.token_bytes = read_token_bytes(workspace / job.tokenizer.path)
         self.evaluator = Evaluator(
@@ -192,15 +195,6 @@ class Trainer:
             if self.metrics is not None:
                 self.metrics.close()
             self.saver.close()
-
-    def _metrics(self, directory: Path) -> Metrics:
-        document_sums.keep_only(directory, {figure.step for figure in self.state.figures})
-        return Metrics(
-            directory / "metrics",
-            resumed_at=self.state.step,
-            writers=open_writers(self.job, directory),
-            figures=self.state.figures,
-        )
 
     def _train(self) -> Outcome:
         self.steps = Lookahead(
@@ -245,7 +239,7 @@ class Trainer:
         due = is_evaluated(step, every=self.job.evaluate_every, steps=self.job.steps)
         if due and step not in known:
             if self.metrics is not None:
-                self.heartbeat.begins("evaluating", self.state)
+                self.heartbeat.beat(self.state, "evaluating")
             found = self.evaluator.evaluated(step)
             self.state = self.state.measured(found.figures)
             if step or self.evaluator.before is None:

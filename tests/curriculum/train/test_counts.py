@@ -39,17 +39,16 @@ def within(doc_ids: npt.NDArray[np.int32], valid: int) -> npt.NDArray[np.bool_]:
 
 def test_a_document_of_four_tokens_gives_its_scored_ones_two_of_context() -> None:
     counts = counts_of(batch((4,)), TOKEN_BYTES)
-    assert (counts.scored, counts.context, counts.mean_context) == (3, 1 + 2 + 3, 2.0)
+    assert (counts.scored, counts.context) == (3, 1 + 2 + 3)
     assert (counts.attention_pairs, counts.causal_pairs) == (10, 78)
-    assert (counts.positions, counts.valid, counts.padding_share) == (12, 4, 1 - 4 / 12)
+    assert (counts.positions, counts.valid) == (12, 4)
 
 
 def test_documents_that_share_a_row_would_take_a_row_each() -> None:
     for lengths in ((12,), (4,), (4, 8), (3, 5, 2)):
         counts = counts_of(batch(lengths), TOKEN_BYTES)
         assert counts.padded_positions == 12 * len(lengths)
-        assert counts.causal_work.attention_pairs == 78 >= counts.work.attention_pairs
-        assert counts.causal_work.tokens == counts.work.tokens
+        assert counts.causal_pairs == 78 >= counts.attention_pairs
 
 
 @given(st.lists(st.integers(2, 5), min_size=1, max_size=2))
@@ -69,4 +68,4 @@ def test_counts_of_a_step_are_those_of_its_batches_added_up() -> None:
 
 def test_a_step_without_scored_targets_has_no_context() -> None:
     counts = counts_of(batch((4,), mask=[0] * T), TOKEN_BYTES)
-    assert (counts.scored, counts.bytes, counts.mean_context) == (0, 0, 0.0)
+    assert (counts.scored, counts.bytes, counts.context) == (0, 0, 0)

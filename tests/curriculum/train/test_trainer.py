@@ -167,7 +167,7 @@ def test_density_counts_pairs_within_documents(world: Any) -> None:
     batch = collate([rows[0]])
     pairs = sum(size * (size + 1) // 2 for size in batch.boundaries.lengths[:-1])
     counts = counts_of(batch, torch.zeros(64))
-    assert counts.attention_density == pairs / (256 * 257 / 2)
+    assert (counts.attention_pairs, counts.causal_pairs) == (pairs, 256 * 257 // 2)
 
 
 @pytest.mark.parametrize(("steps", "evaluated"), [(9, [0, 4, 9]), (10, [0, 4, 8, 10])])

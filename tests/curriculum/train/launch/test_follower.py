@@ -112,14 +112,14 @@ def test_an_evaluation_is_shown_before_the_first_step_and_after_the_last(
     job = world.job()
     follower = LogFollower(job, tmp_path, told.append, lambda _: None, lambda _: None)
     heart = HeartbeatWriter(job, tmp_path)
-    heart.begins("leakcheck", CheckpointState())
+    heart.beat(CheckpointState(), "leakcheck")
     follower.look()
-    heart.begins("evaluating", CheckpointState())
+    heart.beat(CheckpointState(), "evaluating")
     follower.look()
     heart.evaluated(3.0)
     heart.step(CheckpointState(step=1), positions=1024, seconds=1.0)
     follower.look()
-    heart.begins("evaluating", CheckpointState(step=job.steps))
+    heart.beat(CheckpointState(step=job.steps), "evaluating")
     follower.look()
     assert [(each.done, each.note) for each in told] == [
         (0, "leakcheck"),
