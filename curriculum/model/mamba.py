@@ -176,14 +176,10 @@ def decays_between(log_decay_nHq: Tensor) -> Tensor:
     Logs [a b c] -> exp of [[0 b b+c] [- 0 c] [- - 0]]. Later positions are blanked before the
     exponential, so no gradient meets an infinity.
     """
-    later_kq = _later(log_decay_nHq)
+    q, device = log_decay_nHq.shape[-1], log_decay_nHq.device
+    later_kq = torch.ones(q, q, dtype=torch.bool, device=device).triu(1)
     sums_nHkq = torch.where(later_kq, log_decay_nHq[..., None, :], 0).cumsum(-1)
     return torch.where(later_kq.mT, 0, sums_nHkq.exp())
-
-
-def _later(x_q: Tensor) -> Tensor:
-    q = x_q.shape[-1]
-    return torch.ones(q, q, dtype=torch.bool, device=x_q.device).triu(1)
 
 
 def entering_states(left_nHPE: Tensor, decay_nH: Tensor, chunks: Chunks) -> Tensor:

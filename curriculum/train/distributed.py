@@ -189,11 +189,16 @@ class Ranks:
         """
         if self.size == 1:
             return make()
-        values, own = _outcome(make)
-        for failed in self.gathered(own, _FAILURE):
-            if failed is not None:
-                raise failed.error()
-        return values[0]
+        made: list[T] = []
+        own = None
+        try:
+            made.append(make())
+        except CurriculumError as failed:
+            own = RankFailure.of(failed)
+        for failure in self.gathered(own, _FAILURE):
+            if failure is not None:
+                raise failure.error()
+        return made[0]
 
     def on_first(self, do: Callable[[], object]) -> None:
         """Run a function on rank 0 while the others wait; its CurriculumError is raised on every rank."""
@@ -247,13 +252,6 @@ def _tensors(data: bytes) -> dict[str, Tensor]:
         return load(data)
     except SafetensorError as broken:
         raise ValueError(str(broken)) from broken
-
-
-def _outcome(make: Callable[[], T]) -> tuple[list[T], RankFailure | None]:
-    try:
-        return [make()], None
-    except CurriculumError as failed:
-        return [], RankFailure.of(failed)
 
 
 @contextlib.contextmanager

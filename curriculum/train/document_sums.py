@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from curriculum import parquet
 from curriculum.train.run_directory import EVALUATIONS, replace_whole
 from schemas.held_out import HeldOutCount, WeightedStratum, held_out_count, satterthwaite
-from schemas.job import EVALUATED_SCHEMA, Evaluation, EvaluationStratum
+from schemas.job import EVALUATED_SCHEMA, Evaluation
 
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
@@ -199,41 +199,27 @@ _T = (1.960, 2.000, 2.042, 2.086, 2.145, 2.228, 2.306, 2.447, 2.571, 2.776, 3.18
 
 def table_of(evaluation: Evaluation, sums: Sequence[DocumentSums]) -> pa.Table:
     """The documents of an evaluation's strata as a table of EVALUATED_SCHEMA."""
-    parts = [
-        _stratum_table(evaluation, stratum, each)
-        for stratum, each in zip(evaluation.strata, sums, strict=True)
-    ]
+    parts = []
+    for stratum, own in zip(evaluation.strata, sums, strict=True):
+        same = {
+            "phase": evaluation.phase,
+            "set": evaluation.set,
+            "family": stratum.family,
+            "objective": stratum.objective,
+            "domain": stratum.domain,
+            "row_length": stratum.rows.row_length,
+            "rows_key": stratum.rows.key,
+        }
+        columns = {
+            **{name: [value] * len(own.document_ids) for name, value in same.items()},
+            "document_id": own.document_ids,
+            "lineage": own.lineages,
+            "nats": own.nats,
+            "bytes": own.num_bytes,
+            "tokens": own.tokens,
+        }
+        parts.append(pa.table(columns, schema=EVALUATED_SCHEMA))
     return joined(parts)
-
-
-def _stratum_table(
-    evaluation: Evaluation, stratum: EvaluationStratum, sums: DocumentSums
-) -> pa.Table:
-    same = {
-        "phase": evaluation.phase,
-        "set": evaluation.set,
-        "family": stratum.family,
-        "objective": stratum.objective,
-        "domain": stratum.domain,
-        "row_length": stratum.rows.row_length,
-        "rows_key": stratum.rows.key,
-    }
-    count = len(sums.document_ids)
-    columns = {
-        name: pa.repeat(pa.scalar(value, EVALUATED_SCHEMA.field(name).type), count)
-        for name, value in same.items()
-    }
-    return pa.table(
-        {
-            **columns,
-            "document_id": pa.array(sums.document_ids, pa.string()),
-            "lineage": pa.array(sums.lineages, pa.string()),
-            "nats": sums.nats,
-            "bytes": sums.num_bytes,
-            "tokens": sums.tokens,
-        },
-        schema=EVALUATED_SCHEMA,
-    )
 
 
 def joined(tables: Iterable[pa.Table]) -> pa.Table:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import torch
 from pydantic import TypeAdapter
@@ -24,6 +25,7 @@ from curriculum.train.device import mixed
 from curriculum.train.distributed import ALONE, Ranks
 from curriculum.train.document_sums import (
     DocumentSums,
+    Floats,
     interval,
     joined,
     of_evaluation,
@@ -33,6 +35,7 @@ from curriculum.train.optimizer import TrainState
 from schemas.errors import JobError
 from schemas.job import Evaluation, EvaluationStratum, Figure, Job
 
+Strings = npt.NDArray[np.str_]
 _Measured = tuple[str, float, int, int]
 """Document id, nats, bytes and scored tokens of a document of a batch."""
 _OF_TURNS = TypeAdapter(list[list[_Measured]])
@@ -162,7 +165,12 @@ class HeldOut:
                 documents.append(of_evaluation(known.documents, evaluation))
             else:
                 mine = [sums[_asked(stratum)] for stratum in evaluation.strata]
-                figures += _figures(evaluation, mine, step)
+                figures += [
+                    _figure(evaluation, stratum, step, [own], [1.0])
+                    for stratum, own in zip(evaluation.strata, mine, strict=True)
+                ]
+                weights = [stratum.weight for stratum in evaluation.strata]
+                figures.append(_figure(evaluation, None, step, mine, weights))
                 documents.append(table_of(evaluation, mine))
         return Evaluated(
             figures=tuple(figures),
@@ -185,12 +193,14 @@ class HeldOut:
     def _measured(self, stratum: EvaluationStratum) -> list[_Measured]:
         """The results of `_documents` in the order of micro-batches, rank after rank."""
         ranks, measured = self.ranks, list[list[_Measured]]()
-        micro = self._micro_batches(stratum)
-        while turn := list(itertools.islice(micro, ranks.readers)):
+        size = max(self.job.micro_positions // stratum.rows.row_length, 1)
+        rows = rows_of(stratum, self.workspace, structure=self.job.model.structure)
+        while turn := list(itertools.islice(rows, size * ranks.readers)):
             if self.stop():
                 raise Cancelled
-            mine = ranks.reader < len(turn)
-            batch = collate(turn[ranks.reader if mine else 0])
+            first = size * ranks.reader
+            mine = first < len(turn)
+            batch = collate(turn[first : first + size] if mine else turn[:size])
             measured.append(self._documents(batch if mine else blank(batch)))
         return [
             document
@@ -198,12 +208,6 @@ class HeldOut:
             for batches in turns
             for document in batches
         ]
-
-    def _micro_batches(self, stratum: EvaluationStratum) -> Iterator[list[Row]]:
-        size = max(self.job.micro_positions // stratum.rows.row_length, 1)
-        rows = rows_of(stratum, self.workspace, structure=self.job.model.structure)
-        while micro := list(itertools.islice(rows, size)):
-            yield micro
 
     def _documents(self, batch: Batch) -> list[_Measured]:
         """Each document of a batch; none of a blank one."""
@@ -244,32 +248,19 @@ def _added_up(
 
     One that `lineages` lacks is a lineage of its own.
     """
-    nats: dict[str, float] = {}
-    num_bytes: dict[str, int] = {}
-    tokens: dict[str, int] = {}
-    for document, nll, size, count in measured:
-        nats[document] = nats.get(document, 0.0) + nll
-        num_bytes[document] = num_bytes.get(document, 0) + size
-        tokens[document] = tokens.get(document, 0) + count
-    _require_numbers(stratum, nats, num_bytes)
-    ids = sorted(nats)
-    return DocumentSums(
-        document_ids=tuple(ids),
-        lineages=tuple(lineages.get(each, each) for each in ids),
-        nats=np.array([nats[each] for each in ids]),
-        num_bytes=np.array([num_bytes[each] for each in ids], dtype=np.int64),
-        tokens=np.array([tokens[each] for each in ids], dtype=np.int64),
+    names, *columns = zip(*measured, strict=True)
+    ids, document_of = np.unique(names, return_inverse=True)
+    nats, num_bytes, tokens = (
+        np.bincount(document_of, column).astype(np.float64) for column in columns
     )
-
-
-def _figures(evaluation: Evaluation, sums: Sequence[DocumentSums], step: int) -> list[Figure]:
-    """The figure of each stratum, then that of their weighted mean."""
-    strata = [
-        _figure(evaluation, stratum, step, [each], [1.0])
-        for stratum, each in zip(evaluation.strata, sums, strict=True)
-    ]
-    weights = [stratum.weight for stratum in evaluation.strata]
-    return [*strata, _figure(evaluation, None, step, sums, weights)]
+    _require_numbers(stratum, ids, nats, num_bytes)
+    return DocumentSums(
+        document_ids=tuple(ids.tolist()),
+        lineages=tuple(lineages.get(document, document) for document in ids.tolist()),
+        nats=nats,
+        num_bytes=num_bytes.astype(np.int64),
+        tokens=tokens.astype(np.int64),
+    )
 
 
 def figures_of(evaluation: Evaluation, figures: Sequence[Figure]) -> list[Figure]:
@@ -363,21 +354,21 @@ def _figure(
 
 
 def _require_numbers(
-    stratum: EvaluationStratum, nats: dict[str, float], num_bytes: dict[str, int]
+    stratum: EvaluationStratum, ids: Strings, nats: Floats, num_bytes: Floats
 ) -> None:
     name = f"evaluation of {stratum.family}, {stratum.domain}"
-    if not sum(num_bytes.values()):
+    if not num_bytes.any():
         raise JobError(
             name,
             stratum.rows.path,
             cause="no byte of its rows is scored",
             cure="Build the validation rows again, or raise val_fraction",
         )
-    wrong = next((document for document, nll in nats.items() if not math.isfinite(nll)), None)
-    if wrong is not None:
+    finite = np.isfinite(nats)
+    if not finite.all():
         raise JobError(
             name,
-            f"document {wrong}",
+            f"document {ids[finite.argmin()]}",
             cause="the loss isn't a number",
             cure="Lower the learning rate, or train again from an earlier checkpoint",
         )

@@ -51,10 +51,6 @@ class HeldOutStratum:
     rows: RowsSource
     order: tuple[HeldOutRow, ...]
 
-    def within(self, limit: int) -> tuple[HeldOutRow, ...]:
-        """The first rows that have `limit` positions together; one at least."""
-        return self.order[: max(limit // self.rows.row_length, 1)]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeldOutSet:
@@ -65,10 +61,17 @@ class HeldOutSet:
     strata: tuple[HeldOutStratum, ...]
 
     def within(self, limit: int) -> Evaluation:
-        """The set with `limit` positions of each stratum."""
-        rows = [stratum.within(limit) for stratum in self.strata]
+        """The set with `limit` positions of each stratum, and one row of it at least."""
+        rows = [
+            stratum.order[: max(limit // stratum.rows.row_length, 1)] for stratum in self.strata
+        ]
         named = [
-            _named(stratum.weight, some) for stratum, some in zip(self.strata, rows, strict=True)
+            WeightedStratum(
+                weight=stratum.weight,
+                documents={name for row in some for name in row.documents},
+                lineages={name for row in some for name in row.lineages},
+            )
+            for stratum, some in zip(self.strata, rows, strict=True)
         ]
         return Evaluation(
             set=self.name,
@@ -87,15 +90,6 @@ class HeldOutSet:
             ),
             **held_out_count(named).model_dump(),
         )
-
-
-def _named(weight: float, rows: Sequence[HeldOutRow]) -> WeightedStratum:
-    """The documents and lineages of some rows."""
-    return WeightedStratum(
-        weight=weight,
-        documents={name for row in rows for name in row.documents},
-        lineages={name for row in rows for name in row.lineages},
-    )
 
 
 def validation_of(serving: ResolvedServing, rows: Artefact) -> Validation:

@@ -174,16 +174,10 @@ def end_all(run: Path, grace_seconds: float = 0.0) -> list[int]:
             # Counted, not timed: where the whole machine stood still, nobody could die.
             looks += 1
             for pid in left:
-                _kill_one(pid)
+                with contextlib.suppress(ProcessLookupError):  # It ended meanwhile.
+                    os.kill(pid, signal.SIGKILL)
         time.sleep(_POLL_SECONDS)
     return left
-
-
-def _kill_one(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return  # It ended meanwhile.
 
 
 GRACE_SECONDS = 10.0

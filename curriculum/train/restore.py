@@ -1,6 +1,5 @@
 """Read a checkpoint back: a run on any number of ranks, or the model alone, to sample from or hand on."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +85,11 @@ def read_weights(checkpoint: Path) -> dict[str, Tensor]:
     Raises:
         JobError: where they aren't those of its model, before any memory is taken for them.
     """
-    there, shapes = names_in(checkpoint), _shapes(read_spec(checkpoint))
+    with torch.device("meta"):
+        # Without memory for them: the sender of a checkpoint may say any size.
+        model = Decoder(read_spec(checkpoint), "math")
+    shapes = {name: weight.shape for name, weight in model.named_parameters()}
+    there = names_in(checkpoint)
     weights = {
         name: shape
         for name, shape in there.items()
@@ -101,13 +104,6 @@ def read_weights(checkpoint: Path) -> dict[str, Tensor]:
     into = {name: torch.zeros(shape) for name, shape in weights.items()}
     fill(checkpoint, into, ALONE)
     return into
-
-
-def _shapes(spec: ModelSpec) -> dict[str, torch.Size]:
-    """The shapes of a model's weights by name, without memory for them: its sender may say any size."""
-    with torch.device("meta"):
-        model = Decoder(spec, "math")
-    return {name: weight.shape for name, weight in model.named_parameters()}
 
 
 def names_in(checkpoint: Path) -> dict[str, torch.Size]:
@@ -175,14 +171,6 @@ def _empty(moment: str, weight: Tensor, train_state: TrainState) -> Tensor:
     return torch.zeros((), device=weight.device if fused else None)
 
 
-def _differences(ours: ModelSpec, theirs: ModelSpec) -> Iterator[tuple[str, object, object]]:
-    """Each field that two models differ in, with both values; their names come last."""
-    for name in sorted(ModelSpec.model_fields, key="name".__eq__):
-        mine, its = getattr(ours, name), getattr(theirs, name)
-        if mine != its:
-            yield name, mine, its
-
-
 def _require_fitting(checkpoint: Path, train_state: TrainState) -> None:
     require_whole(checkpoint)
     spec, ours = read_spec(checkpoint), train_state.model.spec
@@ -190,7 +178,12 @@ def _require_fitting(checkpoint: Path, train_state: TrainState) -> None:
     if attached == ours and spec.structure and not ours.structure:
         raise would_lose_structure(f"model {ours.name}", "without structure", str(checkpoint))
     if attached != ours:
-        name, mine, its = next(_differences(ours, attached))
+        # The names of the models come last.
+        name, mine, its = next(
+            (name, mine, its)
+            for name in sorted(ModelSpec.model_fields, key="name".__eq__)
+            if (mine := getattr(ours, name)) != (its := getattr(attached, name))
+        )
         raise JobError(
             f"model {ours.name}",
             f"{name} {mine}",

@@ -60,7 +60,10 @@ def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ON
             return _finished_run(there)
         directory = resumable(folder) or folder / f"attempt={last_number(store, folder) + 1}"
         _require_same(directory, job)
-        frozen = _frozen(store, directory, job)
+        # No two attempts of a workspace get one ordinal.
+        with store.lock("attempts"):
+            own = {"attempt": number_of(directory), "ordinal": last_ordinal(store) + 1}
+            frozen = freeze(directory, job.model_copy(update=own))
         report = launched(store, directory / JOB, launch)
         if report.stopped == "cancelled":
             return Run(directory=directory, report=report, artefact=None)
@@ -73,13 +76,6 @@ def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ON
 
 def _finished_run(run: Artefact) -> Run:
     return Run(directory=run.path, report=read_report(run.path), artefact=run)
-
-
-def _frozen(store: Store, directory: Path, job: Job) -> Job:
-    """Freeze a job in the directory of its attempt; no two attempts of a workspace get one ordinal."""
-    with store.lock("attempts"):
-        own = {"attempt": number_of(directory), "ordinal": last_ordinal(store) + 1}
-        return freeze(directory, job.model_copy(update=own))
 
 
 def _require_same(directory: Path, job: Job) -> None:

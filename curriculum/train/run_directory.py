@@ -234,8 +234,7 @@ def claimed(store: Store, job: Job, directory: Path) -> Iterator[None]:
     Raises:
         JobError: while another process trains it, naming that process.
     """
-    lock = _claim(store, job)
-    _acquire(lock, directory / STATE, directory)
+    lock = _acquired(store, job, directory)
     try:
         with store.leased():
             store.use([run_recipe(job)])
@@ -256,9 +255,7 @@ def require_unclaimed(store: Store, job: Job, directory: Path) -> None:
     Raises:
         JobError: naming the process that does.
     """
-    lock = _claim(store, job)
-    _acquire(lock, directory / STATE, directory)
-    lock.release()
+    _acquired(store, job, directory).release()
 
 
 @contextlib.contextmanager
@@ -283,31 +280,24 @@ def launching(store: Store, job: Job, say: Callable[[str], None]) -> Iterator[No
         lock.release()
 
 
-def read_state(file: Path) -> RunState | None:
-    """The process that a state.json names; None where there is none, or it was damaged."""
-    return inside.read(RunState, file)
-
-
-def _claim(store: Store, job: Job) -> filelock.BaseFileLock:
+def _acquired(store: Store, job: Job, directory: Path) -> filelock.BaseFileLock:
     name = train_lock(store.root, job.run_key, job.attempt).name
-    return filelock.FileLock(inside.lock(store.root, name), timeout=ENDING_SECONDS)
-
-
-def _acquire(lock: filelock.BaseFileLock, owner: Path, directory: Path) -> None:
+    lock = filelock.FileLock(inside.lock(store.root, name), timeout=ENDING_SECONDS)
     try:
         lock.acquire()
     except filelock.Timeout:
         raise JobError(
             str(directory),
-            _process_of(owner),
+            _process_of(directory / STATE),
             cause="it trains this run now",
             cure="Wait for it, or end it first",
         ) from None
+    return lock
 
 
 def _process_of(owner: Path) -> str:
     """Name the process that a state.json names."""
-    there = read_state(owner)
+    there = inside.read(RunState, owner)
     return f"process {there.pid} on {there.host}" if there else "another process"
 
 

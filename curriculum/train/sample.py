@@ -66,12 +66,9 @@ def complete(
             cause=f"this model was trained on rows of at most {longest:,}",
             cure=f"Shorten it to {longest - 1:,}, or take a checkpoint of a phase with longer rows",
         )
-    model = trained_model(checkpoint, _device())
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = trained_model(checkpoint, device)
     return continuation(model, ids, sampling, tokens=min(tokens, longest - len(ids)), end=end)
-
-
-def _device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def continuation(

@@ -12,11 +12,11 @@ the first rank a load succeeds and leaves its rows as they were. They serialise 
 import itertools
 import re
 import warnings
+from collections import defaultdict
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import torch
 from pydantic import Field
@@ -29,7 +29,13 @@ from torch.distributed.checkpoint.metadata import (
     TensorProperties,
     TensorStorageMetadata,
 )
-from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner
+from torch.distributed.checkpoint.planner import (
+    LoadPlan,
+    LoadPlanner,
+    ReadItem,
+    SavePlan,
+    SavePlanner,
+)
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
@@ -95,8 +101,11 @@ def tensors_in(folder: Path) -> dict[str, ShardedTensor]:
             the files in these sizes.
     """
     index = read_part(ShardIndex, folder.parent, f"{folder.name}/{INDEX}")
+    strange = {c.file for each in index.tensors for c in each.chunks if not _FILE.fullmatch(c.file)}
+    if strange:
+        raise damaged(folder / INDEX, f"{min(strange)!r} is no file of a rank")
     heads = {
-        name: _head_of_rank(folder / name)
+        name: head(folder / name)
         for name in {chunk.file for each in index.tensors for chunk in each.chunks}
     }
     for each in index.tensors:
@@ -220,8 +229,10 @@ class _Reader(StorageReader):
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> TorchFuture[None]:
         """Copy the part of each chunk that is wanted into its tensor."""
-        file_of = partial(_file_of, self._files)
-        for file, items in itertools.groupby(sorted(plan.items, key=file_of), key=file_of):
+        by_file = defaultdict[str, list[ReadItem]](list)
+        for item in plan.items:
+            by_file[self._files[item.storage_index]].append(item)
+        for file, items in by_file.items():
             with safe_open(self.folder / file, "pt") as opened:
                 for item in items:
                     index = item.storage_index
@@ -238,10 +249,6 @@ class _Reader(StorageReader):
     def validate_checkpoint_id(cls, checkpoint_id: object) -> bool:
         """Return True: torch chooses no storage for us."""
         return True
-
-
-def _file_of(files: dict[MetadataIndex, str], item: Any) -> str:
-    return files[item.storage_index]
 
 
 def _offsets(index: MetadataIndex) -> tuple[int, ...]:
@@ -268,14 +275,10 @@ def _described(
     )
     return ShardedTensor(
         name=name,
-        kind=_kind(each.properties.dtype),
+        kind=cast(Kind, str(each.properties.dtype).removeprefix("torch.")),
         shape=tuple(each.size),
         chunks=tuple(sorted(chunks, key=lambda chunk: chunk.offsets)),
     )
-
-
-def _kind(dtype: torch.dtype) -> Any:
-    return str(dtype).removeprefix("torch.")
 
 
 def _metadata(each: ShardedTensor) -> TensorStorageMetadata:
@@ -300,9 +303,3 @@ def _is_whole(each: ShardedTensor) -> bool:
             return False
         row += chunk.sizes[0]
     return row == each.shape[0]
-
-
-def _head_of_rank(file: Path) -> dict[str, tuple[tuple[int, ...], Any]]:
-    if not _FILE.fullmatch(file.name):
-        raise damaged(file.with_name(INDEX), f"{file.name!r} is no file of a rank")
-    return head(file)

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,15 +45,13 @@ def head(file: Path) -> dict[str, tuple[tuple[int, ...], Any]]:
     """
     try:
         with safe_open(file, "pt") as opened:
-            return dict(_shapes(opened))
+            parts = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
+            return {
+                name: (tuple(part.get_shape()), _KINDS.get(part.get_dtype(), part.get_dtype()))
+                for name, part in parts.items()
+            }
     except (SafetensorError, FileNotFoundError) as broken:
         raise damaged(file, str(broken)) from None
-
-
-def _shapes(opened: Any) -> Iterator[tuple[str, tuple[tuple[int, ...], Any]]]:
-    for name in opened.keys():  # noqa: SIM118
-        part = opened.get_slice(name)
-        yield name, (tuple(part.get_shape()), _KINDS.get(part.get_dtype(), part.get_dtype()))
 
 
 _KINDS: dict[str, Any] = {
