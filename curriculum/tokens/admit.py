@@ -59,15 +59,18 @@ def admitted(text: str, name: str) -> dict[str, Any]:
     model = content.get("model") if isinstance(content, dict) else None
     if not isinstance(model, dict):
         raise _refused(name, None, "it isn't a tokenizer.json of Hugging Face tokenizers")
-    kind, dropout = model.get("type"), model.get("dropout")
-    if kind != "BPE" or dropout:
+    algorithm, dropout = model.get("type"), model.get("dropout")
+    if algorithm != "BPE" or dropout:
         raise TokenizerError(
-            name, f"model {_short(kind)}, dropout {_short(dropout)}",
+            name, f"model {_short(algorithm)}, dropout {_short(dropout)}",
             cause="only BPE without dropout keeps promises",
             cure="Give a byte-level BPE, or train one: curriculum tokenizer train",
         )  # fmt: skip
     require_numbered(content, name)
-    _require_normalizers(content.get("normalizer"), name)
+    for kind in _kinds(content.get("normalizer")):
+        if kind not in _NORMALIZERS:
+            cause = f'its normalizer ({_short(kind)}) may change text; "normalizer": null would not'
+            raise _refused(name, None, cause)
     found: dict[str, Any] = content
     return found
 
@@ -121,13 +124,6 @@ def _require_given_ids(described: _File, name: str) -> None:
                 cure="Add the tokens whose ids are missing, or give the file that the rows were made with",
             )  # fmt: skip
         highest = max(highest, given)
-
-
-def _require_normalizers(part: object, name: str) -> None:
-    for kind in _kinds(part):
-        if kind not in _NORMALIZERS:
-            cause = f'its normalizer ({_short(kind)}) may change text; "normalizer": null would not'
-            raise _refused(name, None, cause)
 
 
 def _kinds(part: object) -> Iterator[str]:

@@ -139,16 +139,16 @@ class Tokenizer:
     roles: Roles
     chat_template: ChatTemplate | None = field(repr=False)
     """The template that came with it."""
-    vocab_size: int
+    vocab_size: int = field(init=False)
     """The largest id plus one."""
     ids_of: dict[ControlRole, int]
-    token_bytes: npt.NDArray[np.int32] = field(repr=False)
+    token_bytes: npt.NDArray[np.int32] = field(init=False, repr=False)
     """[vocab_size]; bytes that each id encodes, 0 for control tokens."""
-    ends_line: npt.NDArray[np.bool_] = field(repr=False)
+    ends_line: npt.NDArray[np.bool_] = field(init=False, repr=False)
     """[vocab_size]; whether each id's last byte is a newline."""
-    mid_character: npt.NDArray[np.bool_] = field(repr=False)
+    mid_character: npt.NDArray[np.bool_] = field(init=False, repr=False)
     """[vocab_size]; whether each id's first byte goes on with a character that an id before it began."""
-    leading_space: npt.NDArray[np.int32] = field(repr=False)
+    leading_space: npt.NDArray[np.int32] = field(init=False, repr=False)
     """[vocab_size]; bytes of whitespace before each id's first other byte, 0 where there is no other."""
     engine: Engine
     engine_reason: str
@@ -156,6 +156,20 @@ class Tokenizer:
     _texts: tuple[bytes, ...] = field(repr=False)
     _controls: dict[int, str] = field(repr=False)
     _encode: Encode = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Derive from the bytes of each id what others ask of many ids at once."""
+        texts = self._texts
+        spaces = [len(text) - len(text.lstrip() or text) for text in texts]
+        middles = [bool(text) and text[0] & 0xC0 == 0x80 for text in texts]
+        for name, value in {
+            "vocab_size": len(texts),
+            "token_bytes": np.array([len(text) for text in texts], dtype=np.int32),
+            "ends_line": np.array([text.endswith(b"\n") for text in texts], dtype=np.bool_),
+            "mid_character": np.array(middles, dtype=np.bool_),
+            "leading_space": np.array(spaces, dtype=np.int32),
+        }.items():
+            object.__setattr__(self, name, value)
 
     @staticmethod
     def load(path: Path, roles: Roles = Roles()) -> "Tokenizer":
@@ -190,14 +204,7 @@ class Tokenizer:
             json=text,
             roles=roles,
             chat_template=chat_template,
-            vocab_size=len(texts),
             ids_of=find_roles(controls, roles, name=name),
-            token_bytes=np.array([len(each) for each in texts], dtype=np.int32),
-            ends_line=np.array([each.endswith(b"\n") for each in texts], dtype=np.bool_),
-            mid_character=np.array(
-                [bool(each) and each[0] & 0xC0 == 0x80 for each in texts], dtype=np.bool_
-            ),
-            leading_space=np.array([_leading_space(each) for each in texts], dtype=np.int32),
             engine=engine,
             engine_reason=slow,
             _texts=texts,
@@ -323,11 +330,6 @@ def _token_texts(content: dict[str, Any], controls: dict[str, int]) -> tuple[byt
     for text, token in added.items():
         texts[token] = b"" if text in controls else text.encode()
     return tuple(texts)
-
-
-def _leading_space(text: bytes) -> int:
-    bare = text.lstrip()
-    return len(text) - len(bare) if bare else 0
 
 
 def _choose_engine(bare: str, trial: Sequence[str], *, name: str) -> tuple[Encode, Engine, str]:

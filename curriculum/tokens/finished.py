@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from curriculum.tokens.admit import controls_of, require_numbered
 from curriculum.tokens.chat_template import ChatTemplate
 from curriculum.tokens.codec import (
@@ -76,17 +74,7 @@ def without_engine(path: Path, roles: Roles, reason: str) -> Tokenizer:
         json=regular_files.read(path, follow_links=True).decode(),
         roles=roles,
         chat_template=ChatTemplate.beside(path),
-        vocab_size=len(texts),
         ids_of=find_roles(controls, roles, name=path.name),
-        token_bytes=np.array([len(text) for text in texts], dtype=np.int32),
-        ends_line=np.array([text.endswith(b"\n") for text in texts], dtype=np.bool_),
-        mid_character=np.array(
-            [bool(text) and text[0] & 0xC0 == 0x80 for text in texts], dtype=np.bool_
-        ),
-        leading_space=np.array(
-            [len(text) - len(text.lstrip()) if text.strip() else 0 for text in texts],
-            dtype=np.int32,
-        ),
         engine=NO_ENGINE,
         engine_reason=reason,
         _texts=texts,
