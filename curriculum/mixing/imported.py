@@ -1,7 +1,7 @@
 """Imported rows that a diet serves by name: what they say themselves, read of their manifests."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from curriculum.store import Artefact, Store, read_mark
@@ -134,6 +134,9 @@ def _rows(store: Store, diet: Diet, name: str) -> ImportedRows:
             cause=f"there is no row in {rows.path.relative_to(store.root)}",
             cure="Import rows that hold some, or take the serving out",
         )
+    measured_by = named.get((name, VAL))
+    if measured_by is not None and not _at(store, measured_by).reported(RowsReport).domains:
+        measured_by = None
     return ImportedRows(
         name=name,
         key=rows.key,
@@ -142,7 +145,7 @@ def _rows(store: Store, diet: Diet, name: str) -> ImportedRows:
         objective=labels["objective"],
         row_length=int(labels["row_length"]),
         domains=tuple(sorted(domains)),
-        measured_by=_measured_by(store, named.get((name, VAL)), rows),
+        measured_by=measured_by,
     )
 
 
@@ -154,13 +157,6 @@ def _location(diet: Diet, name: str) -> tuple[int | str, ...]:
         for index, serving in enumerate(phase.servings)
         if serving.imported == name
     )
-
-
-def _measured_by(store: Store, path: str | None, rows: Artefact) -> str | None:
-    """Rows of split val, if they are there and hold something."""
-    if path is None or not _at(store, path).reported(RowsReport).domains:
-        return None
-    return path
 
 
 def _of_key(store: Store, diet: Diet, digits: str) -> Artefact:
@@ -177,14 +173,10 @@ def _of_key(store: Store, diet: Diet, digits: str) -> Artefact:
         cause=f"{len(found)} keys of imported rows start with these digits"
         if found
         else "no imported rows have that name, and no key of theirs begins so",
-        cure=_hint(digits, names, keys),
+        cure=nearest(digits, [*names, *keys])
+        if names or keys
+        else "Import some: curriculum import PATH --name NAME",
     )
-
-
-def _hint(called: str, names: Sequence[str], keys: Sequence[str]) -> str:
-    if names or keys:
-        return nearest(called, [*names, *keys])
-    return "Import some: curriculum import PATH --name NAME"
 
 
 def _named(store: Store) -> Iterator[tuple[tuple[str, str], str]]:

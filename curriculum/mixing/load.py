@@ -33,15 +33,13 @@ def merged(child: Mapping[str, Any], parent: Mapping[str, Any]) -> dict[str, Any
     phases = {phase["phase"]: phase for phase in parent["phases"]}
     content = {**parent, **child}
     if isinstance(child.get("phases"), list):
-        content["phases"] = [_filled(entry, phases) for entry in child["phases"]]
+        content["phases"] = [
+            {**phases.get(entry["phase"], {}), **entry}
+            if isinstance(entry, dict) and isinstance(entry.get("phase"), str)
+            else entry
+            for entry in child["phases"]
+        ]
     return content
-
-
-def _filled(entry: object, phases: Mapping[str, Any]) -> object:
-    """An entry of the list with what it leaves out."""
-    if not isinstance(entry, dict) or not isinstance(entry.get("phase"), str):
-        return entry
-    return {**phases.get(entry["phase"], {}), **entry}
 
 
 PACKAGE = Path(__file__).parents[1]
@@ -245,7 +243,8 @@ def diet_files(name_or_path: str, home: Path | None = None) -> tuple[Path, ...]:
 
 def _extended_file(file: Path, name: str, home: Path | None) -> Path:
     """The file of the diet that another extends; that of the package where it has the same name."""
-    others = _diets(None if _is_own(file, home) and name == file.stem else home)
+    is_own = home is not None and file.parent == home / "diets"
+    others = _diets(None if is_own and name == file.stem else home)
     path = str(file.parent / Path(name).expanduser()) if _is_path(name) else name
     return _find_file(path, others, home, kind="diet")
 
@@ -253,7 +252,11 @@ def _extended_file(file: Path, name: str, home: Path | None) -> Path:
 def _diet(file: Path, text: str, home: Path | None) -> Diet:
     """Load the diet of a file, with the fields of the diet that it extends."""
     source = read_yaml(text, file=str(file), error=DietError)
-    content = dict(_anchored(source.content, file.parent))
+    content = dict(source.content)
+    for name in PATHS:
+        value = content.get(name)
+        if isinstance(value, str) and _is_path(value):
+            content[name] = str(file.parent / Path(value).expanduser())
     if isinstance(source.content.get(EXTENDS), str):
         parent = _extended(file, text, source.content, home)
         content = merged(content, parent.model_dump(exclude_unset=True))
@@ -295,10 +298,6 @@ def _extended(file: Path, text: str, child: Mapping[str, Any], home: Path | None
     return parent
 
 
-def _is_own(file: Path, home: Path | None) -> bool:
-    return home is not None and file.parent == home / "diets"
-
-
 def load_phases(name_or_path: str = "phases", home: Path | None = None) -> Phases:
     """The phases of that name, or of that YAML file, in the order of the curriculum.
 
@@ -337,10 +336,3 @@ def _unknown(name: str, known: Mapping[str, Path], home: Path | None, kind: str)
         if (missing := missing_workspace(home)) is not None:
             cure += f"{'' if cure.endswith('?') else '.'} {missing}"
     return DietError(name, cause=cause, cure=cure)
-
-
-def _anchored(content: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Any]]:
-    """The fields of a diet; those that hold paths relative to its folder."""
-    for name, value in content.items():
-        is_path = name in PATHS and isinstance(value, str) and _is_path(value)
-        yield name, str(folder / Path(value).expanduser()) if is_path else value

@@ -99,6 +99,8 @@ def recipe(
     """Return the recipe of a mixture; of earlier plans only the rows that they took of the same artefacts."""
     branch = [("branch", phase.branch)] if phase.branch else []
     without = of_keys(phase.without, [each.key for variants in rows for each in variants])
+    taken = sorted(rows_taken(seen, rows).items())
+    drawn: list[JsonValue] = [[key, domain, count] for (key, domain), count in taken]
     return Recipe(
         stage=STAGE,
         labels=(("specialist", phase.specialist), *branch, ("phase", phase.name)),
@@ -119,7 +121,7 @@ def recipe(
                 }
                 for serving in phase.servings
             ],
-            "drawn": _taken_config(rows_taken(seen, rows)),
+            "drawn": drawn,
             **({"continued": [continued.run, continued.step]} if continued else {}),
             **({"without": [len(without), digest([*without])]} if without else {}),
         },
@@ -324,7 +326,3 @@ def _the_rest(phase: ResolvedPhase, continued: Continued | None) -> ResolvedPhas
             location=phase.location,
         )
     return replace(phase, tokens=left)
-
-
-def _taken_config(counts: Taken) -> list[JsonValue]:
-    return [[key, domain, count] for (key, domain), count in sorted(counts.items())]

@@ -50,13 +50,14 @@ def source_repetition(
         .collect(engine="streaming")
     )
     top = lineages.head(10)
+    # Sums of floats may differ in their last digits from run to run.
     return SourceRepetition(
         lineages=lineages.height,
-        mean=_rounded(float(lineages["seen"].sum()) / max(1, int(lineages["tokens"].sum()))),
+        mean=round(float(lineages["seen"].sum()) / max(1, int(lineages["tokens"].sum())), 6),
         limit=limit,
         above=int((lineages["repetition"] > limit).sum()),
         most=tuple(
-            (lineage, _rounded(repetition))
+            (lineage, round(repetition, 6))
             for lineage, repetition in zip(top["lineage"], top["repetition"], strict=True)
         ),
     )
@@ -96,8 +97,3 @@ def _tokens_by_lineage(draw: ArtefactUse, documents: pl.LazyFrame) -> pl.LazyFra
             (pl.col("tokens") * draw.repetition).alias("seen"),
         )
     )
-
-
-def _rounded(value: float) -> float:
-    """Sums of floats may differ in their last digits from run to run."""
-    return round(value, 6)

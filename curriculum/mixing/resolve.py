@@ -260,7 +260,7 @@ def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Diet
             yield DietFault(
                 location=location,
                 value=f"{where} ({serving.family})",
-                cause=f"{phase.phase} has rows of {_listed(spec.row_lengths)}, and it names none",
+                cause=f"{phase.phase} has rows of {', '.join(map(str, spec.row_lengths))}, and it names none",
                 cure=f"Give it row_length: {spec.row_lengths[0]}",
             )
             continue
@@ -313,8 +313,12 @@ def _resolved(
         tokens=tokens,
         rope_base=spec.rope_base,
         servings=tuple(
-            replace(
-                _resolved_serving(index, serving, spec, amount, phase.max_repetition),
+            _resolved_serving(
+                index,
+                serving,
+                spec,
+                tokens=amount,
+                max_repetition=phase.max_repetition,
                 imported=imported.get(serving.imported or ""),
                 packer=diet.packer,
             )
@@ -331,21 +335,34 @@ def _resolved(
 
 
 def _resolved_serving(
-    index: int, serving: Serving, spec: PhaseSpec, tokens: int, max_repetition: float
+    index: int,
+    serving: Serving,
+    spec: PhaseSpec,
+    *,
+    tokens: int,
+    max_repetition: float,
+    imported: ImportedRows | None,
+    packer: Packer,
 ) -> ResolvedServing:
-    row_length = _row_length(serving, spec)
+    row_length, objective = _row_length(serving, spec), objective_of(serving)
     assert row_length is not None
+    variants = 1
+    if serving.imported is None and OBJECTIVES[objective].variants:
+        # Each repetition reads the next variant.
+        variants = min(serving.variants or FIM_VARIANTS, math.ceil(max_repetition))
     return ResolvedServing(
         index=index,
         family=family_of(serving),
         base=_base(serving, row_length),
-        objective=objective_of(serving),
+        objective=objective,
         row_length=row_length,
         share=serving.share,
         tokens=tokens,
         domains=tuple(sorted((serving.domains or {}).items())),
         repositories=tuple(sorted(serving.repositories or ())),
-        variants=_variants(serving, max_repetition),
+        variants=variants,
+        imported=imported,
+        packer=packer,
     )
 
 
@@ -355,13 +372,6 @@ def _row_length(serving: Serving, spec: PhaseSpec) -> int | None:
     if serving.imported is not None:
         return None
     return spec.row_lengths[0] if len(spec.row_lengths) == 1 else None
-
-
-def _variants(serving: Serving, max_repetition: float) -> int:
-    """Number of variants that can be seen: each repetition reads the next."""
-    if serving.imported is not None or not OBJECTIVES[objective_of(serving)].variants:
-        return 1
-    return min(serving.variants or FIM_VARIANTS, math.ceil(max_repetition))
 
 
 def _base(serving: Serving, row_length: int) -> str | None:
@@ -386,10 +396,6 @@ def _divide(total: int, shares: Sequence[float]) -> list[int]:
     whole = sum(exact)
     borders = [round(total * sum(exact[:upto]) / whole) for upto in range(len(shares) + 1)]
     return [end - start for start, end in itertools.pairwise(borders)]
-
-
-def _listed(lengths: Sequence[int]) -> str:
-    return ", ".join(str(length) for length in lengths)
 
 
 def with_repositories(

@@ -65,6 +65,8 @@ def read_supply(files: Sequence[Path], *, key: str, without: Collection[str] = (
     ranks[[names[name] for name in order]] = np.arange(len(order), dtype=np.int16)
     codes = np.concatenate([np.empty(0, np.int16), *(shard.domain for shard in shards)])
     indices = np.concatenate([np.empty(0, np.int64), *(each.index for each in shards)])
+    begin = f"{key[:KEY_DIGITS]}-"
+    left_out = [int(pack.removeprefix(begin)) for pack in without if pack.startswith(begin)]
     return Supply(
         key=key,
         domains=tuple(order),
@@ -73,7 +75,7 @@ def read_supply(files: Sequence[Path], *, key: str, without: Collection[str] = (
         attention_pairs=np.concatenate([np.empty(0, np.int64), *(each.pairs for each in shards)]),
         pack_index=indices,
         shard_starts=np.cumsum([0, *(len(each.index) for each in shards)], dtype=np.int64),
-        left_out=np.isin(indices, _indices(without, key)) if without else None,
+        left_out=np.isin(indices, left_out) if without else None,
     )
 
 
@@ -85,12 +87,6 @@ def pack_ids(keys: pl.Series, indices: npt.NDArray[np.int64]) -> pl.Series:
     """
     digits = pl.Series(indices).cast(pl.String).str.zfill(INDEX_DIGITS)
     return keys.str.head(KEY_DIGITS) + "-" + digits
-
-
-def _indices(packs: Collection[str], key: str) -> npt.NDArray[np.int64]:
-    """The indices of those pack_ids that are of these rows."""
-    mine = [each for each in packs if each.startswith(f"{key[:KEY_DIGITS]}-")]
-    return np.array([int(each[KEY_DIGITS + 1 :]) for each in mine], dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

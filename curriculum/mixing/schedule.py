@@ -21,6 +21,7 @@ from curriculum.mixing.row_supply import KEY_DIGITS, Supply, pack_ids
 from curriculum.mixing.strata import Stratum
 from schemas.mixture import BLOCK_SLOTS, LEFT_OUT_NAME, LEFT_OUT_SCHEMA, LeftOut
 
+Ints = npt.NDArray[np.int64]
 LOCAL_ABOVE = 1 << 24
 """Positions of a stratum's rows above which their order is local: fewer all stay decoded in a loader."""
 GROUP_POSITIONS = 1 << 16
@@ -154,9 +155,8 @@ class RowOrder:
 
     def take(self, count: int) -> DrawnRows:
         """The next rows."""
-        drawn: list[_Stretch] = []
-        passed: list[_Stretch] = []
-        before: list[npt.NDArray[np.int64]] = []
+        parts: list[tuple[npt.NDArray[np.int32], Ints, npt.NDArray[np.int32]]] = []
+        skipped: list[tuple[npt.NDArray[np.int32], Ints, Ints]] = []
         left = count
         while left:
             whole, offsets = np.divmod(self._seen, self._sizes)
@@ -164,25 +164,22 @@ class RowOrder:
             offset = int(offsets[variant])
             part = self._permutation(variant, int(whole[variant]))[offset : offset + left]
             self._seen[variant] += len(part)
-            excluded = self._excluded(variant, part)
-            drawn.append(_Stretch(variant, int(whole.sum()), part[~excluded]))
-            passed.append(_Stretch(variant, int(whole.sum()), part[excluded]))
-            before.append(count - left + np.cumsum(~excluded)[excluded])
-            left -= len(drawn[-1].index)
+            left_out = self._left_out[variant]
+            is_taken = np.ones(len(part), np.bool_) if left_out is None else ~left_out[part]
+            variants = np.full(len(part), variant, np.int32)
+            repetition = np.full(int(is_taken.sum()), whole.sum(), np.int32)
+            parts.append((variants[is_taken], part[is_taken], repetition))
+            before = count - left + np.cumsum(is_taken)[~is_taken]
+            skipped.append((variants[~is_taken], part[~is_taken], before))
+            left -= len(repetition)
+        variant_of, index, repetitions = map(np.concatenate, zip(*parts, strict=True))
+        passed_variant, passed_index, next_drawn = map(np.concatenate, zip(*skipped, strict=True))
         return DrawnRows(
-            variant=_laid_out([each.variant for each in drawn], drawn),
-            index=np.concatenate([each.index for each in drawn]),
-            repetition=_laid_out([each.repetition for each in drawn], drawn),
-            passed=SkippedRows(
-                variant=_laid_out([each.variant for each in passed], passed),
-                index=np.concatenate([each.index for each in passed]),
-                before=np.concatenate(before),
-            ),
+            variant=variant_of,
+            index=index,
+            repetition=repetitions,
+            passed=SkippedRows(variant=passed_variant, index=passed_index, before=next_drawn),
         )
-
-    def _excluded(self, variant: int, part: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        left_out = self._left_out[variant]
-        return np.zeros(len(part), dtype=np.bool_) if left_out is None else left_out[part]
 
     def _permutation(self, variant: int, number: int) -> npt.NDArray[np.int64]:
         if (variant, number) != self._pass:
@@ -211,20 +208,6 @@ def local_order(words: npt.NDArray[np.uint64], group: int, window: int) -> npt.N
     return np.lexsort((words, window_of))
 
 
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Rows of one pass over one variant."""
-
-    variant: int
-    repetition: int
-    index: npt.NDArray[np.int64]
-
-
-def _laid_out(values: Sequence[int], stretches: Sequence[_Stretch]) -> npt.NDArray[np.int32]:
-    """A value of each stretch, once a row of it."""
-    return np.repeat(np.array(values, dtype=np.int32), [len(each.index) for each in stretches])
-
-
 def _words(count: int, seed: int, name: str, number: int) -> npt.NDArray[np.uint64]:
     """Random 64-bit words that depend on seed, name and number alone."""
     seeded = json.dumps([seed, name, number]).encode()
@@ -232,7 +215,6 @@ def _words(count: int, seed: int, name: str, number: int) -> npt.NDArray[np.uint
     return np.random.Philox(key=key).random_raw(count)
 
 
-Ints = npt.NDArray[np.int64]
 LISTED = 20
 """Rows that a report names; the file beside the plan has all."""
 _NONE: Ints = np.empty(0, dtype=np.int64)
@@ -334,17 +316,17 @@ def counted(supplies: Sequence[Sequence[Supply]]) -> LeftOut | None:
 
 def _named(supplies: Sequence[Sequence[Supply]]) -> pl.DataFrame:
     """pack_id, rows_key and valid_tokens of all rows that are left out."""
-    every = {supply.key: supply for variants in supplies for supply in variants}
-    return pl.concat([_rows(each) for each in every.values()])
-
-
-def _rows(supply: Supply) -> pl.DataFrame:
-    excluded = _NONE if supply.left_out is None else np.flatnonzero(supply.left_out)
-    keys = pl.repeat(supply.key, len(excluded), dtype=pl.String, eager=True)
-    return pl.DataFrame(
-        {
-            "pack_id": pack_ids(keys, supply.pack_index[excluded]),
-            "rows_key": keys,
-            "valid_tokens": supply.valid_tokens[excluded].astype(np.int64),
-        }
-    )
+    named = []
+    for supply in {supply.key: supply for variants in supplies for supply in variants}.values():
+        excluded = _NONE if supply.left_out is None else np.flatnonzero(supply.left_out)
+        keys = pl.repeat(supply.key, len(excluded), dtype=pl.String, eager=True)
+        named.append(
+            pl.DataFrame(
+                {
+                    "pack_id": pack_ids(keys, supply.pack_index[excluded]),
+                    "rows_key": keys,
+                    "valid_tokens": supply.valid_tokens[excluded].astype(np.int64),
+                }
+            )
+        )
+    return pl.concat(named)

@@ -1,7 +1,7 @@
 """Strata of a phase: each serving in each domain, what is asked of it and what there is."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -199,7 +199,12 @@ def _shortage(
     asked = worst.share * phase.tokens
     times = math.ceil(100 * asked / worst.tokens) / 100
     fitting = int(phase.max_repetition * worst.tokens / worst.share)
-    others = _grouped(stratum for stratum in short if stratum is not worst)
+    domains: dict[str, list[str]] = {}
+    for stratum in short:
+        if stratum is not worst:
+            domains.setdefault(stratum.serving.title, []).append(stratum.domain)
+    # By serving: 'v2_simple causal at 512 (general, templates)'.
+    others = "; ".join(f"{title} ({', '.join(names)})" for title, names in domains.items())
     lower = _lower_share(phase, strata, worst)
     return MixtureError(
         f"phase {phase.name}: {worst.title}",
@@ -229,14 +234,6 @@ def _lower_share(phase: ResolvedPhase, strata: Sequence[Stratum], short: Stratum
         return ""
     fitting = serving.share * most / short.share
     return f"lower the serving's share from {serving.share:g} to {_rounded_down(fitting):g}"
-
-
-def _grouped(strata: Iterable[Stratum]) -> str:
-    """List strata by serving: 'v2_simple causal at 512 (general, templates)'."""
-    found: dict[str, list[str]] = {}
-    for stratum in strata:
-        found.setdefault(stratum.serving.title, []).append(stratum.domain)
-    return "; ".join(f"{title} ({', '.join(domains)})" for title, domains in found.items())
 
 
 def _rounded_down(value: float) -> float:
