@@ -1,22 +1,20 @@
 """The graph of a repository by its syntax trees: who calls, makes, overrides, inherits, names and holds what.
 
 Names are resolved by scope, arity, includes and the types of receivers, so every edge is labelled
-`syntactic`: an approximation that needs neither a compiler nor a build. A `SourceTree` is the files of a
-repository at one commit with their facts and names; a commit costs its changed blobs.
+`syntactic`: an approximation that needs neither a compiler nor a build.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from sys import intern
 
-from curriculum.graph.facts import FileFacts, Neighbour, NodeId, SourceFile
+from curriculum.graph.facts import FileFacts, Neighbour, NodeId, SourceFile, Symbol
 from curriculum.graph.index import facts_of
-from curriculum.graph.memo import Memo, derived
+from curriculum.graph.memo import derived
 from curriculum.graph.names import (
     TYPES,
-    Declaration,
     Function,
-    NameIndex,
+    Lookup,
     Names,
     Scope,
     TrackedNames,
@@ -29,7 +27,6 @@ from schemas.change import TreeDelta, TreeFile
 from schemas.corpus import CODE, Language
 from schemas.document import EdgeKind
 
-FactsOf = Callable[[str, Language], FileFacts]
 _Version = tuple[str, Language]
 """A blob's id, and as what it is read."""
 
@@ -43,77 +40,8 @@ class _Read:
     paths: int = 0
 
 
-@dataclass(kw_only=True, slots=True)
-class SourceTree:
-    """Holds each blob's facts while a path of the tree has it. Same tree, same answers."""
-
-    facts_of: FactsOf
-    names: NameIndex = field(default_factory=NameIndex)
-    _files: dict[str, SourceFile] = field(default_factory=dict)
-    _read: dict[_Version, _Read] = field(default_factory=dict)
-
-    def apply(self, delta: TreeDelta) -> None:
-        """Take what differs from the tree before; a KeyError for a removed path that it hasn't."""
-        removed = [self._files[path] for path in delta.removed]
-        before = [self._files[file.path] for file in delta.files if file.path in self._files]
-        new: dict[_Version, _Read] = {}
-        for file in delta.files:
-            if _version(file) not in new:
-                new[_version(file)] = self._facts(file)
-        for source in (*removed, *before):
-            self._remove(source.file)
-        for file in delta.files:
-            self._add(file, new[_version(file)])
-        names = {intern(file.path): new[_version(file)].names for file in delta.files}
-        self.names = self.names.changed(delta.removed, names)
-
-    def paths(self) -> list[str]:
-        """Sorted."""
-        return sorted(self._files)
-
-    def source(self, path: str) -> SourceFile:
-        """A KeyError for a path that the tree hasn't."""
-        return self._files[path]
-
-    def _facts(self, file: TreeFile) -> _Read:
-        """Looked up before the files of the tree before go, so that a renamed blob isn't read again."""
-        known = self._read.get(_version(file))
-        if known is not None:
-            return known
-        facts = _nothing(file) if file.language not in CODE else self._parsed(file)
-        return _Read(facts=facts, names=names_of(facts))
-
-    def _parsed(self, file: TreeFile) -> FileFacts:
-        return self.facts_of(file.blob.text, file.language)
-
-    def _add(self, file: TreeFile, read: _Read) -> None:
-        self._read[_version(file)] = read
-        read.paths += 1
-        self._files[intern(file.path)] = SourceFile(file=file, facts=read.facts)
-
-    def _remove(self, file: TreeFile) -> None:
-        del self._files[file.path]
-        version = _version(file)
-        read = self._read[version]
-        read.paths -= 1
-        if not read.paths:
-            del self._read[version]
-
-
 def _version(file: TreeFile) -> _Version:
     return file.blob.blob_id, file.language
-
-
-def _nothing(file: TreeFile) -> FileFacts:
-    return FileFacts(
-        symbols=(),
-        calls=(),
-        includes=(),
-        usings=(),
-        num_bytes=len(file.blob.text.encode()),
-        error_bytes=0,
-        is_complete=True,
-    )
 
 
 Ends = dict[tuple[EdgeKind, NodeId], float]
@@ -130,31 +58,68 @@ class CallGraph:
 
     def __init__(self, read: Callable[[str, Language], FileFacts] = facts_of) -> None:
         """`read` gives the facts of a text."""
-        self._tree = SourceTree(facts_of=read)
-        self._names = TrackedNames()
-        self._edges = _Edges.of(self._names)
+        self._facts_of = read
+        self._files: dict[str, SourceFile] = {}
+        self._read: dict[_Version, _Read] = {}
+        """Holds each blob's facts while a path of the tree has it."""
+        self._names = names = TrackedNames()
+        scopes = Scopes(names=names)
+        methods = Methods(names=names, scopes=scopes)
+        resolver = Resolver(names=names, scopes=scopes, methods=methods)
+        self._edges = _Edges(names=names, scopes=scopes, methods=methods, resolver=resolver)
 
     def apply(self, delta: TreeDelta) -> None:
         """Take what differs from the tree before; a KeyError for a removed path that it hasn't."""
-        self._tree.apply(delta)
-        self._names.advance(self._tree.names)
+        gone = [self._files[path] for path in delta.removed]
+        gone += [self._files[file.path] for file in delta.files if file.path in self._files]
+        new: dict[_Version, _Read] = {}
+        for file in delta.files:
+            if _version(file) not in new:
+                new[_version(file)] = self._facts(file)
+        for source in gone:
+            self._remove(source.file)
+        for file in delta.files:
+            read = self._read[_version(file)] = new[_version(file)]
+            read.paths += 1
+            self._files[intern(file.path)] = SourceFile(file=file, facts=read.facts)
+        names = {intern(file.path): new[_version(file)].names for file in delta.files}
+        self._names.advance(delta.removed, names)
 
-    def paths(self) -> Iterable[str]:
+    def paths(self) -> list[str]:
         """The files of the tree, sorted."""
-        return self._tree.paths()
+        return sorted(self._files)
 
     def source(self, path: str) -> SourceFile:
         """A file of the tree; a KeyError for a path that it hasn't."""
-        return self._tree.source(path)
+        return self._files[path]
+
+    def _facts(self, file: TreeFile) -> _Read:
+        """Looked up before the files of the tree before go, so that a renamed blob isn't read again."""
+        known = self._read.get(_version(file))
+        if known is not None:
+            return known
+        text = file.blob.text
+        facts = (
+            self._facts_of(text, file.language)
+            if file.language in CODE
+            else FileFacts(num_bytes=len(text.encode()), error_bytes=0, is_complete=True)
+        )
+        return _Read(facts=facts, names=names_of(facts))
+
+    def _remove(self, file: TreeFile) -> None:
+        del self._files[file.path]
+        read = self._read[_version(file)]
+        read.paths -= 1
+        if not read.paths:
+            del self._read[_version(file)]
 
     @property
     def incomplete(self) -> tuple[str, ...]:
         """The files in C and C++ that have no whole syntax tree, sorted."""
-        sources = (self._tree.source(path) for path in self._tree.paths())
         return tuple(
-            each.file.path
-            for each in sources
-            if each.file.language in CODE and not each.facts.is_complete
+            path
+            for path, source in sorted(self._files.items())
+            if source.file.language in CODE and not source.facts.is_complete
         )
 
     def neighbours(self, node: NodeId) -> Sequence[Neighbour]:
@@ -163,29 +128,12 @@ class CallGraph:
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class _Edges:
+class _Edges(Lookup):
     """The edges of nodes, found on demand."""
 
-    names: TrackedNames
     scopes: Scopes
     methods: Methods
     resolver: Resolver
-
-    @classmethod
-    def of(cls, names: TrackedNames) -> "_Edges":
-        scopes = Scopes(names=names)
-        methods = Methods(scopes=scopes)
-        return cls(
-            names=names,
-            scopes=scopes,
-            methods=methods,
-            resolver=Resolver(scopes=scopes, methods=methods),
-        )
-
-    @property
-    def memo(self) -> Memo:
-        """The memo of all lookups."""
-        return self.names.memo
 
     @derived
     def neighbours(self, node: NodeId) -> tuple[Neighbour, ...]:
@@ -204,7 +152,7 @@ class _Edges:
         ends: Ends = {}
         if (function := self._function(node, declared)) is not None:
             ends.update(self.called(node))
-            for method in self._overridden(node, function):
+            for method in self.methods.overridden(function) if function.scope else ():
                 ends.update((("overrides", base), 1.0) for base in method.nodes)
         elif self._type(node, declared) is not None:
             ends.update((("inherits", base), 1.0) for base in self._bases(node))
@@ -295,13 +243,13 @@ class _Edges:
             for found in self.scopes.resolve(node.path, scope, written)
         )
 
-    def _function(self, node: NodeId, declared: Declaration) -> Function | None:
+    def _function(self, node: NodeId, declared: Symbol) -> Function | None:
         """The function that a node stands for."""
         if declared.kind != "function":
             return None
         return self.scopes.functions_by_node(declared.name).get(node)
 
-    def _type(self, node: NodeId, declared: Declaration) -> Type | None:
+    def _type(self, node: NodeId, declared: Symbol) -> Type | None:
         """The type that a node stands for."""
         if declared.kind not in TYPES:
             return None
@@ -315,9 +263,6 @@ class _Edges:
             if self._function(node, declared) is not None or self._type(node, declared) is not None:
                 yield node
 
-    def _overridden(self, node: NodeId, function: Function) -> tuple[Function, ...]:
-        return self.methods.overridden(function) if function.scope else ()
-
     def _bases(self, node: NodeId) -> list[NodeId]:
         return [
             each
@@ -326,7 +271,7 @@ class _Edges:
             if each != node
         ]
 
-    def _owners(self, node: NodeId, declared: Declaration) -> tuple[NodeId, ...]:
+    def _owners(self, node: NodeId, declared: Symbol) -> tuple[NodeId, ...]:
         """The class around a function or type."""
         scope: Scope = self.scopes.scope_of(node)
         found = self.scopes.type_at(scope)

@@ -9,7 +9,7 @@ import numpy as np
 import tree_sitter
 
 from curriculum.graph.declarators import FunctionDeclarator, function_declarator
-from curriculum.graph.facts import Member, Range, SymbolKind
+from curriculum.graph.facts import Member, Range, Symbol, SymbolKind
 from curriculum.graph.line_ranges import Extents
 from curriculum.graph.spelling import (
     LONGEST,
@@ -34,24 +34,6 @@ _IN_WORD = re.compile(r"\w")
 _NO_NAMES = frozenset(
     ("if", "else", "for", "while", "switch", "return", "do", "catch", "sizeof", "defined", "case", "throw")
 )  # fmt: skip
-
-
-class SymbolDraft(NamedTuple):
-    """A symbol whose types aren't known yet; `parent` counts drafts."""
-
-    kind: SymbolKind
-    name: str
-    scope: tuple[str, ...]
-    start: int
-    end: int
-    name_start: int
-    body: Range | None
-    parent: int
-    parameters: Parameters = NO_PARAMETERS
-    returns: str = ""
-    bases: tuple[str, ...] = ()
-    is_template: bool = False
-    is_virtual: bool = False
 
 
 class _Frame(NamedTuple):
@@ -79,7 +61,8 @@ class ExtractedSymbols:
     From places[i] on, the innermost draft is symbols[i], the innermost function functions[i].
     """
 
-    drafts: list[SymbolDraft] = field(default_factory=list)
+    drafts: list[Symbol] = field(default_factory=list)
+    """Symbols whose types aren't known yet; their `parent` counts drafts."""
     places: list[int] = field(default_factory=lambda: [0])
     symbols: list[int] = field(default_factory=lambda: [-1])
     functions: list[int] = field(default_factory=lambda: [-1])
@@ -89,15 +72,8 @@ class ExtractedSymbols:
     locals: list[Node] = field(default_factory=list)
     """Declarations in functions."""
 
-    def functions_at(self, places: Sequence[int]) -> list[int]:
-        """The innermost function around each place, as a draft's number; -1 for none."""
-        return self._at(places, self.functions)
-
-    def symbols_at(self, places: Sequence[int]) -> list[int]:
-        """The innermost draft around each place; -1 for none."""
-        return self._at(places, self.symbols)
-
-    def _at(self, places: Sequence[int], values: Sequence[int]) -> list[int]:
+    def at(self, places: Sequence[int], values: Sequence[int]) -> list[int]:
+        """Return which of the `symbols` or `functions` is the innermost around each place; -1 for none."""
         rows = np.searchsorted(self.places, np.asarray(places, dtype=np.int64), "right") - 1
         found: list[int] = np.asarray(values, dtype=np.int64)[rows].tolist()
         return found
@@ -197,9 +173,9 @@ class _Sweep:
         scope = self.frame.space if start < self.friend_end else self.frame.scope
         lines = self.extents.lines(first, end)
         self.found.drafts.append(
-            SymbolDraft(kind, name.name, scope + name.qualifier if name.qualifier else scope, lines.start,
-                  lines.end, name_at + name.at, body, self.frame.owner, parameters, returns, bases,
-                  is_template, is_virtual)
+            Symbol(kind, name.name, scope + name.qualifier if name.qualifier else scope, lines.start,
+                   lines.end, name_at + name.at, body, self.frame.owner, *parameters, returns, bases,
+                   (), is_template, is_virtual)
         )  # fmt: skip
         return len(self.found.drafts) - 1
 
@@ -220,17 +196,14 @@ class _Sweep:
                 name_at = name.start_byte
                 self._add("class", name_of(self.text[name_at : name.end_byte]), name_at, start, end)
             return
-        if name:
-            at, written = name.start_byte, name_of(self.text[name.start_byte : name.end_byte])
-        elif start < self.typedef[0]:
-            _, written, at = self.typedef
-        else:
+        named = self._named(name, start)
+        if named is None:
             self._enter(start, frame._replace(end=end, in_body=False))
             return
         inside = Range(body.start_byte, body.end_byte)
         bases = bases_of(self.text[name.end_byte : inside.start]) if name else ()
-        at = self._add("class", written, at, start, end, body=inside, bases=bases)
-        scope = _within(frame.scope, (*written.qualifier, written.name))
+        at = self._add("class", *named, start, end, body=inside, bases=bases)
+        scope = _within(frame.scope, (*named[0].qualifier, named[0].name))
         self._enter(start, _Frame(end, at, frame.function, at, scope, frame.space, False))
 
     def _is_forward(self, node: Node) -> bool:
@@ -243,16 +216,15 @@ class _Sweep:
 
     def _enum(self, node: Node, start: int, end: int) -> None:
         body = node.child_by_field_id(self.kinds.body)
-        name = node.child_by_field_id(self.kinds.name)
-        if body is None or self.frame.in_body:
-            return
+        named = self._named(node.child_by_field_id(self.kinds.name), start)
+        if body and named and not self.frame.in_body:
+            self._add("enum", *named, start, end, body=Range(body.start_byte, body.end_byte))
+
+    def _named(self, name: Node | None, start: int) -> tuple[Name, int] | None:
+        """Return the name of a class or enum and its place, else those of the typedef around it."""
         if name:
-            at, written = name.start_byte, name_of(self.text[name.start_byte : name.end_byte])
-        elif start < self.typedef[0]:
-            _, written, at = self.typedef
-        else:
-            return
-        self._add("enum", written, at, start, end, body=Range(body.start_byte, body.end_byte))
+            return name_of(self.text[name.start_byte : name.end_byte]), name.start_byte
+        return self.typedef[1:] if start < self.typedef[0] else None
 
     def _typedef(self, node: Node, start: int, end: int) -> None:
         made = node.child_by_field_id(self.kinds.type)

@@ -6,10 +6,10 @@ file as UTF-8, half-open. `Includes` finds the file that each #include means, an
 
 import functools
 import posixpath
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from math import inf
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from schemas.change import TreeFile
 from schemas.document import EdgeKind, EdgeLabel
@@ -26,8 +26,7 @@ class Range(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Symbol:
+class Symbol(NamedTuple):
     """A definition, or a declaration where `body` is None.
 
     `start` and `end` are line starts (or the file's end): the comment block right above, `template <…>`
@@ -107,11 +106,11 @@ class Member(NamedTuple):
 class FileFacts:
     """Symbols in the order of their `start`, outer ones first; calls in the order of the text."""
 
-    symbols: tuple[Symbol, ...]
-    calls: tuple[Call, ...]
-    includes: tuple[str, ...]
+    symbols: tuple[Symbol, ...] = ()
+    calls: tuple[Call, ...] = ()
+    includes: tuple[str, ...] = ()
     """Between quotes or angle brackets, as written, in order; of the live branches."""
-    usings: tuple[str, ...]
+    usings: tuple[str, ...] = ()
     """`std` of `using namespace std`, `lattice::at` of `using lattice::at`."""
     num_bytes: int
     error_bytes: int
@@ -169,6 +168,28 @@ def symbol(graph: RepositoryGraph, node: NodeId) -> Symbol:
     return graph.source(node.path).facts.symbols[node.number]
 
 
+Found = TypeVar("Found", bound=Hashable)
+
+
+def reached(
+    start: Found, ahead: Callable[[Found], Iterable[Found]], most: float = inf
+) -> list[Found]:
+    """Return where one starts and all that steps `ahead` lead to, breadth first, until there are `most`.
+
+    >>> reached(1, lambda number: [2 * number, 3 * number], 4)
+    [1, 2, 3, 4, 6]
+    """
+    found = [start]
+    seen = {start}
+    for node in found:
+        if len(found) >= most:
+            break
+        new = [each for each in dict.fromkeys(ahead(node)) if each not in seen]
+        seen.update(new)
+        found += new
+    return found
+
+
 MOST_FILES = 4_000
 """Most files reached from one; the nearest come first."""
 
@@ -202,12 +223,7 @@ class Includes:
     def include_closure(self, path: str) -> frozenset[str]:
         """Return a file, what it includes, what that includes and so on."""
         if path not in self._reached:
-            found, waiting = {path}, deque([path])
-            while waiting and len(found) < MOST_FILES:
-                new = [each for each in self.of(waiting.popleft()) if each not in found]
-                found.update(new)
-                waiting.extend(new)
-            self._reached[path] = frozenset(found)
+            self._reached[path] = frozenset(reached(path, self.of, MOST_FILES))
         return self._reached[path]
 
     def _resolved(self, path: str, written: str) -> str | None:
@@ -229,17 +245,9 @@ def folders_between(path: str, other: str) -> int:
     >>> folders_between("src/db/a.cc", "src/b.h")
     1
     """
-    ours, theirs = _folders(path), _folders(other)
-    shared = sum(1 for _ in _shared(ours, theirs))
-    return len(ours) + len(theirs) - 2 * shared
+    return path.count("/") + other.count("/") - 2 * shared_folders(path, other)
 
 
-def _folders(path: str) -> list[str]:
-    return path.split("/")[:-1]
-
-
-def _shared(ours: list[str], theirs: list[str]) -> Iterator[str]:
-    for our, their in zip(ours, theirs, strict=False):
-        if our != their:
-            return
-        yield our
+def shared_folders(path: str, other: str) -> int:
+    """Return the number of folders that two paths have in common from the root on."""
+    return len(posixpath.commonprefix([path.split("/")[:-1], other.split("/")[:-1]]))

@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import tree_sitter
 
 from curriculum.graph.blank import TO_LINE_END
-from curriculum.graph.extract_symbols import ExtractedSymbols, SymbolDraft, extract_symbols
+from curriculum.graph.extract_symbols import ExtractedSymbols, extract_symbols
 from curriculum.graph.facts import Call, CallForm, FileFacts, Member, Range, Symbol
 from curriculum.graph.line_ranges import Extents, byte_text, from_byte_text, is_in
-from curriculum.graph.spelling import Parameters, declared, name_of, split, type_of, using_of
+from curriculum.graph.spelling import Name, declared, name_of, split, type_of, using_of
 from curriculum.graph.syntax_tree import Kinds, Nodes, Parsed, captures_of, kinds, parse
 from schemas.corpus import Language
 
@@ -41,21 +41,9 @@ _BUILT_IN = frozenset(
 )
 
 
-class _Site(NamedTuple):
-    """A call before its caller is known."""
-
-    start: int
-    form: CallForm
-    name: str
-    qualifier: tuple[str, ...]
-    receiver: str | None
-    """None, `this`, "" or, followed by a dot, the receiver's name; of a member initialiser `.`."""
-    arity: int
-
-
 @lru_cache(maxsize=4_096)
 def _receiver(text: str) -> str:
-    """Return the text before a method's name, as a _Site has it."""
+    """Return the receiver of a site by the text before a method's name."""
     found = _RECEIVER.match(text)
     if found is None:
         return ""
@@ -69,43 +57,48 @@ def calls_of(
     text: str,
     places: Sequence[int],
 ) -> Iterator[Call]:
-    """The calls in the order of the text; draft i is symbol places[i]."""
+    """The calls in the order of the text; draft i is symbol places[i].
+
+    Sites are calls whose caller isn't known yet. The receiver of a site is None, `this`, "" or, followed by
+    a dot, the receiver's name; of a member initialiser `.`.
+    """
     sites = [*_calls(found, kinds, text), *_constructions(found, kinds, text)]
     sites += _built_locals(swept.locals, kinds, text)
-    sites.sort()
-    functions = swept.functions_at([site[0] for site in sites])
+    sites.sort(key=attrgetter("start", "form", "name", "qualifier"))
+    functions = swept.at([site.start for site in sites], swept.functions)
     types = _Types(swept=swept, kinds=kinds, text=text)
     types.learn(found, sites, functions)
     for site, function in zip(sites, functions, strict=True):
-        start, form, name, qualifier, receiver, arity = site
-        if not receiver or receiver == "this":
-            yield Call(places[function], form, name, qualifier, receiver, arity, start)
+        call = Call(places[function], *site[1:])
+        if not call.receiver or call.receiver == "this":
+            yield call
         else:
-            yield from _resolved(site, function, places[function], types)
+            yield from _resolved(call, call.receiver, function, types)
 
 
-def _resolved(site: _Site, function: int, caller: int, types: "_Types") -> Iterator[Call]:
+def _resolved(call: Call, receiver: str, function: int, types: "_Types") -> Iterator[Call]:
     """A call on something that is named, or of a constructor of a member."""
-    start, form, name, qualifier, receiver, arity = site
-    assert receiver is not None
-    if form == "call":
-        object_ = receiver[:-1]
-        kind = types.of(object_, function, start)
+    if call.form == "call":
+        kind = types.of(receiver[:-1], function, call.start)
         if kind is None:
-            yield Call(caller, form, name, qualifier, "", arity, start, object_)
+            yield call._replace(receiver="", object=receiver[:-1])
         else:
-            yield Call(caller, form, name, qualifier, kind, arity, start)
-    elif name in types.classes:
-        yield Call(caller, form, name, qualifier, None, arity, start)
+            yield call._replace(receiver=kind)
+    elif call.name in types.classes:
+        yield call._replace(receiver=None)
     else:
-        member = types.member(name, function) if function >= 0 else None
+        member = types.member(call.name, function) if function >= 0 else None
         if member is None:
-            yield Call(caller, form, name, qualifier, None, arity, start, name)
+            yield call._replace(receiver=None, object=call.name)
         elif member.is_object and member.type not in _BUILT_IN:
-            yield Call(caller, form, member.type, qualifier, None, arity, start)
+            yield call._replace(name=member.type, receiver=None)
 
 
-def _calls(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[_Site]:
+def _site(form: CallForm, written: Name, at: int, receiver: str | None, arity: int) -> Call:
+    return Call(-1, form, written.name, written.qualifier, receiver, arity, at + written.at)
+
+
+def _calls(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[Call]:
     remarks = sorted(each.start_byte for each in found.get("remark", ()))
     for call in found.get("call", ()):
         callee = call.child_by_field_id(kinds.function)
@@ -120,35 +113,30 @@ def _calls(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[_Sit
             name = text[start : callee.end_byte]
             if name not in _NOT_CALLS:
                 form: CallForm = "macro" if name.isupper() and len(name) > 1 else "call"
-                yield _Site(start, form, name, (), None, arity)
+                yield Call(-1, form, name, (), None, arity, start)
         elif kind == kinds.field_expression:
             method = callee.child_by_field_id(kinds.field)
             if method is not None:
                 at = method.start_byte
                 written = name_of(text[at : method.end_byte])
                 receiver = _receiver(text[start:at]) if at - start < _LONGEST_RECEIVER else ""
-                yield _Site(
-                    at + written.at, "call", written.name, written.qualifier, receiver, arity
-                )
+                yield _site("call", written, at, receiver, arity)
         elif kind in kinds.written_names:
             written = name_of(text[start : callee.end_byte])
             if written.name not in _NOT_CALLS:
-                yield _Site(
-                    start + written.at, "call", written.name, written.qualifier, None, arity
-                )
+                yield _site("call", written, start, None, arity)
     yield from _calls_like_casts(found, kinds, text)
 
 
-def _calls_like_casts(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[_Site]:
+def _calls_like_casts(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[Call]:
     """`(std::min)(a, b)` reads like a cast."""
     for cast in found.get("cast", ()):
         called = cast.child_by_field_id(kinds.type)
         value = cast.child_by_field_id(kinds.value)
         if called is not None and value is not None:
             written = name_of(text[called.start_byte : called.end_byte])
-            start = called.start_byte + written.at
             arity = sum(1 for _ in split(text[value.start_byte + 1 : value.end_byte - 1]))
-            yield _Site(start, "call", written.name, written.qualifier, None, arity)
+            yield _site("call", written, called.start_byte, None, arity)
 
 
 def _arity(listed: Node, kinds: Kinds, remarks: Sequence[int]) -> int:
@@ -160,19 +148,16 @@ def _arity(listed: Node, kinds: Kinds, remarks: Sequence[int]) -> int:
     return arity
 
 
-def _constructions(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[_Site]:
+def _constructions(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[Call]:
     made = sorted(found.get("made", ()), key=attrgetter("start_byte"))
     starts = [each.start_byte for each in made]
     for value in found.get("value", ()):
         yield from _constructed(made[bisect_left(starts, value.start_byte) - 1], value, text)
-    for each in found.get("new", ()):
-        type_node = each.child_by_field_id(kinds.type)
-        if type_node is not None:
-            yield from _constructed(type_node, each.child_by_field_id(kinds.arguments), text)
-    for each in found.get("literal", ()):
-        type_node = each.child_by_field_id(kinds.type)
-        if type_node is not None:
-            yield from _constructed(type_node, each.child_by_field_id(kinds.value), text)
+    for capture, listed in (("new", kinds.arguments), ("literal", kinds.value)):
+        for each in found.get(capture, ()):
+            type_node = each.child_by_field_id(kinds.type)
+            if type_node is not None:
+                yield from _constructed(type_node, each.child_by_field_id(listed), text)
     for each in found.get("initialiser", ()):
         first, last = each.child(0), each.child(each.child_count - 1)
         if first is not None and last is not None:
@@ -180,15 +165,14 @@ def _constructions(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Itera
                 yield site._replace(receiver=None if site.qualifier else ".")
 
 
-def _constructed(type_: Node, value: Node | None, text: str) -> Iterator[_Site]:
+def _constructed(type_: Node, value: Node | None, text: str) -> Iterator[Call]:
     written = name_of(text[type_.start_byte : type_.end_byte])
     if written.name.isidentifier() and written.name not in _BUILT_IN:
         arity = 0 if value is None else value.named_child_count
-        start = type_.start_byte + written.at
-        yield _Site(start, "construct", written.name, written.qualifier, None, arity)
+        yield _site("construct", written, type_.start_byte, None, arity)
 
 
-def _built_locals(declarations: Nodes, kinds: Kinds, text: str) -> Iterator[_Site]:
+def _built_locals(declarations: Nodes, kinds: Kinds, text: str) -> Iterator[Call]:
     """`Foo x(a, b);` in a function reads like a function's declaration."""
     for node in declarations:
         if not text.endswith(");", node.start_byte, node.end_byte):
@@ -212,7 +196,7 @@ class _Types:
     _owners: dict[tuple[str, ...], int] = field(default_factory=dict)
     _locals: dict[tuple[int, str], list[tuple[int, str]]] = field(default_factory=dict)
 
-    def learn(self, found: Mapping[str, Nodes], sites: list[_Site], functions: list[int]) -> None:
+    def learn(self, found: Mapping[str, Nodes], sites: list[Call], functions: list[int]) -> None:
         """Learn the types of members, and of those locals that methods are called on."""
         for number, draft in enumerate(self.swept.drafts):
             if draft.kind == "class":
@@ -227,7 +211,7 @@ class _Types:
                 wanted[function].add(site.receiver[:-1])
         nodes = [*found.get("typed", ()), *self.swept.locals]
         places = [node.start_byte for node in nodes]
-        owners = self.swept.functions_at(places)
+        owners = self.swept.at(places, self.swept.functions)
         for node, place, function in zip(nodes, places, owners, strict=True):
             names = wanted.get(function)
             if names:
@@ -283,7 +267,7 @@ def types_by_draft(
     """
     starts = [node.start_byte for node in mentions]
     found: defaultdict[int, set[str]] = defaultdict(set)
-    for node, start, symbol in zip(mentions, starts, swept.symbols_at(starts), strict=True):
+    for node, start, symbol in zip(mentions, starts, swept.at(starts, swept.symbols), strict=True):
         name = text[start : node.end_byte]
         # The first letter of a function without a type isn't one.
         if symbol >= 0 and name and not _IN_WORD.match(text, node.end_byte):
@@ -332,7 +316,7 @@ class Directives:
             if match[1] is not None and not is_in(match.start(), dead)
         )
 
-    def macros(self, extents: Extents) -> Iterator[SymbolDraft]:
+    def macros(self, extents: Extents) -> Iterator[Symbol]:
         """All macros, of whatever branch."""
         for match in self._found:
             if match[2] is None:
@@ -341,11 +325,17 @@ class Directives:
             listed = (match[3] or b"()")[1:-1].strip()
             number = len(listed.split(b",")) if listed else 0
             is_open = b"..." in listed
-            parameters = Parameters((), number - is_open, -1 if is_open else number)
-            yield SymbolDraft(
-                kind="macro", name=match[2].decode(), scope=(), start=lines.start, end=lines.end,
-                name_start=match.start(2) - 1, body=None, parent=-1, parameters=parameters,
-            )  # fmt: skip
+            yield Symbol(
+                kind="macro",
+                name=match[2].decode(),
+                scope=(),
+                start=lines.start,
+                end=lines.end,
+                name_start=match.start(2) - 1,
+                body=None,
+                min_arity=number - is_open,
+                max_arity=-1 if is_open else number,
+            )
 
 
 @functools.lru_cache(maxsize=8)
@@ -354,10 +344,7 @@ def facts_of(text: str, language: Language) -> FileFacts:
     parsed = parse(text, language)
     if parsed is None:
         size = len(text.encode())
-        return FileFacts(
-            symbols=(), calls=(), includes=(), usings=(),
-            num_bytes=size, error_bytes=size, is_complete=not size,
-        )  # fmt: skip
+        return FileFacts(num_bytes=size, error_bytes=size, is_complete=not size)
     return _facts(parsed, language)
 
 
@@ -369,16 +356,21 @@ def _facts(parsed: Parsed, language: Language) -> FileFacts:
     swept = extract_symbols(found.get("shell", ()), numbers, extents, text)
     types = types_by_draft(found.get("mention", ()), swept, text)
     directives = Directives(parsed.data, parsed.hidden)
+    nodes = sorted(found.get("using", ()), key=attrgetter("start_byte"))
+    usings = (using_of(text[node.start_byte : node.end_byte]) for node in nodes)
     drafts = [*swept.drafts, *directives.macros(extents)]
     order = sorted(range(len(drafts)), key=lambda i: (drafts[i].start, -drafts[i].end))
     places = [-1] * (len(order) + 1)
     for new, old in enumerate(order):
         places[old] = new
     facts = FileFacts(
-        symbols=tuple(_symbol(drafts[i], types.get(i, ()), places) for i in order),
+        symbols=tuple(
+            drafts[i]._replace(parent=places[drafts[i].parent], types=types.get(i, ()))
+            for i in order
+        ),
         calls=tuple(calls_of(found, swept, numbers, text, places)),
         includes=directives.includes(parsed.dead),
-        usings=tuple(_usings(found, text)),
+        usings=tuple(filter(None, usings)),
         num_bytes=len(parsed.data),
         error_bytes=parsed.error_bytes,
         is_complete=True,
@@ -390,54 +382,14 @@ def _facts(parsed: Parsed, language: Language) -> FileFacts:
 def _unlettered(facts: FileFacts) -> FileFacts:
     return replace(
         facts,
-        symbols=tuple(map(_unlettered_symbol, facts.symbols)),
+        symbols=tuple(Symbol._make(map(_decoded, each)) for each in facts.symbols),
         calls=tuple(Call._make(map(_decoded, each)) for each in facts.calls),
         usings=_decoded(facts.usings),
         members=tuple(Member._make(map(_decoded, each)) for each in facts.members),
     )
 
 
-def _unlettered_symbol(symbol: Symbol) -> Symbol:
-    return replace(
-        symbol,
-        name=_decoded(symbol.name),
-        scope=_decoded(symbol.scope),
-        parameters=_decoded(symbol.parameters),
-        returns=_decoded(symbol.returns),
-        bases=_decoded(symbol.bases),
-        types=_decoded(symbol.types),
-    )
-
-
 def _decoded(value: Any) -> Any:
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and not isinstance(value, Range):
         return tuple(map(_decoded, value))
     return from_byte_text(value) if isinstance(value, str) else value
-
-
-def _symbol(draft: SymbolDraft, types: tuple[str, ...], places: Sequence[int]) -> Symbol:
-    return Symbol(
-        kind=draft.kind,
-        name=draft.name,
-        scope=draft.scope,
-        start=draft.start,
-        end=draft.end,
-        name_start=draft.name_start,
-        body=draft.body,
-        parent=places[draft.parent],
-        parameters=draft.parameters.types,
-        min_arity=draft.parameters.least,
-        max_arity=draft.parameters.most,
-        returns=draft.returns,
-        bases=draft.bases,
-        types=types,
-        is_template=draft.is_template,
-        is_virtual=draft.is_virtual,
-    )
-
-
-def _usings(found: Mapping[str, Nodes], text: str) -> Iterator[str]:
-    for node in sorted(found.get("using", ()), key=attrgetter("start_byte")):
-        name = using_of(text[node.start_byte : node.end_byte])
-        if name:
-            yield name

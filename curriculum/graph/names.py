@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from curriculum.graph.facts import (
     Call,
-    CallForm,
     FileFacts,
     Includes,
     Member,
     NodeId,
+    Range,
     Symbol,
     SymbolKind,
 )
@@ -31,115 +31,106 @@ MOST_ALIKE = 128
 _VERSION = re.compile(r"_*v?\d+(_\d+)*")
 
 
-class Declaration(NamedTuple):
-    """A symbol without its place and without what stands in its body."""
+Table = Literal[
+    "functions", "types", "macros", "callers", "heirs", "aliases", "users", "members", "holders"
+]
+"""What the symbols of a file, ascending, are found by.
 
-    kind: SymbolKind
-    name: str
-    scope: Scope
-    is_defined: bool
-    """True for a symbol with a body."""
-    parameters: tuple[str, ...]
-    min_arity: int
-    max_arity: int
-    returns: str
-    bases: tuple[str, ...]
-    is_virtual: bool
-
-
-class Written(NamedTuple):
-    """A call without its place: within one scope of one file, equal ones mean the same."""
-
-    form: CallForm
-    name: str
-    qualifier: tuple[str, ...]
-    receiver: str | None
-    arity: int
-    object: str = ""
+functions, types, macros    their own name
+callers    functions, by each name that they call
+heirs      classes, by the last name of a base
+aliases    aliases, by the last name of their target
+users      functions and classes, by the last name of a type that they mention
+members    members, by the innermost scope that has a name
+holders    classes, by the last name of a data member's type
+"""
+TABLES: tuple[Table, ...] = get_args(Table)
+_WHOLE = ("functions", "macros")
+"""Tables of which all is kept."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Names:
     """The names of one file: the facts that resolution depends on, without offsets in the text.
 
-    Of the types, callers, heirs, aliases, users, members and holders of one name the first MOST_ALIKE are
-    kept, since each is held against each of the others.
+    Of each name the first MOST_ALIKE symbols are kept where each is held against each of the others.
     """
 
-    declarations: tuple[Declaration, ...]
-    """Declarations of each symbol."""
+    declarations: tuple[Symbol, ...]
+    """Each symbol without its place and without what stands in its body."""
     usings: tuple[str, ...]
     includes: tuple[str, ...]
-    functions: Numbers
-    types: Numbers
-    macros: Numbers
-    callers: Numbers
-    """Callers by the name that they call."""
-    heirs: Numbers
-    """Classes, by the last name of a base."""
-    aliases: Numbers
-    """Aliases by the last name of their target."""
-    users: Numbers
-    """Functions and classes, by the last name of a type that they mention."""
-    members: Numbers
-    """Members by the innermost scope that has a name."""
-    holders: Numbers
-    """Classes, by the last name of a data member's type."""
-    calls: Mapping[int, tuple[Written, ...]]
-    """Calls by function, each way of calling once."""
+    tables: Mapping[Table, Numbers]
+    calls: Mapping[int, tuple[Call, ...]]
+    """Calls by function, without their places, each way of calling once."""
     mentions: Mapping[int, tuple[str, ...]]
     """Types that a symbol mentions, where there are any."""
     fields: Mapping[int, Mapping[str, Member]]
     """Data members by class."""
     crowded: tuple[str, ...]
-    """Names of which the file has more types, callers, heirs, users, members or holders than are kept."""
+    """Names of which the file has more symbols than are kept."""
 
 
 def names_of(facts: FileFacts) -> Names:
     """The names of a file's facts; costs a look at every symbol and call."""
-    tables: dict[str, defaultdict[str, list[int]]] = {
-        each: defaultdict(list)
-        for each in ("functions", "types", "macros", "heirs", "aliases", "users", "members")
+    calls: defaultdict[int, dict[Call, None]] = defaultdict(dict)
+    for call in facts.calls:
+        if call.caller >= 0:
+            calls[call.caller][call._replace(caller=-1, start=-1)] = None
+    fields: defaultdict[int, dict[str, Member]] = defaultdict(dict)
+    for member in facts.members:
+        fields[member.owner][member.name] = member
+    tables = _tables(facts, calls)
+    crowded = {
+        name
+        for table, names in tables.items()
+        for name, found in names.items()
+        if table not in _WHOLE and len(found) > MOST_ALIKE
+    }
+    return Names(
+        declarations=tuple(map(_placeless, facts.symbols)),
+        usings=facts.usings,
+        includes=facts.includes,
+        tables={
+            table: {
+                name: tuple(found if table in _WHOLE else found[:MOST_ALIKE])
+                for name, found in names.items()
+            }
+            for table, names in tables.items()
+        },
+        calls={number: tuple(called) for number, called in calls.items()},
+        mentions={number: each.types for number, each in enumerate(facts.symbols) if each.types},
+        fields=dict(fields),
+        crowded=tuple(sorted(crowded)),
+    )
+
+
+def _tables(
+    facts: FileFacts, calls: Mapping[int, Iterable[Call]]
+) -> Mapping[Table, Mapping[str, list[int]]]:
+    tables: dict[Table, defaultdict[str, list[int]]] = {
+        table: defaultdict(list) for table in TABLES
     }
     for number, symbol in enumerate(facts.symbols):
         for table, name in _entries(symbol):
             tables[table][name].append(number)
-    calls: defaultdict[int, dict[Written, None]] = defaultdict(dict)
-    for call in facts.calls:
-        if call.caller >= 0:
-            calls[call.caller][_written(call)] = None
-    callers: defaultdict[str, list[int]] = defaultdict(list)
     for number in sorted(calls):
-        for name in {written.name for written in calls[number]}:
-            callers[name].append(number)
-    whole = {table: _frozen(tables.pop(table)) for table in ("functions", "macros")}
-    limited = {table: _frozen(numbers) for table, numbers in {**tables, "callers": callers}.items()}
-    limited["holders"] = _holders(facts)
-    return Names(
-        declarations=tuple(map(_declaration, facts.symbols)),
-        usings=facts.usings,
-        includes=facts.includes,
-        mentions={number: each.types for number, each in enumerate(facts.symbols) if each.types},
-        **whole,
-        **{table: _first(numbers) for table, numbers in limited.items()},
-        crowded=tuple(sorted({name for table in limited.values() for name in _crowded(table)})),
-        calls={number: tuple(written) for number, written in calls.items()},
-        fields=_fields(facts),
-    )
+        for name in {call.name for call in calls[number]}:
+            tables["callers"][name].append(number)
+    for owner, name in sorted({(each.owner, last_name(each.type)) for each in facts.members}):
+        tables["holders"][name].append(owner)
+    return tables
 
 
-def _declaration(symbol: Symbol) -> Declaration:
-    return Declaration(
-        symbol.kind,
-        symbol.name,
-        symbol.scope,
-        symbol.body is not None,
-        symbol.parameters,
-        symbol.min_arity,
-        symbol.max_arity,
-        symbol.returns,
-        symbol.bases,
-        symbol.is_virtual,
+def _placeless(symbol: Symbol) -> Symbol:
+    return symbol._replace(
+        start=0,
+        end=0,
+        name_start=0,
+        body=symbol.body and Range(0, 0),
+        parent=-1,
+        types=(),
+        is_template=False,
     )
 
 
@@ -149,25 +140,7 @@ def num_crowded(facts: FileFacts) -> int:
     return len(names_of(facts).crowded) if most > MOST_ALIKE else 0
 
 
-def _written(call: Call) -> Written:
-    return Written(call.form, call.name, call.qualifier, call.receiver, call.arity, call.object)
-
-
-def _holders(facts: FileFacts) -> Numbers:
-    owners: defaultdict[str, set[int]] = defaultdict(set)
-    for member in facts.members:
-        owners[last_name(member.type)].add(member.owner)
-    return {name: tuple(sorted(numbers)) for name, numbers in owners.items()}
-
-
-def _fields(facts: FileFacts) -> Mapping[int, Mapping[str, Member]]:
-    fields: defaultdict[int, dict[str, Member]] = defaultdict(dict)
-    for member in facts.members:
-        fields[member.owner][member.name] = member
-    return dict(fields)
-
-
-def _entries(symbol: Symbol) -> Iterator[tuple[str, str]]:
+def _entries(symbol: Symbol) -> Iterator[tuple[Table, str]]:
     if symbol.kind == "macro":
         yield "macros", symbol.name
         return
@@ -183,18 +156,6 @@ def _entries(symbol: Symbol) -> Iterator[tuple[str, str]]:
     scope = canonical(symbol.scope)
     if scope:
         yield "members", scope[-1]
-
-
-def _frozen(numbers: Mapping[str, list[int]]) -> Numbers:
-    return {name: tuple(each) for name, each in numbers.items()}
-
-
-def _crowded(numbers: Numbers) -> Iterator[str]:
-    return (name for name, each in numbers.items() if len(each) > MOST_ALIKE)
-
-
-def _first(numbers: Numbers) -> Numbers:
-    return {name: each[:MOST_ALIKE] for name, each in numbers.items()}
 
 
 def last_name(written: str) -> str:
@@ -216,10 +177,6 @@ def canonical(scope: Scope) -> Scope:
     return tuple(each for each in scope if each and not _VERSION.fullmatch(each))
 
 
-Table = Literal[
-    "functions", "types", "macros", "callers", "heirs", "aliases", "users", "members", "holders"
-]
-TABLES: tuple[Table, ...] = get_args(Table)
 Row = Mapping[str, tuple[int, ...]]
 """The symbols of one name by path, ascending."""
 _NO_ROW: Row = MappingProxyType({})
@@ -245,37 +202,27 @@ class NameIndex:
         before = gone | {path: self.files[path] for path in added if path in self.files}
         kept = {path: names for path, names in self.files.items() if path not in gone}
         files = {**kept, **added}
+        is_included_alike = before.keys() == added.keys() and all(
+            before[path].includes == names.includes for path, names in added.items()
+        )
         return NameIndex(
             files=files,
-            includes=self.includes if _include_the_same(before, added) else _includes_of(files),
+            includes=self.includes
+            if is_included_alike
+            else Includes(files, lambda path: files[path].includes),
             tables={
-                table: _changed(rows, _numbers(before, table), _numbers(added, table))
-                for table, rows in self.tables.items()
+                table: _changed(table, rows, before, added) for table, rows in self.tables.items()
             },
         )
 
 
-def _include_the_same(before: Mapping[str, Names], after: Mapping[str, Names]) -> bool:
-    return before.keys() == after.keys() and all(
-        before[path].includes == names.includes for path, names in after.items()
-    )
-
-
-def _includes_of(files: Mapping[str, Names]) -> Includes:
-    return Includes(files, lambda path: files[path].includes)
-
-
-def _numbers(files: Mapping[str, Names], table: Table) -> Mapping[str, Numbers]:
-    return {path: getattr(names, table) for path, names in files.items()}
-
-
 def _changed(
-    rows: Mapping[str, Row], before: Mapping[str, Numbers], after: Mapping[str, Numbers]
+    table: Table, rows: Mapping[str, Row], before: Mapping[str, Names], after: Mapping[str, Names]
 ) -> Mapping[str, Row]:
-    """The rows of a table when the symbols of some paths are others."""
+    """The rows of a table when some files are others."""
     changed: dict[str, dict[str, tuple[int, ...]]] = {}
     for path in before.keys() | after.keys():
-        old, new = before.get(path, {}), after.get(path, {})
+        old, new = (files[path].tables[table] if path in files else {} for files in (before, after))
         for name in old.keys() | new.keys():
             if old.get(name) == new.get(name):
                 continue
@@ -295,9 +242,9 @@ class TrackedNames:
     memo: Memo = field(default_factory=Memo)
     _index: NameIndex = field(default_factory=NameIndex)
 
-    def advance(self, index: NameIndex) -> None:
-        """Begin a revision with another index."""
-        self._index = index
+    def advance(self, removed: Iterable[str], added: Mapping[str, Names]) -> None:
+        """Begin a revision, of a tree without some paths, and with others, be they new or known."""
+        self._index = self._index.changed(removed, added)
         self.memo.advance()
 
     @tracked
@@ -312,12 +259,12 @@ class TrackedNames:
         return tuple(NodeId(path, number) for path in sorted(row) for number in row[path])
 
     @tracked
-    def declaration(self, node: NodeId) -> Declaration:
+    def declaration(self, node: NodeId) -> Symbol:
         """The declaration of a node; a KeyError for a path that the tree hasn't."""
         return self._index.files[node.path].declarations[node.number]
 
     @tracked
-    def calls(self, node: NodeId) -> tuple[Written, ...]:
+    def calls(self, node: NodeId) -> tuple[Call, ...]:
         """The calls of a function, each way of calling once."""
         return self._index.files[node.path].calls.get(node.number, ())
 
@@ -346,7 +293,19 @@ class TrackedNames:
         return self._includes().include_closure(path)
 
 
-Definitions = tuple[NodeId, Declaration]
+@dataclass(kw_only=True, slots=True, eq=False)
+class Lookup:
+    """Answers that depend on names, and are kept with them."""
+
+    names: TrackedNames
+
+    @property
+    def memo(self) -> Memo:
+        """The memo of all lookups."""
+        return self.names.memo
+
+
+Definitions = tuple[NodeId, Symbol]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -359,7 +318,6 @@ class Function:
     """The file whose anonymous namespace holds it; "" for none."""
     nodes: tuple[NodeId, ...]
     """Sorted. Several where branches, specialisations or files that are never linked define it."""
-    is_defined: bool
     declared: frozenset[str]
     """The files that declare or define it."""
     parameters: tuple[str, ...]
@@ -419,10 +377,10 @@ def types_of(found: Iterable[Definitions]) -> Mapping[Scope, Type]:
 def _signatures(members: list[Definitions]) -> list[list[Definitions]]:
     groups: dict[tuple[str, ...], list[Definitions]] = {}
     for each in members:
-        if each[1].is_defined:
+        if each[1].body:
             groups.setdefault(each[1].parameters, []).append(each)
     for each in members:
-        if not each[1].is_defined:
+        if not each[1].body:
             _join(groups, each)
     return list(groups.values())
 
@@ -445,13 +403,11 @@ def agree(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
 
 def _function(scope: Scope, local: str, group: list[Definitions]) -> Function:
     symbols = [symbol for _, symbol in group]
-    nodes, is_defined = _nodes(group)
     return Function(
         name=symbols[0].name,
         scope=scope,
         local=local,
-        nodes=nodes,
-        is_defined=is_defined,
+        nodes=_nodes(group),
         declared=frozenset(node.path for node, _ in group),
         parameters=symbols[0].parameters,
         min_arity=min(each.min_arity for each in symbols),
@@ -463,7 +419,7 @@ def _function(scope: Scope, local: str, group: list[Definitions]) -> Function:
 
 
 def _type(key: Scope, group: list[Definitions]) -> Type:
-    nodes, _ = _nodes([each for each in group if each[1].kind == "class"] or group)
+    nodes = _nodes([each for each in group if each[1].kind == "class"] or group)
     return Type(
         key=key,
         kind=next(symbol.kind for node, symbol in group if node in nodes),
@@ -472,13 +428,7 @@ def _type(key: Scope, group: list[Definitions]) -> Type:
     )
 
 
-def _nodes(group: list[Definitions]) -> tuple[tuple[NodeId, ...], bool]:
+def _nodes(group: list[Definitions]) -> tuple[NodeId, ...]:
     """The definitions, or the first declaration."""
-    defined = sorted(node for node, symbol in group if _is_definition(symbol))
-    if defined:
-        return tuple(defined), True
-    return (min(node for node, _ in group),), False
-
-
-def _is_definition(symbol: Declaration) -> bool:
-    return symbol.is_defined or symbol.kind == "alias"
+    defined = sorted(node for node, symbol in group if symbol.body or symbol.kind == "alias")
+    return tuple(defined) or (min(node for node, _ in group),)

@@ -7,23 +7,18 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from curriculum.graph.facts import NodeId
-from curriculum.graph.memo import Memo, derived
-from curriculum.graph.names import Function, Scope, Type, Written, agree, canonical
+from curriculum.graph.facts import Call, NodeId
+from curriculum.graph.memo import derived
+from curriculum.graph.names import Function, Lookup, Scope, Type, agree, canonical
 from curriculum.graph.scopes import Ranks, Scopes, is_alike
 from schemas.document import EdgeKind
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Methods:
+class Methods(Lookup):
     """Finds methods by class and name."""
 
     scopes: Scopes
-
-    @property
-    def memo(self) -> Memo:
-        """The memo of all lookups."""
-        return self.scopes.memo
 
     def sees(self, path: str, function: Function) -> bool:
         """Return True if a file sees a declaration of a function."""
@@ -47,19 +42,8 @@ class Methods:
     @derived
     def overridden(self, method: Function) -> tuple[Function, ...]:
         """The virtual methods that a method overrides, along each line of bases the nearest."""
-        return tuple(self._climb(method))
-
-    @derived
-    def overriders(self, method: Function) -> tuple[Function, ...]:
-        """All methods that override a method, near or far; none if it isn't virtual."""
-        return tuple(self._descend(method))
-
-    def is_virtual(self, method: Function) -> bool:
-        """Return True if a method or one that it overrides says so."""
-        return method.is_virtual or bool(self.overridden(method))
-
-    def _climb(self, method: Function) -> Iterable[Function]:
         path = method.nodes[0].path
+        overridden: list[Function] = []
         seen, waiting = {method.scope}, deque([method.scope])
         while waiting:
             for base in self.scopes.bases_at(waiting.popleft(), path):
@@ -70,9 +54,23 @@ class Methods:
                         for each in self._alike(method, base)
                         if self.sees(path, each) and self._says_virtual(each)
                     ]
-                    yield from found
+                    overridden += found
                     if not found:
                         waiting.append(base)
+        return tuple(overridden)
+
+    @derived
+    def overriders(self, method: Function) -> tuple[Function, ...]:
+        """All methods that override a method, near or far; none if it isn't virtual."""
+        # Damaged code has virtual functions outside of classes.
+        if not method.scope or not self.is_virtual(method):
+            return ()
+        heirs = self.scopes.heirs(method.scope)
+        return tuple(each for subclass in heirs for each in self._alike(method, subclass))
+
+    def is_virtual(self, method: Function) -> bool:
+        """Return True if a method or one that it overrides says so."""
+        return method.is_virtual or bool(self.overridden(method))
 
     def _says_virtual(self, method: Function) -> bool:
         """Like `is_virtual`, by a walk of its own: bases may go in circles."""
@@ -83,13 +81,6 @@ class Methods:
             for base in level
             for each in self._alike(method, base)
         )
-
-    def _descend(self, method: Function) -> Iterable[Function]:
-        # Damaged code has virtual functions outside of classes.
-        if not method.scope or not self.is_virtual(method):
-            return
-        for subclass in self.scopes.heirs(method.scope):
-            yield from self._alike(method, subclass)
 
     def _alike(self, method: Function, key: Scope) -> Iterable[Function]:
         """The methods of a class that have a method's name and parameters."""
@@ -136,19 +127,14 @@ class Target(NamedTuple):
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Resolver:
+class Resolver(Lookup):
     """Resolves calls."""
 
     scopes: Scopes
     methods: Methods
 
-    @property
-    def memo(self) -> Memo:
-        """The memo of all lookups."""
-        return self.scopes.memo
-
     @derived
-    def targets(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...] | None:
+    def targets(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...] | None:
         """Return the callees of a call in a scope of a file; None if only its arguments could tell."""
         if self._is_macro(path, call):
             return ()
@@ -160,7 +146,7 @@ class Resolver:
             self._qualified(path, scope, call) if call.qualifier else self._plain(path, scope, call)
         )
 
-    def by_arguments(self, path: str, call: Written, spaces: Spaces) -> tuple[Target, ...]:
+    def by_arguments(self, path: str, call: Call, spaces: Spaces) -> tuple[Target, ...]:
         """The functions that are in the namespaces of arguments, which nobody knows: of types nearby."""
         known = self.scopes.functions_by_scope(call.name)
         if found := self._seen(path, call, sorted(spaces & known.keys())):
@@ -169,9 +155,9 @@ class Resolver:
             path, call, [each for each in known if not self.scopes.is_class(each)]
         )
 
-    def _is_macro(self, path: str, call: Written) -> bool:
+    def _is_macro(self, path: str, call: Call) -> bool:
         """Return True if a file sees a macro that takes so many arguments."""
-        names = self.scopes.names
+        names = self.names
         if not self.scopes.sees(path, names.row("macros", call.name)):
             return False
         found = map(names.declaration, names.nodes("macros", call.name))
@@ -180,7 +166,7 @@ class Resolver:
             for each in found
         )
 
-    def _plain(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...] | None:
+    def _plain(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...] | None:
         ranks = self.scopes.ranks(path, scope, call.name)
         found = self._nearest(path, call, ranks)
         if found and not found[0].makes_its_class:
@@ -188,7 +174,7 @@ class Resolver:
         made = self._constructs(path, scope, call)
         return made or (None if self.scopes.functions(call.name) else ())
 
-    def _qualified(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...]:
+    def _qualified(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...]:
         if call.qualifier[0] == "std":
             return ()
         space = canonical(call.qualifier)
@@ -207,7 +193,7 @@ class Resolver:
         known = self.scopes.functions_by_scope(call.name)
         return self._only_one(path, call, [each for each in known if is_alike(each, space)])
 
-    def _of_receiver(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...]:
+    def _of_receiver(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...]:
         if call.receiver == "this":
             found = self._methods(path, self._around(scope), call)
             return self._virtual_calls(path, found, 1.0)
@@ -218,7 +204,7 @@ class Resolver:
             return self._virtual_calls(path, self._methods(path, known, call), 1.0)
         return self._of_anything(path, call)
 
-    def _of_class(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...]:
+    def _of_class(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...]:
         """Return the targets by the name of the object's unqualified type: the nearest may be another one."""
         classes = self.scopes.classes(path, scope, call.receiver or "")
         found = self._methods(path, classes, call)
@@ -228,7 +214,7 @@ class Resolver:
         seen = [each for each in others if self.scopes.sees(path, each.declared)]
         return self._virtual_calls(path, self._methods(path, seen, call), BY_NAME)
 
-    def _of_anything(self, path: str, call: Written) -> tuple[Target, ...]:
+    def _of_anything(self, path: str, call: Call) -> tuple[Target, ...]:
         if call.name in FAMILIAR:
             return ()
         known = self.scopes.functions_by_scope(call.name)
@@ -240,8 +226,11 @@ class Resolver:
             return ()
         return self._virtual_calls(path, roots, BY_METHOD)
 
-    def _constructs(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...]:
-        classes = self._constructed(path, scope, call)
+    def _constructs(self, path: str, scope: Scope, call: Call) -> tuple[Target, ...]:
+        if call.object:
+            classes = self.scopes.field_types(path, scope, call.object, made=True) or ()
+        else:
+            classes = self.scopes.classes(path, scope, "::".join((*call.qualifier, call.name)))
         nodes = [node for each in classes for node in self.scopes.nearest(path, each.nodes)]
         made = [Target("constructs", node, 1 / len(nodes)) for node in nodes[:MOST_CANDIDATES]]
         constructors = [
@@ -252,13 +241,7 @@ class Resolver:
         ]
         return (*made, *self._calls(path, constructors, 1.0))
 
-    def _constructed(self, path: str, scope: Scope, call: Written) -> tuple[Type, ...]:
-        """The class of which a call makes an object."""
-        if call.object:
-            return self.scopes.field_types(path, scope, call.object, made=True) or ()
-        return self.scopes.classes(path, scope, "::".join((*call.qualifier, call.name)))
-
-    def _seen(self, path: str, call: Written, scopes: Iterable[Scope]) -> list[Function]:
+    def _seen(self, path: str, call: Call, scopes: Iterable[Scope]) -> list[Function]:
         """The functions in some scopes that a file sees and that take the call's arguments."""
         known = self.scopes.functions_by_scope(call.name)
         return [
@@ -268,7 +251,7 @@ class Resolver:
             if each.takes(call.arity) and self.methods.sees(path, each)
         ]
 
-    def _nearest(self, path: str, call: Written, ranks: Ranks) -> list[Function]:
+    def _nearest(self, path: str, call: Call, ranks: Ranks) -> list[Function]:
         """The functions of the least rank where there are any."""
         known = self.scopes.functions_by_scope(call.name)
         places = sorted((ranks[scope], scope) for scope in ranks.keys() & known.keys())
@@ -277,7 +260,7 @@ class Resolver:
                 return found
         return []
 
-    def _only_one(self, path: str, call: Written, scopes: Sequence[Scope]) -> tuple[Target, ...]:
+    def _only_one(self, path: str, call: Call, scopes: Sequence[Scope]) -> tuple[Target, ...]:
         """Calls by the name alone, if only one of the scopes has what the file sees."""
         if len(scopes) > MOST_SCOPES:
             return ()
@@ -292,7 +275,7 @@ class Resolver:
                 return [found]
         return []
 
-    def _methods(self, path: str, classes: Iterable[Type], call: Written) -> list[Function]:
+    def _methods(self, path: str, classes: Iterable[Type], call: Call) -> list[Function]:
         found = (
             method
             for each in classes
@@ -337,6 +320,6 @@ class Resolver:
         nodes = self.scopes.nearest(path, function.nodes)
         if len(nodes) == 1 or nodes != function.nodes:
             return nodes
-        seen = function.declared & self.scopes.names.include_closure(path)
+        seen = function.declared & self.names.include_closure(path)
         linked = tuple(node for node in nodes if self.scopes.sees(node.path, seen))
         return linked or nodes

@@ -1,15 +1,15 @@
 """Looking up names from a place: scopes from the innermost outwards, bases, using directives, includes."""
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from curriculum.graph.facts import NodeId
-from curriculum.graph.memo import Memo, derived
+from curriculum.graph.facts import NodeId, reached
+from curriculum.graph.memo import derived
 from curriculum.graph.names import (
     Function,
+    Lookup,
     Scope,
-    TrackedNames,
     Type,
     canonical,
     functions_of,
@@ -28,15 +28,8 @@ Ranks = dict[Scope, int]
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Scopes:
+class Scopes(Lookup):
     """The meaning of names at places of a tree."""
-
-    names: TrackedNames
-
-    @property
-    def memo(self) -> Memo:
-        """The memo of all lookups."""
-        return self.names.memo
 
     @derived
     def functions(self, name: str) -> tuple[Function, ...]:
@@ -119,7 +112,14 @@ class Scopes:
     @derived
     def levels(self, key: Scope, path: str) -> tuple[tuple[Scope, ...], ...]:
         """The bases of a class as a file sees it, then theirs and so on, itself left out."""
-        return tuple(self._climb(key, path))
+        found: list[tuple[Scope, ...]] = []
+        seen, level = {key}, [key]
+        while level and len(seen) < MOST_CLASSES:
+            bases = (base for each in level for base in self.bases_at(each, path))
+            level = [each for each in dict.fromkeys(bases) if each not in seen]
+            seen.update(level)
+            found += [tuple(level)] if level else []
+        return tuple(found)
 
     def field_types(
         self, path: str, scope: Scope, name: str, *, made: bool = False
@@ -138,13 +138,7 @@ class Scopes:
     @derived
     def heirs(self, key: Scope) -> tuple[Scope, ...]:
         """All classes that have a class among their bases, near or far, the nearest first."""
-        found, waiting = {key: None}, deque([key])
-        while waiting and len(found) < MOST_CLASSES:
-            new = [each for each in self._children(waiting.popleft()) if each not in found]
-            found.update(dict.fromkeys(new))
-            waiting.extend(new)
-        del found[key]
-        return tuple(found)
+        return tuple(reached(key, self._children, MOST_CLASSES)[1:])
 
     @derived
     def bases(self, node: NodeId) -> tuple[Type, ...]:
@@ -215,15 +209,6 @@ class Scopes:
             if any(base.key == key for base in self.bases(node))
         ]
 
-    def _climb(self, key: Scope, path: str) -> Iterable[tuple[Scope, ...]]:
-        seen, level = {key}, [key]
-        while level and len(seen) < MOST_CLASSES:
-            bases = (base for each in level for base in self.bases_at(each, path))
-            level = [each for each in dict.fromkeys(bases) if each not in seen]
-            seen.update(level)
-            if level:
-                yield tuple(level)
-
     def _behind(self, found: Type) -> tuple[Type, ...]:
         if found.kind != "alias":
             return (found,)
@@ -256,24 +241,21 @@ class Scopes:
 
     @derived
     def _resolve(self, path: str, scope: Scope, written: str, with_bases: bool) -> tuple[Type, ...]:
-        ranks = self.ranks(path, scope, last_name(written), with_bases=with_bases)
-        return tuple(self._named(path, ranks, written))
-
-    def _named(self, path: str, ranks: Ranks, written: str) -> list[Type]:
         *qualifier, name = written.split("::")
+        ranks = self.ranks(path, scope, name, with_bases=with_bases)
         if qualifier[:1] == ["std"]:
-            return []
+            return ()
         seen = [each for each in self.types(name).values() if self.sees(path, each.declared)]
         if not seen:
-            return []
+            return ()
         space = canonical(tuple(qualifier))
         rooted = qualifier[:1] == [""]
         ranked = {each.key: rank_of(each.key[:-1], space, ranks, rooted=rooted) for each in seen}
         nearest = min(ranked.values())
         if nearest == FAR:
             seen = [each for each in seen if is_alike(each.key[:-1], space)]
-            return seen if len(seen) == 1 else []
-        return [each for each in seen if ranked[each.key] == nearest]
+            return tuple(seen) if len(seen) == 1 else ()
+        return tuple(each for each in seen if ranked[each.key] == nearest)
 
     @derived
     def _using(self, path: str) -> Mapping[str, tuple[Scope, ...]]:

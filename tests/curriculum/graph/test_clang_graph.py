@@ -297,7 +297,7 @@ def test_a_friend_that_its_class_defines_is_a_function_of_the_namespace() -> Non
     tree = Names(**files)
     source = tree.files["a.cc"]
     (friend,) = source.facts.symbols
-    facts = replace(source.facts, symbols=(replace(friend, parent=0),))
+    facts = replace(source.facts, symbols=(friend._replace(parent=0),))
     tree.files["a.cc"] = replace(source, facts=facts)
     assert at(ClangGraph(tree, found), "a") == ["calls b.cc:0 resolved"]
 

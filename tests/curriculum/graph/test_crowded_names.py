@@ -21,7 +21,7 @@ def text_of(count: int) -> str:
 def test_so_many_callers_of_one_name_are_kept_and_names_that_have_more_are_counted(more):
     facts = facts_of(text_of(MOST_ALIKE + more), "cpp")
     names = names_of(facts)
-    assert len(names.callers["last"]) == MOST_ALIKE
+    assert len(names.tables["callers"]["last"]) == MOST_ALIKE
     assert names.crowded == (("last",) if more else ())
     assert num_crowded(facts) == len(names.crowded)
 
@@ -47,4 +47,4 @@ def test_every_caller_has_its_own_edges_however_many_there_are():
 def test_overloads_are_not_limited():
     count = MOST_ALIKE + 50
     overloads = "".join(f"int f(A{number} a) {{ return 0; }}\n" for number in range(count))
-    assert len(names_of(facts_of(overloads, "cpp")).functions["f"]) == count
+    assert len(names_of(facts_of(overloads, "cpp")).tables["functions"]["f"]) == count
