@@ -12,10 +12,10 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, takewhile
+from itertools import groupby
 from typing import NamedTuple
 
-from curriculum.graph.facts import Range, RepositoryGraph
+from curriculum.graph.facts import Range, RepositoryGraph, shared_folders
 from curriculum.graph.line_ranges import line_starts
 
 
@@ -38,134 +38,73 @@ class Command:
     """The bytes of its lines: from the start of the first to the end of the last, line end included."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Commands:
-    """Commands of a file, in the order of the text."""
-
-    commands: tuple[Command, ...]
-    is_complete: bool
-    """True if all text was commands, comments and blanks, as CMake demands."""
-
-
-_BLANKS = re.compile(rb"[ \t\r\n]+")
 _NAME = re.compile(rb"([A-Za-z_][A-Za-z0-9_]*)[ \t]*\(")
-_OPENING = re.compile(rb"\[(=*)\[")
-_LINE_END = re.compile(rb"[^\n]*")
-_QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
+_GAP = re.compile(
+    rb"(?:[ \t\r\n]++|#\[(?P<level>=*)\[.*?\](?P=level)\]|#(?!\[=*\[)[^\n]*+)*+", re.DOTALL
+)
+"""Blanks and comments; a bracket comment without an end is none."""
 _PIECE = rb'\$\([A-Za-z0-9_]*\)|[^\s()#"\\]|\\.'
-_UNQUOTED = re.compile(b"(?:" + _PIECE + b")(?:" + _PIECE + rb'|"(?:[^"\\\n]|\\.)*+")*+', re.DOTALL)
+_ARGUMENT = re.compile(
+    rb"(?P<parenthesis>[()])"
+    rb"|\[(?P<level>=*)\[\n?(?P<bracket>.*?)\](?P=level)\]"
+    rb'|"(?P<quoted>(?:[^"\\]|\\.)*+)"'
+    rb"|(?!\[=*\[)(?P<unquoted>(?:" + _PIECE + b")(?:" + _PIECE + rb'|"(?:[^"\\\n]|\\.)*+")*+)',
+    re.DOTALL,
+)
 _CONTINUATION = re.compile(r"\\\n")
 _EVALUATED = re.compile(r"[$\\]|@\w+@")
 
 
 @functools.lru_cache(maxsize=512)
-def commands_of(text: str) -> Commands:
-    """The commands of a file; never fails, and costs time linear in the text.
+def commands_of(text: str) -> tuple[Command, ...]:
+    """The commands of a file in the order of the text; never fails, and costs time linear in the text.
 
     Without a closing parenthesis, quote or bracket the file says nothing more from there on; other
     text that is no command is passed over to the end of its line.
     """
-    scanner = _Scanner(text.encode())
-    return Commands(commands=tuple(scanner.commands()), is_complete=scanner.is_complete)
-
-
-class _Scanner:
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.starts: list[int] = line_starts(data).tolist()
-        self.at = 0
-        self.is_complete = True
-
-    def commands(self) -> Iterator[Command]:
-        while self._next_element():
-            start = self.at
-            name = _NAME.match(self.data, start)
-            if name is None:
-                self.is_complete = False
-                self._pass(_LINE_END)
-                continue
-            self.at = name.end()
-            arguments = self._arguments()
-            if arguments is None:
-                self.is_complete = False
-                return
-            yield Command(
-                name=name[1].decode().lower(),
-                arguments=tuple(arguments),
-                lines=self._lines(start, self.at),
-            )
-
-    def _next_element(self) -> bool:
-        """Step over blanks and comments; whether something follows."""
-        while self.at < len(self.data):
-            if self._pass(_BLANKS):
-                continue
-            if self.data[self.at] != ord("#"):
-                return True
-            if not self._comment():
-                self.is_complete = False
-                return False
-        return False
-
-    def _arguments(self) -> list[Argument] | None:
-        """The arguments up to the closing parenthesis; None without one."""
-        found: list[Argument] = []
-        depth = 1
-        while depth:
-            if not self._next_element():
-                return None
-            if self.data[self.at] in b"()":
-                depth += 1 if self.data[self.at] == ord("(") else -1
-                self.at += 1
-            elif not self._argument(found):
-                return None
-        return found
-
-    def _argument(self, found: list[Argument]) -> bool:
-        """Add the argument, or the arguments, that stand here; False if its end is missing."""
-        if _OPENING.match(self.data, self.at):
-            bracket = self._bracket()
-            if bracket is None:
-                return False
-            found.append(Argument(bracket, is_literal=True))
-        elif (quoted := self._pass(_QUOTED)) is not None:
-            found.append(_evaluated(_CONTINUATION.sub("", quoted[1].decode())))
-        elif (unquoted := self._pass(_UNQUOTED)) is not None:
-            found.extend(map(_evaluated, filter(None, unquoted[0].decode().split(";"))))
+    data = text.encode()
+    starts = line_starts(data).tolist()
+    found: list[Command] = []
+    at = _after_gap(data, 0)
+    while at < len(data) and not data.startswith(b"#", at):
+        name = _NAME.match(data, at)
+        end = at
+        if name is not None:
+            arguments, end = _arguments_at(data, name.end())
+            if end < 0:
+                break
+            lines = Range(starts[bisect_right(starts, at) - 1], starts[bisect_left(starts, end)])
+            found.append(Command(name=name[1].decode().lower(), arguments=arguments, lines=lines))
         else:
-            return False
-        return True
+            line_end = data.find(b"\n", at)
+            end = line_end if line_end >= 0 else len(data)
+        at = _after_gap(data, end)
+    return tuple(found)
 
-    def _comment(self) -> bool:
-        """Step over a comment; False if a bracket comment has no end."""
-        self.at += 1
-        if _OPENING.match(self.data, self.at):
-            return self._bracket() is not None
-        self._pass(_LINE_END)
-        return True
 
-    def _bracket(self) -> str | None:
-        """The content of the bracket argument that begins here; None if it has no end."""
-        opening = _OPENING.match(self.data, self.at)
-        assert opening is not None
-        closing = b"]" + opening[1] + b"]"
-        end = self.data.find(closing, opening.end())
-        if end < 0:
-            return None
-        self.at = end + len(closing)
-        return self.data[opening.end() : end].decode().removeprefix("\n")
+def _after_gap(data: bytes, at: int) -> int:
+    gap = _GAP.match(data, at)
+    return gap.end() if gap else at
 
-    def _pass(self, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
-        """Step over what matches here."""
-        found = pattern.match(self.data, self.at)
-        if found:
-            self.at = found.end()
-        return found
 
-    def _lines(self, start: int, end: int) -> Range:
-        first = bisect_right(self.starts, start) - 1
-        last = bisect_left(self.starts, end)
-        return Range(self.starts[first], self.starts[last])
+def _arguments_at(data: bytes, at: int) -> tuple[tuple[Argument, ...], int]:
+    """The arguments of a command, and the place behind its closing parenthesis; -1 without one."""
+    found: list[Argument] = []
+    depth = 1
+    while depth:
+        match = _ARGUMENT.match(data, _after_gap(data, at))
+        if match is None:
+            return (), -1
+        at = match.end()
+        if match["parenthesis"]:
+            depth += 1 if match["parenthesis"] == b"(" else -1
+        elif match["bracket"] is not None:
+            found.append(Argument(match["bracket"].decode(), is_literal=True))
+        elif match["quoted"] is not None:
+            found.append(_evaluated(_CONTINUATION.sub("", match["quoted"].decode())))
+        else:
+            found += map(_evaluated, filter(None, match["unquoted"].decode().split(";")))
+    return tuple(found), at
 
 
 def _evaluated(text: str) -> Argument:
@@ -235,12 +174,15 @@ class BuildGraph:
         return [
             target.id
             for target in self.targets.values()
-            if any(block.path == path and _meets(block.lines, ranges) for block in target.blocks)
+            if any(
+                block.path == path and each.start < block.lines.end and block.lines.start < each.end
+                for block in target.blocks
+                for each in ranges
+            )
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Statement:
+class _Statement(NamedTuple):
     """A command about a target, where it stands."""
 
     path: str
@@ -260,7 +202,9 @@ class _Names:
         found = self.defined.get(self.aliases.get(name, name), ())
         if not found:
             return None
-        best = min(found, key=lambda each: (each.path != path, -_shared(each.path, path), each))
+        best = min(
+            found, key=lambda each: (each.path != path, -shared_folders(each.path, path), each)
+        )
         return Link(best, 1.0 if best.path == path else 1.0 / len(found))
 
 
@@ -271,7 +215,10 @@ def build_graph(graph: RepositoryGraph) -> BuildGraph:
     that a file is, or that stands nearest above it.
     """
     files = frozenset(graph.paths())
-    written = {path: _commands(graph, path) for path in sorted(files) if _is_cmake(graph, path)}
+    sources = (graph.source(path).file for path in sorted(files))
+    written = {
+        file.path: commands_of(file.blob.text) for file in sources if file.language == "cmake"
+    }
     names, num_unnamed = _names(written)
     about: dict[TargetId, list[_Statement]] = defaultdict(list)
     for path, commands in written.items():
@@ -284,14 +231,6 @@ def build_graph(graph: RepositoryGraph) -> BuildGraph:
         for target in sorted(about)
     }
     return BuildGraph(targets=targets, num_unnamed=num_unnamed)
-
-
-def _is_cmake(graph: RepositoryGraph, path: str) -> bool:
-    return graph.source(path).file.language == "cmake"
-
-
-def _commands(graph: RepositoryGraph, path: str) -> tuple[Command, ...]:
-    return commands_of(graph.source(path).file.blob.text).commands
 
 
 def _names(written: Mapping[str, Sequence[Command]]) -> tuple[_Names, int]:
@@ -336,9 +275,15 @@ def _target(
     sources: dict[str, None] = {}
     num_unresolved = 0
     for statement in statements:
-        for argument in _arguments(statement.command):
-            link = _linked(statement, argument, names)
-            source = _listed(statement, argument, files)
+        path, command, _ = statement
+        for argument in _arguments(command):
+            is_read = argument.is_literal
+            link = names.find(argument.text, path) if is_read and command.name in _LINKING else None
+            source = (
+                _listed(path, argument.text, files)
+                if is_read and command.name in _LISTING
+                else None
+            )
             if link and link.target != target:
                 links.setdefault(link.target, link)
             if source:
@@ -359,27 +304,14 @@ def _arguments(command: Command) -> Iterator[Argument]:
         yield from (each for each in command.arguments[1:] if each.text not in _KEYWORDS)
 
 
-def _linked(statement: _Statement, argument: Argument, names: _Names) -> Link | None:
-    if statement.command.name not in _LINKING or not argument.is_literal:
-        return None
-    return names.find(argument.text, statement.path)
-
-
-def _listed(statement: _Statement, argument: Argument, files: frozenset[str]) -> str | None:
-    if statement.command.name not in _LISTING or not argument.is_literal:
-        return None
-    folder = _folder(statement.path, files)
-    path = posixpath.normpath(posixpath.join(folder, argument.text))
-    return path if path in files else None
-
-
-def _folder(path: str, files: frozenset[str]) -> str:
-    """The folder from which a CMake file names others."""
-    folder = posixpath.dirname(path)
-    above = folder
+def _listed(path: str, name: str, files: frozenset[str]) -> str | None:
+    """Return the file that a CMake file names, from the nearest folder above with a CMakeLists.txt."""
+    folder = above = posixpath.dirname(path)
     while above and posixpath.join(above, "CMakeLists.txt") not in files:
         above = posixpath.dirname(above)
-    return above if posixpath.join(above, "CMakeLists.txt") in files else folder
+    folder = above if posixpath.join(above, "CMakeLists.txt") in files else folder
+    found = posixpath.normpath(posixpath.join(folder, name))
+    return found if found in files else None
 
 
 def _blocks(
@@ -417,13 +349,3 @@ def _comment_above(data: bytes, start: int, floor: int) -> int:
             break
         start = above
     return start
-
-
-def _meets(lines: Range, ranges: Sequence[Range]) -> bool:
-    return any(each.start < lines.end and lines.start < each.end for each in ranges)
-
-
-def _shared(path: str, other: str) -> int:
-    """The number of folders that two paths have in common from the root on."""
-    pairs = zip(path.split("/")[:-1], other.split("/")[:-1], strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -198,13 +198,12 @@ def test_no_byte_is_in_two_blocks(root: list[str], other: list[str]) -> None:
 
 
 def said(text: str) -> list[tuple[str, list[str]]]:
-    return [(each.name, [a.text for a in each.arguments]) for each in commands_of(text).commands]
+    return [(each.name, [a.text for a in each.arguments]) for each in commands_of(text)]
 
 
 def test_arguments_are_unquoted_quoted_or_between_brackets() -> None:
     text = 'add_library(a one "two words" [=[three\n]]\nfour]=] x;y)\n'
     assert said(text) == [("add_library", ["a", "one", "two words", "three\n]]\nfour", "x", "y"])]
-    assert commands_of(text).is_complete
 
 
 def test_command_names_are_lowered() -> None:
@@ -214,7 +213,6 @@ def test_command_names_are_lowered() -> None:
 def test_comments_are_no_arguments() -> None:
     text = "#[[ f(x)\n]] g(a # b)\n  #[not a bracket ]] c)\n c) # d\n"
     assert said(text) == [("g", ["a", "c"])]
-    assert commands_of(text).is_complete
 
 
 def test_parentheses_nest_among_arguments() -> None:
@@ -224,7 +222,7 @@ def test_parentheses_nest_among_arguments() -> None:
 
 def test_only_plain_text_is_literal() -> None:
     text = r'f(a "b c" ${d} "${e}" $<f:g> \${h} @i@ [[${j}]] k@2)'
-    (command,) = commands_of(text).commands
+    (command,) = commands_of(text)
     literal = [each.text for each in command.arguments if each.is_literal]
     assert literal == ["a", "b c", "${j}", "k@2"]
 
@@ -240,24 +238,19 @@ def test_quotes_may_span_lines() -> None:
 def test_a_command_knows_its_lines() -> None:
     text = "é(1)\n  f(a\n    b)  # c\ng()"
     data = text.encode()
-    lines = [
-        data[each.lines.start : each.lines.end].decode() for each in commands_of(text).commands
-    ]
+    lines = [data[each.lines.start : each.lines.end].decode() for each in commands_of(text)]
     assert lines == ["  f(a\n    b)  # c\n", "g()"]
-    assert not commands_of(text).is_complete
 
 
 def test_what_is_no_command_is_passed_over() -> None:
     found = commands_of("<<<<<<< ours\nf(a)\n=======\ng(b)\n")
-    assert [each.name for each in found.commands] == ["f", "g"]
-    assert not found.is_complete
+    assert [each.name for each in found] == ["f", "g"]
 
 
 def test_nothing_is_read_past_a_missing_end() -> None:
     for broken in ("g(a\nh(b)\n", 'g("a)\nh()\n', "g([[a)\nh()\n", "#[[ a\nh()\n"):
         found = commands_of("f(x)\n" + broken)
-        assert [each.name for each in found.commands] == ["f"]
-        assert not found.is_complete
+        assert [each.name for each in found] == ["f"]
 
 
 def test_hostile_texts_cost_linear_time() -> None:
@@ -274,7 +267,7 @@ def test_hostile_texts_cost_linear_time() -> None:
 @given(st.text(st.sampled_from('ab_ \n()[]=#"\\$@;{}é'), max_size=60))
 def test_any_text_can_be_read(text: str) -> None:
     data = text.encode()
-    for command in commands_of(text).commands:
+    for command in commands_of(text):
         start, end = command.lines
         assert 0 <= start < end <= len(data)
         assert start == 0 or data[start - 1 : start] == b"\n"
@@ -293,4 +286,3 @@ def test_commands_that_are_written_are_read(
     safe = [(name, [each.replace("]", "") for each in values]) for name, values in commands]
     text = "".join(f"{name}({' '.join(map(quoted, values))})\n" for name, values in safe)
     assert said(text) == safe
-    assert commands_of(text).is_complete
