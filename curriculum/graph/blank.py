@@ -187,7 +187,7 @@ def attribute_runs(data: bytes, hidden: Sequence[Range]) -> list[Range]:
     if data.count(b"[[") < FEWEST_ATTRIBUTES:
         return []
     found = [Range(*match.span()) for match in _ATTRIBUTES.finditer(blank(data, hidden))]
-    return [*without(found, hidden)]
+    return list(without(found, hidden))
 
 
 def unclosed(data: bytes, hidden: Sequence[Range]) -> list[Range]:

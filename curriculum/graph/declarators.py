@@ -46,11 +46,14 @@ def function_declarator(top: Node, kinds: Kinds, text: str) -> FunctionDeclarato
         elif kind == kinds.operator_cast:
             close = text.rfind("(", top.start_byte, node.end_byte)
             return FunctionDeclarator(top.start_byte, close, None)
-        elif kind in kinds.around_declarators and not (around and kind == kinds.qualified):
+        elif kind in kinds.around_declarators and not (
+            around and kind == kinds.qualified_identifier
+        ):
             inner = node.child_by_field_id(kinds.declarator)
             around, node = None, inner or node.child(node.child_count - 1)
         else:
-            return _named(node.start_byte, node.end_byte, around, kinds)
+            listed = around and around.child_by_field_id(kinds.parameters)
+            return listed and FunctionDeclarator(node.start_byte, node.end_byte, listed)
     return None
 
 
@@ -69,8 +72,3 @@ def _plain(inner: Node | None, around: Node, kinds: Kinds, text: str) -> Functio
         elif name is not None and name.named_child_count == 1:
             start, end = name.start_byte + 1, name.end_byte - 1
     return FunctionDeclarator(start, end, listed)
-
-
-def _named(start: int, end: int, around: Node | None, kinds: Kinds) -> FunctionDeclarator | None:
-    listed = None if around is None else around.child_by_field_id(kinds.parameters)
-    return None if listed is None else FunctionDeclarator(start, end, listed)

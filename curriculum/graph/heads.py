@@ -24,6 +24,7 @@ the first one reads like a type.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from curriculum.graph.blank import blank
 from curriculum.graph.facts import Range
@@ -93,14 +94,6 @@ def heads(bare: bytes, calls: Sequence[re.Match[bytes]], language: Language) -> 
     bare = blank(bare, around) if around else bare
     rest = (found for rule in rules for found in rule(bare))
     return joined((*around, *_macro_calls(bare, calls), *rest))
-
-
-def _c_classes(bare: bytes) -> Iterator[Range]:
-    return _classes(bare, has_variables=False)
-
-
-def _cpp_classes(bare: bytes) -> Iterator[Range]:
-    return _classes(bare, has_variables=True)
 
 
 def _classes(bare: bytes, *, has_variables: bool) -> Iterator[Range]:
@@ -194,14 +187,12 @@ def _macro_calls(bare: bytes, calls: Sequence[re.Match[bytes]]) -> Iterator[Rang
         if function is None:
             if _DECLARES.match(bare, end):
                 yield Range(name, arguments[1])
-        elif _wraps_type(bare, arguments, end, function[1]):
+            continue
+        one_line = b"\n" not in bare[arguments[1] : end]
+        is_head = function[1] == b"{" or (function[1] == b";" and one_line)
+        if is_head and _ONE_TYPE.fullmatch(bare, *arguments):
+            # The arguments of a macro that a function's type stands in.
             yield from (Range(name, arguments[0] + 1), Range(arguments[1] - 1, arguments[1]))
-
-
-def _wraps_type(bare: bytes, arguments: tuple[int, int], end: int, stop: bytes | None) -> bool:
-    """Return True for the arguments of a macro that a function's type stands in."""
-    is_head = stop == b"{" or (stop == b";" and b"\n" not in bare[arguments[1] : end])
-    return is_head and _ONE_TYPE.fullmatch(bare, *arguments) is not None
 
 
 def untyped(bare: bytes, calls: Sequence[re.Match[bytes]]) -> tuple[Range, ...]:
@@ -236,12 +227,7 @@ _AFTER_POINTER = re.compile(
     rb"|(?:__attribute__|__declspec|[A-Z][A-Z0-9_]{2,}+)\s*+" + _ARGUMENTS + rb"\s*+){1,4}?)"
     rb"(?=(?!__attribute__)" + _NAME + rb"\s*+\((?!\s*+\())|(__attribute__\s*+" + _ARGUMENTS + rb"))"
 )  # fmt: skip
-
-
-def _after_pointers(bare: bytes) -> Iterator[Range]:
-    """Yield words between a pointer and a function's name."""
-    for words in _AFTER_POINTER.finditer(bare):
-        yield Range(*words.span(1 if words[1] else 2))
+"""Words between a pointer and a function's name."""
 
 
 _PASSED = rb"(?:const|volatile|noexcept|override|final|mutable|throw|try)\b"
@@ -264,7 +250,9 @@ def _after_parameters(bare: bytes) -> Iterator[Range]:
             continue
         names = [item for item in _TRAILING.finditer(bare, *head.span(2)) if item[1]]
         has_body = head[3] == b"{"
-        if not has_body and not all(_is_attribute(item) for item in names):
+        if not has_body and not all(
+            item[2] or _CAPS.match(item[1]) or item[1].startswith(b"_") for item in names
+        ):
             continue
         is_alone = has_body and len(names) == 1 and names[0][2]
         is_first = is_alone and names[0].start() == head.start(2)
@@ -272,10 +260,6 @@ def _after_parameters(bare: bytes) -> Iterator[Range]:
             yield Range(*head.span(1))
         else:
             yield from (Range(*item.span()) for item in names)
-
-
-def _is_attribute(item: re.Match[bytes]) -> bool:
-    return bool(item[2] or _CAPS.match(item[1]) or item[1].startswith(b"_"))
 
 
 def _is_name(bare: bytes, before: bytes, item: re.Match[bytes]) -> bool:
@@ -316,12 +300,7 @@ _BEFORE_LINE = re.compile(
     + rb"[\s*&]++([A-Z_][A-Z0-9_]{2,})[ \t]*+\n(?="
     + _NAME + rb"\s*+" + _ARGUMENTS + rb"\s*+[{;])"
 )  # fmt: skip
-
-
-def _before_lines(bare: bytes) -> Iterator[Range]:
-    """Yield a macro between a type and the name on the next line."""
-    for found in _BEFORE_LINE.finditer(bare):
-        yield Range(*found.span(1))
+"""A macro between a type and the name on the next line."""
 
 
 def _around_parameters(bare: bytes) -> Iterator[Range]:
@@ -336,16 +315,6 @@ def _member_pointers(bare: bytes) -> Iterator[Range]:
         end = found.start() + 2
         if scope := _CLASS_BEFORE.search(bare, max(0, end - _LOOK_BACK), end):
             yield Range(*scope.span())
-
-
-def _old_pointers(bare: bytes) -> Iterator[Range]:
-    for found in _OLD_POINTER.finditer(bare):
-        yield Range(*found.span(1))
-
-
-def _parentheses(bare: bytes) -> Iterator[Range]:
-    for found in _PARENTHESES.finditer(bare):
-        yield from (Range(*found.span(1)), Range(*found.span(2)))
 
 
 _ALONE = rb"[A-Z][A-Z0-9_]{2,}(?!\w)(?:[ \t]*+" + _ARGUMENTS + rb")?"
@@ -370,20 +339,34 @@ _TYPES_AS_ARGUMENTS = re.compile(
     rb"\n([A-Z][A-Z0-9_]{2,}[ \t]*+(?=\()(?=\([^()]*\b(?:bool|char|double|float|int|long|short|unsigned)\b)"
     + _ARGUMENTS + rb")[ \t]*+;"
 )  # fmt: skip
-
-
-def _types_as_arguments(bare: bytes) -> Iterator[Range]:
-    """Yield macros at the beginning of a line that take types, as no function does."""
-    for found in _TYPES_AS_ARGUMENTS.finditer(bare):
-        yield Range(*found.span(1))
+"""Macros at the beginning of a line that take types, as no function does."""
 
 
 _Rule = Callable[[bytes], Iterator[Range]]
+
+
+def _groups(pattern: re.Pattern[bytes]) -> _Rule:
+    """Return the rule that yields all that the groups of a pattern match."""
+
+    def rule(bare: bytes) -> Iterator[Range]:
+        for found in pattern.finditer(bare):
+            for group in range(1, pattern.groups + 1):
+                if found[group] is not None:
+                    yield Range(*found.span(group))
+
+    return rule
+
+
 _SHARED_RULES: tuple[_Rule, ...] = (
-    _after_pointers, _after_parameters, _before_lines, _parentheses, _types_as_arguments,
-    _bare_words,
+    _groups(_AFTER_POINTER), _after_parameters, _groups(_BEFORE_LINE), _groups(_PARENTHESES),
+    _groups(_TYPES_AS_ARGUMENTS), _bare_words,
 )  # fmt: skip
-_C_RULES = (*_SHARED_RULES, _c_classes, _old_pointers)
-_CPP_RULES = (
-    *_SHARED_RULES, _cpp_classes, _namespaces, _modules, _before_qualified, _member_pointers,
+_C_RULES: tuple[_Rule, ...] = (
+    *_SHARED_RULES,
+    partial(_classes, has_variables=False),
+    _groups(_OLD_POINTER),
+)
+_CPP_RULES: tuple[_Rule, ...] = (
+    *_SHARED_RULES, partial(_classes, has_variables=True), _namespaces, _modules, _before_qualified,
+    _member_pointers,
 )  # fmt: skip

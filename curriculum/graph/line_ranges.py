@@ -5,6 +5,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from curriculum.graph.facts import Range, Symbol
 
 _FAR = 1 << 62
+_start, _end = attrgetter("start"), attrgetter("end")
 
 
 def is_in(place: int, ranges: Sequence[Range]) -> bool:
@@ -84,30 +86,21 @@ def without(ranges: Iterable[Range], others: Iterable[Range]) -> tuple[Range, ..
     >>> [tuple(each) for each in without([Range(0, 5), Range(7, 9)], [Range(1, 2), Range(4, 8)])]
     [(0, 1), (2, 4), (8, 9)]
     """
-    return tuple(_without(ranges, list(others)))
-
-
-def _without(ranges: Iterable[Range], others: Sequence[Range]) -> Iterator[Range]:
+    taken = list(others)
+    found: list[Range] = []
     at = 0
     for start, end in ranges:
-        while at < len(others) and others[at].end <= start:
+        while at < len(taken) and taken[at].end <= start:
             at += 1
         next_one = at
-        while next_one < len(others) and others[next_one].start < end:
-            if start < others[next_one].start:
-                yield Range(start, others[next_one].start)
-            start = max(start, others[next_one].end)
+        while next_one < len(taken) and taken[next_one].start < end:
+            if start < taken[next_one].start:
+                found.append(Range(start, taken[next_one].start))
+            start = max(start, taken[next_one].end)
             next_one += 1
         if start < end:
-            yield Range(start, end)
-
-
-def _start(each: Range) -> int:
-    return each.start
-
-
-def _end(each: Range) -> int:
-    return each.end
+            found.append(Range(start, end))
+    return tuple(found)
 
 
 def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
@@ -179,8 +172,7 @@ def inner_lines(data: bytes, body: Range) -> Range:
 
 def outside_bodies(data: bytes, span: Range, symbols: Sequence[Symbol]) -> tuple[Range, ...]:
     """The lines of `span` that lie inside the body of none of these functions, sorted by their start."""
-    first = bisect_left(symbols, span.start, key=lambda symbol: symbol.start)
-    last = bisect_left(symbols, span.end, key=lambda symbol: symbol.start)
+    first, last = (bisect_left(symbols, place, key=_start) for place in span)
     inner = joined(
         inner_lines(data, symbol.body)
         for symbol in symbols[first:last]

@@ -312,7 +312,7 @@ class _Search:
         misses = 0
         while self._waiting and misses < MISSES:
             place = heappop(self._waiting)
-            if place.node in self._seen or self._is_spent(place):
+            if place.node in self._seen or self._spent[place.step] * STEP_SHARE > self.spent.budget:
                 continue
             self._seen.add(place.node)
             forms = self.spent.forms(place.node, in_full=place.hop < DISTANT)
@@ -381,9 +381,6 @@ class _Search:
                     via=Link(node, file, kind, "syntactic", 1.0),
                 )
                 heappush(self._waiting, place)
-
-    def _is_spent(self, place: _Place) -> bool:
-        return self._spent[place.step] * STEP_SHARE > self.spent.budget
 
     def _take(self, place: _Place, form: Form) -> bool:
         fragment = Fragment(

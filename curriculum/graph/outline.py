@@ -19,7 +19,7 @@ from curriculum.graph.line_ranges import (
     group_lines,
     line_starts,
 )
-from curriculum.graph.syntax_tree import Parsed, grammar, parse
+from curriculum.graph.syntax_tree import Parsed, grammar, parse, visit
 from schemas.corpus import Language
 
 ItemKind = Literal["function", "class", "preamble", "comment", "other"]
@@ -56,9 +56,8 @@ _PATTERNS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Item:
-    """Lines `[first, last)`, counted from 0, which are the bytes `[start, end)`."""
+class Item(NamedTuple):
+    """Lines `[first, last)`, counted from 0, that hold something of a kind, and its bytes `[start, end)`."""
 
     kind: ItemKind
     first: int
@@ -69,7 +68,7 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Outline:
-    """The items of a file, which tile it, and byte ranges in it; each sorted and disjoint."""
+    """The items of a file, whole lines that tile it, and byte ranges in it; each sorted and disjoint."""
 
     starts: Offsets
     """[lines + 1] where each line begins, and the number of bytes."""
@@ -87,25 +86,47 @@ class Outline:
     is left out."""
 
 
-class _Lines(NamedTuple):
-    """Lines `[first, last)` that hold something of this kind, and its bytes."""
-
-    kind: ItemKind
-    first: int
-    last: int
-    start: int
-    end: int
-
-
 @dataclass(kw_only=True, slots=True)
 class _Marks:
     """Findings of the walk, in the order of the text."""
 
-    units: list[_Lines] = field(default_factory=list)
-    comments: list[_Lines] = field(default_factory=list)
+    units: list[Item] = field(default_factory=list)
+    comments: list[Item] = field(default_factory=list)
     declared: dict[int, Range] = field(default_factory=dict)
     """First declaration or definition there, up to its body, by its first line."""
     bodies: list[Range] = field(default_factory=list)
+    _wrapper: tree_sitter.Node | None = None
+
+    def note(self, node: tree_sitter.Node) -> bool:
+        """Note a node; whether to look inside it."""
+        kind = node.type
+        wrapper = self._wrapper
+        outer = wrapper if wrapper and node.end_byte <= wrapper.end_byte else node
+        if kind == "comment":
+            self.comments.append(_lines("comment", node))
+        elif kind in _WRAPPERS:
+            self._wrapper = outer
+        elif kind in _CLASSES:
+            self._wrapper = None
+        if kind in _DOCUMENTED:
+            whole = Range(outer.start_byte, outer.end_byte)
+            self.declared.setdefault(outer.start_point.row, whole)
+        if kind == "function_definition":
+            self._note_function(node, outer)
+        if kind in _CLASSES:
+            has_members = node.child_by_field_name("body") is not None
+            if has_members and outer.end_byte - outer.start_byte <= LARGEST_CLASS:
+                self.units.append(_lines("class", outer))
+            return has_members
+        return kind in _SHELLS
+
+    def _note_function(self, node: tree_sitter.Node, outer: tree_sitter.Node) -> None:
+        self.units.append(_lines("function", outer))
+        body = node.child_by_field_name("body")
+        if body is not None:
+            self.bodies.append(Range(body.start_byte, body.end_byte))
+            if self.declared[outer.start_point.row].start == outer.start_byte:
+                self.declared[outer.start_point.row] = Range(outer.start_byte, body.start_byte)
 
 
 @functools.lru_cache(maxsize=8)
@@ -125,11 +146,11 @@ def outline(text: str, language: Language) -> Outline:
     source = data
     if parsed is not None:
         source = parsed.source
-        _walk(parsed.tree, marks)
+        visit(parsed.tree, marks.note)
         statements, arguments = statements_and_arguments(parsed, language)
     # Comments that have their lines to themselves; those without a line between them are one block.
-    comments: list[_Lines] = []
-    blocks: dict[int, _Lines] = {}
+    comments: list[Item] = []
+    blocks: dict[int, Item] = {}
     for comment in marks.comments:
         lead = data[starts[comment.first] : comment.start]
         rest = data[comment.end : starts[comment.last]]
@@ -138,7 +159,7 @@ def outline(text: str, language: Language) -> Outline:
             above = blocks.get(comment.first, comment)
             blocks[comment.last] = comment._replace(first=above.first, start=above.start)
 
-    def block_above(line: int) -> _Lines | None:
+    def block_above(line: int) -> Item | None:
         """The comments that end above a line, or above macros and directives there, which were blanked."""
         while line and line not in blocks:
             start, end = starts[line - 1], starts[line]
@@ -147,7 +168,7 @@ def outline(text: str, language: Language) -> Outline:
             line -= 1
         return blocks.get(line)
 
-    units: list[_Lines] = []
+    units: list[Item] = []
     for unit in marks.units:
         if units and unit.first < units[-1].last:
             units[-1] = units[-1]._replace(last=max(units[-1].last, unit.last))
@@ -180,56 +201,14 @@ def innermost(ranges: Iterable[Range]) -> tuple[Range, ...]:
     return tuple(each for each, start in zip(found, after, strict=True) if start >= each.end)
 
 
-def _walk(tree: tree_sitter.Tree, marks: _Marks) -> None:
-    cursor = tree.walk()
-    wrapper: tree_sitter.Node | None = None
-    while True:
-        node = cursor.node
-        assert node is not None
-        kind = node.type
-        outer = wrapper if wrapper and node.end_byte <= wrapper.end_byte else node
-        if kind in _WRAPPERS:
-            wrapper = outer
-        elif kind in _CLASSES:
-            wrapper = None
-        if _note(node, kind, outer, marks) and cursor.goto_first_child():
-            continue
-        while not cursor.goto_next_sibling():
-            if not cursor.goto_parent():
-                return
-
-
-def _note(node: tree_sitter.Node, kind: str, outer: tree_sitter.Node, marks: _Marks) -> bool:
-    """Note a node, which `outer` wraps (as `template <…>` does); whether to look inside it."""
-    if kind == "comment":
-        marks.comments.append(_lines("comment", node))
-        return False
-    if kind in _DOCUMENTED:
-        marks.declared.setdefault(outer.start_point.row, Range(outer.start_byte, outer.end_byte))
-    if kind == "function_definition":
-        marks.units.append(_lines("function", outer))
-        body = node.child_by_field_name("body")
-        if body is not None:
-            marks.bodies.append(Range(body.start_byte, body.end_byte))
-            if marks.declared[outer.start_point.row].start == outer.start_byte:
-                marks.declared[outer.start_point.row] = Range(outer.start_byte, body.start_byte)
-        return False
-    if kind in _CLASSES:
-        has_members = node.child_by_field_name("body") is not None
-        if has_members and outer.end_byte - outer.start_byte <= LARGEST_CLASS:
-            marks.units.append(_lines("class", outer))
-        return has_members
-    return kind in _SHELLS
-
-
-def _lines(kind: ItemKind, node: tree_sitter.Node) -> _Lines:
+def _lines(kind: ItemKind, node: tree_sitter.Node) -> Item:
     end = node.end_point
     last = end.row + 1 if end.column else end.row
-    return _Lines(kind, node.start_point.row, last, node.start_byte, node.end_byte)
+    return Item(kind, node.start_point.row, last, node.start_byte, node.end_byte)
 
 
 def _tile(
-    data: bytes, starts: Offsets, units: Sequence[_Lines], comments: Sequence[_Lines]
+    data: bytes, starts: Offsets, units: Sequence[Item], comments: Sequence[Item]
 ) -> Iterator[Item]:
     """Yield the units and, between them, groups of lines; blank lines below a unit belong to it."""
     blank = np.diff(starts) == 1
@@ -254,8 +233,7 @@ def _tile(
                 line += 1
             found.append((unit.kind, unit.first, line))
     for kind, first, last in found:
-        start, end = int(starts[first]), int(starts[last])
-        yield Item(kind=kind, first=first, last=last, start=start, end=end)
+        yield Item(kind, first, last, int(starts[first]), int(starts[last]))
 
 
 @functools.cache

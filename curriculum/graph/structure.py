@@ -133,9 +133,14 @@ def categories(nodes: NodeTable) -> Categories:
 
 
 def _inherited(nodes: NodeTable, own: Bytes) -> Bytes:
-    place = np.arange(len(own), dtype=np.int32)
-    found = own[follow(np.where(own > 0, place, nodes.parent))]
+    found = own[_nearest(nodes, own > 0)]
     return np.where(found > 0, found, OTHER).astype(np.uint8)
+
+
+def _nearest(nodes: NodeTable, chosen: Flags) -> Ints:
+    """[n] the innermost chosen node around each, be it itself; the root where there is none."""
+    place = np.arange(len(chosen), dtype=np.int32)
+    return follow(np.where(chosen, place, nodes.parent))
 
 
 def _fixed(nodes: NodeTable) -> Bytes:
@@ -203,12 +208,13 @@ class Things:
 def things(nodes: NodeTable, found: Categories) -> Things:
     """Return the chunks' nodes: functions, classes, enums and, outside of both, whatever else has a name."""
     kind = _outermost(nodes, found)
-    place = np.arange(len(kind), dtype=np.int32)
     is_function = (kind == FUNC_BODY) | (kind == FUNC_SIG)
-    function = follow(np.where(is_function, place, nodes.parent))[nodes.parent]
-    kind[is_function[function] & (place > 0)] = 0
+    function = _nearest(nodes, is_function)[nodes.parent]
+    within = is_function[function]
+    within[0] = False
+    kind[within] = 0
     node = np.flatnonzero(kind).astype(np.int32)
-    around = follow(np.where(kind > 0, place, nodes.parent))[nodes.parent[node]]
+    around = _nearest(nodes, kind > 0)[nodes.parent[node]]
     number = np.full(len(kind), -1, dtype=np.int32)
     number[node] = np.arange(len(node), dtype=np.int32)
     return Things(node=node, parent=number[around], kind=kind[node])
@@ -286,16 +292,18 @@ def chunks_of(
     if not len(place):
         return ()
     kept = (label[first] >= 0) | (label[first] == _PREAMBLE)
-    kept |= (label[first] == _COMMENTS) & _alone(lines, first, last)
+    # Nothing solid stands beside a comment on its lines.
+    before, after = np.append(-1, lines)[first], np.append(lines, lines[-1] + 1)[last + 1]
+    kept |= (label[first] == _COMMENTS) & (before < lines[first]) & (lines[last] < after)
     first, last = first[kept], last[kept]
     spans = zip(place[first].tolist(), place[last].tolist(), label[first].tolist(), strict=True)
-    return tuple(_chunk(start, end + 1, whose, kinds, names) for start, end, whose in spans)
-
-
-def _chunk(start: int, end: int, whose: int, kinds: Bytes, names: Sequence[str]) -> CodeChunk:
-    if whose >= 0:
-        return CodeChunk(start, end, int(kinds[whose]), names[whose])
-    return CodeChunk(start, end, COMMENT if whose == _COMMENTS else PREAMBLE, "")
+    unnamed = {_COMMENTS: COMMENT, _PREAMBLE: PREAMBLE}
+    return tuple(
+        CodeChunk(start, end + 1, int(kinds[whose]), names[whose])
+        if whose >= 0
+        else CodeChunk(start, end + 1, unnamed[whose], "")
+        for start, end, whose in spans
+    )
 
 
 def is_solid(data: Bytes) -> Flags:
@@ -304,14 +312,6 @@ def is_solid(data: Bytes) -> Flags:
         (data < ord("\t")) | ((data > ord("\r")) & (data < ord(" ")))
     )
     return solid
-
-
-def _alone(lines: Ints, first: Ints, last: Ints) -> Flags:
-    """Flags: nothing solid stands on the lines from `first` to `last` beside what is between."""
-    before = np.append(-1, lines)[first]
-    after = np.append(lines, lines[-1] + 1)[last + 1]
-    alone: Flags = (before < lines[first]) & (lines[last] < after)
-    return alone
 
 
 def names_of(owner: Ints, kinds: Bytes, symbols: Sequence[Symbol]) -> list[str]:
@@ -392,9 +392,7 @@ def is_token(nodes: NodeTable) -> Flags:
 
 def in_error(nodes: NodeTable) -> Flags:
     """[n] whether a node is an ERROR or stands in one."""
-    place = np.arange(len(nodes.kind), dtype=np.int32)
-    nearest = follow(np.where(nodes.kind == NO_NODE, place, nodes.parent))
-    error: Flags = nodes.kind[nearest] == NO_NODE
+    error: Flags = nodes.kind[_nearest(nodes, nodes.kind == NO_NODE)] == NO_NODE
     return error
 
 

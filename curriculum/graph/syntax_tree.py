@@ -7,8 +7,8 @@ it, and deeper nodes of one byte are later.
 import functools
 import importlib.metadata
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +48,7 @@ def grammar_versions() -> Mapping[str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kinds:
-    """The grammar's numbers of nodes and fields; 0 for missing ones."""
+    """The grammar's numbers; 0 for missing ones. An attribute with one is named as the node or field."""
 
     shells: Mapping[str, int]
     """Kinds that hold or are definitions, by name."""
@@ -60,7 +60,7 @@ class Kinds:
     parenthesized_declarator: int
     parenthesized_expression: int
     attributed_declarator: int
-    qualified: int
+    qualified_identifier: int
     init_declarator: int
     identifier: int
     comment: int
@@ -108,9 +108,6 @@ def kinds(language: Language) -> Kinds:
     def some(*names: str) -> frozenset[int]:
         return frozenset(map(kind, names)) - {0}
 
-    def named(field: str) -> int:
-        return own.field_id_for_name(field) or 0
-
     shells = SHELLS + (SHELLS_CPP if language == "cpp" else ())
     return Kinds(
         shells={name: kind(name) for name in shells},
@@ -122,26 +119,12 @@ def kinds(language: Language) -> Kinds:
             "qualified_identifier",
         ),
         bodies=some("compound_statement", "try_statement"),
-        function_declarator=kind("function_declarator"),
-        operator_cast=kind("operator_cast"),
-        parenthesized_declarator=kind("parenthesized_declarator"),
-        parenthesized_expression=kind("parenthesized_expression"),
-        attributed_declarator=kind("attributed_declarator"),
-        qualified=kind("qualified_identifier"),
-        init_declarator=kind("init_declarator"),
-        identifier=kind("identifier"),
-        comment=kind("comment"),
-        field_expression=kind("field_expression"),
         written_names=some("qualified_identifier", "template_function"),
-        name=named("name"),
-        body=named("body"),
-        type=named("type"),
-        declarator=named("declarator"),
-        parameters=named("parameters"),
-        field=named("field"),
-        value=named("value"),
-        arguments=named("arguments"),
-        function=named("function"),
+        **{
+            each.name: kind(each.name) or own.field_id_for_name(each.name) or 0
+            for each in fields(Kinds)
+            if each.type is int
+        },
     )
 
 
@@ -278,21 +261,32 @@ def _before(ranges: Iterable[Range]) -> Iterator[Range]:
     return (Range(max(start - 1, 0), end - 1) for start, end in ranges)
 
 
-def _error_bytes(tree: tree_sitter.Tree) -> int | None:
-    """The bytes in outermost errors; looks only at nodes that hold any. None if they are a tangle."""
+def visit(tree: tree_sitter.Tree, enter: Callable[[tree_sitter.Node], bool]) -> None:
+    """Show nodes from the root on, and what is in those for which `enter` gives True; never recursive."""
     cursor = tree.walk()
-    found = tangle = 0
     while True:
         node = cursor.node
         assert node is not None
-        if node.is_error:
-            found += node.end_byte - node.start_byte
-            tangle += node.child_count**2
-        elif node.has_error and cursor.goto_first_child():
+        if enter(node) and cursor.goto_first_child():
             continue
         while not cursor.goto_next_sibling():
             if not cursor.goto_parent():
-                return None if tangle > _WORST_TANGLE else found
+                return
+
+
+def _error_bytes(tree: tree_sitter.Tree) -> int | None:
+    """The bytes in outermost errors; looks only at nodes that hold any. None if they are a tangle."""
+    found = tangle = 0
+
+    def enter(node: tree_sitter.Node) -> bool:
+        nonlocal found, tangle
+        if node.is_error:
+            found += node.end_byte - node.start_byte
+            tangle += node.child_count**2
+        return node.has_error and not node.is_error
+
+    visit(tree, enter)
+    return None if tangle > _WORST_TANGLE else found
 
 
 def tree_of(data: bytes, language: Language) -> tree_sitter.Tree | None:
