@@ -18,12 +18,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
-from curriculum.graph.clang.snapshot import (
-    DatabaseCount,
-)
+from curriculum.graph.clang.snapshot import DatabaseCount
 from schemas import regular_files
 from schemas.errors import CorpusError
 from schemas.json_text import parse_json
@@ -168,8 +166,7 @@ def foreign_root(files: Iterable[str], paths: frozenset[str], original: Path | N
     for folder in given:
         if votes[folder]:
             return folder
-    best = min(votes.items(), key=lambda item: (-item[1], len(item[0]), item[0]), default=None)
-    return None if best is None or best[1] == 0 else best[0]
+    return min(votes, key=lambda folder: (-votes[folder], len(folder), folder), default=None)
 
 
 def build_folder(directories: Iterable[str], foreign: str | None) -> str | None:
@@ -181,13 +178,8 @@ def build_folder(directories: Iterable[str], foreign: str | None) -> str | None:
 
 def folders_of(paths: Iterable[str]) -> frozenset[str]:
     """The folders that files lie in, without the root."""
-    folders: set[str] = set()
-    for path in paths:
-        folder = posixpath.dirname(path)
-        while folder and folder not in folders:
-            folders.add(folder)
-            folder = posixpath.dirname(folder)
-    return frozenset(folders)
+    folders = {PurePosixPath(path).parent for path in paths}
+    return frozenset(str(each) for folder in folders for each in (folder, *folder.parents)) - {"."}
 
 
 ROOT, ORIGINAL, BUILD = "@ROOT@", "@ORIGINAL@", "@BUILD@"
@@ -255,7 +247,10 @@ class Database:
         told = [
             [unit.path, unit.language, unit.standard, *_own_arguments(unit)] for unit in self.units
         ]
-        files = {name: _digest(file) for name, file in self._generated(frozenset(paths))}
+        files = {
+            name: hashlib.sha256(file.read_bytes()).hexdigest()
+            for name, file in self._generated(frozenset(paths))
+        }
         text = json.dumps([told, sorted(files.items())])
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -567,7 +562,3 @@ def _is_header(file: Path) -> bool:
     status = regular_files.status(file.resolve())
     is_small = status is not None and status.st_size <= _MAX_HEADER_BYTES
     return is_small and file.suffix in _HEADERS and not file.name.startswith(".")
-
-
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -7,14 +7,21 @@ import ctypes
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from clang import cindex
 from clang.cindex import CursorKind as Kind
 
-from curriculum.graph.clang.libclang import Cursor, Place, children, library, place, place_of
+from curriculum.graph.clang.libclang import (
+    Cursor,
+    Place,
+    children,
+    library,
+    native,
+    place,
+    place_of,
+)
 from curriculum.graph.clang.union import Chain, Reference
 from curriculum.graph.facts import Range
 from schemas.document import EdgeLabel
@@ -51,45 +58,26 @@ def overloads_of(cursor: Cursor) -> list[Cursor]:
     return [library().clang_getOverloadedDecl(cursor, at) for at in range(number)]
 
 
-@cache
-def _overridden() -> tuple[Any, Any]:
-    handle = ctypes.CDLL(library()._name)
-    get: Any = handle.clang_getOverriddenCursors
-    get.argtypes = [
-        cindex.Cursor,
-        ctypes.POINTER(ctypes.POINTER(cindex.Cursor)),
-        ctypes.POINTER(ctypes.c_uint),
-    ]
-    get.restype = None
-    drop: Any = handle.clang_disposeOverriddenCursors
-    drop.argtypes = [ctypes.POINTER(cindex.Cursor)]
-    drop.restype = None
-    return get, drop
+_CURSORS = ctypes.POINTER(cindex.Cursor)
 
 
 def overridden_by(cursor: Cursor) -> list[Cursor]:
     """The methods of bases that a method overrides directly."""
-    get, drop = _overridden()
-    first, number = ctypes.POINTER(cindex.Cursor)(), ctypes.c_uint()
+    kinds = (cindex.Cursor, ctypes.POINTER(_CURSORS), ctypes.POINTER(ctypes.c_uint))
+    first, number = _CURSORS(), ctypes.c_uint()
+    get = native("clang_getOverriddenCursors", None, *kinds)
     get(cursor, ctypes.byref(first), ctypes.byref(number))
     found = [cindex.Cursor.from_buffer_copy(first[at]) for at in range(number.value)]
     for each in found:
         each._tu = cursor._tu
     if first:
-        drop(first)
+        native("clang_disposeOverriddenCursors", None, _CURSORS)(first)
     return found
-
-
-@cache
-def _is_dynamic() -> Any:
-    function: Any = ctypes.CDLL(library()._name).clang_Cursor_isDynamicCall
-    function.argtypes, function.restype = [cindex.Cursor], ctypes.c_int
-    return function
 
 
 def is_dynamic_call(cursor: Cursor) -> bool:
     """Return True if a call is decided by the object's type when it runs."""
-    return bool(_is_dynamic()(cursor))
+    return bool(native("clang_Cursor_isDynamicCall", ctypes.c_int, cindex.Cursor)(cursor))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,6 +147,9 @@ _RESOLVED = frozenset(
 _NAMES = (Kind.TYPE_REF, Kind.TEMPLATE_REF, Kind.NAMESPACE_REF)
 _WRAPPERS = (Kind.UNEXPOSED_EXPR, Kind.PAREN_EXPR)
 _OBJECTS = frozenset((Kind.VAR_DECL, Kind.PARM_DECL, Kind.FIELD_DECL))
+_NO_CLASSES = (
+    *(Kind.TEMPLATE_TYPE_PARAMETER, Kind.TEMPLATE_TEMPLATE_PARAMETER, Kind.NO_DECL_FOUND),
+)
 _LAST_NAME = re.compile(rb"~?[A-Za-z_]\w*\s*$")
 
 
@@ -299,7 +290,7 @@ def _class_of(callee: Cursor, tree: Tree) -> Chain | None:
     while first.kind in _WRAPPERS and (inner := children(first)):
         first = inner[0]
     if first.kind == Kind.CXX_THIS_EXPR:
-        return _class_around(first, tree)
+        return _class(first.type.get_pointee().get_declaration(), tree)
     if first.kind in (Kind.DECL_REF_EXPR, Kind.MEMBER_REF_EXPR):
         declared = first.referenced
         if declared is None or declared.kind not in _OBJECTS:
@@ -315,17 +306,10 @@ def _class_of(callee: Cursor, tree: Tree) -> Chain | None:
 def _named_class(reference: Cursor, tree: Tree) -> Chain | None:
     if reference.kind not in (Kind.TYPE_REF, Kind.TEMPLATE_REF):
         return ()
-    target = reference.referenced
-    if target is None or target.kind in (
-        Kind.TEMPLATE_TYPE_PARAMETER,
-        Kind.TEMPLATE_TEMPLATE_PARAMETER,
-    ):
-        return ()
-    return tree.chain(target) if tree.has(target) else None
+    return _class(reference.referenced, tree)
 
 
-def _class_around(this: Cursor, tree: Tree) -> Chain | None:
-    kind = this.type.get_pointee().get_declaration()
-    if kind is None or kind.kind == Kind.NO_DECL_FOUND:
+def _class(found: Cursor | None, tree: Tree) -> Chain | None:
+    if found is None or found.kind in _NO_CLASSES:
         return ()
-    return tree.chain(kind) if tree.has(kind) else None
+    return tree.chain(found) if tree.has(found) else None

@@ -19,7 +19,6 @@ from typing import Protocol
 
 from curriculum.graph.clang.matching import Matching
 from curriculum.graph.clang.snapshot import (
-    IndexedClass,
     IndexedEdge,
     IndexedFunction,
     Snapshot,
@@ -132,26 +131,23 @@ class ClangGraph:
 
     def coverage(self) -> Coverage:
         """The coverage of the tree as it is now; costs a look at every function."""
-        nodes = list(self._functions())
-        covered = [items for items in map(self._same, nodes) if items]
+        matching = self._matching
+        nodes = [
+            NodeId(path, number)
+            for path in self.paths()
+            for number, each in enumerate(self.source(path).facts.symbols)
+            if each.kind == "function" and each.body is not None
+        ]
+        matched = [found for node in nodes if (found := matching.items_of(node))]
+        same = ([matching.items[at] for at in found if matching.is_same(at)] for found in matched)
+        covered = [items for items in same if items]
         return Coverage(
             functions=len(nodes),
-            matched=sum(1 for node in nodes if self._matching.items_of(node)),
+            matched=len(matched),
             covered=len(covered),
             partial=sum(1 for items in covered if all(item.is_partial for item in items)),
             fallback=len(nodes) - len(covered),
         )
-
-    def _functions(self) -> Iterator[NodeId]:
-        for path in self.paths():
-            for number, each in enumerate(self.source(path).facts.symbols):
-                if each.kind == "function" and each.body is not None:
-                    yield NodeId(path, number)
-
-    def _same(self, node: NodeId) -> list[IndexedFunction | IndexedClass]:
-        """Return the snapshot's entries of a definition, equal byte by byte."""
-        indices = self._matching.items_of(node)
-        return [self._matching.items[each] for each in indices if self._matching.is_same(each)]
 
     def _outgoing(self, node: NodeId, written: Iterable[Neighbour]) -> Iterator[Neighbour]:
         known = self._known(node)
@@ -192,9 +188,12 @@ class ClangGraph:
     def _look_up(self, node: NodeId) -> _Known | None:
         known = _Known(kinds=set(), edges={}, named=set(), lost=set(), open=set())
         for index in self._matching.items_of(node):
-            kinds = self._kinds(index)
+            item, kinds = self._matching.items[index], self._kinds(index)
             known.kinds |= kinds
-            known.open |= self._open(index) & kinds
+            if item.is_partial:
+                known.open |= kinds
+            elif item.is_template and "calls" in kinds:
+                known.open.add("calls")
             for edge in self._outward[index]:
                 if edge.kind in kinds:
                     self._add(known, edge)
@@ -210,12 +209,6 @@ class ClangGraph:
             kinds |= _OF_METHODS
         return kinds
 
-    def _open(self, index: int) -> set[EdgeKind]:
-        item = self._matching.items[index]
-        if item.is_partial:
-            return set(_OF_FUNCTIONS | _OF_CLASSES | _OF_METHODS)
-        return {"calls"} if item.is_template else set()
-
     def _add(self, known: _Known, edge: IndexedEdge) -> None:
         target = self._matching.node(edge.target)
         name = self._matching.items[edge.target].name
@@ -226,8 +219,8 @@ class ClangGraph:
         confidence = 1.0 if edge.label == "resolved" else 1.0 / edge.candidates
         found = Neighbour(target, edge.kind, True, edge.label, confidence)
         key = (edge.kind, target)
-        known.edges[key] = min(known.edges.get(key, found), found, key=_weakness)
-
-
-def _weakness(edge: Neighbour) -> tuple[int, float]:
-    return EDGE_LABELS.index(edge.label), -edge.confidence
+        known.edges[key] = min(
+            known.edges.get(key, found),
+            found,
+            key=lambda near: (EDGE_LABELS.index(near.label), -near.confidence),
+        )

@@ -137,18 +137,21 @@ def index_tree(
         tasks = [
             Work(units=entries, root=root.absolute(), places=places) for entries in units.files()
         ]
-        sandbox = None if unsandboxed else _sandbox(root, Path(headers))
+        pool = _pool(root, Path(headers), workers, limit_seconds, unsandboxed=unsandboxed)
 
         def tell(words: str) -> None:
             watch(replace(_progress("", outcomes, len(tasks)), note=words))
 
         try:
-            for path, result in _results(_pool(workers, limit_seconds, sandbox), tasks, tell):
+            for path, result in _results(pool, tasks, tell):
                 union.add(path, result)
                 outcomes[result.outcome] += 1
                 watch(_progress(path, outcomes, len(tasks)))
         except _TreeTimeoutError as over:
-            union = _given_up(tasks, str(over))
+            union = Union()
+            for work in tasks:
+                lost = UnitResult(outcome="timed out", reason=str(over))
+                union.add(work.units[0].path, lost)
     snapshot = union.snapshot(units.count)
     write(folder, snapshot)
     return snapshot.report
@@ -156,14 +159,6 @@ def index_tree(
 
 class _TreeTimeoutError(Exception):
     """Too many tries of a tree's units were over their time."""
-
-
-def _given_up(tasks: Sequence[Work], reason: str) -> Union:
-    """Return the union of units none of which is indexed."""
-    union = Union()
-    for work in tasks:
-        union.add(work.units[0].path, UnitResult(outcome="timed out", reason=reason))
-    return union
 
 
 def _results(
@@ -184,7 +179,13 @@ def _results(
     alone = [replace(work, units=(unit,)) for work in lost for unit in work.units]
     found = {work.units[0]: _result(answer) for work, answer in _answers(pool, alone, late, tell)}
     for work in lost:
-        chosen = min(work.units, key=lambda unit: _rank(found[unit]))
+        chosen = min(
+            work.units,
+            key=lambda unit: (
+                found[unit].outcome not in ("indexed", "partial"),
+                found[unit].errors,
+            ),
+        )
         is_replaced = chosen != work.units[0]
         yield chosen.path, replace(found[chosen], is_replaced=is_replaced)
 
@@ -212,11 +213,6 @@ def _path_of(work: Work) -> str:
     return work.units[0].path
 
 
-def _rank(result: UnitResult) -> tuple[bool, int]:
-    """Order of the results of one file: those that show something first, by their errors."""
-    return result.outcome not in ("indexed", "partial"), result.errors
-
-
 def _index_unit(work: Work) -> UnitResult:
     # Imported here, so that only a worker loads the frontend.
     from curriculum.graph.clang.walk import index_unit
@@ -229,16 +225,20 @@ SYSTEM_HEADERS = ("/usr/include", "/usr/local/include", "/opt/rh")
 UNIT_MEMORY_BYTES = 8 << 30
 
 
-def _sandbox(root: Path, headers: Path) -> Sandbox:
-    """Return the sandbox of a worker, which reads the tree, copied headers and those of the system."""
+def _pool(
+    root: Path, headers: Path, workers: int, limit_seconds: float, *, unsandboxed: bool
+) -> WorkerPool:
+    """Pool for a frontend that may hang or crash on code that it was never meant to read.
+
+    Its sandbox reads the tree, copied headers and those of the system.
+    """
     read = (*code_paths(), *SYSTEM_HEADERS, str(root.resolve()), str(headers))
-    return Sandbox(read=read, memory=UNIT_MEMORY_BYTES)
-
-
-def _pool(workers: int, limit_seconds: float, sandbox: Sandbox | None) -> WorkerPool:
-    """Pool for a frontend that may hang or crash on code that it was never meant to read."""
     return WorkerPool(
-        size=workers, limit_seconds=limit_seconds, tries=1, quiet=True, sandbox=sandbox
+        size=workers,
+        limit_seconds=limit_seconds,
+        tries=1,
+        quiet=True,
+        sandbox=None if unsandboxed else Sandbox(read=read, memory=UNIT_MEMORY_BYTES),
     )
 
 
@@ -336,15 +336,9 @@ def _run_cmake(tree: Path, command: list[str], log: Path, limit_seconds: float) 
             ) from error
         finally:
             # Whatever it started as well: a compiler test that hangs would live on.
-            _kill_group(process.pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def _kill_group(leader: int) -> None:
-    try:
-        os.killpg(leader, signal.SIGKILL)
-    except ProcessLookupError:
-        return  # All of it ended by itself.
 
 
 def _hint(log: Path) -> str:

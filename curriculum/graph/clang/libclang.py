@@ -7,7 +7,7 @@ import ctypes
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,21 +85,25 @@ def problems(unit: Any) -> list[Problem]:
 _VISITOR = ctypes.CFUNCTYPE(ctypes.c_int, cindex.Cursor, cindex.Cursor, ctypes.py_object)
 
 
-def _visit(child: Cursor, _parent: Cursor, found: list[Cursor]) -> int:
+@_VISITOR  # type: ignore[untyped-decorator]
+def _visitor(child: Cursor, _parent: Cursor, found: list[Cursor]) -> int:
     found.append(child)
     return 1
 
 
-_visitor = _VISITOR(_visit)
+@cache
+def native(name: str, result: Any, *arguments: Any) -> Any:
+    """Return a function of the library under types of our own; the binding keeps its own."""
+    function: Any = ctypes.CDLL(library()._name)[name]
+    function.argtypes, function.restype = arguments, result
+    return function
 
 
 @cache
-def _visit_children() -> Callable[[Cursor, Any, list[Cursor]], int]:
-    # A function of its own: the binding's has other types, and makes a callback anew for each call.
-    function: Any = ctypes.CDLL(library()._name).clang_visitChildren
-    function.argtypes = [cindex.Cursor, _VISITOR, ctypes.py_object]
-    function.restype = ctypes.c_uint
-    return function  # type: ignore[no-any-return]
+def _visit_children() -> Any:
+    # The binding's has other types, and makes a callback anew for each call.
+    kinds = (cindex.Cursor, _VISITOR, ctypes.py_object)
+    return native("clang_visitChildren", ctypes.c_uint, *kinds)
 
 
 def children(cursor: Cursor) -> list[Cursor]:
@@ -121,15 +125,11 @@ class Place(NamedTuple):
 
 def place(location: Any) -> Place:
     """Return the place of a location, with macros expanded."""
-    file, offset = _handle(), ctypes.c_uint()
+    file, offset = cindex.c_object_p(), ctypes.c_uint()
     library().clang_getInstantiationLocation(
         location, ctypes.byref(file), None, None, ctypes.byref(offset)
     )
     return Place(ctypes.cast(file, ctypes.c_void_p).value or 0, offset.value)
-
-
-def _handle() -> Any:
-    return cindex.c_object_p()
 
 
 def place_of(cursor: Cursor) -> Place:

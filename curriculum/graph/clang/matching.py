@@ -6,8 +6,7 @@ names that they define.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from curriculum.graph.clang.snapshot import (
@@ -16,7 +15,7 @@ from curriculum.graph.clang.snapshot import (
     Snapshot,
     digest_of,
 )
-from curriculum.graph.facts import NodeId, RepositoryGraph, Symbol, symbol
+from curriculum.graph.facts import NodeId, RepositoryGraph, Symbol
 
 Indexed = IndexedFunction | IndexedClass
 
@@ -32,25 +31,15 @@ class _Site(NamedTuple):
     digest: str
 
 
-class _Entry(NamedTuple):
+class _Candidate(NamedTuple):
     """A definition of the tree under a name that the snapshot has."""
-
-    same: frozenset[int]
-    """The items whose bytes it has."""
-    scope: tuple[str, ...]
-    """Without anonymous and inline namespaces."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Candidate:
-    """A definition of the tree that may be the one in question."""
 
     node: NodeId
     symbol: Symbol
     scope: tuple[str, ...]
     """Without anonymous and inline namespaces."""
-    is_same: bool
-    """Its bytes are those of the snapshot."""
+    same: frozenset[int]
+    """The items whose bytes it has."""
 
 
 class Matching:
@@ -62,13 +51,16 @@ class Matching:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.items: tuple[Indexed, ...] = snapshot.nodes
-        self._scopes = [_scope(item) for item in self.items]
+        self._scopes = [
+            tuple(filter(None, item.qualified.removesuffix(item.name).split("::")))
+            for item in self.items
+        ]
         self._sites = [_site(item) for item in self.items]
         self._named: dict[str, list[int]] = defaultdict(list)
         """Items by name; those that a macro names stand under their path."""
         for index, item in enumerate(self.items):
             self._named[_key(item)].append(index)
-        self._tree: dict[str, dict[NodeId, _Entry]] = defaultdict(dict)
+        self._tree: dict[str, dict[NodeId, _Candidate]] = defaultdict(dict)
         """The tree's definitions by such a name."""
         self._written: dict[str, list[tuple[str, NodeId]]] = {}
         """Entries of `_tree` by path."""
@@ -85,7 +77,7 @@ class Matching:
             names.update(self._add(graph, path))
         for name in sorted(names):
             for index in self._named[name]:
-                self._place(index, self._find(graph, index, self._tree[name]))
+                self._place(index, self._find(graph, index, self._tree[name].values()))
 
     def node(self, index: int) -> NodeId | None:
         """The definition of the tree that item `index` of the snapshot is."""
@@ -98,17 +90,13 @@ class Matching:
         There are several only where the snapshot has them in one place, as macros may.
         """
         found = self._items.get(node, ())
-        if len(found) > 1 and len({self._at(index) for index in found}) > 1:
-            return ()
-        return found
+        places = {(self.items[index].path, self.items[index].name_start) for index in found}
+        return found if len(places) < 2 else ()
 
     def is_same(self, index: int) -> bool:
         """Return True if the tree has an item's bytes unchanged, under the same name and scope."""
         node = self.node(index)
         return node is not None and index in self._tree[_key(self.items[index])][node].same
-
-    def _at(self, index: int) -> tuple[str, int]:
-        return self.items[index].path, self.items[index].name_start
 
     def _drop(self, path: str) -> Iterator[str]:
         for name, node in self._written.pop(path, ()):
@@ -121,12 +109,13 @@ class Matching:
         inline = {name.decode() for name in _INLINE.findall(data)}
         written = self._written[path] = []
         for number, each in enumerate(source.facts.symbols):
-            for name in _keys(path, each):
+            names = (_common(each.name), *((f"\0{path}",) if each.kind == "function" else ()))
+            for name in names:
                 if name in self._named:
                     node = NodeId(path, number)
                     same = frozenset(self._same(data, each, name))
                     scope = tuple(part for part in each.scope if part and part not in inline)
-                    self._tree[name][node] = _Entry(same, scope)
+                    self._tree[name][node] = _Candidate(node, each, scope, same)
                     written.append((name, node))
                     yield name
 
@@ -155,21 +144,21 @@ class Matching:
             self._items[node] = tuple(sorted((*self._items.get(node, ()), index)))
 
     def _find(
-        self, graph: RepositoryGraph, index: int, tree: Mapping[NodeId, _Entry]
+        self, graph: RepositoryGraph, index: int, tree: Iterable[_Candidate]
     ) -> NodeId | None:
         item, scope = self.items[index], self._scopes[index]
-        found = [
-            _Candidate(
-                node=node,
-                symbol=symbol(graph, node),
-                scope=entry.scope,
-                is_same=index in entry.same,
-            )
-            for node, entry in tree.items()
+        found = [each for each in tree if _may_be(item, scope, each, is_same=index in each.same)]
+        found = [each for each in found if each.symbol.body] or found
+        found = [each for each in found if each.node.path == item.path] or [
+            each for each in found if index in each.same or "" not in each.symbol.scope
         ]
-        found = [each for each in found if _may_be(item, scope, each)]
-        for preferred in (_defined, _here, _scoped, _same, _placed):
-            found = preferred(item, found)
+        # Outer scopes may be hidden in macros.
+        depth = max((len(each.scope) for each in found), default=0)
+        found = [each for each in found if len(each.scope) == depth]
+        same = [each for each in found if index in each.same]
+        found = (
+            [each for each in same if each.symbol.name_start == item.name_start] or same or found
+        )
         if len(found) > 1 and isinstance(item, IndexedFunction):
             found = [each for each in found if _spells(graph, each, item.parameters)]
         return found[0].node if len(found) == 1 else None
@@ -193,26 +182,12 @@ def _key(item: Indexed) -> str:
     """The name; for what a macro names the file, and for conversions what all of them have in common."""
     if isinstance(item, IndexedClass):
         return item.name
-    return _macro_key(item.path) if item.is_macro else _common(item.name)
-
-
-def _keys(path: str, symbol: Symbol) -> tuple[str, ...]:
-    name = _common(symbol.name)
-    return (name, _macro_key(path)) if symbol.kind == "function" else (name,)
-
-
-def _macro_key(path: str) -> str:
-    return "\0" + path
+    return f"\0{item.path}" if item.is_macro else _common(item.name)
 
 
 def _common(name: str) -> str:
     """Conversions name types, which a frontend and a syntax tree spell differently."""
     return "operator " if _CONVERSION.match(name) else name
-
-
-def _scope(item: Indexed) -> tuple[str, ...]:
-    outer = item.qualified.removesuffix(item.name)
-    return tuple(filter(None, outer.split("::")))
 
 
 def _site(item: Indexed) -> _Site:
@@ -225,29 +200,33 @@ def _site(item: Indexed) -> _Site:
     return _Site(before, item.body.end - item.name_start, item.digest)
 
 
-def _may_be(item: Indexed, scope: tuple[str, ...], candidate: _Candidate) -> bool:
+def _may_be(item: Indexed, scope: tuple[str, ...], candidate: _Candidate, *, is_same: bool) -> bool:
     """Return True if a definition of the same name can be the item: kind, scope and parameters agree.
 
     The syntax tree doesn't see scopes that macros open and close, nor, in damaged code, any.
     """
     if isinstance(item, IndexedFunction):
         if candidate.symbol.kind != "function" or item.is_macro:
-            return candidate.symbol.kind == "function" and candidate.is_same
-        fits = candidate.is_same or _declares(item, candidate.symbol)
+            return candidate.symbol.kind == "function" and is_same
+        fits = is_same or (
+            candidate.symbol.name == item.name
+            and parameters_agree(item.parameters, candidate.symbol.parameters)
+        )
         is_member = item.kind != "function" or candidate.symbol.parent >= 0
     else:
         has_body = candidate.symbol.body is not None or item.kind == "alias"
         fits = candidate.symbol.kind == item.kind and has_body
         is_member = candidate.symbol.parent >= 0
-    return fits and _scopes_agree(item, scope, candidate, is_member=is_member)
-
-
-def _declares(item: IndexedFunction, symbol: Symbol) -> bool:
-    return symbol.name == item.name and parameters_agree(item.parameters, symbol.parameters)
+    return fits and _scopes_agree(item, scope, candidate, is_member=is_member, is_same=is_same)
 
 
 def _scopes_agree(
-    item: Indexed, scope: tuple[str, ...], candidate: _Candidate, *, is_member: bool
+    item: Indexed,
+    scope: tuple[str, ...],
+    candidate: _Candidate,
+    *,
+    is_member: bool,
+    is_same: bool,
 ) -> bool:
     """Return True if the scopes can be the same: the tree's inner ones, or in what is the same any."""
     written = candidate.scope
@@ -256,35 +235,9 @@ def _scopes_agree(
     ):
         return True
     is_friend = not isinstance(item, IndexedClass) and item.kind == "function" and is_member
-    if is_friend and candidate.is_same and _is_within(scope, written):
+    if is_friend and is_same and _is_within(scope, written):
         return True
-    return candidate.is_same and candidate.node.path == item.path and _is_within(written, scope)
-
-
-def _defined(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
-    return [each for each in found if each.symbol.body] or found
-
-
-def _here(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
-    """Return the candidates of the same file; else those of other files without private names."""
-    here = [each for each in found if each.node.path == item.path]
-    return here or [each for each in found if each.is_same or "" not in each.symbol.scope]
-
-
-def _scoped(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
-    """Return the candidates with the most specific scope; outer ones may be hidden in macros."""
-    depths = [len(each.scope) for each in found]
-    return [each for each, depth in zip(found, depths, strict=True) if depth == max(depths)]
-
-
-def _same(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
-    return [each for each in found if each.is_same] or found
-
-
-def _placed(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
-    """The one at the very place, where the bytes are the same too."""
-    there = [each for each in found if each.is_same and each.symbol.name_start == item.name_start]
-    return there or found
+    return is_same and candidate.node.path == item.path and _is_within(written, scope)
 
 
 _QUALIFIERS = frozenset(

@@ -6,13 +6,14 @@ of the files as they stand in the tree, half-open.
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar, get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 
 from curriculum import parquet
 from curriculum.graph.facts import Range
@@ -135,13 +136,13 @@ class EdgeCount:
 class CallCount:
     """Places in the tree's functions that call, by what the frontend knows of the callee."""
 
-    inside: int
+    inside: int = 0
     """Resolved to a function that is declared in the tree."""
-    outside: int
+    outside: int = 0
     """Resolved to one of a library."""
-    dependent: int
+    dependent: int = 0
     """Decided only when a template is instantiated."""
-    unknown: int
+    unknown: int = 0
     """Through a pointer, or inside of damaged code."""
 
 
@@ -211,13 +212,15 @@ class Snapshot:
         require_published(folder / REPORT)
         try:
             return cls(
-                functions=tuple(_function(row) for row in _rows(folder, "functions")),
-                classes=tuple(IndexedClass(**row) for row in _rows(folder, "classes")),
-                edges=tuple(IndexedEdge(**row) for row in _rows(folder, "edges")),
-                includes=tuple(IndexedInclude(**row) for row in _rows(folder, "includes")),
-                report=_report(regular_files.read(folder / REPORT, follow_links=True)),
+                functions=tuple(_rows(folder, "functions", IndexedFunction)),
+                classes=tuple(_rows(folder, "classes", IndexedClass)),
+                edges=tuple(_rows(folder, "edges", IndexedEdge)),
+                includes=tuple(_rows(folder, "includes", IndexedInclude)),
+                report=TypeAdapter(IndexReport).validate_python(
+                    parse_json(regular_files.read(folder / REPORT, follow_links=True))
+                ),
             )
-        except (OSError, pa.ArrowInvalid, ValueError, TypeError, KeyError) as error:
+        except (OSError, pa.ArrowInvalid, ValueError) as error:
             raise CorpusError(
                 str(folder),
                 cause=f"it holds no snapshot of a compiler's index: {error}",
@@ -231,82 +234,46 @@ def digest_of(data: bytes) -> str:
 
 
 REPORT = "report.json"
-_TEXT, _NUMBER, _FLAG = pa.string(), pa.int32(), pa.bool_()
-_SCHEMAS = {
-    "functions": pa.schema(
-        [
-            *(required(name, _TEXT) for name in ("path", "name", "qualified", "kind")),
-            *(required(name, _NUMBER) for name in ("start", "end", "name_start")),
-            pa.field("body", pa.struct([required("start", _NUMBER), required("end", _NUMBER)])),
-            *(required(name, _TEXT) for name in ("body_digest", "digest")),
-            required("parameters", list_of(_TEXT)),
-            *(required(name, _NUMBER) for name in ("min_arity", "max_arity")),
-            *(
-                required(name, _FLAG)
-                for name in ("is_template", "is_virtual", "is_partial", "is_macro")
-            ),
-        ]
-    ),
-    "classes": pa.schema(
-        [
-            *(required(name, _TEXT) for name in ("path", "name", "qualified", "kind")),
-            *(required(name, _NUMBER) for name in ("start", "end", "name_start")),
-            required("digest", _TEXT),
-            *(required(name, _FLAG) for name in ("is_template", "is_partial")),
-        ]
-    ),
-    "edges": pa.schema(
-        [
-            *(required(name, _NUMBER) for name in ("source", "target")),
-            *(required(name, _TEXT) for name in ("kind", "label")),
-            required("candidates", _NUMBER),
-        ]
-    ),
-    "includes": pa.schema([required(name, _TEXT) for name in ("source", "target")]),
+Row = TypeVar("Row", IndexedFunction, IndexedClass, IndexedEdge, IndexedInclude)
+_TYPES: Mapping[object, pa.DataType] = {
+    int: pa.int32(),
+    bool: pa.bool_(),
+    tuple[str, ...]: list_of(pa.string()),
+    Range | None: pa.struct([required("start", pa.int32()), required("end", pa.int32())]),
 }
+
+
+def _schema(kind: type[Row]) -> pa.Schema:
+    """Return a column for each field; names, kinds and labels are texts."""
+    return pa.schema(
+        [
+            pa.field(name, _TYPES.get(hint, pa.string()), nullable=hint == Range | None)
+            for name, hint in get_type_hints(kind).items()
+        ]
+    )
 
 
 def write(folder: Path, snapshot: Snapshot) -> None:
     """Write a snapshot's four tables and its report into a folder that exists; equal values, equal bytes."""
-    _write(folder, "functions", [_function_row(each) for each in snapshot.functions])
-    _write(folder, "classes", [asdict(each) for each in snapshot.classes])
-    _write(folder, "edges", [asdict(each) for each in snapshot.edges])
-    _write(folder, "includes", [each._asdict() for each in snapshot.includes])
+    functions = [
+        {**asdict(each), "body": each.body and each.body._asdict()} for each in snapshot.functions
+    ]
+    _write(folder, "functions", IndexedFunction, functions)
+    _write(folder, "classes", IndexedClass, [asdict(each) for each in snapshot.classes])
+    _write(folder, "edges", IndexedEdge, [asdict(each) for each in snapshot.edges])
+    _write(folder, "includes", IndexedInclude, [each._asdict() for each in snapshot.includes])
     text = json.dumps(asdict(snapshot.report), indent=1, sort_keys=True, ensure_ascii=False)
     (folder / REPORT).write_text(text + "\n", encoding="utf-8")
 
 
-def _write(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
-    schema = _SCHEMAS[name].with_metadata({"schema_version": SCHEMA_VERSION})
+def _write(folder: Path, name: str, kind: type[Row], rows: list[dict[str, Any]]) -> None:
+    schema = _schema(kind).with_metadata({"schema_version": SCHEMA_VERSION})
     table = pa.Table.from_pylist(rows, schema=schema)
     pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
 
 
-def _rows(folder: Path, name: str) -> Iterator[dict[str, Any]]:
-    table = parquet.read_table(folder / f"{name}.parquet", schema=_SCHEMAS[name])
+def _rows(folder: Path, name: str, kind: type[Row]) -> Iterator[Row]:
+    table = parquet.read_table(folder / f"{name}.parquet", schema=_schema(kind))
+    adapter = TypeAdapter(kind)
     for batch in table.to_batches():
-        yield from batch.to_pylist()
-
-
-def _function_row(function: IndexedFunction) -> dict[str, Any]:
-    body = None if function.body is None else function.body._asdict()
-    return {**asdict(function), "body": body}
-
-
-def _function(row: dict[str, Any]) -> IndexedFunction:
-    body = None if row["body"] is None else Range(**row["body"])
-    return IndexedFunction(**{**row, "body": body, "parameters": tuple(row["parameters"])})
-
-
-def _report(text: bytes) -> IndexReport:
-    row = parse_json(text)
-    return IndexReport(
-        **{
-            **row,
-            "database": DatabaseCount(**row["database"]),
-            "replaced": tuple(row["replaced"]),
-            "problems": tuple(UnitProblem(**each) for each in row["problems"]),
-            "edges": tuple(EdgeCount(**each) for each in row["edges"]),
-            "calls": CallCount(**row["calls"]),
-        }
-    )
+        yield from map(adapter.validate_python, batch.to_pylist())

@@ -5,8 +5,8 @@ the same if its name and bytes are; what a unit without errors says of it replac
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import NamedTuple
 
 from curriculum.graph.clang.snapshot import (
@@ -22,8 +22,11 @@ from curriculum.graph.clang.snapshot import (
     Snapshot,
     UnitProblem,
 )
+from curriculum.graph.facts import reached
 from schemas.document import EDGE_LABELS, EdgeKind, EdgeLabel
 
+Identity = tuple[str, int, int, int, str, bool]
+"""Path, name_start, start, end and name of a definition, and whether it is a class."""
 Chain = tuple[str, ...]
 """Names that the frontend gives one thing: its USR, then those of the templates that it came from.
 
@@ -80,189 +83,8 @@ MOST_OVERRIDERS = 64
 """A virtual call that may reach more methods is an edge to the one that it names alone."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Node:
-    """A definition and all that units say of it."""
-
-    value: IndexedFunction | IndexedClass
-    usrs: tuple[str, ...]
-    owners: tuple[Chain, ...]
-    mentions: tuple[Reference, ...]
-    calls: CallCount
-
-
-class _Key(NamedTuple):
-    source: int
-    target: int
-    kind: EdgeKind
-
-
-@dataclass(kw_only=True, slots=True)
-class Edges:
-    """The edges between nodes, which are the functions and then the classes of a snapshot."""
-
-    nodes: Sequence[Node]
-    by_usr: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    methods: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Methods by name."""
-    owners: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    bases: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    overriders: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    found: dict[_Key, tuple[EdgeLabel, int]] = field(default_factory=dict)
-    """Label and candidates of an edge."""
-
-    @classmethod
-    def of(cls, nodes: Sequence[Node]) -> "Edges":
-        """Know the nodes by name, their owners, bases and overriders."""
-        edges = cls(nodes=nodes)
-        for number, node in enumerate(nodes):
-            for usr in node.usrs:
-                edges.by_usr[usr].append(number)
-        for number, node in enumerate(nodes):
-            for chain in node.owners:
-                edges.owners[number].update(edges._targets(chain, node))
-            if edges.owners[number] and isinstance(node.value, IndexedFunction):
-                edges.methods[node.value.name].append(number)
-            for mention in node.mentions:
-                edges._note_family(number, node, mention)
-        return edges
-
-    def all(self) -> tuple[IndexedEdge, ...]:
-        """Every edge, sorted."""
-        for number, node in enumerate(self.nodes):
-            for owner in sorted(self.owners[number] - {number}):
-                self._add(number, owner, "member", "resolved", 1)
-            for mention in node.mentions:
-                self._follow(number, node, mention)
-        return tuple(
-            IndexedEdge(
-                source=key.source,
-                target=key.target,
-                kind=key.kind,
-                label=self.found[key][0],
-                candidates=self.found[key][1],
-            )
-            for key in sorted(self.found)
-        )
-
-    def _note_family(self, number: int, node: Node, mention: Reference) -> None:
-        for chain in mention.chains:
-            if mention.kind == "inherits":
-                self.bases[number].update(self._targets(chain, node))
-            elif mention.kind == "overrides":
-                for base in self._targets(chain, node):
-                    self.overriders[base].add(number)
-
-    def _follow(self, number: int, node: Node, mention: Reference) -> None:
-        is_class = isinstance(node.value, IndexedClass)
-        if is_class and mention.kind in ("calls", "constructs"):
-            return  # Of members' initialisers: no function says so.
-        if mention.name:
-            self._follow_name(number, mention)
-        elif mention.label == "overridden":
-            self._follow_virtual(number, node, mention)
-        elif mention.label == "dependent":
-            self._follow_candidates(number, node, mention)
-        else:
-            for chain in mention.chains:
-                targets = self._targets(chain, node)
-                for target in targets:
-                    self._add(number, target, mention.kind, mention.label, len(targets))
-
-    def _follow_virtual(self, number: int, node: Node, mention: Reference) -> None:
-        for chain in mention.chains:
-            named = self._targets(chain, node)
-            reached = {each for callee in named for each in _closure(callee, self.overriders)}
-            reached.update(named)
-            for target in reached if len(reached) <= MOST_OVERRIDERS else named:
-                self._add(number, target, mention.kind, "overridden", len(reached))
-
-    def _follow_candidates(self, number: int, node: Node, mention: Reference) -> None:
-        targets = {
-            target
-            for chain in mention.chains
-            for target in self._targets(chain, node)
-            if self._takes(target, mention.arity)
-        }
-        outside = mention.total - len(mention.chains)
-        for target in targets:
-            self._add(number, target, mention.kind, "dependent", len(targets) + outside)
-
-    def _follow_name(self, number: int, mention: Reference) -> None:
-        targets = [
-            target
-            for target in self.methods.get(mention.name, ())
-            if self._takes(target, mention.arity)
-        ]
-        if mention.within:
-            targets = self._of_class(targets, mention.within)
-        if len(targets) <= MOST_CANDIDATES:
-            for target in targets:
-                self._add(number, target, mention.kind, "dependent", len(targets))
-
-    def _of_class(self, methods: Iterable[int], chain: Chain) -> list[int]:
-        """Return the methods of a class, else those of its bases."""
-        classes = {number for usr in chain for number in self.by_usr.get(usr, ())}
-        own = [method for method in methods if self.owners[method] & classes]
-        if own:
-            return own
-        bases = {base for each in classes for base in _closure(each, self.bases)}
-        return [method for method in methods if self.owners[method] & bases]
-
-    def _takes(self, target: int, arity: int) -> bool:
-        value = self.nodes[target].value
-        if arity < 0 or isinstance(value, IndexedClass):
-            return True
-        return value.min_arity <= arity and (value.max_arity < 0 or arity <= value.max_arity)
-
-    def _targets(self, chain: Chain, node: Node) -> list[int]:
-        """Return the targets of a chain's first known name; of several those in the same file, if any are."""
-        for usr in chain:
-            numbers = self.by_usr.get(usr)
-            if numbers:
-                near = [each for each in numbers if self.nodes[each].value.path == node.value.path]
-                return near or numbers
-        return []
-
-    def _add(
-        self, source: int, target: int, kind: EdgeKind, label: EdgeLabel, candidates: int
-    ) -> None:
-        if source == target and kind != "calls":
-            return
-        if kind == "uses" and target in self.owners[source]:
-            return  # `member` says so already.
-        key = _Key(source, target, kind)
-        known = self.found.get(key)
-        if known is None or _strength(label, candidates) < _strength(*known):
-            self.found[key] = label, candidates
-
-
-def _strength(label: EdgeLabel, candidates: int) -> tuple[int, int]:
-    return EDGE_LABELS.index(label), candidates
-
-
-def _closure(start: int, steps: dict[int, set[int]]) -> set[int]:
-    reached: set[int] = set()
-    waiting = [start]
-    while waiting:
-        for each in steps.get(waiting.pop(), ()):
-            if each not in reached and each != start:
-                reached.add(each)
-                waiting.append(each)
-    return reached
-
-
-class _Identity(NamedTuple):
-    path: str
-    name_start: int
-    start: int
-    end: int
-    name: str
-    is_class: bool
-
-
-@dataclass(kw_only=True, slots=True)
-class _Merged:
     """One definition or declaration, as the units seen so far know it."""
 
     best: Definition
@@ -272,6 +94,7 @@ class _Merged:
     mentions: set[Reference] = field(default_factory=set)
 
     def add(self, seen: Definition, *, is_partial: bool) -> None:
+        """Take what a unit says; one without errors replaces what others said."""
         self.usrs.add(seen.usr)
         if seen.owner:
             self.owners.add(seen.owner)
@@ -287,7 +110,7 @@ class _Merged:
             self.best = seen
         self.is_partial = is_partial
 
-    def absorb(self, declaration: "_Merged") -> None:
+    def absorb(self, declaration: "Node") -> None:
         """Take what a declaration says beside its definition: default arguments, bases, owner."""
         self.owners |= declaration.owners
         self.mentions |= declaration.mentions
@@ -301,6 +124,136 @@ class _Merged:
             self.best = replace(self.best, value=value)
 
 
+@dataclass(kw_only=True, slots=True)
+class Edges:
+    """The edges between nodes, which are the functions and then the classes of a snapshot."""
+
+    nodes: Sequence[Node]
+    by_usr: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    methods: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Methods by name."""
+    owners: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    bases: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    overriders: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    found: dict[tuple[int, int, EdgeKind], tuple[EdgeLabel, int]] = field(default_factory=dict)
+    """Label and candidates of an edge, by its ends and kind."""
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node]) -> "Edges":
+        """Know the nodes by name, their owners, bases and overriders."""
+        edges = cls(nodes=nodes)
+        for number, node in enumerate(nodes):
+            for usr in node.usrs:
+                edges.by_usr[usr].append(number)
+        for number, node in enumerate(nodes):
+            for chain in node.owners:
+                edges.owners[number].update(edges._targets(chain, node))
+            if edges.owners[number] and isinstance(node.best.value, IndexedFunction):
+                edges.methods[node.best.value.name].append(number)
+            for mention in node.mentions:
+                edges._note_family(number, node, mention)
+        return edges
+
+    def all(self) -> tuple[IndexedEdge, ...]:
+        """Every edge, sorted."""
+        for number, node in enumerate(self.nodes):
+            for owner in sorted(self.owners[number] - {number}):
+                self._add(number, owner, "member", "resolved", 1)
+            for mention in node.mentions:
+                self._follow(number, node, mention)
+        return tuple(
+            IndexedEdge(source=source, target=target, kind=kind, label=label, candidates=candidates)
+            for (source, target, kind), (label, candidates) in sorted(self.found.items())
+        )
+
+    def _note_family(self, number: int, node: Node, mention: Reference) -> None:
+        for chain in mention.chains:
+            if mention.kind == "inherits":
+                self.bases[number].update(self._targets(chain, node))
+            elif mention.kind == "overrides":
+                for base in self._targets(chain, node):
+                    self.overriders[base].add(number)
+
+    def _follow(self, number: int, node: Node, mention: Reference) -> None:
+        is_class = isinstance(node.best.value, IndexedClass)
+        if is_class and mention.kind in ("calls", "constructs"):
+            return  # Of members' initialisers: no function says so.
+        for targets, candidates in self._choices(node, mention):
+            for target in targets:
+                self._add(number, target, mention.kind, mention.label, candidates)
+
+    def _choices(self, node: Node, mention: Reference) -> Iterator[tuple[Collection[int], int]]:
+        """Yield targets that are meant, and among how many the choice is."""
+        if mention.name:
+            named = [
+                method
+                for method in self.methods.get(mention.name, ())
+                if self._takes(method, mention.arity)
+            ]
+            found = self._of_class(named, mention.within) if mention.within else named
+            if len(found) <= MOST_CANDIDATES:
+                yield found, len(found)
+            return
+        chains = [self._targets(chain, node) for chain in mention.chains]
+        if mention.label == "dependent":
+            taking = {each for some in chains for each in some if self._takes(each, mention.arity)}
+            yield taking, len(taking) + mention.total - len(chains)
+        elif mention.label == "overridden":
+            for some in chains:
+                far = {each for callee in some for each in _closure(callee, self.overriders)}
+                yield far if len(far) <= MOST_OVERRIDERS else some, len(far)
+        else:
+            yield from ((some, len(some)) for some in chains)
+
+    def _of_class(self, methods: Iterable[int], chain: Chain) -> list[int]:
+        """Return the methods of a class, else those of its bases."""
+        classes = {number for usr in chain for number in self.by_usr.get(usr, ())}
+        own = [method for method in methods if self.owners[method] & classes]
+        if own:
+            return own
+        bases = {base for each in classes for base in _closure(each, self.bases)}
+        return [method for method in methods if self.owners[method] & bases]
+
+    def _takes(self, target: int, arity: int) -> bool:
+        value = self.nodes[target].best.value
+        if arity < 0 or isinstance(value, IndexedClass):
+            return True
+        return value.min_arity <= arity and (value.max_arity < 0 or arity <= value.max_arity)
+
+    def _targets(self, chain: Chain, node: Node) -> list[int]:
+        """Return the targets of a chain's first known name; of several those in the same file, if any are."""
+        for usr in chain:
+            numbers = self.by_usr.get(usr)
+            if numbers:
+                near = [
+                    each
+                    for each in numbers
+                    if self.nodes[each].best.value.path == node.best.value.path
+                ]
+                return near or numbers
+        return []
+
+    def _add(
+        self, source: int, target: int, kind: EdgeKind, label: EdgeLabel, candidates: int
+    ) -> None:
+        if source == target and kind != "calls":
+            return
+        if kind == "uses" and target in self.owners[source]:
+            return  # `member` says so already.
+        key = (source, target, kind)
+        known = self.found.get(key)
+        if known is None or _strength(label, candidates) < _strength(*known):
+            self.found[key] = label, candidates
+
+
+def _strength(label: EdgeLabel, candidates: int) -> tuple[int, int]:
+    return EDGE_LABELS.index(label), candidates
+
+
+def _closure(start: int, steps: Mapping[int, set[int]]) -> list[int]:
+    return reached(start, lambda node: steps.get(node, ()))
+
+
 def _order(seen: Definition) -> tuple[object, ...]:
     return (seen.is_declaration, astuple(seen.value), astuple(seen.calls))
 
@@ -309,7 +262,7 @@ def _order(seen: Definition) -> tuple[object, ...]:
 class Union:
     """Collects the results of units, in any order."""
 
-    _found: dict[_Identity, _Merged] = field(default_factory=dict)
+    _found: dict[Identity, Node] = field(default_factory=dict)
     _includes: set[IndexedInclude] = field(default_factory=set)
     _outcomes: Counter[Outcome] = field(default_factory=Counter)
     _problems: list[UnitProblem] = field(default_factory=list)
@@ -328,20 +281,22 @@ class Union:
             identity = _identity(seen)
             merged = self._found.get(identity)
             if merged is None:
-                merged = self._found[identity] = _Merged(best=seen, is_partial=is_partial)
+                merged = self._found[identity] = Node(best=seen, is_partial=is_partial)
             merged.add(seen, is_partial=is_partial)
         self._includes |= result.includes
 
     def snapshot(self, database: DatabaseCount) -> Snapshot:
         """All that was added."""
         nodes = _nodes(self._found)
-        functions = [node for node in nodes if isinstance(node.value, IndexedFunction)]
-        classes = [node for node in nodes if isinstance(node.value, IndexedClass)]
-        edges = Edges.of([*functions, *classes]).all()
+        nodes.sort(key=lambda node: isinstance(node.best.value, IndexedClass))
+        edges = Edges.of(nodes).all()
         includes = tuple(sorted(self._includes))
-        values = [node.value for node in nodes]
+        values = [node.best.value for node in nodes]
         kept = tuple(each for each in values if isinstance(each, IndexedFunction))
         named = tuple(each for each in values if isinstance(each, IndexedClass))
+        calls: Counter[str] = Counter()
+        for node in nodes[: len(kept)]:
+            calls.update(asdict(node.best.calls))
         return Snapshot(
             functions=kept,
             classes=named,
@@ -361,28 +316,22 @@ class Union:
                 classes=len(named),
                 includes=len(includes),
                 edges=_edge_counts(edges),
-                calls=_calls(functions),
+                calls=CallCount(**calls),
             ),
         )
 
 
-def _identity(seen: Definition) -> _Identity:
+def _identity(seen: Definition) -> Identity:
     value = seen.value
-    return _Identity(
-        value.path,
-        value.name_start,
-        value.start,
-        value.end,
-        value.name,
-        isinstance(value, IndexedClass),
-    )
+    is_class = isinstance(value, IndexedClass)
+    return value.path, value.name_start, value.start, value.end, value.name, is_class
 
 
-def _nodes(found: Mapping[_Identity, _Merged]) -> list[Node]:
+def _nodes(found: Mapping[Identity, Node]) -> list[Node]:
     """Definitions, and of each function that nothing defines its first declaration, in order of place."""
     merged = [found[identity] for identity in sorted(found)]
     kept = [each for each in merged if not each.best.is_declaration]
-    by_usr: dict[str, list[_Merged]] = defaultdict(list)
+    by_usr: dict[str, list[Node]] = defaultdict(list)
     for each in kept:
         for usr in each.usrs:
             by_usr[usr].append(each)
@@ -396,18 +345,10 @@ def _nodes(found: Mapping[_Identity, _Merged]) -> list[Node]:
             kept.append(each)
             for usr in each.usrs:
                 by_usr[usr].append(each)
-    kept.sort(key=lambda each: _identity(each.best))
-    return [_node(each) for each in kept]
-
-
-def _node(merged: _Merged) -> Node:
-    return Node(
-        value=replace(merged.best.value, is_partial=merged.is_partial),
-        usrs=tuple(sorted(merged.usrs)),
-        owners=tuple(sorted(merged.owners)),
-        mentions=tuple(sorted(merged.mentions)),
-        calls=merged.best.calls,
-    )
+    for each in kept:
+        value = replace(each.best.value, is_partial=each.is_partial)
+        each.best = replace(each.best, value=value)
+    return sorted(kept, key=lambda each: _identity(each.best))
 
 
 def _edge_counts(edges: Sequence[IndexedEdge]) -> tuple[EdgeCount, ...]:
@@ -415,14 +356,4 @@ def _edge_counts(edges: Sequence[IndexedEdge]) -> tuple[EdgeCount, ...]:
     return tuple(
         EdgeCount(kind=kind, label=label, edges=number)
         for (kind, label), number in sorted(counts.items())
-    )
-
-
-def _calls(nodes: Iterable[Node]) -> CallCount:
-    counts = [node.calls for node in nodes]
-    return CallCount(
-        inside=sum(each.inside for each in counts),
-        outside=sum(each.outside for each in counts),
-        dependent=sum(each.dependent for each in counts),
-        unknown=sum(each.unknown for each in counts),
     )

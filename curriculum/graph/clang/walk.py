@@ -4,6 +4,7 @@ Never recursive: an expression nests as deep as a hostile file likes.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from clang.cindex import CursorKind as Kind
 
 from curriculum.graph.clang import frontend
 from curriculum.graph.clang.database import ROOT, Unit, Work, is_pair, located
-from curriculum.graph.clang.frontend import Callee, Tree, callee_of, is_elided
+from curriculum.graph.clang.frontend import Tree, callee_of, is_elided
 from curriculum.graph.clang.libclang import (
     Cursor,
     Problem,
@@ -33,7 +34,6 @@ from curriculum.graph.clang.snapshot import (
     digest_of,
 )
 from curriculum.graph.clang.union import Chain, Definition, Reference, UnitResult
-from curriculum.graph.facts import Range
 
 FUNCTIONS: dict[Any, FunctionKind] = {
     Kind.FUNCTION_DECL: "function",
@@ -73,7 +73,8 @@ class _Owner:
 
     usr: str
     mentions: set[Reference] = field(default_factory=set)
-    calls: dict[Callee, int] = field(default_factory=dict)
+    calls: Counter[str] = field(default_factory=Counter)
+    """Calls by what is known of their callees."""
 
 
 def walk(unit: Any, tree: Tree) -> tuple[Definition, ...]:
@@ -130,7 +131,7 @@ class _Walk:
         named = [each for each in children(base) if each.kind in (Kind.TEMPLATE_REF, Kind.TYPE_REF)]
         target = base.referenced or (named[0].referenced if named else None)
         if target is not None and target.kind in CLASSES and self.tree.has(target):
-            _add(owner, Reference("inherits", "resolved", (self.tree.chain(target),), 1))
+            owner.mentions.add(Reference("inherits", "resolved", (self.tree.chain(target),), 1))
         for each in named:
             self._type(each, owner)
 
@@ -140,18 +141,17 @@ class _Walk:
         if at is None or extent is None or not name or _NAMELESS.search(name):
             return None
         path, name_start = at
-        scope = _scope(cursor)
+        scope, in_template = _scope(cursor)
         return IndexedClass(
             path=path,
             name=name,
-            qualified="::".join([*scope.names, name]),
+            qualified="::".join([*scope, name]),
             kind=kind,
             start=extent.start,
             end=extent.end,
             name_start=name_start,
             digest=digest_of(self.tree.bytes_of(path)[extent.start : extent.end]),
-            is_template=scope.is_template
-            or cursor.kind in (*_TEMPLATES, Kind.TYPE_ALIAS_TEMPLATE_DECL),
+            is_template=in_template or cursor.kind in (*_TEMPLATES, Kind.TYPE_ALIAS_TEMPLATE_DECL),
             is_partial=False,
         )
 
@@ -171,7 +171,7 @@ class _Walk:
         owner = _Owner(usr=usr)
         for base in frontend.overridden_by(cursor):
             if self.tree.has(base):
-                _add(owner, Reference("overrides", "resolved", (self.tree.chain(base),), 1))
+                owner.mentions.add(Reference("overrides", "resolved", (self.tree.chain(base),), 1))
         self._expression(cursor, owner, in_template=value.is_template)
         yield self._seen(cursor, value, owner, is_declaration=body is None)
 
@@ -179,7 +179,7 @@ class _Walk:
         self, cursor: Cursor, within: list[Cursor], body: Cursor | None
     ) -> IndexedFunction | None:
         at, extent = self.tree.spot(cursor), self.tree.extent(cursor)
-        kind, scope = FUNCTIONS[cursor.kind], _scope(cursor)
+        kind, (scope, in_template) = FUNCTIONS[cursor.kind], _scope(cursor)
         parent = cursor.semantic_parent
         if cursor.kind == Kind.FUNCTION_TEMPLATE and parent is not None and parent.kind in CLASSES:
             kind = _kind_in_class(cursor, parent)
@@ -190,13 +190,16 @@ class _Walk:
             return None
         path, name_start = at
         data = self.tree.bytes_of(path)
-        range_ = None if body is None else self._body(body, path, extent)
+        range_ = None if body is None else self.tree.extent(body)
+        if body is not None and (range_ is None or range_.start < extent.start):
+            range_ = extent  # A macro writes the body.
         parameters = [each for each in within if each.kind == Kind.PARM_DECL]
         fewest, most = self._arity(cursor, parameters, data)
+        word = re.match(rb"\w+", name.encode())
         return IndexedFunction(
             path=path,
             name=name,
-            qualified="::".join([*scope.names, name]),
+            qualified="::".join([*scope, name]),
             kind=kind,
             start=extent.start,
             end=extent.end,
@@ -207,16 +210,11 @@ class _Walk:
             parameters=tuple(_NAMELESS.sub("(unnamed)", each.type.spelling) for each in parameters),
             min_arity=fewest,
             max_arity=most,
-            is_template=scope.is_template or cursor.kind == Kind.FUNCTION_TEMPLATE,
+            is_template=in_template or cursor.kind == Kind.FUNCTION_TEMPLATE,
             is_virtual=bool(library().clang_CXXMethod_isVirtual(cursor)),
             is_partial=False,
-            is_macro=not _is_written(name, data[name_start : name_start + len(name) + 2]),
+            is_macro=word is not None and not data.startswith(word[0], name_start),
         )
-
-    def _body(self, body: Cursor, path: str, extent: Range) -> Range:
-        """Return the range from brace to brace; a body that a macro writes is the macro's call."""
-        found = self.tree.extent(body)
-        return found if found is not None and found.start >= extent.start else extent
 
     def _arity(self, cursor: Cursor, parameters: list[Cursor], data: bytes) -> tuple[int, int]:
         texts = []
@@ -245,7 +243,7 @@ class _Walk:
             is_declaration=is_declaration,
             owner=chain,
             mentions=frozenset(owner.mentions),
-            calls=_counted(owner.calls),
+            calls=CallCount(**owner.calls),
         )
 
     def _expression(self, top: Cursor, owner: _Owner, *, in_template: bool) -> None:
@@ -276,9 +274,8 @@ class _Walk:
         found = callee_of(cursor, within, self.tree, in_template=in_template, is_made=is_made)
         if found is None:
             return False
-        owner.calls[found.callee] = owner.calls.get(found.callee, 0) + 1
-        for mention in found.mentions:
-            _add(owner, mention)
+        owner.calls[found.callee] += 1
+        owner.mentions.update(found.mentions)
         return found.is_copy and is_made
 
     def _type(self, cursor: Cursor, owner: _Owner) -> None:
@@ -286,29 +283,11 @@ class _Walk:
         if target is not None and target.kind == Kind.ENUM_CONSTANT_DECL:
             target = target.semantic_parent
         if target is not None and target.kind in CLASSES and self.tree.has(target):
-            _add(owner, Reference("uses", "resolved", (self.tree.chain(target),), 1))
+            owner.mentions.add(Reference("uses", "resolved", (self.tree.chain(target),), 1))
 
 
-def _counted(calls: dict[Callee, int]) -> CallCount:
-    return CallCount(
-        inside=calls.get("inside", 0),
-        outside=calls.get("outside", 0),
-        dependent=calls.get("dependent", 0),
-        unknown=calls.get("unknown", 0),
-    )
-
-
-def _add(owner: _Owner, mention: Reference) -> None:
-    owner.mentions.add(mention)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Scope:
-    names: tuple[str, ...]
-    is_template: bool
-
-
-def _scope(cursor: Cursor) -> _Scope:
+def _scope(cursor: Cursor) -> tuple[list[str], bool]:
+    """Return the names of what is around a definition, and whether any of it is a template."""
     names: list[str] = []
     around = cursor.lexical_parent
     # A friend's scope is the namespace, but the class that it is written in decides its types.
@@ -321,7 +300,7 @@ def _scope(cursor: Cursor) -> _Scope:
             if name and not name.startswith("("):
                 names.append(name)
         parent = parent.semantic_parent
-    return _Scope(names=tuple(reversed(names)), is_template=is_template)
+    return names[::-1], is_template
 
 
 def _kind_in_class(cursor: Cursor, parent: Cursor) -> FunctionKind:
@@ -329,11 +308,6 @@ def _kind_in_class(cursor: Cursor, parent: Cursor) -> FunctionKind:
     if name == parent.spelling:
         return "constructor"
     return "conversion" if re.match(r"operator [A-Za-z_:(]", name) else "method"
-
-
-def _is_written(name: str, data: bytes) -> bool:
-    word = re.match(rb"\w+", name.encode())
-    return word is None or data.startswith(word[0])
 
 
 def _is_instantiation(cursor: Cursor, within: list[Cursor], tree: Tree) -> bool:
