@@ -1,7 +1,7 @@
 """Check the invariants of documents: parts, spans, sources, and the chunks and edges of context documents."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby, pairwise
 from operator import itemgetter
 
@@ -122,15 +122,12 @@ def _wrong_chunk(document: Document, chunk: Chunk, last: Chunk | None) -> Iterat
         yield named, "a chunk shows one file"
     if any(later.start <= each.end for each, later in pairwise(shown)):
         yield named, "what it shows is in the order of the file, with gaps"
-    if chunk.form not in CHUNK_FORMS or (chunk.form == "whole" and _is_cut(chunk, len(shown))):
+    # A build target is whole in several places.
+    is_cut = len(shown) > 1 and chunk.symbol != "target"
+    if chunk.form not in CHUNK_FORMS or (chunk.form == "whole" and is_cut):
         yield named, f"{chunk.form} has no gap"
     if not chunk.hop and chunk.form != "whole":
         yield named, "a target is whole"
-
-
-def _is_cut(chunk: Chunk, num_ranges: int) -> bool:
-    """A build target is whole in several places."""
-    return num_ranges > 1 and chunk.symbol != "target"
 
 
 def _wrong_ranks(document: Document) -> Iterator[Wrong]:
@@ -180,69 +177,65 @@ def check_document(document: Document, budget: int = BUDGET) -> None:
     3. A part's source is -1 or indexes the provenance; where parts name a source, they are as long as its
        range. One line end more is allowed in context documents, for a file that lacks its last. What a
        conversation comes from is JSON, which is longer by its escapes and names.
-    4. A document of the families of graphs keeps the rules of check_context.wrong_with_context.
+    4. A document of the families of graphs keeps the rules of wrong_with_context.
 
     Raises:
         SchemaError: with the first thing that is wrong.
     """
+    for value, cause in _wrong(document, budget):
+        raise SchemaError(
+            f"document {document.document_id} ({document.family})",
+            value,
+            cause=cause,
+            cure="Mend the family that made it",
+        )
+
+
+def _wrong(document: Document, budget: int) -> Iterator[Wrong]:
     data = document.text.encode()
-    _check_parts(document, data)
+    yield from _wrong_parts(document, data)
     for kind in SPAN_KINDS:
-        _check_spans(document, kind, len(data))
-    _check_sources(document)
+        yield from _wrong_spans(document, kind, len(data))
+    yield from _wrong_sources(document)
     if document.chunks or reads_commits(document.family):
-        for value, rule in wrong_with_context(document, budget):
-            raise _wrong(document, value, rule)
+        yield from wrong_with_context(document, budget)
     kinds = {span.kind for span in document.spans}
     if not kinds <= set(SPAN_KINDS):
-        raise _wrong(document, f"span kinds {sorted(kinds)}", f"known are {', '.join(SPAN_KINDS)}")
+        yield f"span kinds {sorted(kinds)}", f"known are {', '.join(SPAN_KINDS)}"
 
 
-def _check_parts(document: Document, data: bytes) -> None:
+def _wrong_parts(document: Document, data: bytes) -> Iterator[Wrong]:
     borders = [0, *(part.end for part in document.parts)]
     if [part.start for part in document.parts] != borders[:-1] or borders[-1] != len(data):
-        raise _wrong(document, f"parts of {borders[-1]} bytes", f"they tile {len(data)} bytes")
+        yield f"parts of {borders[-1]} bytes", f"they tile {len(data)} bytes"
     for part in document.parts:
         if part.kind not in PART_KINDS:
-            raise _wrong(document, f"part kind {part.kind!r}", f"known are {', '.join(PART_KINDS)}")
+            yield f"part kind {part.kind!r}", f"known are {', '.join(PART_KINDS)}"
         if part.start == part.end:
-            raise _wrong(document, f"part at {part.start}", "a part is not empty")
+            yield f"part at {part.start}", "a part is not empty"
         if part.start and data[part.start - 1] != ord("\n"):
-            raise _wrong(document, f"part at {part.start}", "a part begins at a line start")
+            yield f"part at {part.start}", "a part begins at a line start"
 
 
-def _check_spans(document: Document, kind: str, size: int) -> None:
+def _wrong_spans(document: Document, kind: str, size: int) -> Iterator[Wrong]:
     spans = [span for span in document.spans if span.kind == kind]
     for span in spans:
         if not 0 <= span.start < span.end <= size:
-            raise _wrong(document, f"{kind} [{span.start}, {span.end})", f"it lies in [0, {size})")
+            yield f"{kind} [{span.start}, {span.end})", f"it lies in [0, {size})"
     for span, later in pairwise(spans):
         if later.start < span.end:
-            raise _wrong(document, f"{kind} at {later.start}", "spans are sorted and disjoint")
+            yield f"{kind} at {later.start}", "spans are sorted and disjoint"
 
 
-def _check_sources(document: Document) -> None:
+def _wrong_sources(document: Document) -> Iterator[Wrong]:
     sizes = [0] * len(document.provenance)
     for part in document.parts:
         if not -1 <= part.source < len(sizes):
-            raise _wrong(document, f"source {part.source}", f"there are {len(sizes)}")
+            yield f"source {part.source}", f"there are {len(sizes)}"
         if part.source >= 0:
             sizes[part.source] += part.end - part.start
-    if document.family != CHAT_FAMILY:
-        _check_sizes(document, sizes)
-
-
-def _check_sizes(document: Document, sizes: Sequence[int]) -> None:
     spare = 1 if document.chunks else 0
     for source, size in zip(document.provenance, sizes, strict=True):
-        if size and not 0 <= size - (source.end - source.start) <= spare:
-            raise _wrong(document, f"{size} bytes of {source.path}", "parts tile their source")
-
-
-def _wrong(document: Document, value: str, cause: str) -> SchemaError:
-    return SchemaError(
-        f"document {document.document_id} ({document.family})",
-        value,
-        cause=cause,
-        cure="Mend the family that made it",
-    )
+        is_whole = 0 <= size - (source.end - source.start) <= spare
+        if size and not is_whole and document.family != CHAT_FAMILY:
+            yield f"{size} bytes of {source.path}", "parts tile their source"

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from curriculum.families import context
 from curriculum.families.context import BUDGET, Excerpt, marks_of
-from curriculum.families.document_builder import is_blank_change, lines_of
+from curriculum.families.document_builder import is_blank
 from curriculum.families.render import RenderResult, result_of
 from curriculum.graph.cmake import BuildGraph, TargetId, build_graph
 from curriculum.graph.facts import Range, RepositoryGraph, SourceFile
@@ -81,10 +81,7 @@ def documents(
 
 def _touched(change: FileChange, build: BuildGraph) -> list[TargetId]:
     """The targets of whose commands a hunk adds, changes or takes away a line."""
-    if change.after is None:
-        return []
-    before = lines_of(change.before.text) if change.before else []
-    if change.before and is_blank_change(before, lines_of(change.after.text), change.hunks):
+    if change.after is None or is_blank(change):
         return []
     starts = line_starts(change.after.text.encode()).tolist()
     ends = [(each.after_start, each.after_start + each.after_lines) for each in change.hunks]

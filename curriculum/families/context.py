@@ -40,6 +40,7 @@ from schemas.document import (
     Edge,
     EdgeKind,
     PartKind,
+    Span,
     SpanKind,
 )
 
@@ -47,15 +48,6 @@ LEAD = "\n"
 """Bytes between the text above a path line and the line."""
 BUDGET = CONTEXT_BYTES
 """Bytes of a whole document, where a corpus gives no context_bytes."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Mark:
-    """Bytes of a file that objectives read, such as a comment block above a definition, a function's body."""
-
-    kind: SpanKind
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,8 +61,8 @@ class Excerpt:
     ranges: Sequence[Range]
     """Sorted and disjoint; a mark goes between two of them."""
     hop: int
-    marks: Sequence[Mark]
-    """Marks of the whole file, sorted by their start, the outer first; hidden ones are skipped."""
+    marks: Sequence[Span]
+    """Spans of the whole file, sorted by their start, the outer first; hidden ones are skipped."""
     via: Edge | None = None
     """One of the document's edges; None for a target."""
 
@@ -202,8 +194,8 @@ class _Writer:
             )
         )
 
-    def _mark(self, marks: Sequence[Mark], start: int, end: int) -> None:
-        """Mark what lies in these bytes of a file; of nested marks the outermost."""
+    def _mark(self, marks: Sequence[Span], start: int, end: int) -> None:
+        """Span what lies in these bytes of a file; of nested marks the outermost."""
         offset = self.builder.size - start
         ends: dict[SpanKind, int] = {}
         first, last = (bisect_left(marks, at, key=attrgetter("start")) for at in (start, end))
@@ -220,36 +212,36 @@ def _opening(commit: CommitChange, language: Language) -> str:
     return f"\n{line_mark(language)} {title}\n"
 
 
-def marks_of(source: SourceFile) -> tuple[Mark, ...]:
+def marks_of(source: SourceFile) -> tuple[Span, ...]:
     """Doc comments, what they stand above, and functions' bodies of a file; the outer before the inner."""
     data = source.file.blob.text.encode()
-    found: list[Mark] = []
+    found: list[Span] = []
     declarations: list[Range] = []
     for symbol in source.facts.symbols:
         body = symbol.body if symbol.kind == "function" else None
         if body is not None:
-            found.append(Mark(kind="body", start=body.start, end=body.end))
+            found.append(Span(kind="body", start=body.start, end=body.end))
         comment = comment_above(data, symbol.start, symbol.name_start)
         if comment is not None and symbol.kind not in ("macro", "variable"):
-            found.append(Mark(kind="documentation", start=comment.start, end=comment.end))
+            found.append(Span(kind="documentation", start=comment.start, end=comment.end))
             code = data[comment.code : symbol.end].rstrip()
             end = body.start if body else comment.code + len(code)
             declarations.append(Range(comment.code, end))
     found += [
-        Mark(kind="declaration", start=start, end=end) for start, end in innermost(declarations)
+        Span(kind="declaration", start=start, end=end) for start, end in innermost(declarations)
     ]
     return tuple(sorted(set(found), key=_place))
 
 
-def _place(mark: Mark) -> tuple[int, int]:
+def _place(mark: Span) -> tuple[int, int]:
     return mark.start, -mark.end
 
 
-def with_statements(marks: Iterable[Mark], source: SourceFile) -> tuple[Mark, ...]:
+def with_statements(marks: Iterable[Span], source: SourceFile) -> tuple[Span, ...]:
     """The marks of a file with its statements and arguments of calls, one here and there."""
     found = outline(source.file.blob.text, source.file.language)
-    statements = [Mark(kind="statement", start=start, end=end) for start, end in found.statements]
-    arguments = [Mark(kind="arguments", start=start, end=end) for start, end in found.arguments]
+    statements = [Span(kind="statement", start=start, end=end) for start, end in found.statements]
+    arguments = [Span(kind="arguments", start=start, end=end) for start, end in found.arguments]
     return tuple(sorted((*marks, *statements, *arguments), key=_place))
 
 

@@ -53,19 +53,21 @@ class DocumentBuilder:
         self, kind: PartKind, text: str, *, source: int = GENERATED, rank: int | None = None
     ) -> None:
         """Add text, which ends with a line end, as one part; without a rank it has to stay."""
-        size = len(text.encode())
         self.texts.append(text)
+        start, self.size = self.size, self.size + len(text.encode())
+        self._part(kind, start, self.size, source, rank)
+
+    def _part(self, kind: PartKind, start: int, end: int, source: int, rank: int | None) -> None:
         self.parts.append(
             Part(
                 kind=kind,
-                start=self.size,
-                end=self.size + size,
+                start=start,
+                end=end,
                 rank=rank or 0,
                 elidable=rank is not None,
                 source=source,
             )
         )
-        self.size += size
 
     def file(self, blob: Blob, outline: Outline, source: int, ranks: Sequence[int | None]) -> None:
         """Add a whole file, an item a part; an item without a rank has to stay.
@@ -74,17 +76,8 @@ class DocumentBuilder:
         """
         offset = self.size
         self.texts.append(blob.text)
-        self.parts.extend(
-            Part(
-                kind="code",
-                start=offset + item.start,
-                end=offset + item.end,
-                rank=rank or 0,
-                elidable=rank is not None,
-                source=source,
-            )
-            for item, rank in zip(outline.items, ranks, strict=True)
-        )
+        for item, rank in zip(outline.items, ranks, strict=True):
+            self._part("code", offset + item.start, offset + item.end, source, rank)
         self.mark("documentation", outline.documentation, offset=offset)
         self.mark("declaration", outline.declarations, offset=offset)
         self.mark("body", outline.bodies, offset=offset)
@@ -309,6 +302,13 @@ def is_blank_change(before: Sequence[str], after: Sequence[str], hunks: Sequence
         if old != new:
             return False
     return True
+
+
+def is_blank(change: FileChange) -> bool:
+    """Return True if a change of a file differs in nothing but white space."""
+    if change.before is None or change.after is None:
+        return False
+    return is_blank_change(lines_of(change.before.text), lines_of(change.after.text), change.hunks)
 
 
 def describe(

@@ -13,10 +13,10 @@ from operator import attrgetter
 import numpy as np
 
 from curriculum.families import cmake_targets, context
-from curriculum.families.context import BUDGET, Excerpt, Mark
-from curriculum.families.document_builder import is_blank_change, lines_of
+from curriculum.families.context import BUDGET, Excerpt
+from curriculum.families.document_builder import is_blank
 from curriculum.families.render import RenderResult, result_of
-from curriculum.graph.facts import FileFacts, NodeId, Range, RepositoryGraph
+from curriculum.graph.facts import FileFacts, NodeId, Range, RepositoryGraph, reached
 from curriculum.graph.line_ranges import blank_lines_after, blank_lines_before, line_starts, without
 from curriculum.graph.names import TYPES
 from curriculum.graph.neighbourhood import (
@@ -31,7 +31,7 @@ from curriculum.graph.neighbourhood import (
 )
 from schemas.change import CommitChange, FileChange, Hunk
 from schemas.corpus import CODE
-from schemas.document import Document, Edge
+from schemas.document import Document, Edge, Span
 
 ORDER = SearchOrder(
     near=(
@@ -144,7 +144,7 @@ def _document(
 def _excerpt(
     graph: RepositoryGraph,
     fragment: Fragment,
-    marks: Mapping[str, Sequence[Mark]],
+    marks: Mapping[str, Sequence[Span]],
     places: Mapping[NodeId, int],
 ) -> Excerpt:
     path, number = fragment.node
@@ -234,13 +234,6 @@ def touched_functions(facts: FileFacts, text: str, hunks: Sequence[Hunk]) -> lis
     return sorted(found - {-1})
 
 
-def is_blank(change: FileChange) -> bool:
-    """Return True if a change of a file differs in nothing but white space."""
-    if change.before is None or change.after is None:
-        return False
-    return is_blank_change(lines_of(change.before.text), lines_of(change.after.text), change.hunks)
-
-
 _by_node = attrgetter("node")
 
 
@@ -328,16 +321,14 @@ def shared_out(
 def _connected(fragments: Sequence[Fragment], graph: RepositoryGraph) -> list[list[Fragment]]:
     """Fragments that edges join, the groups and their members in the order of the file."""
     left = {each.node: each for each in fragments}
+
+    def joined(node: NodeId) -> Iterator[NodeId]:
+        return (near.node for near in graph.neighbours(node) if near.node in left)
+
     groups: list[list[Fragment]] = []
     while left:
-        first = next(iter(left))
-        group, waiting = [left.pop(first)], [first]
-        while waiting:
-            for near in graph.neighbours(waiting.pop()):
-                if near.node in left:
-                    group.append(left.pop(near.node))
-                    waiting.append(near.node)
-        groups.append(sorted(group, key=_by_node))
+        nodes = reached(next(iter(left)), joined)
+        groups.append(sorted(map(left.pop, nodes), key=_by_node))
     return groups
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.graph.call_graph import CallGraph
-from curriculum.graph.facts import NodeId, RepositoryGraph
+from curriculum.graph.facts import NodeId, RepositoryGraph, reached
 from curriculum.graph.index import facts_of
 from curriculum.graph.structure import CodeChunk, CodeStructure, code_structure
 from schemas.change import Blob, TreeDelta, TreeFile
@@ -140,18 +140,12 @@ def _groups(ahead: list[list[int]], behind: list[list[int]]) -> list[list[int]]:
     grouped = [False] * len(ahead)
     groups: list[list[int]] = []
     for root in reversed(_finished(ahead)):
-        if grouped[root]:
-            continue
-        grouped[root] = True
-        group = [root]
-        for node in group:
-            for source in behind[node]:
-                if not grouped[source]:
-                    grouped[source] = True
-                    group.append(source)
-        groups.append(group)
-    groups.reverse()
-    return groups
+        if not grouped[root]:
+            group = reached(root, lambda node: (each for each in behind[node] if not grouped[each]))
+            for node in group:
+                grouped[node] = True
+            groups.append(group)
+    return groups[::-1]
 
 
 def _finished(ahead: list[list[int]]) -> list[int]:
@@ -257,13 +251,7 @@ def with_levels(
     """Chunks with their levels over call and type edges."""
     found = dep_levels([(chunk.kind, chunk.name) for chunk in chunks], edges)
     return tuple(
-        StructureChunk(
-            start=chunk.start,
-            end=chunk.end,
-            kind=chunk.kind,
-            name=chunk.name,
-            dep_level=level,
-        )
+        StructureChunk(**chunk._asdict(), dep_level=level)
         for chunk, level in zip(chunks, found, strict=True)
     )
 
@@ -295,7 +283,10 @@ def enrich(document: Document) -> Structure:
     canvas = _Canvas(data=data, levels=np.zeros((len(RUN_COLUMNS), len(data)), dtype=np.uint8))
     language = _LANGUAGES.get(document.language)
     if language:
-        _add_generated(document, canvas)
+        ids = canvas.levels[_COLUMN["structure_ids"]]
+        for part in document.parts:
+            name = "comment" if part.source < 0 and part.kind != "changes" else "other"
+            ids[part.start : part.end] = STRUCTURE_CODES[name]
         if document.chunks:
             _add_chunks(document, language, canvas)
         else:
@@ -308,13 +299,9 @@ def _structure(canvas: _Canvas) -> Structure:
     ends, values = _runs(canvas.levels)
     calls = edges_of(canvas.links, CALL_KINDS)
     types = edges_of(canvas.links, TYPE_KINDS)
-    runs = {name: tuple(values[number].tolist()) for name, number in _COLUMN.items()}
     return Structure(
         ends=tuple(ends.tolist()),
-        structure_ids=runs["structure_ids"],
-        ast_depth=runs["ast_depth"],
-        sibling_index=runs["sibling_index"],
-        ast_node_type=runs["ast_node_type"],
+        **{name: tuple(values[number].tolist()) for name, number in _COLUMN.items()},
         chunks=with_levels(canvas.chunks, [*calls, *types]),
         call_edges=calls,
         type_edges=types,
@@ -335,13 +322,6 @@ def _runs(
         return np.zeros(0, dtype=np.int64), levels
     ends = np.append(np.flatnonzero((levels[:, 1:] != levels[:, :-1]).any(axis=0)) + 1, size)
     return ends, levels[:, ends - 1]
-
-
-def _add_generated(document: Document, canvas: _Canvas) -> None:
-    ids = canvas.levels[_COLUMN["structure_ids"]]
-    for part in document.parts:
-        name = "comment" if part.source < 0 and part.kind != "changes" else "other"
-        ids[part.start : part.end] = STRUCTURE_CODES[name]
 
 
 def _add_file(document: Document, piece: Piece, language: Language, canvas: _Canvas) -> None:
@@ -380,19 +360,17 @@ def _add_chunks(document: Document, language: Language, canvas: _Canvas) -> None
             named.extend(renamed(own, main, chunk))
             first = after
         _add(canvas, piece, found, named)
-    canvas.links.extend(_links(document, shown_by))
+    canvas.links.extend(
+        Link(shown_by[edge.source], shown_by[edge.target], edge.kind, edge.label)
+        for edge in document.edges
+        if edge.source in shown_by and edge.target in shown_by
+    )
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
 def _structure_of(text: str, language: Language) -> CodeStructure:
     """The structure of a piece by itself: successive commits show most of their context again."""
     return code_structure(text, language, facts_of(text, language))
-
-
-def _links(document: Document, shown_by: dict[int, int]) -> Iterator[Link]:
-    for edge in document.edges:
-        if edge.source in shown_by and edge.target in shown_by:
-            yield Link(shown_by[edge.source], shown_by[edge.target], edge.kind, edge.label)
 
 
 def _text(canvas: _Canvas, piece: Piece) -> str:

@@ -154,7 +154,11 @@ def documents_in(folder: Path) -> Iterator[Document]:
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, columns=[*_PLAIN, *_NESTED])
             _require_types(folder, table)
-            yield from map(_document, table.to_pylist())
+            for row in table.to_pylist():
+                values: dict[str, Any] = {name: row[name] for name in _PLAIN}
+                for name, (kind, _) in _NESTED.items():
+                    values[name] = tuple(kind(**value) for value in row[name])
+                yield Document(**values)
 
 
 def _require_types(folder: Path, table: pa.Table) -> None:
@@ -187,13 +191,6 @@ def _files(folder: Path) -> Iterator[pq.ParquetFile]:
     for path in paths:
         with parquet.File(path) as file:
             yield file
-
-
-def _document(row: dict[str, Any]) -> Document:
-    values: dict[str, Any] = {name: row[name] for name in _PLAIN}
-    for name, (kind, _) in _NESTED.items():
-        values[name] = tuple(kind(**value) for value in row[name])
-    return Document(**values)
 
 
 def as_table(documents: Sequence[Document]) -> pa.Table:

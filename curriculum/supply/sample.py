@@ -25,8 +25,9 @@ from curriculum.corpus.survey import SURVEY_SCHEMA, Survey, in_sample, survey, s
 from curriculum.corpus.trees import commits_of, read_commits
 from curriculum.families import chat
 from curriculum.families.cmake_targets import LANGUAGE as BUILD_LANGUAGE
+from curriculum.families.document_builder import is_blank
 from curriculum.families.render import RenderResult, render
-from curriculum.families.v4_context_graph import is_blank, touched_functions
+from curriculum.families.v4_context_graph import touched_functions
 from curriculum.graph.index import facts_of
 from curriculum.stages.documents import FamilyWriters, Repository
 from curriculum.stages.graphs import RepositoryGraphs

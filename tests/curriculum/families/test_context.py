@@ -15,7 +15,6 @@ from curriculum.families.check import check_document
 from curriculum.families.context import (
     BUDGET,
     Excerpt,
-    Mark,
     chunk_bytes,
     comment_above,
     document,
@@ -31,7 +30,7 @@ from curriculum.graph.structure import code_structure
 from curriculum.tokens.encoding import Spans
 from schemas.change import Blob, CommitChange, TreeDelta, TreeFile
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
-from schemas.document import Document, Edge
+from schemas.document import Document, Edge, Span
 from schemas.errors import SchemaError
 from schemas.families import CONTEXT_FAMILY
 from tests.curriculum.families.check_structure import check_structure
@@ -85,7 +84,7 @@ def made(subject: str = "Add it") -> Document:
         symbol="class",
         hop=2,
         via=edge(1, 0),
-        marks=[Mark(kind="body", start=22, end=42)],
+        marks=[Span(kind="body", start=22, end=42)],
     )
     near = excerpt(
         "near.cc",
@@ -93,13 +92,13 @@ def made(subject: str = "Add it") -> Document:
         [(0, len(NEAR))],
         via=edge(2, 1),
         marks=[
-            Mark(kind="documentation", start=0, end=8),
-            Mark(kind="body", start=19, end=34),
-            Mark(kind="body", start=21, end=30),
+            Span(kind="documentation", start=0, end=8),
+            Span(kind="body", start=19, end=34),
+            Span(kind="body", start=21, end=30),
         ],
     )
     target = excerpt(
-        "main.cc", TARGET, [(0, 31)], hop=0, marks=[Mark(kind="body", start=11, end=30)]
+        "main.cc", TARGET, [(0, 31)], hop=0, marks=[Span(kind="body", start=11, end=30)]
     )
     edges = [edge(2, 1), edge(1, 0), edge(1, 0)]
     return document(commit(subject), "v4_context_graph", [far, near], [target], edges)
