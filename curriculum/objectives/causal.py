@@ -21,34 +21,33 @@ from schemas.packed_row import GENERATED_PIECE
 
 def objective(tokenizer: Tokenizer, variant: int) -> Objective:
     """Causal; all variants are one."""
-    return _Causal(token_bytes=tokenizer.token_bytes)
+    return _Causal(token_bytes=tokenizer.token_bytes, targets_alone=False)
+
+
+def target(tokenizer: Tokenizer, variant: int) -> Objective:
+    """Target; all variants are one."""
+    return _Causal(token_bytes=tokenizer.token_bytes, targets_alone=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Causal:
     token_bytes: npt.NDArray[np.int32]
+    targets_alone: bool
     reserve: int = 0
 
     def apply(self, encoding: Encoding, document: Document) -> Result:
-        """Nothing moves."""
-        unscored = document.spans.of(*UNSCORED_KINDS)
-        return Result(encoding=apply(encoding, unscored, self.token_bytes))
-
-
-def target(tokenizer: Tokenizer, variant: int) -> Objective:
-    """Target; all variants are one."""
-    return _Target(token_bytes=tokenizer.token_bytes)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Target:
-    token_bytes: npt.NDArray[np.int32]
-    reserve: int = 0
-
-    def apply(self, encoding: Encoding, document: Document) -> Result:
-        """Score the tokens of targets that causal scores, and the EOS behind the last; nothing moves."""
+        """Score what causal scores, or of it the tokens of targets and the EOS behind; nothing moves."""
         done = apply(encoding, document.spans.of(*UNSCORED_KINDS), self.token_bytes)
-        return Result(encoding=within_targets(done, document, self.token_bytes))
+        if self.targets_alone:
+            done = within_targets(done, document, self.token_bytes)
+        return Result(encoding=done)
+
+
+def scored_where(scored: npt.NDArray[np.bool_], encoding: Encoding) -> Encoding:
+    """Return the encoding with those of its targets that are `scored` [n], each by its own place."""
+    mask = encoding.loss_mask.copy()
+    mask[:-1] &= scored[1:]
+    return replace(encoding, loss_mask=mask)
 
 
 def within_targets(
@@ -59,9 +58,7 @@ def within_targets(
     inside = overlaps(starts, ends, document.parts("target"))
     if inside.any() and encoding.pieces[-1, KIND] == GENERATED_PIECE:
         inside[-1] = True
-    mask = encoding.loss_mask.copy()
-    mask[:-1] &= inside[1:]
-    return replace(encoding, loss_mask=mask)
+    return scored_where(inside, encoding)
 
 
 def apply(
@@ -91,11 +88,7 @@ def apply(
     if len(unscored):
         starts, ends = byte_ranges(encoding.ids, encoding.pieces, token_bytes)
         scored &= ~overlaps(starts, ends, unscored)
-    if scored.all():
-        return encoding
-    mask = encoding.loss_mask.copy()
-    mask[:-1] &= scored[1:]
-    return replace(encoding, loss_mask=mask)
+    return encoding if scored.all() else scored_where(scored, encoding)
 
 
 def unrepeated(encoding: Encoding) -> tuple[Encoding, int]:
@@ -104,12 +97,9 @@ def unrepeated(encoding: Encoding) -> tuple[Encoding, int]:
     A run has `repeats.RUN` tokens. In whatever order an encoding has its text, what comes first is read
     first: a copy of it is not worth learning. Some 10 Mtok/s.
     """
-    cleared = in_repeats(encoding.ids)[1:] & (encoding.loss_mask[:-1] == 1)
-    if not cleared.any():
-        return encoding, 0
-    mask = encoding.loss_mask.copy()
-    mask[:-1] &= ~cleared
-    return replace(encoding, loss_mask=mask), int(cleared.sum())
+    repeated = in_repeats(encoding.ids)
+    cleared = int((repeated[1:] & (encoding.loss_mask[:-1] == 1)).sum())
+    return scored_where(~repeated, encoding) if cleared else encoding, cleared
 
 
 def overlaps(

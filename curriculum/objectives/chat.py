@@ -1,11 +1,11 @@
 """chat: what the assistant says, and that it ends there; what others say, and context, is never scored."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.objectives.causal import overlaps
+from curriculum.objectives.causal import overlaps, scored_where
 from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import Encoding, byte_ranges
@@ -45,8 +45,6 @@ class _Chat:
         scored = said.copy()
         for last, end in ended:
             scored[last + 1 : end + 1] = said[last]
-        mask = np.zeros_like(encoding.loss_mask)
-        mask[:-1] = scored[1:]
         turns = int((is_text[1:] & ~is_text[:-1]).sum())
         unscored = int((ends - starts)[context].sum())
         counts = (
@@ -54,7 +52,7 @@ class _Chat:
             *((("context_bytes", unscored),) if unscored else ()),
             *self._counts(turns, len(ended)),
         )
-        return Result(encoding=replace(encoding, loss_mask=mask), counts=counts)
+        return Result(encoding=scored_where(scored, encoding), counts=counts)
 
     def _ended(self, ids: npt.NDArray[np.int32], is_text: Bools) -> list[tuple[int, int]]:
         """(last token of a turn's text, token that ends the turn) where no other control token is between."""

@@ -389,9 +389,7 @@ def _taught(
     """
     starts, ends = byte_ranges(encoding.ids, encoding.pieces, tokenizer.token_bytes)
     scored = causal.overlaps(starts, ends, targets) & ~causal.overlaps(starts, ends, copied)
-    mask = np.zeros_like(encoding.loss_mask)
-    mask[:-1] = scored[1:]
     unscored = document.spans.of(*UNSCORED_KINDS)
-    done = causal.apply(replace(encoding, loss_mask=mask), unscored, tokenizer.token_bytes)
+    done = causal.apply(causal.scored_where(scored, encoding), unscored, tokenizer.token_bytes)
     done, cleared = causal.unrepeated(done)
     return Result(encoding=done, counts=(*counts, ("repeated_tokens", cleared)))

@@ -14,6 +14,7 @@ import hashlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -68,8 +69,7 @@ def objective(tokenizer: Tokenizer, variant: int) -> Objective:
     return _Fim(tokenizer=tokenizer, variant=variant, before=before, after=after, middle=middle)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Draws:
+class _Draws(NamedTuple):
     """Four numbers below 1 that an encoding of a document has in each variant."""
 
     form: float
@@ -80,8 +80,7 @@ class _Draws:
     @staticmethod
     def of(document_id: str, variant: int, start: int) -> "_Draws":
         digest = hashlib.blake2b(f"{document_id} {variant} {start}".encode()).digest()[:32]
-        form, source, first, second = np.frombuffer(digest, dtype="<u8") / 2.0**64
-        return _Draws(form=form, source=source, first=first, second=second)
+        return _Draws(*(np.frombuffer(digest, dtype="<u8") / 2.0**64).tolist())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,47 +92,30 @@ class _Split:
     kind: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Around:
-    """The documentation that an encoding has, around a middle and in it."""
+def _given_away(
+    encoding: Encoding, document: Document, split: _Split, tokenizer: Tokenizer
+) -> tuple[Int32s, Int32s]:
+    """[r, 2] each: bytes of lines around a middle that give it away.
 
-    document: Document
-    split: _Split
-    lines: Lines
-    comments: Int32s
-    """[c, 2]: what the encoding has of them."""
-
-    @staticmethod
-    def of(
-        encoding: Encoding, document: Document, split: _Split, tokenizer: Tokenizer
-    ) -> "_Around | None":
-        """None where there is no documentation: then the text isn't decoded."""
-        text = encoding.pieces[encoding.pieces[:, KIND] == TEXT_PIECE]
-        own = text[:, (BYTE_START, BYTE_END)]
-        comments = _shared(document.spans.of("documentation"), own)
-        if not len(comments):
-            return None
-        lines = Lines.of(encoding, tokenizer)
-        return _Around(document=document, split=split, lines=lines, comments=comments)
-
-    def masked(self) -> Int32s:
-        """[r, 2]: bytes of lines around the middle that give it away."""
-        start, end = self.split.start, self.split.end
-        size = int(self.document.part_bytes[-1])
-        comments = _shared(self.comments, np.array([[0, start], [end, size]]))
-        middles = np.tile(np.array([[start, end]], dtype=np.int32), (len(comments), 1))
-        changes = self.document.parts("changes")
-        return copied_spans(self.lines, comments, middles, changes)[0]
-
-    def copied(self) -> Int32s:
-        """[r, 2]: bytes of comments in the middle that the rest of their code, behind it, gives away."""
-        start, end = self.split.start, self.split.end
-        found = documented(self.document)
-        found = found[(found[:, START] < end) & (found[:, END] > start) & (found[:, LAST] > end)]
-        code = np.maximum(found[:, CODE], end)
-        codes = np.column_stack((code, np.minimum(found[:, LAST], self.lines.piece_of(code)[1])))
-        comments = np.clip(found[:, (START, END)], start, end)
-        return copied_spans(self.lines, comments, codes, _NOTHING)[0]
+    Then bytes of comments in the middle that the rest of their code, behind it, gives away.
+    """
+    text = encoding.pieces[encoding.pieces[:, KIND] == TEXT_PIECE]
+    comments = _shared(document.spans.of("documentation"), text[:, (BYTE_START, BYTE_END)])
+    if not len(comments):
+        # Then the text isn't decoded.
+        return _NOTHING, _NOTHING
+    lines = Lines.of(encoding, tokenizer)
+    start, end = split.start, split.end
+    size = int(document.part_bytes[-1])
+    around = _shared(comments, np.array([[0, start], [end, size]]))
+    middles = np.tile(np.array([[start, end]], dtype=np.int32), (len(around), 1))
+    masked, _ = copied_spans(lines, around, middles, document.parts("changes"))
+    found = documented(document)
+    found = found[(found[:, START] < end) & (found[:, END] > start) & (found[:, LAST] > end)]
+    code = np.maximum(found[:, CODE], end)
+    codes = np.column_stack((code, np.minimum(found[:, LAST], lines.piece_of(code)[1])))
+    copied, _ = copied_spans(lines, np.clip(found[:, (START, END)], start, end), codes, _NOTHING)
+    return masked, copied
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -164,8 +146,7 @@ class _Fim:
         split = _syntactic(document, text, draws) if draws.source < 0.5 else None
         split = split or self._random(encoding, text, draws)
         is_psm = draws.form < 0.5
-        around = _Around.of(encoding, document, split, self.tokenizer)
-        masked, copied = (around.masked(), around.copied()) if around else (_NOTHING, _NOTHING)
+        masked, copied = _given_away(encoding, document, split, self.tokenizer)
         borders = (0, int(code[0, 0]), split.start, split.end, int(document.part_bytes[-1]))
         order = self._order(masked, borders, is_psm=is_psm)
         done = rearranged(encoding, order, document.part_bytes, self.tokenizer)

@@ -7,7 +7,7 @@ up to the border of its part, since no token crosses one. Pieces say where each 
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,36 +21,10 @@ from curriculum.tokens.encoding import (
     Encoding,
     byte_ranges,
 )
+from curriculum.tokens.codec import Tokenizer
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE
 
 Int32s = npt.NDArray[np.int32]
-
-
-class Codec(Protocol):
-    """Part of a tokenizer that rearranging needs."""
-
-    @property
-    def bos_id(self) -> int | None:
-        """Leads a document."""
-        ...
-
-    @property
-    def eos_id(self) -> int | None:
-        """Ends a document."""
-        ...
-
-    @property
-    def token_bytes(self) -> Int32s:
-        """[vocabulary]: bytes of each id."""
-        ...
-
-    def decode_bytes(self, ids: Sequence[int], /) -> bytes:
-        """The bytes of a text."""
-        ...
-
-    def encode_batch(self, texts: list[str], /) -> tuple[Int32s, npt.NDArray[np.int64]]:
-        """Ids of all texts in a row, and offsets [texts + 1] into them."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +77,7 @@ def rearranged(
     encoding: Encoding,
     order: Sequence[Segment | Inserted],
     part_bytes: Int32s,
-    tokenizer: Codec,
+    tokenizer: Tokenizer,
     *,
     end_scored: bool = True,
 ) -> Rearranged:
@@ -135,7 +109,10 @@ def rearranged(
     [[1, 0, 1, 0, 0], [0, 1, 2, 4, 5], [1, 2, 3, 5, 5], [0, 3, 5, 0, 3], [1, 5, 6, 5, 5]]
     """
     assert encoding.structure is None, "structure comes after"
-    assert _disjoint(order), "no byte stands twice"
+    ranges = sorted((each.start, each.end) for each in order if isinstance(each, Segment))
+    assert all(one[1] <= other[0] for one, other in itertools.pairwise(ranges)), (
+        "no byte stands twice"
+    )
     source = _Source.of(encoding, part_bytes, tokenizer)
     runs = list(source.runs(order, end_scored=end_scored))
     ids = np.concatenate([run.ids for run in runs])
@@ -147,11 +124,6 @@ def rearranged(
         encoding=replace(encoding, ids=ids, loss_mask=mask, pieces=pieces),
         masked_bytes=_text_bytes(encoding.pieces) - _text_bytes(pieces),
     )
-
-
-def _disjoint(order: Sequence[Segment | Inserted]) -> bool:
-    ranges = sorted((each.start, each.end) for each in order if isinstance(each, Segment))
-    return all(first[1] <= second[0] for first, second in itertools.pairwise(ranges))
 
 
 def _text_bytes(pieces: Int32s) -> int:
@@ -185,10 +157,10 @@ class _Source:
     last: int
     """The token after the last that isn't EOS."""
     part_bytes: Int32s
-    tokenizer: Codec
+    tokenizer: Tokenizer
 
     @staticmethod
-    def of(encoding: Encoding, part_bytes: Int32s, tokenizer: Codec) -> "_Source":
+    def of(encoding: Encoding, part_bytes: Int32s, tokenizer: Tokenizer) -> "_Source":
         ids, kinds = encoding.ids, encoding.pieces[:, KIND]
         starts, ends = byte_ranges(ids, encoding.pieces, tokenizer.token_bytes)
         has_bos = kinds[0] == GENERATED_PIECE and ids[0] == tokenizer.bos_id
@@ -212,10 +184,11 @@ class _Source:
         yield from self._as_is(0, self.first, scored=False)
         for each, cuts in zip(order, planned, strict=True):
             if isinstance(each, Inserted):
-                yield _inserted(each, byte)
+                ids = np.array(each.ids, dtype=np.int32)
+                yield _run(GENERATED_PIECE, ids, byte, byte, scored=each.scored)
             for cut in cuts:
                 if isinstance(cut, _Anew):
-                    yield _text(next(encoded), cut, scored=each.scored)
+                    yield _run(TEXT_PIECE, next(encoded), *cut, scored=each.scored)
                 else:
                     yield from self._as_is(*cut, scored=each.scored)
                 byte = cut.end if isinstance(cut, _Anew) else int(self.ends[cut.end - 1])
@@ -290,15 +263,8 @@ class _Source:
         yield _Run(self.encoding.ids[low:high], own, scored)
 
 
-def _inserted(each: Inserted, byte: int) -> _Run:
-    count = len(each.ids)
-    pieces = np.array([[GENERATED_PIECE, 0, count, byte, byte]], dtype=np.int32)
-    return _Run(np.array(each.ids, dtype=np.int32), pieces, each.scored)
-
-
-def _text(ids: Int32s, cut: _Anew, *, scored: bool) -> _Run:
-    pieces = np.array([[TEXT_PIECE, 0, len(ids), cut.start, cut.end]], dtype=np.int32)
-    return _Run(ids, pieces, scored)
+def _run(kind: int, ids: Int32s, start: int, end: int, *, scored: bool) -> _Run:
+    return _Run(ids, np.array([[kind, 0, len(ids), start, end]], dtype=np.int32), scored)
 
 
 def _pieces(runs: Sequence[_Run]) -> Int32s:
