@@ -29,7 +29,7 @@ from curriculum.encode.documents import (
     TokenizedDocument,
 )
 from curriculum.encode.fit import Fitter, elided_parts, policy_of
-from curriculum.encode.stream import ApplyObjective, DocumentFitter, encode_documents, fitter_of
+from curriculum.encode.stream import ApplyObjective, encode_documents, fitter_of
 
 REVISION = 4
 
@@ -38,7 +38,6 @@ __all__ = [
     "ApplyObjective",
     "ChunkCounts",
     "Counts",
-    "DocumentFitter",
     "FitResult",
     "Fitter",
     "Outcome",

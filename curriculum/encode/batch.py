@@ -103,7 +103,9 @@ def with_structure(
 def _encoded(
     structure: ByteStructure, encoding: Encoding, token_bytes: Int32s, leading_space: Int32s
 ) -> _Held:
-    at = _deciding_bytes(encoding, token_bytes, leading_space)
+    starts, ends = byte_ranges(encoding.ids, encoding.pieces, token_bytes)
+    # A token takes the values of its first byte that isn't whitespace; -1 where it encodes no text.
+    at = np.where(ends > starts, starts + leading_space[encoding.ids], np.int32(-1))
     chunk = chunk_of(at, structure.chunks)
     found = token_ranges(chunk, _stretches(encoding.pieces))
     stretches = np.bincount(found[:, 0], minlength=len(structure.chunks))
@@ -120,13 +122,6 @@ def _encoded(
         type_edges=type_edges,
     )
     return _Held(encoded, stretches > 0, stretches > 1, calls, types)
-
-
-def _deciding_bytes(encoding: Encoding, token_bytes: Int32s, leading_space: Int32s) -> Int32s:
-    """[n]: the byte that each token takes its values from; -1 where it encodes no text."""
-    starts, ends = byte_ranges(encoding.ids, encoding.pieces, token_bytes)
-    at: Int32s = np.where(ends > starts, starts + leading_space[encoding.ids], np.int32(-1))
-    return at
 
 
 def _token_codes(structure: ByteStructure, at: Int32s, chunk: Int32s) -> Codes:

@@ -115,13 +115,13 @@ class FitResult:
     row: int
     document_id: str
     outcome: Outcome
-    encodings: tuple[Encoding, ...]
+    encodings: tuple[Encoding, ...] = ()
     """Encodings in text order; more than one only where it was divided, none where it was left out."""
     num_bytes: int
     num_tokens: int
     """Tokens of the whole document, BOS and EOS included, before it was fitted."""
-    elided_bytes: int
-    other_side_bytes: int
+    elided_bytes: int = 0
+    other_side_bytes: int = 0
     """Elided bytes of the context chunks that hold text of held-out files."""
     objective_counts: tuple[tuple[str, int], ...] = ()
     """Counts of the objective that was applied to its encodings."""
@@ -189,7 +189,11 @@ class Counts:
         whole.documents += 1
         whole.tokens += fitted.num_tokens
         for encoding in fitted.encodings:
-            self._add_encoding(len(encoding.ids))
+            tokens = len(encoding.ids)
+            bucket = self._bucket(tokens)
+            bucket.encodings += 1
+            bucket.encoded_tokens += tokens
+            self.tokens += tokens
         if fitted.encodings and fitted.chunks is not None:
             self.chunks.update(asdict(fitted.chunks))
         for name, number in fitted.objective_counts:
@@ -200,12 +204,6 @@ class Counts:
             cause, turn = fitted.refusal.cause, fitted.refusal.value
             self.refused[cause] += 1
             self.refused_examples.setdefault(cause, f"conversation {fitted.document_id}, {turn}")
-
-    def _add_encoding(self, tokens: int) -> None:
-        self.tokens += tokens
-        bucket = self._bucket(tokens)
-        bucket.encodings += 1
-        bucket.encoded_tokens += tokens
 
     def _bucket(self, tokens: int) -> _Bucket:
         return self.lengths[_NAMES[bisect_left(_LAST, tokens)]]

@@ -90,19 +90,9 @@ class Fitter:
 
     def _whole(self, document: TokenizedDocument) -> Encoding:
         """The common case: no work for each part."""
-        count, size = len(document.ids), document.num_bytes
-        last = count - self._trail
-        pieces = [(TEXT_PIECE, self._lead, last, 0, size)]
-        if self._lead:
-            pieces.insert(0, (GENERATED_PIECE, 0, 1, 0, 0))
-        if self._trail:
-            pieces.append((GENERATED_PIECE, last, count, size, size))
-        return Encoding(
-            document_id=document.document_id,
-            ids=document.ids.astype(np.int32),
-            loss_mask=_all_but_last(count),
-            pieces=np.array(pieces, dtype=np.int32),
-        )
+        text = document.ids[self._lead : len(document.ids) - self._trail]
+        pieces = np.array([[TEXT_PIECE, 0, len(text), 0, document.num_bytes]], dtype=np.int32)
+        return self._framed(document, text, pieces, is_end=True)
 
     def _elide(self, document: TokenizedDocument, room: int) -> _FittedLine:
         elision = self.elisions[document.language]
@@ -146,27 +136,39 @@ class Fitter:
     def _encoding(
         self, document: TokenizedDocument, line: _FittedLine, start: int, end: int
     ) -> Encoding:
-        """[BOS] line[start:end] [EOS, where the line ends]."""
-        ids, pieces = [line.ids[start:end]], [self._clip(line, start, end)]
-        bos_id, eos_id = self.tokenizer.bos_id, self.tokenizer.eos_id
-        if bos_id is not None:
-            at = pieces[0][0, BYTE_START]
-            ids.insert(0, np.array([bos_id], dtype=np.int32))
-            pieces.insert(0, np.array([[GENERATED_PIECE, 0, 1, at, at]], dtype=np.int32))
-        if eos_id is not None and end == len(line.ids):
-            at, last = document.num_bytes, end - start + self._lead
-            ids.append(np.array([eos_id], dtype=np.int32))
-            pieces.append(np.array([[GENERATED_PIECE, last, last + 1, at, at]], dtype=np.int32))
-        joined = np.concatenate(ids)
+        """The encoding of line[start:end]."""
+        pieces = self._clip(line, start, end)
+        is_end = end == len(line.ids)
+        return self._framed(document, line.ids[start:end], pieces, is_end=is_end)
+
+    def _framed(
+        self,
+        document: TokenizedDocument,
+        text: npt.NDArray[np.integer[Any]],
+        pieces: Int32s,
+        *,
+        is_end: bool,
+    ) -> Encoding:
+        """[BOS] text [EOS, at the document's end]; `pieces` count tokens from the first of the text."""
+        pieces[:, (TOKEN_START, TOKEN_END)] += self._lead
+        start, last, size = pieces[0, BYTE_START], len(text) + self._lead, document.num_bytes
+        ids, rows = [text], [pieces]
+        if self.tokenizer.bos_id is not None:
+            ids.insert(0, np.array([self.tokenizer.bos_id]))
+            rows.insert(0, np.array([[GENERATED_PIECE, 0, 1, start, start]], dtype=np.int32))
+        if self.tokenizer.eos_id is not None and is_end:
+            ids.append(np.array([self.tokenizer.eos_id]))
+            rows.append(np.array([[GENERATED_PIECE, last, last + 1, size, size]], dtype=np.int32))
+        joined = np.concatenate(ids).astype(np.int32)
         return Encoding(
             document_id=document.document_id,
             ids=joined,
-            loss_mask=_all_but_last(len(joined)),
-            pieces=np.concatenate(pieces),
+            loss_mask=all_but_last(len(joined)),
+            pieces=np.concatenate(rows),
         )
 
     def _clip(self, line: _FittedLine, start: int, end: int) -> Int32s:
-        """The pieces of line[start:end], shifted behind the BOS; a cut piece's bytes follow its tokens."""
+        """The pieces of line[start:end]; a cut piece's bytes follow its tokens."""
         first = np.searchsorted(line.pieces[:, TOKEN_END], start, side="right")
         last = np.searchsorted(line.pieces[:, TOKEN_START], end, side="left")
         pieces = line.pieces[first:last].copy()
@@ -179,7 +181,7 @@ class Fitter:
                 moved = int(self.tokenizer.token_bytes[line.ids[low:high]].sum())
                 pieces[edge, byte] += moved if edge == 0 else -moved
             pieces[edge, token] = at
-        pieces[:, (TOKEN_START, TOKEN_END)] += self._lead - start
+        pieces[:, (TOKEN_START, TOKEN_END)] -= start
         return pieces
 
 
@@ -273,7 +275,8 @@ def _line(
     )
 
 
-def _all_but_last(count: int) -> npt.NDArray[np.uint8]:
+def all_but_last(count: int) -> npt.NDArray[np.uint8]:
+    """Return a mask of ones, the last of which is 0."""
     mask = np.ones(count, dtype=np.uint8)
     mask[-1] = 0
     return mask

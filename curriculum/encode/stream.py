@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,22 +18,9 @@ from schemas.errors import SchemaError
 from schemas.families import CHAT_FAMILY
 
 
-class DocumentFitter(Protocol):
-    """Fits documents to rows of one length with one tokenizer."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """Tokenizer of the documents."""
-        ...
-
-    def fit(self, document: TokenizedDocument) -> FitResult:
-        """Fit a document."""
-        ...
-
-
 def fitter_of(
     tokenizer: Tokenizer, *, row_length: int, family: str, overlong: Overlong = "skip"
-) -> DocumentFitter:
+) -> Fitter | TurnFitter:
     """The fitter of a family; of what has structure it is its base family's.
 
     `overlong` says what becomes of conversations that are longer than a row.
@@ -56,7 +42,7 @@ ApplyObjective = Callable[[TokenizedDocument, FitResult], FitResult]
 def encode_documents(
     files: Sequence[Path],
     store: TokenStore,
-    fitter: DocumentFitter,
+    fitter: Fitter | TurnFitter,
     *,
     kept: npt.NDArray[np.bool_] | None = None,
     val: npt.NDArray[np.bool_] | None = None,

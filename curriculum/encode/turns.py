@@ -16,6 +16,7 @@ from typing import cast
 import numpy as np
 
 from curriculum.encode.documents import FitResult, Int32s, Outcome, TokenizedDocument
+from curriculum.encode.fit import all_but_last
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import Encoding
 from curriculum.tokens.turns import Frame, TurnFormat
@@ -79,7 +80,7 @@ class TurnFitter:
         """
         frame_tokens = len(self.bos) + len(self.eos)
         if not document.num_bytes:
-            return _without_encoding(document, "dropped", num_tokens=frame_tokens)
+            return self._fitted(document, "dropped", frame_tokens)
         roles = [cast(Role, PART_KINDS[kind]) for kind in document.part_kinds]
         try:
             whole = self._framed(roles, self._said(document), range(len(roles)))
@@ -87,22 +88,31 @@ class TurnFitter:
             if kept is not None:
                 self._require_contents(document, roles, kept)
         except TurnError as refused:
-            return _without_encoding(
-                document, "refused", num_tokens=len(document.ids), refusal=refused
-            )
+            return self._fitted(document, "refused", len(document.ids), refusal=refused)
         num_tokens = whole.num_tokens + frame_tokens
         if kept is None:
-            return _without_encoding(document, "too_long", num_tokens=num_tokens)
-        said = sum(int(self.tokenizer.token_bytes[text].sum()) for text in kept.said)
+            return self._fitted(document, "too_long", num_tokens)
+        return self._fitted(document, "whole" if kept is whole else "elided", num_tokens, kept)
+
+    def _fitted(
+        self,
+        document: TokenizedDocument,
+        outcome: Outcome,
+        num_tokens: int,
+        kept: _Turns | None = None,
+        refusal: TurnError | None = None,
+    ) -> FitResult:
+        lengths = self.tokenizer.token_bytes
+        said = sum(int(lengths[text].sum()) for text in kept.said) if kept else document.num_bytes
         return FitResult(
             row=document.row,
             document_id=document.document_id,
-            outcome="whole" if kept is whole else "elided",
-            encodings=(self._encoding(document, kept),),
+            outcome=outcome,
+            encodings=(self._encoding(document, kept),) if kept else (),
             num_bytes=document.num_bytes,
             num_tokens=num_tokens,
             elided_bytes=document.num_bytes - said,
-            other_side_bytes=0,
+            refusal=refusal,
         )
 
     def _said(self, document: TokenizedDocument) -> list[Int32s]:
@@ -178,12 +188,10 @@ class TurnFitter:
                 kind = GENERATED_PIECE if turn is None else TEXT_PIECE
                 pieces.append((kind, at, at + len(ids), start, byte))
             at += len(ids)
-        mask = np.ones(at, dtype=np.uint8)
-        mask[-1] = 0
         return Encoding(
             document_id=document.document_id,
             ids=np.concatenate([ids for ids, _ in runs]).astype(np.int32),
-            loss_mask=mask,
+            loss_mask=all_but_last(at),
             pieces=np.array(pieces, dtype=np.int32),
         )
 
@@ -202,23 +210,3 @@ def _last_learnt(document: TokenizedDocument, roles: Sequence[Role]) -> int:
         if role == "assistant" and starts[turn] not in context
     )
     return max(learnt, default=-1)
-
-
-def _without_encoding(
-    document: TokenizedDocument,
-    outcome: Outcome,
-    *,
-    num_tokens: int,
-    refusal: TurnError | None = None,
-) -> FitResult:
-    return FitResult(
-        row=document.row,
-        document_id=document.document_id,
-        outcome=outcome,
-        encodings=(),
-        num_bytes=document.num_bytes,
-        num_tokens=num_tokens,
-        elided_bytes=0,
-        other_side_bytes=0,
-        refusal=refusal,
-    )
