@@ -102,7 +102,7 @@ class CallGraph:
         facts = (
             self._facts_of(text, file.language)
             if file.language in CODE
-            else FileFacts(num_bytes=len(text.encode()), error_bytes=0, is_complete=True)
+            else FileFacts(error_bytes=0, is_complete=True)
         )
         return _Read(facts=facts, names=names_of(facts))
 

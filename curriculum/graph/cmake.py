@@ -166,8 +166,6 @@ class BuildGraph:
     """All targets of one commit's tree, sorted."""
 
     targets: Mapping[TargetId, BuildTarget]
-    num_unnamed: int
-    """Definitions whose name is no literal."""
 
     def touched(self, path: str, ranges: Sequence[Range]) -> list[TargetId]:
         """The targets of whose commands in that file one of the ranges has a byte, sorted."""
@@ -219,7 +217,7 @@ def build_graph(graph: RepositoryGraph) -> BuildGraph:
     written = {
         file.path: commands_of(file.blob.text) for file in sources if file.language == "cmake"
     }
-    names, num_unnamed = _names(written)
+    names = _names(written)
     about: dict[TargetId, list[_Statement]] = defaultdict(list)
     for path, commands in written.items():
         for command in commands:
@@ -230,25 +228,24 @@ def build_graph(graph: RepositoryGraph) -> BuildGraph:
         target: _target(target, about[target], blocks[target], names, files)
         for target in sorted(about)
     }
-    return BuildGraph(targets=targets, num_unnamed=num_unnamed)
+    return BuildGraph(targets=targets)
 
 
-def _names(written: Mapping[str, Sequence[Command]]) -> tuple[_Names, int]:
-    """The names that the commands define, and how many definitions have none that can be read."""
+def _names(written: Mapping[str, Sequence[Command]]) -> _Names:
+    """The names that the commands define; a definition whose name is no literal has none."""
     names = _Names()
-    num_unnamed = 0
     for path, commands in written.items():
         for command in commands:
             if command.name not in _DEFINING or not command.arguments:
                 continue
             name, *rest = command.arguments
             if not name.is_literal:
-                num_unnamed += 1
-            elif rest and rest[0].text == "ALIAS":
+                continue
+            if rest and rest[0].text == "ALIAS":
                 names.aliases.update((name.text, each.text) for each in rest[1:2])
             elif TargetId(path, name.text) not in names.defined[name.text]:
                 names.defined[name.text].append(TargetId(path, name.text))
-    return names, num_unnamed
+    return names
 
 
 def _subject(command: Command, path: str, names: _Names) -> TargetId | None:

@@ -167,15 +167,14 @@ class _Sweep:
         is_virtual: bool = False,
     ) -> int:
         """Add a draft; its number. A template declaration around it is taken up."""
-        is_template = start < self.template.end
-        first = self.template.start if is_template else start
+        first = self.template.start if start < self.template.end else start
         self.template = _NOWHERE
         scope = self.frame.space if start < self.friend_end else self.frame.scope
         lines = self.extents.lines(first, end)
         self.found.drafts.append(
             Symbol(kind, name.name, scope + name.qualifier if name.qualifier else scope, lines.start,
                    lines.end, name_at + name.at, body, self.frame.owner, *parameters, returns, bases,
-                   (), is_template, is_virtual)
+                   (), is_virtual)
         )  # fmt: skip
         return len(self.found.drafts) - 1
 

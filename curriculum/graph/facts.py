@@ -58,7 +58,6 @@ class Symbol(NamedTuple):
     """Text as written, without template arguments: `detail::Stage`."""
     types: tuple[str, ...] = ()
     """Names of types that it mentions, sorted, itself left out; qualified where they are written so."""
-    is_template: bool = False
     is_virtual: bool = False
     """Says `virtual`, `override` or `final`."""
 
@@ -112,9 +111,8 @@ class FileFacts:
     """Between quotes or angle brackets, as written, in order; of the live branches."""
     usings: tuple[str, ...] = ()
     """`std` of `using namespace std`, `lattice::at` of `using lattice::at`."""
-    num_bytes: int
     error_bytes: int
-    """Bytes inside ERROR nodes of the best variant; num_bytes where there is no tree at all."""
+    """Bytes inside ERROR nodes of the best variant; all where there is no tree at all."""
     is_complete: bool
     """True if the file was parsed to its end within the limits; without a tree there are no symbols."""
     members: tuple[Member, ...] = ()

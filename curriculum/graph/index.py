@@ -344,7 +344,7 @@ def facts_of(text: str, language: Language) -> FileFacts:
     parsed = parse(text, language)
     if parsed is None:
         size = len(text.encode())
-        return FileFacts(num_bytes=size, error_bytes=size, is_complete=not size)
+        return FileFacts(error_bytes=size, is_complete=not size)
     return _facts(parsed, language)
 
 
@@ -371,7 +371,6 @@ def _facts(parsed: Parsed, language: Language) -> FileFacts:
         calls=tuple(calls_of(found, swept, numbers, text, places)),
         includes=directives.includes(parsed.dead),
         usings=tuple(filter(None, usings)),
-        num_bytes=len(parsed.data),
         error_bytes=parsed.error_bytes,
         is_complete=True,
         members=tuple(member._replace(owner=places[member.owner]) for member in swept.members),

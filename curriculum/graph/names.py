@@ -130,7 +130,6 @@ def _placeless(symbol: Symbol) -> Symbol:
         body=symbol.body and Range(0, 0),
         parent=-1,
         types=(),
-        is_template=False,
     )
 
 

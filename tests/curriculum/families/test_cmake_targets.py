@@ -47,7 +47,6 @@ class Files:
             calls=(),
             includes=(),
             usings=(),
-            num_bytes=len(text.encode()),
             error_bytes=0,
             is_complete=True,
         )

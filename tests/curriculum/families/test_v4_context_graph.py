@@ -284,7 +284,6 @@ def facts() -> FileFacts:
         calls=(),
         includes=(),
         usings=(),
-        num_bytes=len(TEXT),
         error_bytes=0,
         is_complete=True,
     )

@@ -32,7 +32,6 @@ class Files:
             calls=(),
             includes=(),
             usings=(),
-            num_bytes=len(text.encode()),
             error_bytes=0,
             is_complete=True,
         )
@@ -84,7 +83,6 @@ def test_variables_are_counted_and_not_guessed() -> None:
     graph = graph_of(
         root="add_library(${name} sum.cc)\nadd_library(sum ${SOURCES} $<TARGET_OBJECTS:x> sum.cc)\n"
     )
-    assert graph.num_unnamed == 1
     assert list(graph.targets) == [SUM]
     assert graph.targets[SUM].num_unresolved == 2
     assert graph.targets[SUM].sources == ("sum.cc",)

@@ -81,7 +81,6 @@ class Toy:
             calls=(),
             includes=self.includes.get(path, ()),
             usings=(),
-            num_bytes=len(text.encode()),
             error_bytes=0,
             is_complete=True,
         )

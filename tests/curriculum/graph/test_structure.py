@@ -57,9 +57,7 @@ FRAGMENTS = [
     "  Foo() : a(1) {}\n",
     "operator bool() const;\n",
 ]
-NO_FACTS = FileFacts(
-    symbols=(), calls=(), includes=(), usings=(), num_bytes=0, error_bytes=0, is_complete=False
-)
+NO_FACTS = FileFacts(error_bytes=0, is_complete=False)
 codes = st.lists(st.sampled_from(FRAGMENTS), max_size=25).map("".join)
 either: st.SearchStrategy[Language] = st.sampled_from(["cpp", "c"])
 
