@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
@@ -21,7 +21,7 @@ from curriculum.store import Recipe, StagingDirectory
 from schemas.change import CommitChange, TreeDelta
 from schemas.corpus import CODE, CONTEXT_BYTES, CorpusSpec
 from schemas.families import FAMILIES, need_index
-from schemas.reports import CoverageReport, DocumentsReport
+from schemas.reports import DocumentsReport
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -186,5 +186,4 @@ class RepositoryGraphs:
         if self.resolved is None:
             assert index is not None
             return DocumentsReport(lacks=index.lacks)
-        coverage = CoverageReport(**asdict(self.resolved.coverage()))
-        return DocumentsReport(coverage=coverage)
+        return DocumentsReport(coverage=self.resolved.coverage())

@@ -3,7 +3,7 @@
 import platform
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from curriculum.corpus import git, sources
@@ -19,7 +19,6 @@ from curriculum.stages.stage import Coordinator, Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.errors import CorpusError
 from schemas.progress import ProgressCallback
-from schemas.reports import IndexReport
 
 DATABASES = ("compile_commands.json", "build/compile_commands.json")
 """Paths of a database in a work tree, as clang's own tools look for it."""
@@ -129,7 +128,7 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
                 unsandboxed=not is_confined,
                 watch=lambda seen: self.watch(replace(seen, item=task.repository.name)),
             )
-        draft.record(IndexReport.model_validate(asdict(report)))
+        draft.record(report)
 
     def _fingerprint(self, task: IndexTask, database: Path) -> str:
         paths = self._paths(task.repository.source)

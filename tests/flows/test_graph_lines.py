@@ -1,21 +1,26 @@
 """What a build says of indexes, from what their manifests count."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
-from pydantic_core import to_jsonable_python
 from rich.text import Text
 
-from curriculum.graph.clang.snapshot import CallCount, DatabaseCount, IndexReport, UnitProblem
 from curriculum.inspection.stage_tables import changed_lines, graph_warnings, index_lines
 from curriculum.stages import Built
 from curriculum.store import Artefact
 from flows.cli.inspect.documents import examples_of
 from schemas.manifest import Manifest
-from schemas.reports import ChangedLinesReport, DocumentsReport
+from schemas.reports import (
+    CallsReport,
+    ChangedLinesReport,
+    DatabaseReport,
+    DocumentsReport,
+    IndexReport,
+    UnitProblem,
+)
 
 CLEAN = IndexReport(
-    database=DatabaseCount(
+    database=DatabaseReport(
         entries=41,
         matched=39,
         duplicates=0,
@@ -35,17 +40,18 @@ CLEAN = IndexReport(
     classes=163,
     includes=232,
     edges=(),
-    calls=CallCount(inside=1, outside=1, dependent=0, unknown=0),
+    calls=CallsReport(inside=1, outside=1, dependent=0, unknown=0),
 )
-DAMAGED = replace(
-    CLEAN,
-    indexed=37,
-    partial=1,
-    timed_out=1,
-    problems=(
-        UnitProblem(path="db/a.cc", outcome="partial", reason="no such header"),
-        UnitProblem(path="db/b.cc", outcome="timed out", reason="60 seconds"),
-    ),
+DAMAGED = CLEAN.model_copy(
+    update={
+        "indexed": 37,
+        "partial": 1,
+        "timed_out": 1,
+        "problems": (
+            UnitProblem(path="db/a.cc", outcome="partial", reason="no such header"),
+            UnitProblem(path="db/b.cc", outcome="timed out", reason="60 seconds"),
+        ),
+    }
 )
 
 
@@ -71,7 +77,7 @@ def built(report: IndexReport) -> Built:
         inputs=(),
         tools={},
         files=(),
-        report=to_jsonable_python(asdict(report)),
+        report=report.dump(),
         created="2026-01-01T00:00:00+00:00",
     )
     index = Artefact(path=Path("indexes"), manifest=manifest)
@@ -89,7 +95,9 @@ def built(report: IndexReport) -> Built:
 
 
 def test_a_build_says_which_files_count_by_a_further_entry() -> None:
-    (warning,) = graph_warnings(built(replace(CLEAN, replaced=("db/a.cc", "db/b.cc"))))
+    (warning,) = graph_warnings(
+        built(CLEAN.model_copy(update={"replaced": ("db/a.cc", "db/b.cc")}))
+    )
     assert "2 files of leveldb" in warning
     assert "db/a.cc" in warning
 

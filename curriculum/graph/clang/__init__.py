@@ -15,12 +15,11 @@ from curriculum.graph.clang.index import (
     paths_of,
     versions,
 )
-from curriculum.graph.clang.snapshot import IndexReport, Snapshot
+from curriculum.graph.clang.snapshot import Snapshot
 
 __all__ = [
     "REVISION",
     "Database",
-    "IndexReport",
     "Snapshot",
     "configure",
     "index_tree",

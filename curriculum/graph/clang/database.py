@@ -21,10 +21,10 @@ from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
-from curriculum.graph.clang.snapshot import DatabaseCount
 from schemas import regular_files
 from schemas.errors import CorpusError
 from schemas.json_text import parse_json
+from schemas.reports import DatabaseReport
 
 CodeLanguage = Literal["c", "c++"]
 
@@ -229,7 +229,7 @@ class Database:
 
     units: tuple[Unit, ...]
     """Sorted by path, those of one file in the order of their entries; equal ones are one."""
-    count: DatabaseCount
+    count: DatabaseReport
     places: Mapping[str, str]
     """Paths of @ORIGINAL@ and @BUILD@ on this machine, if they are there."""
 
@@ -314,7 +314,7 @@ def read_database(file: Path, paths: Collection[str], *, original: Path | None) 
     tally = reader.tally
     return Database(
         units=tuple(sorted(dict.fromkeys(found), key=attrgetter("path"))),
-        count=DatabaseCount(
+        count=DatabaseReport(
             entries=len(entries),
             matched=matched,
             duplicates=len(found) - matched,

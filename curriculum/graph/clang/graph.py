@@ -26,6 +26,7 @@ from curriculum.graph.clang.snapshot import (
 from curriculum.graph.facts import Neighbour, NodeId, RepositoryGraph, SourceFile, symbol
 from schemas.change import TreeDelta
 from schemas.document import EDGE_LABELS, EdgeKind
+from schemas.reports import CoverageReport
 
 _OF_FUNCTIONS: frozenset[EdgeKind] = frozenset(("calls", "constructs", "uses"))
 _OF_CLASSES: frozenset[EdgeKind] = frozenset(("inherits", "uses", "member"))
@@ -38,22 +39,6 @@ class MovingGraph(RepositoryGraph, Protocol):
 
     def apply(self, delta: TreeDelta) -> None:
         """Take what differs from the tree before."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Coverage:
-    """Counts of a tree's functions that a snapshot covers."""
-
-    functions: int
-    """Definitions with a body."""
-    matched: int
-    """The snapshot has them too, whatever their bodies are."""
-    covered: int
-    """Matched, and the same byte by byte: their edges are the frontend's."""
-    partial: int
-    """Covered, but only units with errors hold them: edges may lack."""
-    fallback: int
-    """Not covered: their edges are the syntax tree's."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -129,7 +114,7 @@ class ClangGraph:
             self._answers[node] = tuple(found)
         return self._answers[node]
 
-    def coverage(self) -> Coverage:
+    def coverage(self) -> CoverageReport:
         """The coverage of the tree as it is now; costs a look at every function."""
         matching = self._matching
         nodes = [
@@ -141,7 +126,7 @@ class ClangGraph:
         matched = [found for node in nodes if (found := matching.items_of(node))]
         same = ([matching.items[at] for at in found if matching.is_same(at)] for found in matched)
         covered = [items for items in same if items]
-        return Coverage(
+        return CoverageReport(
             functions=len(nodes),
             matched=len(matched),
             covered=len(covered),

@@ -22,13 +22,14 @@ from functools import cache
 from pathlib import Path
 
 from curriculum.graph.clang.database import Work, read_database
-from curriculum.graph.clang.snapshot import IndexReport, write
+from curriculum.graph.clang.snapshot import write
 from curriculum.graph.clang.union import Union, UnitResult
 from curriculum.sandbox import Sandbox, code_paths
 from curriculum.workers import Failure, WorkerPool
 from schemas.cures import install_command
 from schemas.errors import CorpusError
 from schemas.progress import Progress, ProgressCallback, ignore_progress
+from schemas.reports import IndexReport
 
 REVISION = 4
 """Raised whenever the same tree and database would give another snapshot."""

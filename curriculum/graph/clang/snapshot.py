@@ -22,6 +22,7 @@ from schemas import regular_files
 from schemas.document import SCHEMA_VERSION, EdgeKind, EdgeLabel, list_of, required
 from schemas.errors import CorpusError
 from schemas.json_text import parse_json
+from schemas.reports import IndexReport
 
 FunctionKind = Literal["function", "method", "constructor", "destructor", "conversion"]
 ClassKind = Literal["class", "enum", "alias"]
@@ -115,78 +116,6 @@ class IndexedInclude(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UnitProblem:
-    """A unit that isn't indexed, or only in part."""
-
-    path: str
-    outcome: Outcome
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EdgeCount:
-    """Number of edges of a kind with a label."""
-
-    kind: EdgeKind
-    label: EdgeLabel
-    edges: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CallCount:
-    """Places in the tree's functions that call, by what the frontend knows of the callee."""
-
-    inside: int = 0
-    """Resolved to a function that is declared in the tree."""
-    outside: int = 0
-    """Resolved to one of a library."""
-    dependent: int = 0
-    """Decided only when a template is instantiated."""
-    unknown: int = 0
-    """Through a pointer, or inside of damaged code."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DatabaseCount:
-    """Outcomes of the entries of a compilation database."""
-
-    entries: int
-    matched: int
-    """Files of the tree that have an entry: the units."""
-    duplicates: int
-    """Further entries of a file; the entry that parses with the fewest errors counts."""
-    missing: int
-    """Entries of files that the tree doesn't have."""
-    not_understood: int
-    """Entries of compilers or languages that libclang doesn't stand for."""
-    missing_response_files: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class IndexReport:
-    """Coverage of a tree by a snapshot, and what lacks by name."""
-
-    database: DatabaseCount
-    replaced: tuple[str, ...]
-    """Files that count by a further entry, since the first one has more errors or can't be parsed; sorted."""
-    indexed: int
-    """Units with no error; units = indexed + partial + failed + timed out + crashed."""
-    partial: int
-    failed: int
-    timed_out: int
-    crashed: int
-    problems: tuple[UnitProblem, ...]
-    """Sorted by path."""
-    functions: int
-    declarations: int
-    """Functions that are declared in the tree and defined by no unit."""
-    classes: int
-    includes: int
-    edges: tuple[EdgeCount, ...]
-    calls: CallCount
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
     """Functions and classes in the order of (path, name_start), edges of (source, target, kind)."""
 
@@ -216,9 +145,7 @@ class Snapshot:
                 classes=tuple(_rows(folder, "classes", IndexedClass)),
                 edges=tuple(_rows(folder, "edges", IndexedEdge)),
                 includes=tuple(_rows(folder, "includes", IndexedInclude)),
-                report=TypeAdapter(IndexReport).validate_python(
-                    parse_json(regular_files.read(folder / REPORT, follow_links=True))
-                ),
+                report=_report(regular_files.read(folder / REPORT, follow_links=True)),
             )
         except (OSError, pa.ArrowInvalid, ValueError) as error:
             raise CorpusError(
@@ -262,7 +189,7 @@ def write(folder: Path, snapshot: Snapshot) -> None:
     _write(folder, "classes", IndexedClass, [asdict(each) for each in snapshot.classes])
     _write(folder, "edges", IndexedEdge, [asdict(each) for each in snapshot.edges])
     _write(folder, "includes", IndexedInclude, [each._asdict() for each in snapshot.includes])
-    text = json.dumps(asdict(snapshot.report), indent=1, sort_keys=True, ensure_ascii=False)
+    text = json.dumps(snapshot.report.model_dump(), indent=1, sort_keys=True, ensure_ascii=False)
     (folder / REPORT).write_text(text + "\n", encoding="utf-8")
 
 
@@ -277,3 +204,11 @@ def _rows(folder: Path, name: str, kind: type[Row]) -> Iterator[Row]:
     adapter = TypeAdapter(kind)
     for batch in table.to_batches():
         yield from map(adapter.validate_python, batch.to_pylist())
+
+
+def _report(text: bytes) -> IndexReport:
+    row = parse_json(text)
+    report = IndexReport.model_validate(row)
+    if report.model_dump(mode="json") != row:
+        raise ValueError("its report lacks a field, or has one too many")
+    return report

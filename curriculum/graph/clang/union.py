@@ -6,24 +6,20 @@ the same if its name and bytes are; what a unit without errors says of it replac
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import NamedTuple
 
 from curriculum.graph.clang.snapshot import (
-    CallCount,
-    DatabaseCount,
-    EdgeCount,
     IndexedClass,
     IndexedEdge,
     IndexedFunction,
     IndexedInclude,
-    IndexReport,
     Outcome,
     Snapshot,
-    UnitProblem,
 )
 from curriculum.graph.facts import reached
 from schemas.document import EDGE_LABELS, EdgeKind, EdgeLabel
+from schemas.reports import CallsReport, DatabaseReport, EdgeCount, IndexReport, UnitProblem
 
 Identity = tuple[str, int, int, int, str, bool]
 """Path, name_start, start, end and name of a definition, and whether it is a class."""
@@ -60,7 +56,8 @@ class Definition:
     owner: Chain
     """The class that it is a member of; () for none."""
     mentions: frozenset[Reference]
-    calls: CallCount
+    calls: Mapping[str, int]
+    """Places that call, by what is known of the callee: a field of CallsReport."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -255,7 +252,8 @@ def _closure(start: int, steps: Mapping[int, set[int]]) -> list[int]:
 
 
 def _order(seen: Definition) -> tuple[object, ...]:
-    return (seen.is_declaration, astuple(seen.value), astuple(seen.calls))
+    calls = tuple(seen.calls.get(name, 0) for name in CallsReport.model_fields)
+    return (seen.is_declaration, astuple(seen.value), calls)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -285,7 +283,7 @@ class Union:
             merged.add(seen, is_partial=is_partial)
         self._includes |= result.includes
 
-    def snapshot(self, database: DatabaseCount) -> Snapshot:
+    def snapshot(self, database: DatabaseReport) -> Snapshot:
         """All that was added."""
         nodes = _nodes(self._found)
         nodes.sort(key=lambda node: isinstance(node.best.value, IndexedClass))
@@ -296,7 +294,7 @@ class Union:
         named = tuple(each for each in values if isinstance(each, IndexedClass))
         calls: Counter[str] = Counter()
         for node in nodes[: len(kept)]:
-            calls.update(asdict(node.best.calls))
+            calls.update(node.best.calls)
         return Snapshot(
             functions=kept,
             classes=named,
@@ -316,7 +314,7 @@ class Union:
                 classes=len(named),
                 includes=len(includes),
                 edges=_edge_counts(edges),
-                calls=CallCount(**calls),
+                calls=CallsReport(**{name: calls[name] for name in CallsReport.model_fields}),
             ),
         )
 

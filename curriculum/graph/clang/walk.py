@@ -25,7 +25,6 @@ from curriculum.graph.clang.libclang import (
     problems,
 )
 from curriculum.graph.clang.snapshot import (
-    CallCount,
     ClassKind,
     FunctionKind,
     IndexedClass,
@@ -243,7 +242,7 @@ class _Walk:
             is_declaration=is_declaration,
             owner=chain,
             mentions=frozenset(owner.mentions),
-            calls=CallCount(**owner.calls),
+            calls=owner.calls,
         )
 
     def _expression(self, top: Cursor, owner: _Owner, *, in_template: bool) -> None:

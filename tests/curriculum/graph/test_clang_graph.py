@@ -10,20 +10,18 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph.clang.graph import ClangGraph, Coverage
+from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.clang.snapshot import (
-    CallCount,
-    DatabaseCount,
     IndexedClass,
     IndexedEdge,
     IndexedFunction,
-    IndexReport,
     Snapshot,
     digest_of,
 )
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol, symbol
 from schemas.change import Blob, TreeDelta, TreeFile
 from schemas.document import EdgeKind, EdgeLabel
+from schemas.reports import CallsReport, CoverageReport, DatabaseReport, IndexReport
 
 _LINE = re.compile(
     r"(?:(?:class|int) )?(?P<name>(?:\w+::)*~?\w+)"
@@ -67,7 +65,6 @@ class Names:
                 calls=(),
                 includes=(),
                 usings=(),
-                num_bytes=len(file.blob.text),
                 error_bytes=0,
                 is_complete=True,
             )
@@ -125,7 +122,7 @@ def delta(removed: Sequence[str] = (), **files: str) -> TreeDelta:
 
 
 NOTHING = IndexReport(
-    database=DatabaseCount(
+    database=DatabaseReport(
         entries=0,
         matched=0,
         duplicates=0,
@@ -145,7 +142,7 @@ NOTHING = IndexReport(
     classes=0,
     includes=0,
     edges=(),
-    calls=CallCount(inside=0, outside=0, dependent=0, unknown=0),
+    calls=CallsReport(inside=0, outside=0, dependent=0, unknown=0),
 )
 
 Said = tuple[str, str, EdgeKind, EdgeLabel, int]
@@ -233,8 +230,8 @@ def at(graph: ClangGraph, path: str, number: int = 0, *, outward: bool = True) -
     ]
 
 
-def coverage(functions: int, matched: int, covered: int, partial: int) -> Coverage:
-    return Coverage(
+def coverage(functions: int, matched: int, covered: int, partial: int) -> CoverageReport:
+    return CoverageReport(
         functions=functions,
         matched=matched,
         covered=covered,

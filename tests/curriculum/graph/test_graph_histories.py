@@ -14,11 +14,8 @@ from curriculum.graph import scopes
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.clang.snapshot import (
-    CallCount,
-    DatabaseCount,
     IndexedEdge,
     IndexedFunction,
-    IndexReport,
     Snapshot,
     digest_of,
 )
@@ -28,6 +25,7 @@ from curriculum.graph.index import facts_of
 from curriculum.graph.names import Definitions, Function, Scope, functions_of
 from curriculum.graph.neighbourhood import Costs, Neighbourhood, neighbourhood, whole
 from schemas.document import EdgeKind
+from schemas.reports import CallsReport, DatabaseReport, IndexReport
 from tests.curriculum.graph.random_histories import (
     START,
     Commit,
@@ -96,13 +94,13 @@ def snapshot_of(graph: CallGraph, path: str) -> Snapshot:
         for near in graph.neighbours(node)
         if near.outward and near.kind == "calls" and near.node in places
     )
-    database = DatabaseCount(
+    database = DatabaseReport(
         entries=0, matched=0, duplicates=0, missing=0, not_understood=0, missing_response_files=0
     )
     report = IndexReport(
         database=database, replaced=(), indexed=0, partial=0, failed=0, timed_out=0, crashed=0, problems=(),
         functions=0, declarations=0, classes=0, includes=0, edges=(),
-        calls=CallCount(inside=0, outside=0, dependent=0, unknown=0),
+        calls=CallsReport(inside=0, outside=0, dependent=0, unknown=0),
     )  # fmt: skip
     return Snapshot(
         functions=tuple(functions.values()), classes=(), edges=edges, includes=(), report=report

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from curriculum.corpus.load import unpack_samples
-from curriculum.graph.clang import IndexReport, Snapshot, index_tree, missing
+from curriculum.graph.clang import Snapshot, index_tree, missing
+from schemas.reports import IndexReport
 
 REASON = missing()
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.graph.clang import IndexReport, Snapshot, index, index_tree
+from curriculum.graph.clang import Snapshot, index, index_tree
 from curriculum.sandbox import landlock
+from schemas.reports import IndexReport
 from tests.curriculum.graph.clang.conftest import write_tree
 
 pytestmark = [

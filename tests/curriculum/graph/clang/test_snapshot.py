@@ -6,21 +6,17 @@ from pathlib import Path
 import pytest
 
 from curriculum.graph.clang.snapshot import (
-    CallCount,
-    DatabaseCount,
-    EdgeCount,
     IndexedClass,
     IndexedEdge,
     IndexedFunction,
     IndexedInclude,
-    IndexReport,
     Snapshot,
-    UnitProblem,
     digest_of,
     write,
 )
 from curriculum.graph.facts import Range
 from schemas.errors import CorpusError
+from schemas.reports import CallsReport, DatabaseReport, EdgeCount, IndexReport, UnitProblem
 
 FUNCTION = IndexedFunction(
     path="src/a.cpp",
@@ -54,7 +50,7 @@ CLASS = IndexedClass(
     is_partial=True,
 )
 REPORT = IndexReport(
-    database=DatabaseCount(
+    database=DatabaseReport(
         entries=4,
         matched=2,
         duplicates=1,
@@ -74,7 +70,7 @@ REPORT = IndexReport(
     classes=1,
     includes=1,
     edges=(EdgeCount(kind="member", label="resolved", edges=1),),
-    calls=CallCount(inside=1, outside=2, dependent=3, unknown=4),
+    calls=CallsReport(inside=1, outside=2, dependent=3, unknown=4),
 )
 SNAPSHOT = Snapshot(
     functions=(FUNCTION, replace(FUNCTION, body=None, body_digest="", digest="", name_start=50)),

@@ -1,14 +1,12 @@
 """Units are united the same in whatever order they come, and edges are found by the frontend's names."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph.clang.snapshot import (
-    CallCount,
-    DatabaseCount,
     IndexedClass,
     IndexedEdge,
     IndexedFunction,
@@ -25,11 +23,12 @@ from curriculum.graph.clang.union import (
     UnitResult,
 )
 from curriculum.graph.facts import Range
+from schemas.reports import DatabaseReport
 
-COUNT = DatabaseCount(
+COUNT = DatabaseReport(
     entries=4, matched=4, duplicates=0, missing=0, not_understood=0, missing_response_files=0
 )
-NO_CALLS = CallCount(inside=0, outside=0, dependent=0, unknown=0)
+NO_CALLS: Mapping[str, int] = {}
 
 
 def function(name: str, path: str = "a.cpp", at: int = 0, *, body: bool = True) -> IndexedFunction:

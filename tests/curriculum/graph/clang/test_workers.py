@@ -14,9 +14,10 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from curriculum.graph.clang import IndexReport, Snapshot, index_tree
+from curriculum.graph.clang import Snapshot, index_tree
 from curriculum.workers import pool as workers_module
 from schemas.progress import Progress, ProgressCallback, ignore_progress
+from schemas.reports import IndexReport
 from tests.curriculum.graph.clang.conftest import write_tree
 
 pytestmark = [pytest.mark.system, pytest.mark.clang]
