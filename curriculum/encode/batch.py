@@ -112,24 +112,19 @@ def _encoded(
     place = np.full(len(structure.chunks), -1, dtype=np.int32)
     whole = np.flatnonzero(stretches[found[:, 0]] == 1)
     place[found[whole, 0]] = whole
+    runs = structure.codes[np.searchsorted(structure.ends, at, side="right")]
+    runs[at < 0] = 0
+    levels = np.append(structure.chunks[:, 3], 0).astype(np.uint8)
     calls, call_edges = _renumbered(structure.call_edges, place)
     types, type_edges = _renumbered(structure.type_edges, place)
     encoded = EncodedStructure(
         base_document_id=structure.base_document_id,
-        codes=_token_codes(structure, at, chunk),
+        codes=np.insert(runs, _LEVEL, levels[chunk], axis=1),
         chunks=np.concatenate((found[:, 1:], structure.chunks[found[:, 0], 2:]), axis=1),
         call_edges=call_edges,
         type_edges=type_edges,
     )
     return _Held(encoded, stretches > 0, stretches > 1, calls, types)
-
-
-def _token_codes(structure: ByteStructure, at: Int32s, chunk: Int32s) -> Codes:
-    """[n, 5]: STRUCTURE_TOKENS."""
-    runs = structure.codes[np.searchsorted(structure.ends, at, side="right")]
-    runs[at < 0] = 0
-    levels = np.append(structure.chunks[:, 3], 0).astype(np.uint8)
-    return np.insert(runs, _LEVEL, levels[chunk], axis=1)
 
 
 def chunk_of(at: Int32s, chunks: Int32s) -> Int32s:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from curriculum.encode.batch import Batch, Split, columns_of, with_structure
 from curriculum.encode.documents import FitResult, TokenizedDocument
@@ -59,9 +60,15 @@ def encode_documents(
     follows the tokens. Memory is one batch of documents and one document's tokens.
     """
     split = None if val is None else Split(val=val, val_lineages=val_lineages)
-    batches = _batches(files, split, structure=structure)
+    batches = (
+        batch
+        for path in files
+        for batch in document_batches(
+            [path], columns_of(path, split=split is not None, structure=structure)
+        )
+    )
     token_bytes, leading_space = fitter.tokenizer.token_bytes, fitter.tokenizer.leading_space
-    for batch, index, document in _tokenized(batches, store, kept):
+    for batch, index, document in _tokenized(batches, store, split, kept):
         fitted = fitter.fit(document)
         if objective is not None and fitted.encodings:
             fitted = objective(document, fitted)
@@ -72,11 +79,15 @@ def encode_documents(
 
 
 def _tokenized(
-    batches: Iterator[Batch], store: TokenStore, kept: npt.NDArray[np.bool_] | None
+    batches: Iterator[pa.RecordBatch],
+    store: TokenStore,
+    split: Split | None,
+    kept: npt.NDArray[np.bool_] | None,
 ) -> Iterator[tuple[Batch, int, TokenizedDocument]]:
     """Each document with its batch, and its place there."""
     row, lengths = 0, store.part_lengths()
-    for batch in batches:
+    for columns in batches:
+        batch = Batch(columns, row, split)
         tokens = lengths.take(batch.num_parts)
         if row + len(batch) > len(store) or len(tokens) < batch.num_parts:
             raise _mismatched(store, row + len(batch))
@@ -88,15 +99,6 @@ def _tokenized(
         row += len(batch)
     if row != len(store):
         raise _mismatched(store, row)
-
-
-def _batches(files: Sequence[Path], split: Split | None, *, structure: bool) -> Iterator[Batch]:
-    row = 0
-    for path in files:
-        columns = columns_of(path, split=split is not None, structure=structure)
-        for batch in document_batches([path], columns):
-            yield Batch(batch, row, split)
-            row += batch.num_rows
 
 
 def _mismatched(store: TokenStore, documents: int) -> SchemaError:
