@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from curriculum.objectives import causal
 from curriculum.objectives.objective import Document, Objective, Result
-from curriculum.objectives.rearrange import Segment, rearranged, segments_without
+from curriculum.objectives.rearrange import Int32s, Segment, rearranged, segments_without
 from curriculum.packing.repeats import Int64s, covered, first_copies
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import (
@@ -39,7 +39,6 @@ from curriculum.tokens.encoding import (
 from schemas.document import UNSCORED_KINDS, PartKind
 from schemas.packed_row import TEXT_PIECE
 
-Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 
 TAUGHT_PARTS: tuple[PartKind, ...] = ("code", "target")
@@ -255,7 +254,7 @@ RESERVE = 16
 """Tokens for what text cut inside a token takes more than before: one or two for each comment that moves."""
 
 Counts = tuple[tuple[str, int], ...]
-_NOTHING = np.empty((0, 2), dtype=np.int32)
+NOTHING = np.empty((0, 2), dtype=np.int32)
 
 
 def doc_to_code(tokenizer: Tokenizer, variant: int) -> Objective:
@@ -321,7 +320,7 @@ class _CodeToDoc:
             if len(done.ids) <= document.room:
                 break
             moves = moves[: len(moves) // 2]
-        copied, wordless = copied_spans(lines, moves[:, 3:5], moves[:, 5:], _NOTHING)
+        copied, wordless = copied_spans(lines, moves[:, 3:5], moves[:, 5:], NOTHING)
         here = int(lines.has(found[:, START], found[:, START] + 1).sum())
         counts = (
             ("comments", len(moves)),
@@ -381,7 +380,7 @@ def _taught(
     tokenizer: Tokenizer,
     counts: Counts,
     *,
-    copied: Int32s = _NOTHING,
+    copied: Int32s = NOTHING,
 ) -> Result:
     """Scored where tokens have a byte of the targets, none that is copied, and repeat nothing.
 

@@ -24,13 +24,15 @@ from curriculum.objectives.documentation import (
     CODE,
     END,
     LAST,
+    NOTHING,
     START,
+    Counts,
     Lines,
     copied_spans,
     documented,
 )
 from curriculum.objectives.objective import Document, Objective, Result
-from curriculum.objectives.rearrange import Inserted, Segment, rearranged, segments_without
+from curriculum.objectives.rearrange import Inserted, Int32s, Segment, rearranged, segments_without
 from curriculum.tokens.codec import NAMES, ControlRole, Tokenizer
 from curriculum.tokens.encoding import BYTE_END, BYTE_START, KIND, Encoding, byte_ranges
 from schemas.document import UNSCORED_KINDS, PartKind, SpanKind
@@ -46,9 +48,6 @@ SMALLEST = 16
 """Bytes; less than this is left as it is."""
 LONGEST_CHARACTER = 4
 """Bytes, and so tokens."""
-Int32s = npt.NDArray[np.int32]
-Counts = tuple[tuple[str, int], ...]
-_NOTHING = np.empty((0, 2), dtype=np.int32)
 
 
 def objective(tokenizer: Tokenizer, variant: int) -> Objective:
@@ -103,7 +102,7 @@ def _given_away(
     comments = _shared(document.spans.of("documentation"), text[:, (BYTE_START, BYTE_END)])
     if not len(comments):
         # Then the text isn't decoded.
-        return _NOTHING, _NOTHING
+        return NOTHING, NOTHING
     lines = Lines.of(encoding, tokenizer)
     start, end = split.start, split.end
     size = int(document.part_bytes[-1])
@@ -114,7 +113,7 @@ def _given_away(
     found = found[(found[:, START] < end) & (found[:, END] > start) & (found[:, LAST] > end)]
     code = np.maximum(found[:, CODE], end)
     codes = np.column_stack((code, np.minimum(found[:, LAST], lines.piece_of(code)[1])))
-    copied, _ = copied_spans(lines, np.clip(found[:, (START, END)], start, end), codes, _NOTHING)
+    copied, _ = copied_spans(lines, np.clip(found[:, (START, END)], start, end), codes, NOTHING)
     return masked, copied
 
 
@@ -141,7 +140,7 @@ class _Fim:
         code = document.parts(*SPLIT_PARTS)
         text = _text_from(int(code[0, 0]), encoding.pieces) if len(code) else code
         if (text[:, 1] - text[:, 0]).sum() < SMALLEST:
-            return encoding, (("unsplit_too_small", 1),), _NOTHING
+            return encoding, (("unsplit_too_small", 1),), NOTHING
         draws = _Draws.of(document.flat_id, self.variant, int(encoding.pieces[0, BYTE_START]))
         split = _syntactic(document, text, draws) if draws.source < 0.5 else None
         split = split or self._random(encoding, text, draws)
@@ -151,7 +150,7 @@ class _Fim:
         order = self._order(masked, borders, is_psm=is_psm)
         done = rearranged(encoding, order, document.part_bytes, self.tokenizer)
         if len(done.encoding.ids) > len(encoding.ids) + self.reserve:
-            return encoding, (("unsplit_no_room", 1),), _NOTHING
+            return encoding, (("unsplit_no_room", 1),), NOTHING
         counts = (
             ("psm" if is_psm else "spm", 1),
             (split.kind, 1),

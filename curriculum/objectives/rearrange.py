@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import (
     BYTE_END,
     BYTE_START,
@@ -21,7 +22,6 @@ from curriculum.tokens.encoding import (
     Encoding,
     byte_ranges,
 )
-from curriculum.tokens.codec import Tokenizer
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE
 
 Int32s = npt.NDArray[np.int32]
