@@ -14,6 +14,7 @@ import functools
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from operator import eq, ge, gt, le, lt, ne
 from typing import NamedTuple
 
 from curriculum.graph.facts import Range
@@ -35,6 +36,7 @@ _STANDARD = 202_002
 
 _DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
 _COMPARED = re.compile(r"(\d+)(?:u?l{0,2})\s*([<>]=?|[!=]=)\s*(\d+)(?:u?l{0,2})", re.IGNORECASE)
+_ORDERS = {"<": lt, ">": gt, "<=": le, ">=": ge, "==": eq, "!=": ne}
 _MACRO_CALL = re.compile(r"(?!defined\b)\b[A-Za-z_]\w*\s*\([^()]*\)")
 _NUMBER = re.compile(r"(?<!\w)(\d+)(?:u?l{0,2})(?!\w)", re.IGNORECASE)
 _NAME = re.compile(r"\b(?![TFU]\b)[A-Za-z_]\w*")
@@ -74,14 +76,13 @@ def may_hold(directive: str, condition: str, language: Language) -> bool:
 
 
 def _judged(condition: str, language: Language) -> str:
-    def is_defined(match: re.Match[str]) -> str:
-        return _truth(match[1] or match[2], language)
-
-    reduced = _DEFINED.sub(is_defined, condition)
+    reduced = _DEFINED.sub(lambda match: _truth(match[1] or match[2], language), condition)
     if language == "cpp":
         reduced = re.sub(r"\b__cplusplus\b", str(_STANDARD), reduced)
     reduced = re.sub(r"\b[A-Za-z_]\w*\b(?!\s*\()", lambda m: _number(m[0], language), reduced)
-    reduced = _COMPARED.sub(_comparison, reduced)
+    reduced = _COMPARED.sub(
+        lambda match: "T" if _ORDERS[match[2]](int(match[1]), int(match[3])) else "F", reduced
+    )
     reduced = _MACRO_CALL.sub("U", reduced)
     reduced = _NUMBER.sub(lambda match: "T" if int(match[1]) else "F", reduced)
     reduced = _NAME.sub("U", reduced)
@@ -98,13 +99,6 @@ def _number(name: str, language: Language) -> str:
     if name in _FALSE or (name == "__cplusplus" and language == "c"):
         return "0"
     return {"true": "1", "false": "0"}.get(name, name)
-
-
-def _comparison(match: re.Match[str]) -> str:
-    left, right = int(match[1]), int(match[3])
-    order = (left > right) - (left < right)
-    holds = {"<": order < 0, ">": order > 0, "<=": order <= 0, ">=": order >= 0}
-    return "T" if holds.get(match[2], (order == 0) == (match[2] == "==")) else "F"
 
 
 def _reduced(logic: str) -> str:

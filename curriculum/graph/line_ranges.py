@@ -207,10 +207,7 @@ class Extents:
         top = self._tops.get(first)
         if top is None:
             top = first
-            while top:
-                above = self._above(top)
-                if above == top:
-                    break
+            while top and (above := self._above(top)) != top:
                 top = above
             self._tops[first] = top
         return top

@@ -19,7 +19,6 @@ A name in an expression, an enumerator, a type, and a call that ends with a semi
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 from curriculum.graph.facts import Range
 from curriculum.graph.line_ranges import is_in
@@ -108,17 +107,12 @@ def macros(data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> list
                 yield Range(start - shift, end - shift)
 
     before = _Before(data, hidden, lines)
-    masked = chain(
-        (
-            each
-            for name in names(_FIRST, shift=1)
-            for each in _first(data, name, before.of(name.start))
-        ),
-        (each for name in names(_LATER) for each in _later(data, name)),
-        (each for name in names(_TRAILING) for each in _trailing(data, name)),
-        names(_TYPE_ARGUMENT, shift=1),
-        (each for name in names(_ENABLING) for each in _enabling(data, name)),
-    )
+    masked = [*names(_TYPE_ARGUMENT, shift=1)]
+    for name in names(_FIRST, shift=1):
+        masked += _first(data, name, before.of(name.start))
+    for pattern, rule in ((_LATER, _later), (_TRAILING, _trailing), (_ENABLING, _enabling)):
+        for name in names(pattern):
+            masked += rule(data, name)
     found: list[Range] = []
     for each in sorted(masked):
         if not (found and each.start < found[-1].end):

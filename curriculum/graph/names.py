@@ -375,22 +375,13 @@ def types_of(found: Iterable[Definitions]) -> Mapping[Scope, Type]:
 
 def _signatures(members: list[Definitions]) -> list[list[Definitions]]:
     groups: dict[tuple[str, ...], list[Definitions]] = {}
-    for each in members:
-        if each[1].body:
-            groups.setdefault(each[1].parameters, []).append(each)
-    for each in members:
-        if not each[1].body:
-            _join(groups, each)
+    for node, symbol in sorted(members, key=lambda each: each[1].body is None):
+        parameters = symbol.parameters
+        if symbol.body is None and parameters not in groups:
+            fitting = [other for other in groups if agree(parameters, other)]
+            parameters = fitting[0] if len(fitting) == 1 else parameters
+        groups.setdefault(parameters, []).append((node, symbol))
     return list(groups.values())
-
-
-def _join(groups: dict[tuple[str, ...], list[Definitions]], declared: Definitions) -> None:
-    parameters = declared[1].parameters
-    if parameters not in groups:
-        fitting = [other for other in groups if agree(parameters, other)]
-        if len(fitting) == 1:
-            parameters = fitting[0]
-    groups.setdefault(parameters, []).append(declared)
 
 
 def agree(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:

@@ -210,57 +210,52 @@ def _unresolved(
     call: Cursor, within: Sequence[Cursor], tree: Tree, *, in_template: bool
 ) -> Call | None:
     """A call that has candidates, a name or nothing at all."""
-    if not within:
-        return Call(callee="dependent" if in_template else "unknown")
-    callee = within[0]
-    while callee.kind in _WRAPPERS and (inner := children(callee)):
-        callee = inner[0]
-    if callee.kind in (Kind.TYPE_REF, Kind.TEMPLATE_REF):
-        return _dependent_construction(callee, tree)
-    if callee.kind not in (Kind.DECL_REF_EXPR, Kind.MEMBER_REF_EXPR):
-        return Call(callee="dependent" if in_template else "unknown")
+    callee = _unwrapped(within[0]) if within else call
     named = callee.referenced
     arity = max(len(within) - 1, 0)
-    if named is not None and named.kind == Kind.OVERLOADED_DECL_REF:
-        return _overloaded(named, arity, tree)
-    if named is None and in_template:
-        return _by_name(callee, arity, tree)
-    return Call(callee="dependent" if in_template else "unknown")
+    if callee.kind in (Kind.TYPE_REF, Kind.TEMPLATE_REF):
+        mention = _constructed(named, tree)
+    elif callee.kind not in (Kind.DECL_REF_EXPR, Kind.MEMBER_REF_EXPR):
+        return Call(callee="dependent" if in_template else "unknown")
+    elif named is not None and named.kind == Kind.OVERLOADED_DECL_REF:
+        mention = _overloaded(named, arity, tree)
+    elif named is None and in_template:
+        mention = _by_name(callee, arity, tree)
+    else:
+        return Call(callee="dependent" if in_template else "unknown")
+    return Call(callee="dependent", mentions=(mention,) if mention else ())
 
 
-def _dependent_construction(named: Cursor, tree: Tree) -> Call:
-    made = named.referenced
+def _unwrapped(cursor: Cursor) -> Cursor:
+    while cursor.kind in _WRAPPERS and (inner := children(cursor)):
+        cursor = inner[0]
+    return cursor
+
+
+def _constructed(made: Cursor | None, tree: Tree) -> Reference | None:
     if made is None or made.kind == Kind.TEMPLATE_TYPE_PARAMETER or not tree.has(made):
-        return Call(callee="dependent")
-    return Call(
-        callee="dependent",
-        mentions=(Reference("constructs", "dependent", (tree.chain(made),), 1),),
-    )
+        return None
+    return Reference("constructs", "dependent", (tree.chain(made),), 1)
 
 
-def _overloaded(named: Cursor, arity: int, tree: Tree) -> Call:
+def _overloaded(named: Cursor, arity: int, tree: Tree) -> Reference | None:
     candidates = overloads_of(named)
     chains = tuple(sorted({tree.chain(each) for each in candidates if tree.has(each)}))
-    if not chains:
-        return Call(callee="dependent")
     outside = sum(not tree.has(each) for each in candidates)
     total = len(chains) + outside
-    mention = Reference("calls", "dependent", chains, total, arity=arity)
-    return Call(callee="dependent", mentions=(mention,))
+    return Reference("calls", "dependent", chains, total, arity=arity) if chains else None
 
 
-def _by_name(callee: Cursor, arity: int, tree: Tree) -> Call:
+def _by_name(callee: Cursor, arity: int, tree: Tree) -> Reference | None:
     """A method of an object whose type a template decides."""
-    at, extent = place_of(callee), tree.extent(callee)
-    path = tree.path(at.file)
+    path, extent = tree.path(place_of(callee).file), tree.extent(callee)
     if path is None or extent is None:
-        return Call(callee="dependent")
+        return None
     name = last_name(tree.bytes_of(path)[extent.start : extent.end])
     within = _class_of(callee, tree)
     if not name or within is None:
-        return Call(callee="dependent")
-    mention = Reference("calls", "dependent", (), 0, name=name, arity=arity, within=within)
-    return Call(callee="dependent", mentions=(mention,))
+        return None
+    return Reference("calls", "dependent", (), 0, name=name, arity=arity, within=within)
 
 
 def last_name(text: bytes) -> str:
@@ -286,9 +281,7 @@ def _class_of(callee: Cursor, tree: Tree) -> Chain | None:
     inside = children(callee)
     if not inside:
         return ()
-    first = inside[0]
-    while first.kind in _WRAPPERS and (inner := children(first)):
-        first = inner[0]
+    first = _unwrapped(inside[0])
     if first.kind == Kind.CXX_THIS_EXPR:
         return _class(first.type.get_pointee().get_declaration(), tree)
     if first.kind in (Kind.DECL_REF_EXPR, Kind.MEMBER_REF_EXPR):
