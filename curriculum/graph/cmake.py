@@ -223,7 +223,13 @@ def build_graph(graph: RepositoryGraph) -> BuildGraph:
         for command in commands:
             if target := _subject(command, path, names):
                 about[target].append(_Statement(path, command, target))
-    blocks = _blocks(graph, [each for statements in about.values() for each in statements])
+    statements = [each for some in about.values() for each in some]
+    statements.sort(key=lambda each: (each.path, each.command.lines))
+    blocks: dict[TargetId, list[Block]] = defaultdict(list)
+    for path, group in groupby(statements, lambda each: each.path):
+        data = graph.source(path).file.blob.text.encode()
+        for target, lines in _joined(data, group):
+            blocks[target].append(Block(path, lines))
     targets = {
         target: _target(target, about[target], blocks[target], names, files)
         for target in sorted(about)
@@ -309,18 +315,6 @@ def _listed(path: str, name: str, files: frozenset[str]) -> str | None:
     folder = above if posixpath.join(above, "CMakeLists.txt") in files else folder
     found = posixpath.normpath(posixpath.join(folder, name))
     return found if found in files else None
-
-
-def _blocks(
-    graph: RepositoryGraph, statements: Sequence[_Statement]
-) -> Mapping[TargetId, list[Block]]:
-    found: dict[TargetId, list[Block]] = defaultdict(list)
-    ordered = sorted(statements, key=lambda each: (each.path, each.command.lines))
-    for path, group in groupby(ordered, lambda each: each.path):
-        data = graph.source(path).file.blob.text.encode()
-        for target, lines in _joined(data, group):
-            found[target].append(Block(path, lines))
-    return found
 
 
 def _joined(data: bytes, statements: Iterable[_Statement]) -> list[tuple[TargetId, Range]]:

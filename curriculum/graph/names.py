@@ -34,7 +34,7 @@ _VERSION = re.compile(r"_*v?\d+(_\d+)*")
 Table = Literal[
     "functions", "types", "macros", "callers", "heirs", "aliases", "users", "members", "holders"
 ]
-"""What the symbols of a file, ascending, are found by.
+"""Ways to find the symbols of a file by a name.
 
 functions, types, macros    their own name
 callers    functions, by each name that they call

@@ -91,7 +91,7 @@ class _Split:
     kind: str
 
 
-def _given_away(
+def _masked_and_copied(
     encoding: Encoding, document: Document, split: _Split, tokenizer: Tokenizer
 ) -> tuple[Int32s, Int32s]:
     """[r, 2] each: bytes of lines around a middle that give it away.
@@ -145,7 +145,7 @@ class _Fim:
         split = _syntactic(document, text, draws) if draws.source < 0.5 else None
         split = split or self._random(encoding, text, draws)
         is_psm = draws.form < 0.5
-        masked, copied = _given_away(encoding, document, split, self.tokenizer)
+        masked, copied = _masked_and_copied(encoding, document, split, self.tokenizer)
         borders = (0, int(code[0, 0]), split.start, split.end, int(document.part_bytes[-1]))
         order = self._order(masked, borders, is_psm=is_psm)
         done = rearranged(encoding, order, document.part_bytes, self.tokenizer)

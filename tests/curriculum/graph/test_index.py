@@ -432,4 +432,4 @@ def test_a_definition_takes_comments_attributes_and_macros_right_above() -> None
     ids=lambda text: repr(text[:12]),
 )  # fmt: skip
 def test_no_text_is_too_much_for_facts(text: str) -> None:
-    assert facts_of(text, "cpp").num_bytes == len(text)
+    assert 0 <= facts_of(text, "cpp").error_bytes <= len(text)
