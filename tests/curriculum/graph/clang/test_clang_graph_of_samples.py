@@ -170,7 +170,7 @@ def shown(root: Path, snapshot: Snapshot) -> str:
             found = documents(commit, graph, family="v5_clang_graph").documents
             for document in found:
                 check_document(document)
-            return f"{commit.subject}\n{graph.coverage()}\n" + "\n".join(map(_listed, found))
+            return f"{commit.subject}\n{graph.coverage()!r}\n" + "\n".join(map(_listed, found))
     raise AssertionError(f"no commit begins with {SUBJECT!r}")
 
 
