@@ -242,7 +242,6 @@ class Scopes(Lookup):
     @derived
     def _resolve(self, path: str, scope: Scope, written: str, with_bases: bool) -> tuple[Type, ...]:
         *qualifier, name = written.split("::")
-        ranks = self.ranks(path, scope, name, with_bases=with_bases)
         if qualifier[:1] == ["std"]:
             return ()
         seen = [each for each in self.types(name).values() if self.sees(path, each.declared)]
@@ -250,6 +249,7 @@ class Scopes(Lookup):
             return ()
         space = canonical(tuple(qualifier))
         rooted = qualifier[:1] == [""]
+        ranks = self.ranks(path, scope, name, with_bases=with_bases)
         ranked = {each.key: rank_of(each.key[:-1], space, ranks, rooted=rooted) for each in seen}
         nearest = min(ranked.values())
         if nearest == FAR:
