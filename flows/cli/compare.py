@@ -36,7 +36,7 @@ from curriculum.pipeline.references import named, run_of, store_of
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.document_sums import PairedChange
-from curriculum.train.launch.launcher import read_heartbeat
+from curriculum.train.launch.log_follower import read_heartbeat
 from curriculum.train.run_directory import read_report
 from flows.cli.console import ACCENT, MUTED, out, plain_table, print_json, table
 from flows.settings.contexts import resources

@@ -1,6 +1,5 @@
-"""`curriculum check`, `gc`, `merge` and `trust`: sound and unused artefacts, other workspaces, permission."""
+"""`curriculum check`, `gc` and `merge`: sound and unused artefacts, and those of other workspaces."""
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
 from curriculum.inspection.formats import count, number
 from curriculum.inspection.lineage import inputs
-from curriculum.mixing.load import diet_files, diet_names, load_diet
 from curriculum.packing.check import check as check_rows
 from curriculum.pipeline.attempts import STEP
 from curriculum.pipeline.references import folders_of
@@ -22,16 +20,13 @@ from curriculum.stages.held_out_text import check_sides
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store, collect_garbage, garbage, merge, strange
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.store.inside import require_plain
 from curriculum.train.checkpoint_files import require_whole
 from curriculum.train.run_directory import CHECKPOINTS
 from flows.cli.console import ACCENT, MUTED, err, out, warn
 from flows.settings import trust
-from flows.settings.exposure import exposure_below, real_path
 from schemas.corpus import CONTEXT_BYTES
-from schemas.errors import DietError, StoreError
+from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME
-from schemas.visible import one_line, shortened
 
 MAX_LINES = 40
 """Number of shown lines of what would be removed."""
@@ -186,71 +181,3 @@ def merge_into(home: Path, sources: Sequence[Path]) -> None:
         )
     if not taken:
         out.print("Nothing to merge: nothing is published there.")
-
-
-def trust_workspace(home: Path) -> None:
-    """Print the commands that a workspace names, diet by diet, and trust it.
-
-    Raises:
-        StoreError: where no folder is there, for one that another user can change, and for what is no plain
-            file or folder in it.
-    """
-    if not home.is_dir():
-        raise StoreError(
-            str(home), cause="there is no such folder", cure="Name the folder of a workspace"
-        )
-    trust.require_unexposed(home)
-    require_plain(home)
-    if (cause := exposure_below(home)) is not None:
-        raise StoreError(
-            str(home),
-            cause=f"{cause}: they could change it after you have trusted it",
-            cure=f"Make all of it yours alone: chown -R and chmod -R go-w {shlex.quote(str(home))}",
-        )
-    commands = [*_commands(home)]
-    for file, command in commands:
-        out.print(Text(f"{one_line(str(file))}  ", MUTED), Text(one_line(command)), soft_wrap=True)
-    if not commands:
-        out.print("No diet in it names a command.")
-    Store(home).open()
-    trust.trust(home)
-    words = "is trusted: commands write to it, and what its diets name runs as you"
-    out.print(f"{one_line(str(home))} {words}")
-
-
-def forget_workspace(home: Path) -> None:
-    """Trust a workspace no more.
-
-    Raises:
-        StoreError: where it wasn't trusted.
-    """
-    if not trust.forget(home):
-        raise StoreError(str(home), cause="it isn't trusted", cure="See curriculum trust --list")
-    out.print(f"{one_line(str(home))} isn't trusted any more")
-
-
-def list_trusted() -> None:
-    """Print the workspaces that are trusted, and which of them are others by now."""
-    listed = trust.trusted()
-    for workspace in listed:
-        words = (
-            ""
-            if trust.is_trusted(real_path(Path(workspace.path)))
-            else "  now missing, replaced, or open to other users"
-        )
-        out.print(Text(one_line(workspace.path)), Text(words, MUTED), sep="", soft_wrap=True)
-    if not listed:
-        out.print("No workspace is trusted.")
-
-
-def _commands(home: Path) -> Iterator[tuple[Path, str]]:
-    for name in diet_names(home):
-        try:
-            files = [file for file in diet_files(name, home) if trust.is_inside(file, home)]
-            trainer = load_diet(name, home=home).trainer if files else None
-        except DietError as broken:
-            why = shortened(broken.cause)
-            out.print(Text(one_line(f"{name}: it can't be read ({why})"), MUTED))
-            continue
-        if trainer is not None:
-            yield files[0], trainer.command

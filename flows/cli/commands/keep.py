@@ -194,7 +194,7 @@ def trust(
     A workspace that your own commands created is trusted already. One that was copied, moved, received or
     replaced isn't until you trust it: commands can only look at it, in a sandbox.
     """
-    from flows.cli.workspace import forget_workspace, list_trusted, trust_workspace
+    from flows.cli.permission import forget_workspace, list_trusted, trust_workspace
 
     if listed:
         list_trusted()

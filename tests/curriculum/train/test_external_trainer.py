@@ -24,7 +24,8 @@ from curriculum.train.checkpoint_files import read_spec
 from curriculum.train.external_command import words_of
 from curriculum.train.external_trainer import open_run, require_whole_run
 from curriculum.train.launch import launcher
-from curriculum.train.launch.launcher import Launch, read_heartbeat
+from curriculum.train.launch.launcher import Launch
+from curriculum.train.launch.log_follower import read_heartbeat
 from curriculum.train.metrics import read_metrics
 from curriculum.train.run import freeze
 from curriculum.train.run_directory import read_job, run_recipe

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.train.checkpoint import CheckpointState
-from curriculum.train.launch.launcher import (
+from curriculum.train.launch.log_follower import (
     LEAST_SILENCE_SECONDS,
     STEPS_OF_SILENCE,
     LogFollower,

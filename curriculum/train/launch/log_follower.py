@@ -1,0 +1,127 @@
+"""A run's log and heartbeat as they grow: new lines, new steps, and a run that makes none any more."""
+
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from curriculum.store import inside
+from curriculum.train.processes import standing_still
+from curriculum.train.run_directory import HEARTBEAT, LOG
+from schemas.job import Heartbeat, Job
+from schemas.progress import Progress, ProgressCallback
+
+LEAST_SILENCE_SECONDS = 600.0
+STEPS_OF_SILENCE = 20
+"""So many times as long as a step usually takes."""
+_STEPS_KEPT = 101
+_BYTES_A_LOOK = 1 << 20
+_LINES_A_LOOK = 200
+
+
+class LogFollower:
+    """Passes on what is new at each look."""
+
+    def __init__(
+        self,
+        job: Job,
+        directory: Path,
+        watch: ProgressCallback,
+        tell: Callable[[str], None],
+        stalled: Callable[[str], None],
+    ) -> None:
+        self.job, self.directory = job, directory
+        self.watch, self.tell, self.stalled = watch, tell, stalled
+        self._tail = Tail(directory / LOG)
+        self._pulse = StepMonitor(time.monotonic())
+        self._seen: Heartbeat | None = None
+
+    def look(self, runs: bool = True) -> None:
+        """Tell new lines and new steps, and a stall that began; one that doesn't run yet can't stall."""
+        if not runs:
+            self._pulse = StepMonitor(time.monotonic())
+        for line in self._tail.lines():
+            self.tell(line)
+        beat = read_heartbeat(self.directory)
+        if beat is not None and beat != self._seen:
+            self._seen = beat
+            # The last step isn't the end: an evaluation and a checkpoint follow.
+            if beat.step < beat.steps or beat.doing is not None:
+                self.watch(progress_of(self.job, beat))
+        silent = self._pulse.felt(beat.step if beat else 0, time.monotonic())
+        if silent is not None:
+            at = f"after step {beat.step} of {beat.steps}" if beat else "before its first step"
+            still = "; ".join(standing_still(self.directory)) or "it still runs"
+            self.stalled(
+                f"{self.job.phase} has done no step for {silent / 60:.0f} min, {at}; "
+                f"{still}. Its log is {self.directory / LOG}"
+            )
+
+
+class Tail:
+    """The lines of a file that grows, from its end on."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._at = file.stat().st_size if file.exists() else 0
+        self._rest = b""
+
+    def lines(self) -> list[str]:
+        r"""Whole lines that are new; of what overwrites itself, its last state. At most 200 a call.
+
+        b"10%\r20%\r30%\nstep 1\nste" -> ["30%", "step 1"]
+        """
+        if not self.file.exists():
+            return []
+        with self.file.open("rb") as file:
+            file.seek(self._at)
+            new = file.read(_BYTES_A_LOOK)
+        self._at += len(new)
+        *whole, self._rest = (self._rest + new).split(b"\n")
+        self._rest = self._rest[-_BYTES_A_LOOK:]
+        lines = [each.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace") for each in whole]
+        if (dropped := len(lines) - _LINES_A_LOOK) > 0:
+            lines = [f"… {dropped} lines more in {self.file.name}", *lines[dropped:]]
+        return lines
+
+
+class StepMonitor:
+    """Watches that steps are made; all times are of one clock that never goes back."""
+
+    def __init__(self, now: float) -> None:
+        self._step, self._since, self._told = 0, now, False
+        self._took: deque[float] = deque(maxlen=_STEPS_KEPT)
+
+    def felt(self, step: int, now: float) -> float | None:
+        """Seconds without a step, once they are too many; then None until the next step."""
+        if step != self._step:
+            if self._step and step > self._step:
+                self._took.append((now - self._since) / (step - self._step))
+            self._step, self._since, self._told = step, now, False
+        silent = now - self._since
+        usual = statistics.median(self._took) if self._took else 0.0
+        if self._told or silent < max(LEAST_SILENCE_SECONDS, STEPS_OF_SILENCE * usual):
+            return None
+        self._told = True
+        return silent
+
+
+def read_heartbeat(directory: Path) -> Heartbeat | None:
+    """The last heartbeat of an open run, if it left one."""
+    return inside.read(Heartbeat, directory / HEARTBEAT)
+
+
+def progress_of(job: Job, beat: Heartbeat) -> Progress:
+    """Return a heartbeat as progress; while the last step is evaluated it counts as not done."""
+    measured = [] if beat.val_bpb is None else [f"val_bpb {beat.val_bpb:.3f}"]
+    speed = f"{beat.tokens_per_second:,.0f} tokens/s"
+    return Progress(
+        stage="train",
+        item=job.phase,
+        done=min(beat.step, max(beat.steps - 1, 0)),
+        total=beat.steps,
+        unit="steps",
+        note=", ".join([*measured, beat.doing or speed]),
+        after=beat.evaluating_seconds,
+    )
