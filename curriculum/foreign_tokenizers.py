@@ -7,7 +7,6 @@ encodes the texts of tokens/adversarial.py is refused.
 
 import functools
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curriculum.sandbox import Sandbox, code_paths
@@ -16,6 +15,7 @@ from schemas.errors import TokenizerError
 
 if TYPE_CHECKING:
     from curriculum.tokens.codec import Roles, Tokenizer
+    from curriculum.tokens.tokenizer_texts import TokenizerTexts
 
 SECONDS, MEMORY = 8, 2 << 30
 """CPU seconds, and one more for each megabyte of the file, and bytes of the process that exercises it.
@@ -24,37 +24,39 @@ Tokenizers in use take one second, and a quarter for each megabyte.
 """
 
 
-def load_foreign(path: Path, roles: "Roles", *, unsandboxed: bool = False) -> "Tokenizer":
-    """Return the tokenizer of a tokenizer.json from elsewhere, with the chat template beside it.
+def load_foreign(
+    texts: "TokenizerTexts", roles: "Roles", *, unsandboxed: bool = False
+) -> "Tokenizer":
+    """Return the tokenizer of texts from elsewhere.
 
     Raises:
-        TokenizerError: for a file that isn't one, a tokenizer that loses bytes, and one whose engine crashes
+        TokenizerError: for texts that aren't one, a tokenizer that loses bytes, and one whose engine crashes
             or takes more time or memory than its sandbox has.
         StoreError: where the kernel can't confine a process and `unsandboxed` is False.
     """
-    from curriculum.tokens.chat_template import ChatTemplate
-    from curriculum.tokens.codec import Tokenizer, read_tokenizer
+    from curriculum.tokens.codec import Tokenizer
 
-    text = read_tokenizer(path)
-    _exercise(text, roles, path.name, unsandboxed)
-    return Tokenizer.parse(text, roles, path.name, ChatTemplate.beside(path))
+    _exercise(texts.json, roles, texts.name, unsandboxed)
+    return Tokenizer.of(texts, roles)
 
 
-def load_finished(path: Path, roles: "Roles", *, unsandboxed: bool = False) -> "Tokenizer":
+def load_finished(
+    texts: "TokenizerTexts", roles: "Roles", *, unsandboxed: bool = False
+) -> "Tokenizer":
     """Return the tokenizer of finished rows, without an engine where `load_foreign` refuses it.
 
     Raises:
-        TokenizerError: for a file that isn't one, and a model whose pieces don't say what they stand for.
+        TokenizerError: for texts that aren't one, and a model whose pieces don't say what they stand for.
         StoreError: where the kernel can't confine a process and `unsandboxed` is False.
     """
     from curriculum.tokens.finished import pieces_of, without_engine
 
     try:
-        return load_foreign(path, roles, unsandboxed=unsandboxed)
+        return load_foreign(texts, roles, unsandboxed=unsandboxed)
     except TokenizerError as refused:
-        if pieces_of(path) is None:
+        if pieces_of(texts.json) is None:
             raise
-        return without_engine(path, roles, refused.cause)
+        return without_engine(texts, roles, refused.cause)
 
 
 @functools.lru_cache(maxsize=16)

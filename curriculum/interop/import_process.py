@@ -224,11 +224,13 @@ def _imported(request: dict[str, Any]) -> "Imported":
     from curriculum.interop.tokens_in import token_rows
     from curriculum.tokens.codec import Roles, Tokenizer
     from curriculum.tokens.finished import without_engine
+    from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME, TokenizerTexts
 
-    file, roles = Path(request["tokenizer"]) / "tokenizer.json", Roles(**request["roles"])
+    texts = TokenizerTexts.read(Path(request["tokenizer"]) / TOKENIZER_NAME)
+    roles = Roles(**request["roles"])
     reason: str | None = request["no_engine"]
     tokenizer = (
-        Tokenizer.load(file, roles) if reason is None else without_engine(file, roles, reason)
+        Tokenizer.of(texts, roles) if reason is None else without_engine(texts, roles, reason)
     )
     path, facts = Path(request["path"]), RowFacts(**request["facts"])
     if request["format"] == "parquet":

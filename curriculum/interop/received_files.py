@@ -30,11 +30,24 @@ def received_files(path: Path, *, parquet: bool) -> list[Path]:
         raise SchemaError(str(path), cause=f"{kind} lies there", cure="Check the path")
     folder = path if path.is_dir() else path.parent
     named = sorted(_named(path, parquet=parquet))
-    found = [file_inside(folder, file) for file in named if kind_at(file) != "a folder"]
+    found = [_inside(folder, file) for file in named if kind_at(file) != "a folder"]
     return [path.resolve(), *found] if path.exists() else found
 
 
-def file_inside(folder: Path, file: Path) -> Path:
+def _named(path: Path, *, parquet: bool) -> Iterator[Path]:
+    """Paths by whose names the reader may ask, but for the given one."""
+    suffixes = frozenset((_PARQUET,)) if parquet else _OF_TOKENS
+    if path.is_dir():
+        yield from (file for file in path.rglob("*") if file.suffix in suffixes)
+    elif not parquet and path.parent.is_dir():
+        # Beside tokens.bin lie files of any name; beside another file, those that begin as it does.
+        begin = "" if f"{path.stem}.bin" == TOKENS_NAME else f"{path.stem}."
+        for file in path.parent.iterdir():
+            if file != path and file.suffix in suffixes and file.name.startswith(begin):
+                yield file
+
+
+def _inside(folder: Path, file: Path) -> Path:
     """Return a file of a folder, links resolved.
 
     Raises:
@@ -54,16 +67,3 @@ def file_inside(folder: Path, file: Path) -> Path:
             cure="Take it out of the folder, or put the file itself there if it is meant",
         )
     return target
-
-
-def _named(path: Path, *, parquet: bool) -> Iterator[Path]:
-    """Paths by whose names the reader may ask, but for the given one."""
-    suffixes = frozenset((_PARQUET,)) if parquet else _OF_TOKENS
-    if path.is_dir():
-        yield from (file for file in path.rglob("*") if file.suffix in suffixes)
-    elif not parquet and path.parent.is_dir():
-        # Beside tokens.bin lie files of any name; beside another file, those that begin as it does.
-        begin = "" if f"{path.stem}.bin" == TOKENS_NAME else f"{path.stem}."
-        for file in path.parent.iterdir():
-            if file != path and file.suffix in suffixes and file.name.startswith(begin):
-                yield file

@@ -7,7 +7,8 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.stages.documents import Documents, repositories
 from curriculum.stages.selection import Kept, KeptDocuments
 from curriculum.stages.stage import Coordinator, Workers
-from curriculum.stages.tokens import TOKENIZER_NAME, Tokenizers, Tokenizing
+from curriculum.stages.tokens import Tokenizers, Tokenizing
+from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME
 from schemas.progress import ProgressCallback
 
 

@@ -7,9 +7,9 @@ from curriculum.encode import ApplyObjective, FitResult, TokenizedDocument
 from curriculum.mixing.imported import ImportedRows
 from curriculum.objectives import Document, Objective, objective_of
 from curriculum.objectives.causal import within_targets
-from curriculum.stages.tokens import TOKENIZER_NAME
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME
 from schemas.corpus import CorpusSpec, Overlong
 from schemas.errors import DietError
 from schemas.families import held_out_objective, reads_commits

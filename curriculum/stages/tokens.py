@@ -1,6 +1,5 @@
 """The tokenizer, and each document's ids once."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -15,13 +14,11 @@ from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens import store as token_store
 from curriculum.tokens import train
-from curriculum.tokens.chat_template import ChatTemplate
-from curriculum.tokens.codec import DocumentTokens, Roles, Tokenizer, read_tokenizer
+from curriculum.tokens.codec import DocumentTokens, Roles, Tokenizer
 from curriculum.tokens.finished import without_engine
+from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME, TokenizerTexts
 from schemas.families import VERSIONS_FAMILY
 from schemas.reports import TokenizerReport
-
-TOKENIZER_NAME = "tokenizer.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +86,7 @@ class Tokenizers(Stage[KeptDocuments, TokenizerTask]):
 def foreign_tokenizer(
     store: Store, file: Path, roles: Roles, *, finished: bool = False, unsandboxed: bool = False
 ) -> Tokenizer:
-    """Return the tokenizer of a tokenizer.json; one that the workspace has was exercised when it came in.
+    """Return the tokenizer of a file or folder; one that the workspace has was exercised when it came in.
 
     A tokenizer for `finished` rows, for which no text is encoded, may lose bytes.
 
@@ -97,12 +94,11 @@ def foreign_tokenizer(
         TokenizerError: for another one that loses bytes, and one that takes too much time or memory.
         StoreError: for one that isn't known, where the kernel has no sandbox and `unsandboxed` is False.
     """
-    # Its owner may change the file: what is compared is what is loaded.
-    text = read_tokenizer(file)
-    if any(_encodes(known) for known in _same(store, hashlib.sha256(text.encode()).hexdigest())):
-        return Tokenizer.parse(text, roles, file.name, ChatTemplate.beside(file))
+    texts = TokenizerTexts.read(file)
+    if any(_encodes(known) for known in _same(store, texts.sha256)):
+        return Tokenizer.of(texts, roles)
     load = load_finished if finished else load_foreign
-    return load(file, roles, unsandboxed=unsandboxed)
+    return load(texts, roles, unsandboxed=unsandboxed)
 
 
 def given_tokenizer(
@@ -113,7 +109,7 @@ def given_tokenizer(
     finished: bool = False,
     unsandboxed: bool = False,
 ) -> Artefact:
-    """The artefact of a tokenizer.json; one of the workspace that is the same, where there is one.
+    """The artefact of a tokenizer's file or folder; the same one of the workspace, where there is one.
 
     Raises:
         TokenizerError, StoreError: as `foreign_tokenizer`; nothing is written then.
@@ -153,11 +149,11 @@ def _template(tokenizer: Tokenizer) -> str:
 
 def load_tokenizer(artefact: Artefact) -> Tokenizer:
     """The tokenizer of an artefact."""
-    config, file = artefact.manifest.config, artefact.path / TOKENIZER_NAME
+    config, texts = artefact.manifest.config, TokenizerTexts.read(artefact.path / TOKENIZER_NAME)
     roles = Roles(**cast(Any, {field.name: config[field.name] for field in fields(Roles)}))
     if _encodes(artefact):
-        return Tokenizer.load(file, roles)
-    return without_engine(file, roles, artefact.reported(TokenizerReport).engine_reason)
+        return Tokenizer.of(texts, roles)
+    return without_engine(texts, roles, artefact.reported(TokenizerReport).engine_reason)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

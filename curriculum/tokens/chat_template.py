@@ -80,17 +80,15 @@ class ChatTemplate:
     """Pairs such as (eos_token, <|im_end|>), sorted."""
 
     @staticmethod
-    def beside(file: Path) -> "ChatTemplate | None":
+    def beside(file: Path, folders: Sequence[Path]) -> "ChatTemplate | None":
         """The template that comes with a tokenizer.json; None without one.
 
-        The files beside may be links into their folder, or to blobs of the cache of Hugging Face that it is
-        a snapshot of. Each is read once.
+        The files beside may be links into some folders. Each is read once.
 
         Raises:
             TokenizerError: for a file that can't be read, a link that leads elsewhere, and several templates
                 without a default.
         """
-        folders = regular_files.linked_folders(file.parent)
         config = _read_config(folders, file.with_name(CONFIG_NAME))
         source = file.with_name(TEMPLATE_NAME)
         text = _read(folders, source)

@@ -18,13 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import tokenizers
 
-from curriculum.published_files import require_published
 from curriculum.tokens.admit import admitted, controls_of
 from curriculum.tokens.adversarial import adversarial_texts
 from curriculum.tokens.chat_template import CONFIG_NAME, ChatTemplate
+from curriculum.tokens.tokenizer_texts import TokenizerTexts
 from curriculum.tokens.word_patterns import TAKEN_FOR_SPACE, is_compiled
-from schemas import regular_files
-from schemas.cures import tokenizer_file
 from schemas.errors import TokenizerError
 
 DocumentTokens = Literal["bos_eos", "bos", "eos", "none"]
@@ -179,8 +177,12 @@ class Tokenizer:
             TokenizerError: for a file that isn't one, and for a tokenizer that loses bytes.
             StoreError: for a file of an artefact that isn't the published one.
         """
-        text = read_tokenizer(path)
-        return Tokenizer.parse(text, roles, path.name, ChatTemplate.beside(path))
+        return Tokenizer.of(TokenizerTexts.read(path), roles)
+
+    @staticmethod
+    def of(texts: TokenizerTexts, roles: Roles) -> "Tokenizer":
+        """The tokenizer that texts describe; errors as in `load`, but for those of reading."""
+        return Tokenizer.parse(texts.json, roles, texts.name, texts.chat_template)
 
     @staticmethod
     def parse(
@@ -281,24 +283,6 @@ class Tokenizer:
             for token in ids
         )  # fmt: skip
         return b"".join(shown).decode("utf-8", errors="replace")
-
-
-def read_tokenizer(path: Path) -> str:
-    """Return the text of a tokenizer.json.
-
-    Raises:
-        TokenizerError: for a file that can't be read.
-        StoreError: for a file of an artefact that isn't the published one.
-    """
-    require_published(path)
-    try:
-        return regular_files.read(path, follow_links=True).decode()
-    except (OSError, ValueError) as unreadable:
-        raise TokenizerError(
-            str(path),
-            cause=f"it can't be read ({unreadable})",
-            cure=tokenizer_file(str(path)),
-        ) from None
 
 
 def _without_controls(content: dict[str, Any], controls: dict[str, int]) -> dict[str, Any]:

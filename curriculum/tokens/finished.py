@@ -10,11 +10,9 @@ with a normalizer, or one that puts a space in front. Nothing of the file is run
 import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from curriculum.tokens.admit import controls_of, require_numbered
-from curriculum.tokens.chat_template import ChatTemplate
 from curriculum.tokens.codec import (
     BYTE_OF,
     NO_ENGINE,
@@ -25,7 +23,7 @@ from curriculum.tokens.codec import (
     Tokenizer,
     find_roles,
 )
-from schemas import regular_files
+from curriculum.tokens.tokenizer_texts import TokenizerTexts
 from schemas.cures import tokenizer_file
 from schemas.errors import TokenizerError
 from schemas.json_text import parse_json
@@ -36,11 +34,11 @@ _KINDS = ("BPE", "Unigram")
 """Models whose pieces say which bytes they stand for."""
 
 
-def pieces_of(path: Path) -> dict[str, Any] | None:
+def pieces_of(text: str) -> dict[str, Any] | None:
     """Return the content of a tokenizer.json with a vocabulary by piece; None for another model."""
     try:
-        content = parse_json(regular_files.read(path, follow_links=True).decode())
-    except (OSError, ValueError):
+        content = parse_json(text)
+    except ValueError:
         return None
     model = content.get("model") if isinstance(content, dict) else None
     if not isinstance(content, dict) or not isinstance(model, dict):
@@ -53,33 +51,33 @@ def pieces_of(path: Path) -> dict[str, Any] | None:
     return {**content, "model": {**model, "type": "BPE", "vocab": vocab}}
 
 
-def without_engine(path: Path, roles: Roles, reason: str) -> Tokenizer:
-    """Return the tokenizer of a tokenizer.json that encodes no text, for a reason.
+def without_engine(texts: TokenizerTexts, roles: Roles, reason: str) -> Tokenizer:
+    """Return the tokenizer of texts, which encodes no text itself, for a reason.
 
     Raises:
         TokenizerError: for a model whose pieces don't say what they stand for.
     """
-    content = pieces_of(path)
+    content = pieces_of(texts.json)
     if content is None:
         raise TokenizerError(
-            path.name,
+            texts.name,
             cause="its pieces don't say which bytes they stand for",
-            cure=tokenizer_file(str(path)),
+            cure=tokenizer_file(texts.name),
         )
-    require_numbered(content, path.name)
+    require_numbered(content, texts.name)
     controls = controls_of(content)
-    texts = _texts(content, controls)
+    pieces = _texts(content, controls)
     return Tokenizer(
-        name=path.name,
-        json=regular_files.read(path, follow_links=True).decode(),
+        name=texts.name,
+        json=texts.json,
         roles=roles,
-        chat_template=ChatTemplate.beside(path),
-        ids_of=find_roles(controls, roles, name=path.name),
+        chat_template=texts.chat_template,
+        ids_of=find_roles(controls, roles, name=texts.name),
         engine=NO_ENGINE,
         engine_reason=reason,
-        _texts=texts,
+        _texts=pieces,
         _controls={token: text for text, token in controls.items()},
-        _encode=_refusing(path.name, reason),
+        _encode=_refusing(texts.name, reason),
     )
 
 

@@ -16,7 +16,6 @@ from curriculum.interop.huggingface import whole_folder, write_card
 from curriculum.interop.id_types import TYPE_OPTION, IdType
 from curriculum.interop.import_process import ForeignRows, publish_foreign
 from curriculum.interop.publish import ImportFormat, RowFacts
-from curriculum.interop.received_files import file_inside
 from curriculum.interop.row_order import Ordered
 from curriculum.mixing.imported import IMPORT, TRAIN, check_name, mark_of
 from curriculum.pipeline.attempts import (
@@ -28,10 +27,11 @@ from curriculum.pipeline.attempts import (
 from curriculum.pipeline.recorded_config import newest_plan
 from curriculum.pipeline.references import artefacts_of, checkpoint_of, store_of, title_of
 from curriculum.pipeline.status import later_phases
-from curriculum.stages.tokens import TOKENIZER_NAME, given_tokenizer, load_tokenizer
+from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import NO_ENGINE, DocumentTokens, Tokenizer
+from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME
 from flows.cli.console import MUTED, err, out, warn
 from flows.settings import trust
 from schemas.cures import tokenizer_file
@@ -366,8 +366,6 @@ def _tokenizer_for(store: Store, options: ImportOptions) -> Artefact:
         file = found[0].path
     else:
         file = beside.parent if given is None else Path(given)
-    if file.is_dir():
-        file = file_inside(file, file / TOKENIZER_NAME)
     wanted = options.document_tokens or "bos_eos"
     framed: DocumentTokens = next(name for name in get_args(DocumentTokens) if name == wanted)
     return given_tokenizer(

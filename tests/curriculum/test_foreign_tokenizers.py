@@ -21,11 +21,12 @@ from curriculum.stages.tokens import foreign_tokenizer, given_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.tokens.adversarial import LONG_RUNS
 from curriculum.tokens.codec import NO_ENGINE, Roles, Tokenizer
+from curriculum.tokens.tokenizer_texts import TokenizerTexts
 from curriculum.tokens.word_patterns import BYTE_LEVEL, COMPILED
 from flows.cli import app
 from schemas.errors import StoreError, TokenizerError
 from tests.curriculum.tokens.conftest import foreign_json
-from tests.curriculum.tokens.templates import QWEN25, put
+from tests.curriculum.tokens.templates import LLAMA3, QWEN25, put
 
 pytestmark = pytest.mark.skipif(
     not landlock(),
@@ -89,7 +90,7 @@ def without_sandbox(text: str, cpu_seconds: float) -> subprocess.CompletedProces
 def test_patterns_in_use_pass_and_give_the_ids_of_tokenizers(tmp_path: Path, model: str) -> None:
     text = foreign_json(**in_order(*map(split, IN_USE[model]), BYTES))
     began = sum(os.times()[:4])
-    loaded = load_foreign(written(tmp_path, text), ROLES)
+    loaded = load_foreign(TokenizerTexts.read(written(tmp_path, text)), ROLES)
     assert sum(os.times()[:4]) - began < door.SECONDS / 2
     reference = tokenizers.Tokenizer.from_str(text)
     for sample in (CODE, *(unit * 500 for unit in LONG_RUNS)):
@@ -103,7 +104,7 @@ def test_a_pattern_that_takes_a_power_of_a_line_ends_at_the_limit_of_time(
     monkeypatch.setattr(door, "SECONDS", 2)
     text = foreign_json(**in_order(split(pattern), BYTES))
     with pytest.raises(TokenizerError) as refused:
-        load_foreign(written(tmp_path, text), ROLES)
+        load_foreign(TokenizerTexts.read(written(tmp_path, text)), ROLES)
     assert refused.value.name == "tokenizer.json"
     assert "2 s of processor time" in str(refused.value.value)
     assert without_sandbox(text, 2.0).returncode == -signal.SIGPROF
@@ -123,7 +124,7 @@ def test_a_pattern_that_takes_exponential_time_ends_at_the_limit_of_its_engine(
 ) -> None:
     text = foreign_json(**in_order(split(pattern), BYTES))
     with pytest.raises(TokenizerError, match="gives up at a text"):
-        load_foreign(written(tmp_path, text), ROLES)
+        load_foreign(TokenizerTexts.read(written(tmp_path, text)), ROLES)
     with pytest.raises(BaseException, match="retry-limit"):
         tokenizers.Tokenizer.from_str(text).encode(line)
 
@@ -134,7 +135,7 @@ def test_parts_that_multiply_text_end_at_the_limit_of_memory(
     monkeypatch.setattr(door, "MEMORY", 600 << 20)
     text = foreign_json(**in_order(*[BYTES] * 8))
     with pytest.raises(TokenizerError) as refused:
-        load_foreign(written(tmp_path, text), ROLES)
+        load_foreign(TokenizerTexts.read(written(tmp_path, text)), ROLES)
     assert "SIGABRT" in str(refused.value.value)
     assert int(without_sandbox(text, 60.0).stdout) > 600 << 20
 
@@ -145,7 +146,7 @@ def test_long_added_tokens_end_at_the_limit_of_memory(
     monkeypatch.setattr(door, "MEMORY", 600 << 20)
     text = foreign_json(*((f"{number:010000}", 256 + number, True) for number in range(60)))
     with pytest.raises(TokenizerError) as refused:
-        load_foreign(written(tmp_path, text), ROLES)
+        load_foreign(TokenizerTexts.read(written(tmp_path, text)), ROLES)
     assert "SIGABRT" in str(refused.value.value)
     assert int(without_sandbox(text, 60.0).stdout) > 600 << 20
 
@@ -169,8 +170,8 @@ def test_a_normalizer_that_crashes_its_engine_is_run_by_nobody(tmp_path: Path) -
     with pytest.raises(BaseException, match="index out of bounds"):
         tokenizers.Tokenizer.from_str(file.read_text()).encode("héllo")
     with pytest.raises(TokenizerError):
-        load_foreign(file, ROLES)
-    assert load_finished(file, ROLES).engine == NO_ENGINE
+        load_foreign(TokenizerTexts.read(file), ROLES)
+    assert load_finished(TokenizerTexts.read(file), ROLES).engine == NO_ENGINE
 
 
 @pytest.mark.parametrize("words", [("supply", "sample"), ("import", "ROWS", "--format", "flat")])
@@ -205,6 +206,30 @@ def test_a_tokenizer_that_is_swapped_once_it_was_found_known_is_not_loaded(
     monkeypatch.setattr(tokens_stage, "_same", raced)
     assert foreign_tokenizer(store, known, ROLES).json == text
     assert known.read_text() != text, "the swap came in time"
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_tokenizer_whose_files_are_swapped_as_it_is_exercised_stays_what_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: bool
+) -> None:
+    """Finished rows take it without an engine, which read it twice more."""
+    file, private = put(tmp_path / "theirs", QWEN25), put(tmp_path / "private", LLAMA3)
+    text, exercise = file.read_text(), door._exercise
+
+    def raced(*asked: Any) -> None:
+        exercise(*asked)
+        for other in private.parent.iterdir():
+            (file.parent / other.name).unlink()
+            (file.parent / other.name).symlink_to(other)
+        if finished:
+            raise TokenizerError("tokenizer.json", cause="it is slow", cure="Mend it")
+
+    monkeypatch.setattr(door, "_exercise", raced)
+    made = given_tokenizer(Store(tmp_path / "home"), file, "bos_eos", finished=finished)
+    assert (made.path / "tokenizer.json").read_text() == text
+    config = json.loads((made.path / "tokenizer_config.json").read_text())
+    assert config["chat_template"] == QWEN25
+    assert file.read_text() != text, "the swap came in time"
 
 
 def test_without_landlock_a_foreign_tokenizer_needs_an_option_and_a_known_one_needs_none(

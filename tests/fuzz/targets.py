@@ -35,6 +35,7 @@ from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
 from curriculum.tokens.codec import Roles
+from curriculum.tokens.tokenizer_texts import TokenizerTexts
 from flows.cli import app
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.errors import CurriculumError, StoreError
@@ -272,7 +273,7 @@ _PARTS: tuple[dict[str, Any], ...] = (
 
 
 def _read_tokenizer(case: Path, material: Path) -> None:
-    tokenizer = load_foreign(case / "tokenizer.json", Roles())
+    tokenizer = load_foreign(TokenizerTexts.read(case), Roles())
     for text in ("int x;\n", "a" * 20_000, " " * 20_000, "\n", "é👍\u0301" * 50):
         if tokenizer.decode_bytes(tokenizer.encode(text).tolist()) != text.encode():
             raise WrongError(f"{text[:20]!r} isn't kept")

@@ -1,5 +1,6 @@
 """Foreign rows are read in a sandbox: what comes of sound ones is the same, and hostile ones are refused."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from schemas.errors import CurriculumError, SchemaError, StoreError
 from tests.curriculum.interop.conftest import NOTHING
 from tests.curriculum.interop.in_process import publish
 from tests.curriculum.plain_reader import breaks_a_plain_reader
+from tests.curriculum.tokens.templates import QWEN25
 
 pytestmark = pytest.mark.skipif(
     not landlock(),
@@ -123,6 +125,26 @@ def test_a_tokenizer_that_lies_beside_rows_is_no_link_out_of_their_folder(
     given = ("--tokenizer", str(theirs / "tokenizer.json"))
     done = CliRunner().invoke(app, ["import", str(theirs), *home, *given])
     assert done.exit_code == 0, done.output
+
+
+def test_the_template_of_a_snapshot_that_is_given_comes_with_its_tokenizer(
+    world: Any, tmp_path: Path
+) -> None:
+    cache = tmp_path / "models--theirs"
+    snapshot, blobs = cache / "snapshots" / "0123abcd", cache / "blobs"
+    for folder in (snapshot, blobs):
+        folder.mkdir(parents=True)
+    shutil.copy(world.tokenizer.path / "tokenizer.json", blobs / "a1")
+    (blobs / "b2").write_text(QWEN25)
+    for name, blob in (("tokenizer.json", "a1"), ("chat_template.jinja", "b2")):
+        (snapshot / name).symlink_to(Path("../../blobs") / blob)
+    rows, home = _rows(world, tmp_path / "theirs"), tmp_path / "new"
+    done = CliRunner().invoke(
+        app, ["import", str(rows), "--tokenizer", str(snapshot), "--home", str(home)]
+    )
+    assert done.exit_code == 0, done.output
+    (config,) = home.glob("tokenizers/**/tokenizer_config.json")
+    assert json.loads(config.read_text())["chat_template"] == QWEN25
 
 
 def test_a_link_to_a_file_is_followed_where_the_user_gave_it(

@@ -16,8 +16,9 @@ from curriculum.sandbox import landlock
 from curriculum.stages.tokens import given_tokenizer
 from curriculum.store import Store
 from curriculum.tokens import chat_template, template_process
-from curriculum.tokens.chat_template import ChatTemplate, Roles
+from curriculum.tokens.chat_template import Roles
 from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.tokenizer_texts import TokenizerTexts
 from curriculum.tokens.train import given_config, write_tokenizer
 from schemas.errors import TokenizerError
 from tests.curriculum.tokens.templates import (
@@ -273,12 +274,12 @@ def test_what_is_no_template_is_refused(broken: str) -> None:
 
 
 def test_a_template_is_read_beside_the_tokenizer_in_each_of_its_forms(tmp_path: Path) -> None:
-    plain = ChatTemplate.beside(put(tmp_path / "plain", SIMPLE))
+    plain = TokenizerTexts.read(put(tmp_path / "plain", SIMPLE)).chat_template
     named = [{"name": "tool_use", "template": "x"}, {"name": "default", "template": SIMPLE}]
-    default = ChatTemplate.beside(put(tmp_path / "named", named))
+    default = TokenizerTexts.read(put(tmp_path / "named", named)).chat_template
     own = put(tmp_path / "own", "not this one")
     own.with_name("chat_template.jinja").write_text(SIMPLE)
-    apart = ChatTemplate.beside(own)
+    apart = TokenizerTexts.read(own).chat_template
     assert plain is not None
     assert default is not None
     assert apart is not None
@@ -287,15 +288,14 @@ def test_a_template_is_read_beside_the_tokenizer_in_each_of_its_forms(tmp_path: 
     assert apart.name == "chat_template.jinja"
     older = put(tmp_path / "older", None)
     older.with_name("chat_template.json").write_text(json.dumps({"chat_template": SIMPLE}))
-    processed = ChatTemplate.beside(older)
+    processed = TokenizerTexts.read(older).chat_template
     assert processed is not None
     assert (processed.name, processed.text) == ("chat_template.json", SIMPLE)
     both = put(tmp_path / "both", SIMPLE)
     both.with_name("chat_template.json").write_text(json.dumps({"chat_template": "not this one"}))
-    assert ChatTemplate.beside(both) == plain
+    assert TokenizerTexts.read(both).chat_template == plain
     for nothing in (None, ""):
-        assert ChatTemplate.beside(put(tmp_path / "none", nothing)) is None
-    assert ChatTemplate.beside(tmp_path / "tokenizer.json") is None
+        assert TokenizerTexts.read(put(tmp_path / "none", nothing)).chat_template is None
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_a_template_is_in_the_key_only_where_there_is_one_and_comes_back_whole(
 
 
 def digest(file: Path) -> str:
-    found = ChatTemplate.beside(file)
+    found = TokenizerTexts.read(file).chat_template
     assert found is not None
     return found.sha256
 

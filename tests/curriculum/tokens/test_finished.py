@@ -14,6 +14,7 @@ from curriculum.foreign_tokenizers import load_finished
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Store
 from curriculum.tokens.codec import BYTE_OF, NO_ENGINE, Roles, Tokenizer
+from curriculum.tokens.tokenizer_texts import TokenizerTexts
 from flows.cli import app
 from schemas.errors import TokenizerError
 
@@ -59,7 +60,7 @@ def test_pieces_of_sentencepiece_have_the_bytes_that_they_stand_for(
 ) -> None:
     file = tmp_path / "tokenizer.json"
     file.write_text(text)
-    found = load_finished(file, Roles())
+    found = load_finished(TokenizerTexts.read(file), Roles())
     assert (found.engine, found.bos_id, found.eos_id) == (NO_ENGINE, 1, 2)
     assert [found.decode_bytes([token]) for token in range(len(PIECES))] == BYTES
     assert found.token_bytes.tolist() == [len(text) for text in BYTES]
@@ -73,7 +74,11 @@ def test_a_tokenizer_that_keeps_bytes_is_loaded_with_its_engine(
 ) -> None:
     file = tmp_path / "tokenizer.json"
     file.write_text(foreign(("<|eos|>", 256, True)))
-    assert load_finished(file, Roles()).engine == Tokenizer.load(file).engine == "fastokens"
+    assert (
+        load_finished(TokenizerTexts.read(file), Roles()).engine
+        == Tokenizer.load(file).engine
+        == "fastokens"
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +94,7 @@ def test_what_does_not_say_what_its_ids_stand_for_is_refused(tmp_path: Path, tex
     file = tmp_path / "tokenizer.json"
     file.write_text(text)
     with pytest.raises(TokenizerError):
-        load_finished(file, Roles())
+        load_finished(TokenizerTexts.read(file), Roles())
 
 
 @pytest.mark.parametrize("text", [by_pieces, by_scores, normalized])

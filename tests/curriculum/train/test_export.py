@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 
 from curriculum.model.decoder import Decoder
 from curriculum.model.masks import Boundaries
-from curriculum.tokens.chat_template import ChatTemplate
 from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.tokenizer_texts import TokenizerTexts
 from curriculum.tokens.train import train_tokenizer
 from curriculum.train import checkpoint
 from curriculum.train.checkpoint import CheckpointState
@@ -133,12 +133,12 @@ def test_a_chat_template_goes_with_the_model_and_is_read_beside_it(
     tokenizer = tokenizer_with(QWEN25)
     for form in FORMATS:
         folder = export(saved(), tmp_path / form, vocabulary_of(tokenizer), form)
-        read = ChatTemplate.beside(folder / "tokenizer.json")
+        read = TokenizerTexts.read(folder / "tokenizer.json").chat_template
         assert read is not None
         assert tokenizer.chat_template is not None
         assert read.config == tokenizer.chat_template.config
     bare = export(saved(), tmp_path / "bare", vocabulary, "curriculum")
-    assert ChatTemplate.beside(bare / "tokenizer.json") is None
+    assert TokenizerTexts.read(bare / "tokenizer.json").chat_template is None
 
 
 def test_weights_come_back_bitwise_through_the_reader_of_safetensors(

@@ -1,0 +1,57 @@
+"""The files of a tokenizer, each read once: whoever may change them, what is checked is what is loaded."""
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from curriculum.published_files import require_published
+from curriculum.tokens.chat_template import ChatTemplate
+from schemas import regular_files
+from schemas.cures import tokenizer_file
+from schemas.errors import TokenizerError
+
+TOKENIZER_NAME = "tokenizer.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenizerTexts:
+    """The text of a tokenizer.json, and the chat template beside it."""
+
+    name: str
+    json: str = field(repr=False)
+    chat_template: ChatTemplate | None = field(repr=False)
+
+    @staticmethod
+    def read(path: Path) -> "TokenizerTexts":
+        """Read a tokenizer.json, or that of a folder, with what lies beside it.
+
+        The path itself may be a link. What is found in its folder may be a link into the folder, or to blobs
+        of the cache of Hugging Face that it is a snapshot of.
+
+        Raises:
+            TokenizerError: for a file that can't be read, and a link that leads elsewhere.
+            StoreError: for a file of an artefact that isn't the published one.
+        """
+        is_folder = path.is_dir()
+        file = path / TOKENIZER_NAME if is_folder else path
+        folders = regular_files.linked_folders(file.parent)
+        require_published(file)
+        try:
+            if is_folder:
+                content = regular_files.read_inside(file, folders)
+            else:
+                content = regular_files.read(file, follow_links=True)
+            text = content.decode()
+        except (OSError, ValueError) as unreadable:
+            raise TokenizerError(
+                str(file),
+                cause=f"it can't be read ({unreadable})",
+                cure=tokenizer_file(str(path)),
+            ) from None
+        template = ChatTemplate.beside(file, folders)
+        return TokenizerTexts(name=file.name, json=text, chat_template=template)
+
+    @property
+    def sha256(self) -> str:
+        """The digest of tokenizer.json."""
+        return hashlib.sha256(self.json.encode()).hexdigest()
