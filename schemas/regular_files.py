@@ -181,9 +181,9 @@ def opened_inside(path: Path, folders: Iterable[Path]) -> int:
     return opened_below(Path("/"), str(target.relative_to("/")))
 
 
-def read_inside(path: Path, folders: Iterable[Path]) -> bytes:
-    """Read a file of at most MOST_BYTES whole, opened as `opened_inside` does; it raises what `read` does."""
-    content, _ = _whole(opened_inside(path, folders), path, MOST_BYTES)
+def read_inside(path: Path, folders: Iterable[Path], *, most: int = MOST_BYTES) -> bytes:
+    """Read a file of at most `most` bytes whole, opened as `opened_inside` does; errors as `read`."""
+    content, _ = _whole(opened_inside(path, folders), path, most)
     return content
 
 

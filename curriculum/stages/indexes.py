@@ -1,5 +1,6 @@
 """Indexes: what a compiler frontend knows of each repository at its pinned commit."""
 
+import json
 import platform
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -121,7 +122,7 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
             export_tree(task.repository.source, tree)
             report = clang.index_tree(
                 tree,
-                task.database or clang.configure(tree, made),
+                task.database or clang.configure(tree, made).resolve(),
                 draft.path,
                 original=task.original if task.database else made / "source",
                 workers=self.processes,
@@ -202,9 +203,19 @@ def _database(repository: Repository) -> Path | None:
                 cause="there is no such file",
                 cure="Generate it, or take the line out of the corpus file",
             )
-        return Path(named)
-    found = (repository.source.path / name for name in DATABASES)
-    return next((each for each in found if each.is_file()), None)
+        return Path(named).resolve()
+    tree = repository.source.path
+    found = next((tree / name for name in DATABASES if (tree / name).is_file()), None)
+    if found is None:
+        return None
+    if not (target := found.resolve()).is_relative_to(tree.resolve()):
+        raise CorpusError(
+            repository.spec.title("compile_commands"),
+            f"{found} is a link to {target}",
+            cause="it leads out of the repository, to a build that may be another one's",
+            cure=f"Say compile_commands = {json.dumps(str(target))} in the corpus file, or remove the link",
+        )
+    return target
 
 
 def _is_work_tree(source: Source) -> bool:

@@ -7,8 +7,10 @@ A database may come with its repository: of @ORIGINAL@ and @BUILD@ it reaches wh
 beside the database, links followed, and of that headers alone.
 """
 
+import contextlib
 import hashlib
 import json
+import os
 import posixpath
 import re
 import shlex
@@ -16,6 +18,7 @@ import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import BufferedReader
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path, PurePosixPath
@@ -24,6 +27,7 @@ from typing import Any, Literal, NamedTuple
 from schemas import regular_files
 from schemas.errors import CorpusError
 from schemas.json_text import parse_json
+from schemas.regular_files import IrregularFileError
 from schemas.reports import DatabaseReport
 
 CodeLanguage = Literal["c", "c++"]
@@ -232,6 +236,8 @@ class Database:
     count: DatabaseReport
     places: Mapping[str, str]
     """Paths of @ORIGINAL@ and @BUILD@ on this machine, if they are there."""
+    reach: tuple[Path, ...]
+    """Folders without links, outside of which nothing is read for the places."""
 
     def files(self) -> Iterator[tuple[Unit, ...]]:
         """Yield the units of each file."""
@@ -248,7 +254,7 @@ class Database:
             [unit.path, unit.language, unit.standard, *_own_arguments(unit)] for unit in self.units
         ]
         files = {
-            name: hashlib.sha256(file.read_bytes()).hexdigest()
+            name: hashlib.file_digest(file, "sha256").hexdigest()
             for name, file in self._generated(frozenset(paths))
         }
         text = json.dumps([told, sorted(files.items())])
@@ -264,11 +270,15 @@ class Database:
         for name, file in self._generated(frozenset(paths)):
             copy = folder / name
             copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, copy)
+            with copy.open("wb") as written:
+                shutil.copyfileobj(file, written)
         return {place: str(folder / place) for place in self.places}
 
-    def _generated(self, paths: frozenset[str]) -> Iterator[tuple[str, Path]]:
-        """Headers that units can reach in the work tree or the build, and that the tree doesn't have."""
+    def _generated(self, paths: frozenset[str]) -> Iterator[tuple[str, BufferedReader]]:
+        """Open the headers that units can reach in the work tree or the build, and the tree doesn't have.
+
+        One that leads out of both by now, over a link that somebody put on the way, is left out.
+        """
         words = {word for unit in self.units for word in unit.arguments}
         for word in sorted(words):
             place = word.partition("/")[0]
@@ -276,8 +286,12 @@ class Database:
                 continue
             at, known = Path(self.places[place]), paths if place == ORIGINAL else frozenset()
             for file in _headers(Path(located(word, self.places))):
-                if file.relative_to(at).as_posix() not in known:
-                    yield f"{place}/{file.relative_to(at).as_posix()}", file
+                if (name := file.relative_to(at).as_posix()) in known:
+                    continue
+                with contextlib.suppress(IrregularFileError, NotADirectoryError, FileNotFoundError):
+                    handle = regular_files.opened_inside(file, self.reach)
+                    with os.fdopen(handle, "rb") as opened:
+                        yield f"{place}/{name}", opened
 
 
 def _own_arguments(unit: Unit) -> Iterator[str]:
@@ -299,7 +313,7 @@ def read_database(file: Path, paths: Collection[str], *, original: Path | None) 
     """The units of a tree that a compilation database describes.
 
     Args:
-        file: compile_commands.json.
+        file: compile_commands.json, by a path without links.
         paths: the tree's files.
         original: the work tree that was built; without it the database's own paths tell where it was: the
             folder under which most of its files have the names that they have in the tree.
@@ -323,6 +337,7 @@ def read_database(file: Path, paths: Collection[str], *, original: Path | None) 
             missing_response_files=tally["missing_response_files"],
         ),
         places=reader.places,
+        reach=reader.reach,
     )
 
 
@@ -336,7 +351,7 @@ class _Entry:
 
 def _values(file: Path) -> list[Any]:
     try:
-        value = parse_json(regular_files.read(file, follow_links=True))
+        value = parse_json(regular_files.read_inside(file, (file.parent,)))
     except OSError as error:
         raise CorpusError(
             str(file), cause=f"it can't be read: {error.strerror}", cure="Give another path"
@@ -403,7 +418,7 @@ class _Reader:
     """The folder of the build where it lies outside of the root."""
     places: dict[str, str]
     reach: tuple[Path, ...]
-    """Folders, links followed, outside of which nothing is read for @ORIGINAL@ and @BUILD@."""
+    """Folders without links, outside of which nothing is read for @ORIGINAL@ and @BUILD@."""
     tally: Counter[str] = field(default_factory=Counter)
 
     @classmethod
@@ -419,14 +434,13 @@ class _Reader:
             places[ORIGINAL] = foreign
         if build is not None and _is_folder(Path(build)):
             places[BUILD] = build
-        reach = [folder for folder in (original, file.resolve().parent) if folder is not None]
         return cls(
             paths=paths,
             folders=folders_of(paths),
             foreign=foreign,
             build=build,
             places=places,
-            reach=tuple(folder.resolve() for folder in reach),
+            reach=(file.parent,) if original is None else (original.resolve(), file.parent),
         )
 
     def unit(self, entry: _Entry) -> Unit | None:
@@ -482,10 +496,8 @@ class _Reader:
 
     def _response(self, path: str) -> str | None:
         file = Path(located(self._neutral(posixpath.normpath(path), ORIGINAL), self.places))
-        if not self._reaches(file):
-            return None
         try:
-            return regular_files.read(file, most=_LARGEST_RESPONSE, follow_links=True).decode()
+            return regular_files.read_inside(file, self.reach, most=_LARGEST_RESPONSE).decode()
         except (OSError, ValueError):
             return None
 

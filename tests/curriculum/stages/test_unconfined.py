@@ -64,3 +64,22 @@ def test_the_shipped_sample_is_indexed_everywhere_and_a_copy_of_it_is_not(
     copy = shutil.copy(spec.path, tmp_path / "ringlog.bundle")
     with pytest.raises(CorpusError):
         indexed(tmp_path / "other", spec.model_copy(update={"path": str(copy)}))
+
+
+def test_a_database_behind_a_link_out_of_its_repository_is_used_where_it_is_named_alone(
+    tmp_path: Path,
+) -> None:
+    """Headers beside it would come in: the link may lead into a private folder."""
+    spec, private = foreign(tmp_path / "foreign"), tmp_path / "private"
+    private.mkdir()
+    link = tmp_path / "foreign" / "compile_commands.json"
+    file = link.rename(private / link.name)
+    link.symlink_to(file)
+    with pytest.raises(CorpusError) as refused:
+        indexed(tmp_path / "home", spec, unsandboxed=True)
+    assert refused.value.value == f"{link} is a link to {file}"
+    named = spec.model_copy(update={"compile_commands": str(link)})
+    assert indexed(tmp_path / "home", named, unsandboxed=True) == 1
+    link.unlink()
+    link.symlink_to(file.rename(tmp_path / "foreign" / "own.json"))
+    assert indexed(tmp_path / "home", spec, unsandboxed=True) == 1

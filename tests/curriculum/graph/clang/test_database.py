@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph.clang import Database, read_database
+from curriculum.graph.clang import database as database_module
 from curriculum.graph.clang.database import located, read_flags
 from schemas.errors import CorpusError
 
@@ -293,3 +294,59 @@ def test_what_is_no_strict_json_is_refused(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     with pytest.raises(CorpusError, match="isn't JSON that is read"):
         read_database(file, ["a.cc"], original=None)
+
+
+@pytest.mark.parametrize("swap", ["config.h", "."])
+def test_a_header_that_a_link_replaces_once_it_was_found_is_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swap: str
+) -> None:
+    work, private, copies = tmp_path / "work", tmp_path / "private", tmp_path / "copies"
+    for folder in (work / "include", private, copies):
+        folder.mkdir(parents=True)
+    (work / "include" / "config.h").write_text("#define A 1\n")
+    (private / "config.h").write_text("#define SECRET 1\n")
+    database = read(work, [entry("c++ -Iinclude -c db/impl.cc", at=str(work))], original=work)
+    before, find = database.fingerprint(PATHS), database_module._headers
+    database.copy_headers(PATHS, copies)
+    (copy,) = copies.rglob("config.h")
+    assert copy.read_text() == "#define A 1\n"
+    copy.unlink()
+
+    def raced(place: Path) -> Iterator[Path]:
+        found = [*find(place)]
+        link = place / swap
+        if not link.is_symlink():
+            link.rename(tmp_path / "before")
+            link.symlink_to(private / swap)
+        yield from found
+
+    monkeypatch.setattr(database_module, "_headers", raced)
+    database.copy_headers(PATHS, copies)
+    assert [*copies.rglob("config.h")] == []
+    assert (work / "include" / "config.h").read_text() == "#define SECRET 1\n", "it came in time"
+    assert database.fingerprint(PATHS) != before
+
+
+def test_a_response_file_that_a_link_replaces_once_it_was_found_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, private = tmp_path / "work", tmp_path / "private"
+    for folder in (work, private):
+        folder.mkdir()
+        (folder / "flags").write_text(f"-DOF_{folder.name}=1")
+    command = [entry("c++ @flags -c db/impl.cc", at=str(work))]
+    (unit,) = read(work, command, original=work).units
+    assert unit.arguments == ("-DOF_work=1",)
+    resolve = Path.resolve
+
+    def raced(path: Path, *, strict: bool = False) -> Path:
+        found = resolve(path, strict=strict)
+        if path == work / "flags" and not path.is_symlink():
+            path.unlink()
+            path.symlink_to(private / "flags")
+        return found
+
+    monkeypatch.setattr(Path, "resolve", raced)
+    database = read(work, command, original=work)
+    assert (database.units[0].arguments, database.count.missing_response_files) == ((), 1)
+    assert (work / "flags").read_text() == "-DOF_private=1", "the swap came in time"
