@@ -267,12 +267,15 @@ def _graphs(
     listed: Sequence[Repository],
     families: Collection[str],
     indexing: Indexing,
+    *,
+    sample: int | None = None,
 ) -> tuple[tuple[Index, ...], tuple[Artefact, ...]]:
     """Make the indexes that the families need, and documents of graphs."""
     indexed = listed if need_index(families) else ()
     indexes = make_indexes(coordinator, indexed, indexing=indexing)
     inputs = GraphInputs(repositories=listed, indexes=indexes)
-    return indexes, coordinator.make(Graphs(families=_graph_families(families)), inputs)
+    stage = Graphs(families=_graph_families(families), sample=sample)
+    return indexes, coordinator.make(stage, inputs)
 
 
 def _graph_families(families: Collection[str]) -> tuple[str, ...]:
@@ -302,16 +305,10 @@ def sample(
     sandbox = worker_rights(store, corpus, listed, ("documents",))
     coordinator = Coordinator(store=store, workers=workers, sandbox=sandbox, watch=watch)
     make = coordinator.make
-    indexed = listed if need_index(families) else ()
-    indexes = make_indexes(coordinator, indexed, indexing=indexing)
     of_files = families & {*families_of("changes")}
-    of_graphs = tuple(each for each in families_of("commits") if each in families)
     texts = [
         *make(Documents(sample=number), listed if of_files else ()),
-        *make(
-            Graphs(families=of_graphs, sample=number),
-            GraphInputs(repositories=listed, indexes=indexes),
-        ),
+        *_graphs(coordinator, listed, families, indexing, sample=number)[1],
         *make(
             Conversations(corpus=corpus, sample=number),
             corpus.conversations if CHAT_FAMILY in families else (),

@@ -9,7 +9,6 @@ from curriculum import parquet
 from curriculum.corpus.decisions import Decisions
 from curriculum.packing.held_out_order import spread
 from curriculum.stages.row_sources import RowSource
-from curriculum.store import Artefact
 from schemas.held_out import MIN_DOCUMENTS
 
 ANCHOR_BYTES = 1 << 19
@@ -26,7 +25,8 @@ def anchored(
     places: dict[str, tuple[int, int, int]] = {}
     lineages: dict[str, str] = {}
     for at, source in enumerate(sources):
-        sizes, picked = _sizes(source.documents), chosen[at]
+        table = parquet.read_table(source.documents.files(), columns=["num_bytes"])
+        sizes, picked = table["num_bytes"].to_numpy(), chosen[at]
         for row in np.flatnonzero(picked.kept & picked.val).tolist():
             document = picked.document_ids[row].decode()
             places[document] = int(sizes[row]), at, row
@@ -39,10 +39,3 @@ def anchored(
             room -= size
             masks[at][row] = True
     return masks
-
-
-def _sizes(documents: Artefact) -> npt.NDArray[np.int32]:
-    sizes: npt.NDArray[np.int32] = parquet.read_table(documents.files(), columns=["num_bytes"])[
-        "num_bytes"
-    ].to_numpy()
-    return sizes

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 
 from pydantic import JsonValue
 
@@ -93,15 +93,15 @@ SAMPLE_BYTES = 8_000_000
 """Bytes of a family and repository: nobody reads more, and it takes seconds to make."""
 
 
-class FamilyWriters:
+class FamilyWriters(contextlib.ExitStack):
     """Writers of several families' documents, one for each draft, with counts for their manifests."""
 
     def __init__(self, drafts: Sequence[StagingDirectory], *, sample: int | None = None) -> None:
+        super().__init__()
         self._drafts = {dict(draft.recipe.labels)["family"]: draft for draft in drafts}
         self._sample = sample
-        self._files = contextlib.ExitStack()
         self._writers = {
-            family: self._files.enter_context(DocumentWriter(draft.path))
+            family: self.enter_context(DocumentWriter(draft.path))
             for family, draft in self._drafts.items()
         }
         self._left_out: dict[str, Counter[str]] = {family: Counter() for family in self._drafts}
@@ -148,17 +148,6 @@ class FamilyWriters:
             own = by_family.get(family, DocumentsReport())
             for report in (counted, self._graphs[family].report(), more, own):
                 draft.record(report)
-
-    def __enter__(self) -> "FamilyWriters":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self._files.__exit__(kind, error, at)
 
 
 def write_or_skip(
@@ -223,10 +212,6 @@ class Documents(Stage[Sequence[Repository], Repository]):
     raises_last = True
     sample: int | None = None
     """Documents of each family of a repository after which reading ends; None to read everything."""
-
-    def tasks(self, inputs: Sequence[Repository]) -> Sequence[Repository]:
-        """Return the repositories."""
-        return inputs
 
     def title(self, task: Repository) -> str:
         """Return the repository's name."""

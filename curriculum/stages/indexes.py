@@ -59,7 +59,8 @@ class IndexTask:
     def original(self) -> Path | None:
         """The work tree whose paths the database names."""
         source = self.repository.source
-        return source.path if _is_work_tree(source) else None
+        is_work_tree = source.layout is None or (source.path / ".git").exists()
+        return source.path if is_work_tree else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,15 +93,18 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
         Raises:
             CorpusError: for a database that is none.
         """
+        database = "configured"
+        if task.database is not None:
+            paths = self._paths(task.repository.source)
+            read = clang.read_database(task.database, paths, original=task.original)
+            database = read.fingerprint(paths)
         recipe = Recipe(
             stage="indexes",
             labels=(("repository", task.repository.name),),
             revision=clang.REVISION,
             config={
                 "commit": task.repository.source.commit,
-                "database": self._fingerprint(task, task.database)
-                if task.database
-                else "configured",
+                "database": database,
             },
             tools=clang.versions(),
         )
@@ -131,10 +135,6 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
             )
         draft.record(report)
 
-    def _fingerprint(self, task: IndexTask, database: Path) -> str:
-        paths = self._paths(task.repository.source)
-        return clang.read_database(database, paths, original=task.original).fingerprint(paths)
-
     def _paths(self, source: Source) -> list[str]:
         """Paths of a source's files; those of a commit are kept, they can't change."""
         if source.layout is None:
@@ -142,7 +142,10 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
         answers, question = KeptAnswers.of(self.store.root), ("paths", source.commit)
         kept = answers.find(question, source.commit)
         if kept is None:
-            kept = tuple(_as_text(_paths_at(source.layout, source.commit)))
+            with git.view(source.layout) as repository:
+                entries = listed(repository, source.commit)
+                files = (entry.path for entry in entries if entry.mode in FILE_MODES)
+                kept = tuple(_as_text(files))
             if not self.store.dry:
                 answers.keep(question, KeptAnswer(state=source.commit, answer=kept))
         return [*kept]
@@ -218,15 +221,5 @@ def _database(repository: Repository) -> Path | None:
     return target
 
 
-def _is_work_tree(source: Source) -> bool:
-    return source.layout is None or (source.path / ".git").exists()
-
-
 def _as_text(paths: Iterable[bytes]) -> Iterator[str]:
     return (path.decode(errors="replace") for path in paths)
-
-
-def _paths_at(layout: git.Layout, commit: str) -> Iterator[bytes]:
-    with git.view(layout) as repository:
-        entries = listed(repository, commit)
-        yield from (entry.path for entry in entries if entry.mode in FILE_MODES)

@@ -86,7 +86,9 @@ class RowSide:
             context=_context(written, self.wanted.row_length),
         )
         if self.wanted.packer == "chop":
-            update = {"packer": self.wanted.packer, "chop": _chop_report(cuts)}
+            names = [count.name for count in fields(chop.ChopCounts)]
+            sums = {name: sum(getattr(cut, name) for cut in cuts) for name in names}
+            update = {"packer": self.wanted.packer, "chop": ChopReport(**sums)}
             report = report.model_copy(update=update)
         self.draft.record(report)
         shutil.rmtree(self._folder)
@@ -192,8 +194,3 @@ def _context(written: Sequence[RowCounts], row_length: int) -> ContextReport:
         return ContextReport(mean=mean, past_16k=past_16k)
     far = sum(counts.far for counts in written)
     return ContextReport(mean=mean, past_16k=past_16k, past_64k=far)
-
-
-def _chop_report(cuts: Sequence[chop.ChopCounts]) -> ChopReport:
-    names = [count.name for count in fields(chop.ChopCounts)]
-    return ChopReport(**{name: sum(getattr(cut, name) for cut in cuts) for name in names})

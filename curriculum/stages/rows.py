@@ -3,14 +3,12 @@
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import get_args
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import JsonValue
 
 from curriculum import encode
-from curriculum.corpus.decisions import Decisions, decisions, val_lineages
+from curriculum.corpus.decisions import decisions, val_lineages
 from curriculum.objectives import objective_of
 from curriculum.packing import chop
 from curriculum.packing.check import check
@@ -71,7 +69,8 @@ class Rows(Stage[Sequence[RowsSpec], RowTask]):
         tokenizer = load_tokenizer(sources.tokenizer)
         sides: dict[Split, RowSide] = {}
         for draft in drafts:
-            split = _split_of(draft)
+            label = dict(draft.recipe.labels)["split"]
+            split = next(split for split in task.splits if split == label)
             sides[split] = RowSide(draft=draft, split=split, wanted=wanted, tokenizer=tokenizer)
         _spool(sources, wanted, tokenizer, sides)
         counts = [side.counts for side in sides.values()]
@@ -183,7 +182,11 @@ def _spool(
     held_out = val_lineages(selection)
     chosen = [decisions(selection, source.base) for source in sources.of(wanted)]
     anchor = sides.get("anchor")
-    asked = anchored(sources.of(wanted), chosen) if anchor else _selected(chosen, {*sides})
+    if anchor:
+        asked = anchored(sources.of(wanted), chosen)
+    else:
+        train, val = "train" in sides, "val" in sides
+        asked = [each.kept & np.where(each.val, val, train) for each in chosen]
     with contextlib.ExitStack() as spools:
         for side in sides.values():
             spools.enter_context(side.spool)
@@ -204,12 +207,6 @@ def _spool(
                 side.add(fitted, domain=domain, lineage=lineage)
 
 
-def _selected(chosen: Sequence[Decisions], lacking: set[Split]) -> list[npt.NDArray[np.bool_]]:
-    """Return the kept documents of some splits, by artefact."""
-    train, val = "train" in lacking, "val" in lacking
-    return [each.kept & np.where(each.val, val, train) for each in chosen]
-
-
 def _require_marked(wanted: RowsSpec, counts: Sequence[encode.Counts], max_skipped: float) -> None:
     refused = sum(each.documents["refused"] for each in counts)
     share = refused / max(1, sum(each.documents.total() for each in counts))
@@ -223,8 +220,3 @@ def _require_marked(wanted: RowsSpec, counts: Sequence[encode.Counts], max_skipp
             cause=f"max_skipped allows {max_skipped:.1%}",
             cure="Change the conversations or the chat template, or raise max_skipped in the corpus file",
         )
-
-
-def _split_of(draft: StagingDirectory) -> Split:
-    label = dict(draft.recipe.labels)["split"]
-    return next(split for split in get_args(Split) if split == label)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import ClassVar, Generic, Literal, TypeVar, cast
 
 from curriculum.corpus.source_errors import raise_as_one
 from curriculum.published_files import leaving_whole_files
@@ -52,9 +52,9 @@ class Stage(ABC, Generic[Inputs, Task]):
     raises_last: ClassVar[bool] = False
     """CorpusErrors of tasks are raised, as one, when all other tasks are done."""
 
-    @abstractmethod
     def tasks(self, inputs: Inputs) -> Sequence[Task]:
-        """Cut the inputs into tasks, none of which needs another."""
+        """Cut the inputs into tasks, none of which needs another; by default each input is one."""
+        return cast(Sequence[Task], inputs)
 
     @abstractmethod
     def title(self, task: Task) -> str:
@@ -162,7 +162,11 @@ class Coordinator:
         """Look all tasks up, and run those of ours of which something is missing."""
         found = self._look_up(assignments)
         missing = [at for at, made in enumerate(found) if any(each.planned for each in made)]
-        ours = [at for at in missing if self.workers.owns(at) and _can_be_made(found[at])]
+        ours = [
+            at
+            for at in missing
+            if self.workers.owns(at) and not all(made.waits for made in found[at] if made.planned)
+        ]
         if ours:
             self._report(stage.name, "", 0, len(ours))
             lacking = [
@@ -269,10 +273,6 @@ def _tried(
         if not stage.raises_last:
             raise
         return failed
-
-
-def _can_be_made(planned: Sequence[Artefact]) -> bool:
-    return any(each.planned and not each.waits for each in planned)
 
 
 def run_in_worker(

@@ -20,10 +20,6 @@ class Structure(Stage[Sequence[Artefact], Artefact]):
     name = "structure"
     parses = True
 
-    def tasks(self, inputs: Sequence[Artefact]) -> Sequence[Artefact]:
-        """Return the artefacts of documents."""
-        return inputs
-
     def title(self, task: Artefact) -> str:
         """Name the documents."""
         return title(task)

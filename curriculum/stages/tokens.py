@@ -158,14 +158,10 @@ def load_tokenizer(artefact: Artefact) -> Tokenizer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tokens(Stage[Sequence[Artefact], Artefact]):
-    """Ids of the documents of an artefact, each document encoded once."""
+    """Ids of the documents of an artefact, each encoded once; v6_enriched has the tokens of its base."""
 
     name = "tokens"
     tokenizer: Artefact
-
-    def tasks(self, inputs: Sequence[Artefact]) -> Sequence[Artefact]:
-        """Return artefacts of documents; those of v6_enriched have the tokens of their base."""
-        return inputs
 
     def title(self, task: Artefact) -> str:
         """Name the documents."""

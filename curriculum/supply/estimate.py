@@ -183,7 +183,10 @@ class Estimates(Stage[EstimateTask, EstimateTask]):
 
     def run(self, task: EstimateTask, drafts: Sequence[StagingDirectory]) -> None:
         """Sample the corpus once for the kinds whose estimate is missing."""
-        kinds = [_kind_of(each.recipe) for each in drafts]
+        labels = [dict(draft.recipe.labels) for draft in drafts]
+        kinds = [
+            Kind(family=named["family"], row_length=int(named["row_length"])) for named in labels
+        ]
         found = estimate_kinds(
             task.plan_of(kinds), kinds, task.tokenizing, workers=self.workers, watch=self.watch
         )
@@ -195,11 +198,6 @@ class Estimates(Stage[EstimateTask, EstimateTask]):
             tokens = math.fsum(line.tokens for line in each.lines if line.is_total)
             units = sum(sampling.read for sampling in each.samplings)
             draft.record(EstimateReport(tokens=round(tokens), units=units))
-
-
-def _kind_of(recipe: Recipe) -> Kind:
-    labels = dict(recipe.labels)
-    return Kind(family=labels["family"], row_length=int(labels["row_length"]))
 
 
 def _ingredients(task: EstimateTask) -> dict[str, JsonValue]:

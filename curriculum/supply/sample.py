@@ -34,7 +34,7 @@ from curriculum.stages.graphs import RepositoryGraphs
 from curriculum.stages.indexes import Index
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory
-from schemas.change import CommitChange, Conversation, FileChange
+from schemas.change import CommitChange, FileChange
 from schemas.corpus import CODE, ConversationsSpec, CorpusSpec
 from schemas.families import CHAT_FAMILY, families_of
 from schemas.reports import SurveyReport
@@ -68,10 +68,6 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
     parses = True
     raises_last = True
     share: float
-
-    def tasks(self, inputs: Sequence[Repository]) -> Sequence[Repository]:
-        """Return the repositories."""
-        return inputs
 
     def title(self, task: Repository) -> str:
         """Return the repository's name."""
@@ -119,10 +115,6 @@ class SampledGraphs(Stage[Sequence[CommitsTask], CommitsTask]):
 
     name = "graphs"
     parses = True
-
-    def tasks(self, inputs: Sequence[CommitsTask]) -> Sequence[CommitsTask]:
-        """Return the parts of the repositories."""
-        return inputs
 
     def title(self, task: CommitsTask) -> str:
         """Return the repository's name and the number of the part, from 1."""
@@ -287,7 +279,11 @@ class SampledConversations(Stage[Sequence[ConversationsSpec], ConversationFiles]
 
     def run(self, task: ConversationFiles, drafts: Sequence[StagingDirectory]) -> None:
         """Survey all lines, then read them again for the documents of the sample."""
-        rows = [_row(each) for each in read_conversations(task, self.corpus, SkippedLines())]
+        rows = []
+        for each in read_conversations(task, self.corpus, SkippedLines()):
+            # Its digest stands for the commit that a survey lists.
+            size = sum(len(turn.text.encode()) for turn in each.turns)
+            rows.append((each.digest, f"{each.source}:{each.name}", size, 0))
         frame = pl.DataFrame(rows, schema=SURVEY_SCHEMA, orient="row")
         frame = frame.unique("commit", keep="first", maintain_order=True)
         write_frame(frame, drafts[0].path / SURVEY_NAME)
@@ -298,10 +294,3 @@ class SampledConversations(Stage[Sequence[ConversationsSpec], ConversationFiles]
             for each in read_conversations(task, self.corpus, SkippedLines()):
                 if each.digest in chosen:
                     writers.add(RenderResult(documents=(chat.document(each),), counts=()))
-
-
-def _row(conversation: Conversation) -> tuple[str, str, int, int]:
-    """A conversation as a survey lists commits: its digest stands for one."""
-    size = sum(len(turn.text.encode()) for turn in conversation.turns)
-    lineage = f"{conversation.source}:{conversation.name}"
-    return conversation.digest, lineage, size, 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from curriculum import frames
-from curriculum.corpus.decisions import Decisions, decisions
+from curriculum.corpus.decisions import decisions
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.select import SIDES_NAME
 from curriculum.corpus.survey import in_sample
@@ -87,13 +87,10 @@ def domains_of(documents: Sequence[Artefact], selection: Artefact) -> pl.DataFra
             pl.col("provenance").list.first().struct.field("commit").alias("unit"), "lineage"
         )
         picked = decisions(selection, each)
-        domains = pl.Series("domain", list(_named(picked)), dtype=pl.String)
+        names = [picked.domains[int(code)] for code in picked.domain]
+        domains = pl.Series("domain", names, dtype=pl.String)
         found.append(rows.collect().with_columns(domains))
     return pl.concat(found).unique(["unit", "lineage"], keep="last", maintain_order=True)
-
-
-def _named(picked: Decisions) -> Iterator[str]:
-    return (picked.domains[int(code)] for code in picked.domain)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -218,7 +215,10 @@ def sample_corpus(
     selecting = Selection(corpus=corpus, rules=load_domains(corpus.domains))
     kept_files = KeptDocuments(documents=files, kept=kept)
     (selection,) = coordinator.make(selecting, kept_files)
-    sizes = {name: _sizes(found, selection) for name, found in made.items()}
+    sides, sizes = frames.read(selection.path / SIDES_NAME), dict[str, pl.DataFrame]()
+    for name, (survey, *texts) in made.items():
+        versions = [each for each in texts if _family(each) == VERSIONS_FAMILY]
+        sizes[name] = sizes_of(read_touched(survey), sides, domains_of(versions, selection))
     walked = {name: _walked(sizes[name], surveys[name], plan.share) for name in made}
     parts = max(1, coordinator.workers.processes // len(listed))
     graphs = coordinator.make(SampledGraphs(), list(plan.graph_tasks(walked, parts)))
@@ -232,7 +232,10 @@ def sample_corpus(
     return SampledCorpus(
         histories={name: each.reported(SurveyReport) for name, each in surveys.items()},
         surveys={name: read_survey(each) for name, each in surveys.items()},
-        sampled={name: _units(each) for name, each in surveys.items()},
+        sampled={
+            name: read_touched(each)["unit"].unique(maintain_order=True).to_list()
+            for name, each in surveys.items()
+        },
         sizes=sizes,
         walked=walked if graphs else {},
         documents=documents,
@@ -246,17 +249,6 @@ def sample_corpus(
         files=file_sides(files, selection),
         shares=file_shares(documents, tokens, selection),
     )
-
-
-def _units(survey: Artefact) -> list[str]:
-    return read_touched(survey)["unit"].unique(maintain_order=True).to_list()
-
-
-def _sizes(made: Sequence[Artefact], selection: Artefact) -> pl.DataFrame:
-    """Return the sizes of the changes of a repository's sampled commits."""
-    versions = [each for each in made[1:] if _family(each) == VERSIONS_FAMILY]
-    sides = frames.read(selection.path / SIDES_NAME)
-    return sizes_of(read_touched(made[0]), sides, domains_of(versions, selection))
 
 
 def _walked(sizes: pl.DataFrame, survey: Artefact, share: float) -> list[str]:
