@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import cast
 
 import httpx
@@ -17,7 +18,7 @@ from pydantic import Field, ValidationError
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.pipeline import gates
 from curriculum.pipeline.execute import Event
-from curriculum.pipeline.gates import Verdict, verdict
+from curriculum.pipeline.gates import verdict
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.artefact import KEY_DIGITS
@@ -36,42 +37,41 @@ class Approval(RunInput):
     comment: str = Field(default="", title="Comment", description="What is to be remembered of it.")
 
 
-def gate_after(plan: RunPlan, trained: Event) -> Verdict | None:
-    """Return the gate behind a trained phase, once somebody has approved it, where a flow run can wait.
+def gate_passed(plan: RunPlan, event: Event, run: Artefact) -> Event:
+    """Return the event of a trained phase, once somebody has approved its run, where a flow run can wait.
 
     Only a flow run of a deployment can: it ends here, and begins anew when it is resumed.
     """
-    gate, run = trained.gate, trained.run
-    if run is None or gate is None:
-        return None
-    if gate.kind == "waits" and dispatch.in_deployment():
+    gate = event.gate
+    if gate is not None and gate.kind == "waits" and dispatch.in_deployment():
         ticket = gates.approval_ticket(plan.store, run)
         try:
             approval = suspended_until_approved(ticket, _question(run))
         except Pause:
             Log().warning(
-                f"{trained.phase} is trained and waits for approval: look at its artifacts, then "
+                f"{event.phase} is trained and waits for approval: look at its artifacts, then "
                 "choose Resume in the menu at the top right of this page."
             )
             raise
         gates.write_approval(plan.store, run, who=approval.who, comment=approval.comment)
-        gate = verdict(plan, trained.phase, run)
-    if not gate.is_open:
+        gate = verdict(plan, event.phase, run)
+    if gate is not None and not gate.is_open:
         Log().warning(gate.why)
-    return gate
+    return replace(event, gate=gate)
 
 
-def final_state(runs: Sequence[Artefact], gate: Verdict | None) -> tuple[Artefact, ...]:
+def final_state(trained: Sequence[Event]) -> tuple[Event, ...]:
     """Return the final state of a curriculum: completed, under a name that shows a closed gate.
 
     It is a state, of which Prefect hands on what it holds.
     """
+    gate = trained[-1].gate if trained else None
     if gate is None or gate.is_open:
-        return tuple(runs)
-    state: State[tuple[Artefact, ...]] = Completed(
-        name=ENDS[gate.kind], message=visible(gate.why), data=tuple(runs)
+        return tuple(trained)
+    state: State[tuple[Event, ...]] = Completed(
+        name=ENDS[gate.kind], message=visible(gate.why), data=tuple(trained)
     )
-    return cast("tuple[Artefact, ...]", state)
+    return cast("tuple[Event, ...]", state)
 
 
 def _question(run: Artefact) -> str:

@@ -35,7 +35,7 @@ from flows.settings.contexts import resources
 from schemas.errors import JobError, JobKilledError
 
 Result = TypeVar("Result")
-TRAIN, RUN = "train", "run"
+TRAIN = "train"
 POLL_S = 1.0
 PROGRESS_S = 5.0
 """Seconds between looks at the progress of training."""
@@ -44,15 +44,6 @@ PROGRESS_S = 5.0
 def in_deployment() -> bool:
     """Return True in a flow run of a deployment, where there are pools."""
     return runtime.deployment.id is not None
-
-
-def label_run(plan: RunPlan, run: Artefact) -> None:
-    """Label this flow run with the artefact of its training, which its parent reads."""
-    if not in_deployment():
-        return
-    with get_client(sync_client=True) as client:
-        path = run.path.relative_to(plan.store.root).as_posix()
-        client.update_flow_run_labels(_own_id(), {RUN: path})
 
 
 def perform_or_dispatch(changes: Changes) -> Perform:
@@ -178,7 +169,7 @@ def _artefact_of(plan: RunPlan, phase: str, ended: FlowRun) -> Artefact:
     """
     assert ended.state
     if ended.state.is_completed():
-        return plan.store.load(plan.store.root / str(ended.labels[RUN]))
+        return plan.store.load(plan.store.root / str(ended.labels[tasks.RUN]))
     kind = JobKilledError if ended.state.is_crashed() else JobError
     raise kind(
         f"phase {phase}",

@@ -94,15 +94,17 @@ def _of_phase(scope: Scope, phase: str) -> Scope:
 
 def make(
     specialist: str, changes: BuildChanges, scope: Scope, phase: str, *, dry_run: bool
-) -> None:
-    """Carry out, or only forecast, what a form asks for, where nothing is trained."""
+) -> tuple[Event, ...]:
+    """Carry out, or only forecast, what a form asks for, and return the events of trained phases."""
     if dry_run:
-        show_forecast(specialist, changes, scope, phase)
-        return
-    plan = start(specialist, changes, phase)
-    for _ in carry_out(plan, scope, phase):
-        pass
-    link_report(plan)
+        return show_forecast(specialist, changes, scope, phase)
+    plan, trained = start(specialist, changes, phase), []
+    for event, run in carry_out(plan, scope, phase):
+        trained.append(event)
+        _label_run(plan, run)
+        if event.gate and not event.gate.is_open:
+            Log().warning(event.gate.why)
+    return tuple(trained)
 
 
 def carry_out(
@@ -118,11 +120,19 @@ def carry_out(
     for event in execute(plan, perform, _of_phase(scope, phase), context):
         if event.run is not None:
             if not (event.gate and event.gate.is_open and shows(plan, event.run)):
-                link_report(plan)
+                _link_report(plan)
             yield event, event.run
+    _link_report(plan)
 
 
-def link_report(plan: RunPlan) -> None:
+def _label_run(plan: RunPlan, run: Artefact) -> None:
+    """Label this flow run with the artefact of its training, which its parent reads."""
+    with get_client(sync_client=True) as client:
+        path = run.path.relative_to(plan.store.root).as_posix()
+        client.update_flow_run_labels(UUID(runtime.flow_run.id), {tasks.RUN: path})
+
+
+def _link_report(plan: RunPlan) -> None:
     """Write a specialist's report and the workspace's status anew; link the report on the flow run's page."""
     record_status(plan.store.root, resources(), Log().warning)
     if (file := rewritten(plan, resources(), Log().warning)) is not None:

@@ -4,16 +4,15 @@ from prefect import flow
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 
-from curriculum.pipeline.execute import Scope
+from curriculum.pipeline.execute import Event, Scope, runs_of
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import outcome, phases_left
-from curriculum.store import Artefact
 from flows import artifacts
-from flows.approval import final_state, gate_after
+from flows.approval import final_state, gate_passed
 from flows.artifacts import Log
 from flows.dispatch import perform_or_dispatch
 from flows.final_states import ending_plainly, interrupts_held, result_of
-from flows.flow_runs import carry_out, link_report, show_forecast, start
+from flows.flow_runs import carry_out, show_forecast, start
 from flows.forms import ALL_PHASES, Changes, ChangesOfRun, DryRun, LaterPhases, Phase, Specialist
 from flows.hooks import HOOKS
 from flows.settings.contexts import resources
@@ -28,24 +27,22 @@ def run(
     later_phases: LaterPhases = False,
     dry_run: DryRun = False,
     changes: ChangesOfRun = Changes(),  # noqa: B008 - frozen
-) -> tuple[Artefact, ...]:
+) -> tuple[Event, ...]:
     """Take a specialist through its curriculum: what is done is kept, what is missing is made."""
     scope = Scope(later_phases=later_phases, retrain=True)
     if dry_run:
         return show_forecast(specialist, changes, scope, phase)
-    plan, runs, gate = start(specialist, changes, phase), [], None
-    for trained, finished in carry_out(plan, scope, phase, perform_or_dispatch(changes)):
-        runs.append(finished)
-        gate = gate_after(plan, trained)
-    link_report(plan)
+    plan = start(specialist, changes, phase)
+    carried_out = carry_out(plan, scope, phase, perform_or_dispatch(changes))
+    trained = [gate_passed(plan, event, run) for event, run in carried_out]
     left = () if phase == ALL_PHASES else phases_left(plan, resources())
-    Log().info(outcome(plan, phase, runs, left))
-    return final_state(runs, gate)
+    Log().info(outcome(plan, phase, runs_of(trained), left))
+    return final_state(trained)
 
 
 def run_in_process(
     config: RunConfig, phase: str | None, watch: ProgressCallback, *, later_phases: bool = False
-) -> tuple[Artefact, ...]:
+) -> tuple[Event, ...]:
     """Run the flow in this very process, for the command line; `watch` gets its progress too."""
     artifacts.onlooker.set(watch)
     try:

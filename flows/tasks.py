@@ -34,6 +34,8 @@ from schemas.progress import ProgressCallback
 from schemas.specialist import SpecialistRef
 
 Result = TypeVar("Result")
+RUN = "run"
+"""Label of a flow run that trained a phase: the path of its run."""
 
 
 def is_retryable(task: Any, run: Any, state: Any) -> bool:

@@ -81,8 +81,9 @@ class Pipeline:
         Raises:
             CurriculumError: for a mistake in the diet, the corpus or the config, and where training fails.
         """
-        events = self._events(diet, "train", phase, groups)
-        return tuple(event.run for event in events if event.run is not None)
+        from curriculum.pipeline.execute import runs_of
+
+        return runs_of(self._events(diet, "train", phase, groups))
 
     def _events(self, diet: str, until: Verb, phase: str | None, groups: Groups) -> Iterator[Event]:
         from curriculum.pipeline.checks import require_steps

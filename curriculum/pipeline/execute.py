@@ -6,7 +6,7 @@ it in a task, and trains on another machine; the steps of a dry plan make nothin
 
 import contextlib
 import itertools
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, Literal, Protocol, TypeVar
@@ -117,19 +117,22 @@ def execute(plan: RunPlan, perform: Perform, scope: Scope, context: Context) -> 
             that may not run.
         CurriculumError: as the steps do.
     """
-    is_dry, runs = plan.store.dry, []
+    is_dry = plan.store.dry
+    last: Event | None = None
     if scope.until == "train" and not is_dry:
         context.permit(plan)
     with contextlib.nullcontext() if is_dry else plan.store.leased():
         for phase in _listed(plan, scope):
             last = yield from _phase(plan, phase.name, perform, scope, context)
-            if last.run is None or last.gate is None:
-                continue
-            runs.append(last.run)
-            if scope.gates and not _has_passed(plan, last.run, last.gate, context):
-                break
-    if runs and not is_dry:
-        notifications.at_end(plan, runs, context)
+            if scope.gates and not _has_passed(plan, last, context):
+                return
+    if last is not None and last.run is not None and not is_dry:
+        notifications.at_end(plan, last.run, context)
+
+
+def runs_of(events: Iterable[Event]) -> tuple[Artefact, ...]:
+    """Return the runs of the events that have one."""
+    return tuple(event.run for event in events if event.run is not None)
 
 
 def selected(plan: RunPlan, scope: Scope) -> tuple[str, ...]:
@@ -177,10 +180,13 @@ def _gate(plan: RunPlan, name: str, run: Artefact, context: Context) -> Verdict:
     return gate
 
 
-def _has_passed(plan: RunPlan, run: Artefact, gate: Verdict, context: Context) -> bool:
-    """Return True for a gate that was open, or that somebody approved while the event was looked at."""
+def _has_passed(plan: RunPlan, event: Event, context: Context) -> bool:
+    """Return True for no gate, an open one, or one that was approved while the event was looked at."""
+    run, gate = event.run, event.gate
+    if run is None or gate is None:
+        return True
     if gate.kind == "waits" and not plan.store.dry:
-        gate = _gate(plan, gate.phase, run, context)
+        gate = _gate(plan, event.phase, run, context)
     return gate.is_open
 
 

@@ -7,7 +7,7 @@ crashed                      when a flow run of a deployment breaks down, also o
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.mixing.load import load_diet
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.gates import Verdict, verdict
+from curriculum.pipeline.gates import Verdict
 from curriculum.pipeline.notifiers import EventSource
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
@@ -49,12 +49,11 @@ def at_gate(plan: RunPlan, run: Artefact, gate: Verdict, context: Context) -> No
         _notify_once(plan, run, kinds[gate.kind], gate.why, context)
 
 
-def at_end(plan: RunPlan, runs: Sequence[Artefact], context: Context) -> None:
-    """Notify once of the end of a curriculum: its last phase is trained and its gate is open."""
-    if not runs or (last := report_of(runs[-1])).phase != plan.phases[-1].name:
-        return
-    if verdict(plan, last.phase, runs[-1]).is_open:
-        _notify_once(plan, runs[-1], "done", f"{_title(plan)} is done: {run_words(last)}.", context)
+def at_end(plan: RunPlan, run: Artefact, context: Context) -> None:
+    """Notify once of the end of a curriculum: a run whose gate is open is of the last phase."""
+    report = report_of(run)
+    if report.phase == plan.phases[-1].name:
+        _notify_once(plan, run, "done", f"{_title(plan)} is done: {run_words(report)}.", context)
 
 
 def _notify_once(

@@ -11,20 +11,15 @@ from curriculum.inspection.losses import require_some
 from curriculum.inspection.stage_tables import (
     document_lines,
 )
-from curriculum.pipeline.execute import (
-    Scope,
-    execute,
-    here,
-)
+from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.trained_tokenizer import train_tokenizer
 from curriculum.pipeline.wanted_rows import wanted_of
 from curriculum.stages import Built
-from curriculum.store import Artefact
 from curriculum.store.artefact import KEY_DIGITS
 from flows import settings
-from flows.cli.carried_out import is_done, prepared, print_counts, update_report, warn_unmeasured
+from flows.cli.carried_out import carry_out, is_done, print_counts, update_report, warn_unmeasured
 from flows.cli.console import ACCENT, MUTED, out, table, warn, watching
 from flows.cli.workspace import shard_lines
 from schemas.errors import DietError
@@ -34,11 +29,8 @@ from schemas.reports import DocumentsReport
 def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     """Build the rows of the phases; `dry` only prints what would be made, and why."""
     plan = resolve_plan(config, dry=dry)
-    built: dict[str, Built] = {}
-    with prepared(plan) as (plan, context):
-        for event in execute(plan, here(context), Scope(until="build", phase=phase), context):
-            if event.built is not None:
-                built[event.phase] = event.built
+    plan, events = carry_out(plan, Scope(until="build", phase=phase))
+    built = {event.phase: event.built for event in events if event.built is not None}
     made = [artefact for each in built.values() for artefact in each.artefacts()]
     lacking = [] if dry else [each for each in made if each.planned]
     there = made if dry else [each for each in made if not each.planned]
@@ -88,12 +80,8 @@ def sample(config: RunConfig, phase: str | None, number: int) -> None:
             cure="Leave out --sample or --shard",
         )
     plan = resolve_plan(config)
-    made: dict[str, Artefact] = {}
-    with prepared(plan) as (plan, context):
-        for event in execute(
-            plan, here(context), Scope(until="sample", phase=phase, sample=number), context
-        ):
-            made |= {each.key: each for each in event.documents}
+    _, events = carry_out(plan, Scope(until="sample", phase=phase, sample=number))
+    made = {each.key: each for event in events for each in event.documents}
     require_some(plan.corpus.name, made.values())
     out.print(table(document_lines([*made.values()])))
     some = next((each for each in made.values() if each.reported(DocumentsReport).documents), None)

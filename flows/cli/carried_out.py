@@ -11,13 +11,10 @@ from curriculum.corpus.sources import plain_folders
 from curriculum.inspection.formats import number
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.phase_faults import unmeasured
+from curriculum.pipeline.checks import require_steps
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.execute import (
-    NOTHING_TO_DO,
-)
-from curriculum.pipeline.forecast import (
-    explain_steps,
-)
+from curriculum.pipeline.execute import NOTHING_TO_DO, Event, Scope, execute, here
+from curriculum.pipeline.forecast import explain_steps
 from curriculum.pipeline.gates import Verdict
 from curriculum.pipeline.plan import RunPlan, looked_at
 from curriculum.pipeline.status import record_status
@@ -63,6 +60,19 @@ def prepared(plan: RunPlan) -> Iterator[tuple[RunPlan, Context]]:
             yield plan, context_of(watch, warn=warn)
 
 
+def carry_out(plan: RunPlan, scope: Scope) -> tuple[RunPlan, list[Event]]:
+    """Carry a plan out in this process; return it, as it was looked at if it is dry, and its events."""
+    events = []
+    with prepared(plan) as (plan, context):
+        if scope.until in ("mix", "train") and not plan.store.dry:
+            require_steps(plan, scope, context)
+        for event in execute(plan, here(context), scope, context):
+            events.append(event)
+            if event.run is not None and event.gate is not None:
+                _report_trained(plan, event.run)
+    return plan, events
+
+
 def warn_of_folders(plan: RunPlan) -> None:
     """Warn of each repository that is a plain folder."""
     for line in plain_folders(plan.corpus.repositories):
@@ -93,7 +103,7 @@ def is_open(gate: Verdict | None) -> bool:
     return False
 
 
-def report_trained(plan: RunPlan, run: Artefact) -> None:
+def _report_trained(plan: RunPlan, run: Artefact) -> None:
     """Write the report of a plan that isn't dry anew, if it doesn't show a run yet."""
     if not (plan.store.dry or shows(plan, run)):
         rewritten(plan, resources(), warn)

@@ -1,10 +1,6 @@
 """Forecasts of a command: `--dry-run` with its time, and `--explain` with the reasons."""
 
-from curriculum.pipeline.execute import (
-    Scope,
-    execute,
-    here,
-)
+from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.forecast import (
     Forecast,
     Until,
@@ -14,7 +10,7 @@ from curriculum.pipeline.forecast import (
 )
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.run_config import RunConfig
-from flows.cli.carried_out import is_done, prepared, print_counts, print_origin
+from flows.cli.carried_out import carry_out, is_done, prepared, print_counts, print_origin
 from flows.cli.console import out, table, warn
 
 
@@ -22,12 +18,8 @@ def explain_run(config: RunConfig, phase: str | None, *, later_phases: bool) -> 
     """Print what `run` would make, and why: a phase that is named is trained anew."""
     plan = resolve_plan(config, dry=True)
     scope = Scope(phase=phase, later_phases=later_phases, retrain=True)
-    with prepared(plan) as (plan, context):
-        made = [
-            each
-            for event in execute(plan, here(context), scope, context)
-            for each in event.step_artefacts
-        ]
+    plan, events = carry_out(plan, scope)
+    made = [each for event in events for each in event.step_artefacts]
     if not is_done(plan, made):
         print_origin(plan, made)
         print_counts(plan.store, made)

@@ -1,34 +1,34 @@
 """`curriculum mix`, `train` and `run`: a plan carried out, and the tables at the end."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
-from curriculum.inspection.runs import report_of
-from curriculum.inspection.stage_tables import (
-    branch_lines,
-)
+from curriculum.inspection.stage_tables import branch_lines
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.tree import explain_diet, explain_plan
 from curriculum.pipeline.checks import require_steps
 from curriculum.pipeline.context import ignore
 from curriculum.pipeline.execute import (
     NOTHING_TO_DO,
+    Event,
     Scope,
     execute,
     here,
+    runs_of,
     selected,
 )
-from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import write_command_snapshot
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Artefact
 from flows.cli.carried_out import (
+    carry_out,
     is_done,
     is_open,
     prepared,
     print_counts,
     print_origin,
-    report_trained,
     require_machine,
     require_readable,
     update_report,
@@ -42,25 +42,40 @@ from flows.settings import prefect_variables
 from flows.settings.contexts import context_of
 
 
-def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
-    """Build, then lay down which rows are trained on, in which order."""
+def make(
+    config: RunConfig, phase: str | None, *, until: Literal["mix", "train"], dry: bool
+) -> bool:
+    """Make the steps of the phases up to one, without Prefect; return whether all gates are open."""
+    if until == "train":
+        require_machine()
     plan = resolve_plan(config, dry=dry)
-    scope = Scope(until="mix", phase=phase)
+    scope = Scope(until=until, phase=phase)
     phases = selected(plan, scope)
     if not dry:
         require_readable(plan)
         write_command_snapshot(plan)
-    with prepared(plan) as (plan, context):
+    plan, events = carry_out(plan, scope)
+    gate = events[-1].gate
+    made = [each for event in events for each in event.step_artefacts]
+    runs = [run for run in runs_of(events) if not run.planned]
+    if until == "mix" and (dry or any(each.made for each in made)):
+        _print_mixtures(plan, made)
+    if not is_done(plan, made):
+        warn_unmeasured(plan, phases)
+        print_origin(plan, made)
+        print_counts(plan.store, made)
+        if runs:
+            print_runs(plan, runs)
         if not dry:
-            require_steps(plan, scope, context)
-        made = [
-            each
-            for event in execute(plan, here(context), scope, context)
-            for each in event.step_artefacts
-        ]
-    if not dry and is_done(plan, made):
-        return
-    if dry:
+            update_report(plan)
+        if runs and not dry:
+            print_summary(plan, scope, runs, gate)
+    return is_open(gate)
+
+
+def _print_mixtures(plan: RunPlan, made: Sequence[Artefact]) -> None:
+    """Print the mixtures that are there, after the diet of a plan that is only explained."""
+    if plan.store.dry:
         out.print(table(branch_lines(explain_diet(plan.diet, plan.phases))))
     for mixture in made:
         if mixture.manifest.stage == "mixtures" and not mixture.planned:
@@ -70,51 +85,13 @@ def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
             out.print(table(branch_lines(shown)))
             for line in report.warnings:
                 warn(f"{title}: {line}")
-    if not dry:
-        update_report(plan)
-    warn_unmeasured(plan, phases)
-    print_origin(plan, made)
-    if not (dry and is_done(plan, made)):
-        print_counts(plan.store, made)
-
-
-def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
-    """Build, mix and train what isn't trained yet, without Prefect; return whether all gates are open."""
-    require_machine()
-    plan = resolve_plan(config, dry=dry)
-    scope = Scope(phase=phase)
-    phases = selected(plan, scope)
-    if not dry:
-        require_readable(plan)
-        write_command_snapshot(plan)
-    made: list[Artefact] = []
-    gate: Verdict | None = None
-    with prepared(plan) as (plan, context):
-        if not dry:
-            require_steps(plan, scope, context)
-        for event in execute(plan, here(context), scope, context):
-            made += event.step_artefacts
-            if event.run is not None and event.gate is not None:
-                gate = event.gate
-                report_trained(plan, event.run)
-    if is_done(plan, made):
-        return is_open(gate)
-    warn_unmeasured(plan, phases)
-    print_origin(plan, made)
-    print_counts(plan.store, made)
-    runs = [each for each in made if each.manifest.stage == "runs" and not each.planned]
-    print_runs(plan, runs)
-    if not dry:
-        update_report(plan)
-        print_summary(plan, scope, runs, gate)
-    return is_open(gate)
 
 
 def run(config: RunConfig, phase: str | None, *, later_phases: bool = False) -> bool:
     """Run the flow in this process, print its runs, and return whether all gates are open."""
     plan, scope = resolve_plan(config, dry=True), Scope(phase=phase, later_phases=later_phases)
-    runs = flow(config, phase, later_phases=later_phases)
-    gate = verdict(plan, report_of(runs[-1]).phase, runs[-1]) if runs else None
+    trained = flow(config, phase, later_phases=later_phases)
+    gate, runs = trained[-1].gate, runs_of(trained)
     if any(each.made for each in runs):
         print_runs(plan, runs)
         warn_unmeasured(plan, selected(plan, scope))
@@ -122,10 +99,8 @@ def run(config: RunConfig, phase: str | None, *, later_phases: bool = False) -> 
     return is_open(gate)
 
 
-def flow(
-    config: RunConfig, phase: str | None, *, later_phases: bool = False
-) -> tuple[Artefact, ...]:
-    """Run the Prefect flow in this process with its progress in the terminal, and return its runs.
+def flow(config: RunConfig, phase: str | None, *, later_phases: bool = False) -> Sequence[Event]:
+    """Run the Prefect flow in this process with its progress in the terminal, and return its trained phases.
 
     Prefect, which takes longer to start than all else, is left out where every run is there already.
 
@@ -138,10 +113,10 @@ def flow(
     scope = Scope(phase=phase, later_phases=later_phases, retrain=True)
     if _is_all_there(plan, scope):
         out.print(NOTHING_TO_DO)
-        runs = _reused(plan, scope)
+        trained = _reused(plan, scope)
         # A dry plan reads each manifest once.
         update_report(plan)
-        return runs
+        return trained
     warn_of_folders(plan)
     require_steps(plan, Scope(phase=phase, later_phases=later_phases), context_of(warn=warn))
     with api_for(config.workspace, warn):
@@ -160,10 +135,10 @@ def _is_all_there(plan: RunPlan, scope: Scope) -> bool:
     return not any(each.planned for event in events for each in event.step_artefacts)
 
 
-def _reused(looked: RunPlan, scope: Scope) -> tuple[Artefact, ...]:
-    """Make the artefacts of a dry plan, which are all there, the current ones, and return its runs."""
+def _reused(looked: RunPlan, scope: Scope) -> list[Event]:
+    """Make the artefacts of a dry plan, which are all there, current; return its trained phases."""
     plan = replace(resolve_plan(looked.config), sources=looked.sources)
     write_command_snapshot(plan)
     with prepared(plan) as (plan, context):
-        events = [*execute(plan, here(context), scope, context)]
-    return tuple(event.run for event in events if event.run is not None)
+        events = execute(plan, here(context), scope, context)
+        return [event for event in events if event.run is not None]

@@ -1,5 +1,6 @@
 """Stand-ins for the steps build, mix and train: their order, gates and dispatch remain to be tested."""
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from curriculum.pipeline import phase_training, steps
 from curriculum.pipeline.context import Context, Resources
+from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact, Recipe, Store
 from schemas.job import Report, Stopped
@@ -17,6 +19,20 @@ from tests import factories
 def report(*, phase: str = "syntax", stopped: Stopped = "budget", attempt: int = 1) -> Report:
     """What a run of three steps leaves."""
     return factories.run_report(phase=phase, attempt=attempt, stopped=stopped, reason="why")
+
+
+def gates_judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the phases whose gates are judged from now on, wherever that is."""
+    judged: list[str] = []
+
+    def noted(plan: RunPlan, phase: str, run: Artefact) -> Verdict:
+        judged.append(phase)
+        return verdict(plan, phase, run)
+
+    for module in [*sys.modules.values()]:
+        if vars(module).get("verdict") is verdict and module.__name__ != __name__:
+            monkeypatch.setattr(module, "verdict", noted)
+    return judged
 
 
 def finished(store: Store, said: Report, *, weights: str = "") -> Artefact:

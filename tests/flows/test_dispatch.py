@@ -32,7 +32,7 @@ from prefect.states import Cancelling, Crashed, Pending, Running, Scheduled
 from curriculum.mixing.load import DIETS
 from curriculum.pipeline import gates
 from curriculum.store import Store
-from flows import approval, dispatch
+from flows import approval, dispatch, tasks
 from flows.run import run
 from flows.train import train
 from tests.flows.stand_ins import Doors
@@ -149,7 +149,7 @@ def test_each_phase_is_trained_by_a_flow_run_of_its_own(workers: Workers) -> Non
     assert children[0].parameters["changes"] == {"max_commits": 4}
     assert workers.doors.anew == [False] * len(PHASES)
     trained = [workers.doors.attempts[name][0].path for name in PHASES]
-    assert [each.labels[dispatch.RUN] for each in children] == [
+    assert [each.labels[tasks.RUN] for each in children] == [
         each.relative_to(Store.containing(each).root).as_posix() for each in trained
     ]
 

@@ -15,7 +15,6 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.flow_engine import FlowRunEngine
 
-from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import outcome
@@ -29,7 +28,7 @@ from flows.train import train
 from schemas.errors import DietError
 from schemas.progress import Progress
 from tests.flows.cli_runner import curriculum
-from tests.flows.stand_ins import Doors, finished, report
+from tests.flows.stand_ins import Doors, finished, gates_judged, report
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -59,18 +58,14 @@ def test_a_run_goes_through_the_phases_in_order(stand_ins: Doors) -> None:
     assert stand_ins.anew == [False] * 5
 
 
+@pytest.mark.parametrize("flow", [train, run])
 def test_an_open_gate_is_judged_once_a_phase(
-    stand_ins: Doors, monkeypatch: pytest.MonkeyPatch
+    stand_ins: Doors, monkeypatch: pytest.MonkeyPatch, flow: Any
 ) -> None:
-    judged: list[str] = []
-
-    def noted(plan: RunPlan, phase: str, trained: Artefact) -> Verdict:
-        judged.append(phase)
-        return verdict(plan, phase, trained)
-
-    monkeypatch.setattr("curriculum.pipeline.execute.verdict", noted)
-    train(specialist="templates.demo")
+    judged = gates_judged(monkeypatch)
+    ended = flow(specialist="templates.demo")
     assert [f"train {phase}" for phase in judged] == stand_ins.opened[2::3]
+    assert [event.gate.kind for event in ended] == ["open"] * 5
 
 
 def test_one_phase_is_trained_anew_and_nothing_else(stand_ins: Doors) -> None:

@@ -38,7 +38,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         token_budget="16K",
         max_repetition=100.0,
     )
-    phases.mix(order, "syntax", dry=False)
+    phases.make(order, "syntax", until="mix", dry=False)
     return home
 
 

@@ -14,6 +14,7 @@ from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import read_mark
 from flows.cli import phases
+from tests.flows.stand_ins import gates_judged
 from tests.flows.tiny_workspace import Larder, figure, job, run
 
 ASKED = """
@@ -80,6 +81,19 @@ def test_a_command_that_finds_everything_done_starts_no_prefect(
         )
     assert done.returncode == 0, done.stderr
     assert "Nothing to" in done.stdout
+
+
+def test_a_run_that_finds_everything_done_judges_no_gate_after_the_last(
+    demo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "workspace"
+    shutil.copytree(demo_home, home, symlinks=True)
+    config = RunConfig.of(specialist="templates.demo", workspace=home)
+    monkeypatch.setattr("flows.cli.phases.update_report", lambda plan: None)
+    judged = gates_judged(monkeypatch)
+    assert phases.run(config, None)
+    order = [phase.name for phase in resolve_plan(config, dry=True).phases]
+    assert judged == [*order, *order], "once where it is looked at, once where it is carried out"
 
 
 def test_a_run_that_has_something_to_do_is_found_out(demo_home: Path, tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar, cast
 
 import pytest
 
 from curriculum.pipeline import notifications
+from curriculum.pipeline.execute import Scope, Step, execute
 from curriculum.pipeline.gates import Verdict
 from curriculum.pipeline.notifiers import EventSource
 from curriculum.pipeline.plan import RunPlan, resolve_plan
@@ -20,6 +22,8 @@ from schemas.errors import JobError, JobKilledError, JobMemoryError, NotFiniteEr
 from schemas.job import Report, Stopped
 from schemas.progress import Event
 from tests import factories
+
+Result = TypeVar("Result")
 
 
 @pytest.fixture
@@ -97,11 +101,10 @@ def test_a_curriculum_is_done_when_its_last_phase_is(
     plan: RunPlan, told: Callable[[], list[Event]]
 ) -> None:
     runs = [_run(plan, each.name) for each in plan.phases]
-    notifications.at_end(plan, [], context_of())
-    notifications.at_end(plan, runs[:1], context_of())
+    notifications.at_end(plan, runs[0], context_of())
     assert told() == []
     for _ in range(2):
-        notifications.at_end(plan, runs, context_of())
+        notifications.at_end(plan, runs[-1], context_of())
     (event,) = told()
     assert (event.event, event.phase) == ("done", "anneal")
     assert event.text == "templates/demo is done: after 9 tokens (end of its budget)."
@@ -111,8 +114,16 @@ def test_a_last_phase_whose_gate_is_closed_isnt_done(
     plan: RunPlan, told: Callable[[], list[Event]]
 ) -> None:
     phases = (*plan.phases[:-1], replace(plan.phases[-1], require=("approval",)))
-    notifications.at_end(replace(plan, phases=phases), [_run(plan, "anneal")], context_of())
-    assert told() == []
+    run = _run(plan, "anneal")
+
+    def perform(step: Step[Result], /) -> Result:
+        return cast("Result", run if step.verb == "train" else None)
+
+    scope = Scope(phase="anneal")
+    assert [*execute(replace(plan, phases=phases), perform, scope, context_of())]
+    assert [event.event for event in told()] == ["gate_waiting"]
+    assert [*execute(plan, perform, scope, context_of())]
+    assert [event.event for event in told()] == ["gate_waiting", "done"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Commands of the panel Make: build, mix, train, run, and what they begin with."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -70,12 +70,7 @@ def mix(
     config: RunConfig, phase: OnlyPhase = None, dry_run: DryRun = False, explain: Explain = False
 ) -> None:
     """Build, then plan which rows to train on, in which order."""
-    from flows.cli import forecasts, phases
-
-    if dry_run:
-        forecasts.print_forecast(config, phase, until="mix")
-    if explain or not dry_run:
-        phases.mix(config, phase, dry=explain)
+    _make(config, phase, "mix", dry_run=dry_run, explain=explain)
 
 
 @app.command(rich_help_panel=WORK)
@@ -87,13 +82,24 @@ def train(
 
     Exit code 3: a gate between phases is closed, or a run waits for approval.
     """
+    _make(config, phase, "train", dry_run=dry_run, explain=explain)
+
+
+def _make(
+    config: RunConfig,
+    phase: str | None,
+    until: Literal["mix", "train"],
+    *,
+    dry_run: bool,
+    explain: bool,
+) -> None:
     from flows.cli import forecasts, phases
 
     if dry_run:
-        forecasts.print_forecast(config, phase, until="train")
+        forecasts.print_forecast(config, phase, until=until)
     if explain:
-        phases.train(config, phase, dry=True)
-    elif not dry_run and not phases.train(config, phase, dry=False):
+        phases.make(config, phase, until=until, dry=True)
+    elif not dry_run and not phases.make(config, phase, until=until, dry=False):
         raise typer.Exit(CLOSED)
 
 
