@@ -236,14 +236,3 @@ def _read(file: BinaryIO, size: int, most: int) -> bytes:
             break
         parts.append(more)
     return b"".join(parts)
-
-
-def write_new(name: str, content: bytes, *, beside: int) -> None:
-    """Write a file that isn't there yet into an open folder.
-
-    Raises:
-        OSError: where something has that name, and where the system refuses.
-    """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | _AT_ONCE
-    with os.fdopen(os.open(name, flags, 0o666, dir_fd=beside), "wb") as new:
-        new.write(content)
