@@ -29,7 +29,7 @@ from curriculum.sandbox import Sandbox
 from curriculum.stop_signals import terminating_signals
 from curriculum.workers.answers import MAX_ANSWER_BYTES, Failure, answer_tasks, unpickled
 from curriculum.workers.sandboxed_worker import start_sandboxed
-from curriculum.workers.stopped_processes import StoppedProcesses
+from curriculum.workers.stopped_processes import LOOK_SECONDS, StoppedProcesses, stopped_words
 from schemas.errors import WorkerError
 from schemas.progress import ignore_message
 
@@ -190,7 +190,10 @@ class WorkerPool(Pool):
     size: int
     """Processes; never more than tasks."""
     limit_seconds: float | None = None
-    """Wall-clock time for one task; its worker is killed after it, and the task isn't tried again."""
+    """Wall-clock time for one task; its worker is killed after it, and the task isn't tried again.
+
+    Time during which a signal has stopped the worker, or this process as it waits, isn't counted.
+    """
     tries: int = TRIES
     """Tries of a task whose worker is killed."""
     quiet: bool = False
@@ -293,16 +296,25 @@ class _Processes(Generic[Task, Result]):
     def outcomes(self) -> Outcomes[Result | Failure]:
         """Yield outcomes until no worker is left."""
         while self.workers:
-            deadlines = [each.deadline for each in self.workers if each.deadline is not None]
-            left = min(deadlines, default=float("inf")) - time.monotonic()
-            connections = [each.connection for each in self.workers]
-            ready = wait(connections, timeout=min(WAIT_SECONDS, max(0.0, left)))
+            ready = self._ready()
             for worker in tuple(self.workers):
                 if worker.connection in ready:
                     yield from self._receive(worker)
                 elif worker.deadline is not None and time.monotonic() >= worker.deadline:
                     yield from self._stop(worker)
-            self.stopped.look((each.process.pid, self._task_name(each)) for each in self.workers)
+
+    def _ready(self) -> Collection[object]:
+        """Wait a moment for answers; time in which a worker or this process is stopped isn't counted."""
+        began = time.monotonic()
+        left = min(each.deadline or float("inf") for each in self.workers) - began
+        seconds = min(WAIT_SECONDS, max(0.0, left))
+        ready = wait([each.connection for each in self.workers], timeout=seconds)
+        late = time.monotonic() - began - seconds
+        watched = [(each.process.pid, self._task_name(each)) for each in self.workers]
+        for worker, stopped in zip(self.workers, self.stopped.look(watched), strict=True):
+            if worker.deadline is not None:
+                worker.deadline += max(stopped, late, 0.0)
+        return ready
 
     def _receive(self, worker: _Worker) -> Outcomes[Result | Failure]:
         try:
@@ -358,7 +370,10 @@ class _Processes(Generic[Task, Result]):
         return None if limit is None else time.monotonic() + limit + extra
 
     def _stop(self, worker: _Worker) -> Outcomes[Result | Failure]:
-        """Kill a worker that is over its time."""
+        """Kill a worker that is over its time, unless a signal stopped it meanwhile."""
+        if (pid := worker.process.pid) is not None and stopped_words(pid) is not None:
+            worker.deadline = time.monotonic() + LOOK_SECONDS
+            return
         self._remove(worker)
         end = f"no end after {self.pool.limit_seconds:g} s"
         error = self._error(worker, end, "its process was over its time and was killed")

@@ -1,7 +1,7 @@
 """Processes that a signal stopped: they neither end nor fail, and their parent would wait for ever."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 LOOK_SECONDS = 1.0
@@ -31,11 +31,15 @@ class StoppedProcesses:
     _since: dict[int, float] = field(default_factory=dict)
     """Times at which stopped processes were first seen so; infinite once that was reported."""
 
-    def look(self, processes: Iterable[tuple[int | None, str]]) -> None:
-        """Look at processes by their pids and what they work at, unless the last look was a moment ago."""
+    def look(self, processes: Sequence[tuple[int | None, str]]) -> list[float]:
+        """Look at processes by their pids and what they work at, unless the last look was a moment ago.
+
+        Return the seconds since the last look of each that was stopped at both looks, else 0.
+        """
         now = time.monotonic()
-        if now - self._looked < LOOK_SECONDS:
-            return
+        seconds = now - self._looked
+        if seconds < LOOK_SECONDS:
+            return [0.0] * len(processes)
         self._looked, before = now, self._since
         self._since = {}
         for pid, task in processes:
@@ -46,3 +50,5 @@ class StoppedProcesses:
                 self.tell(f"worker process {pid} {words}; it works at {task}")
                 since = float("inf")
             self._since[pid] = since
+        still = before.keys() & self._since.keys()
+        return [seconds if pid in still else 0.0 for pid, _ in processes]

@@ -1,5 +1,6 @@
 """Processes that build, and what becomes of them."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from curriculum.stages import Built, Workers
 from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.worker_rights import worker_rights
 from curriculum.store import Recipe, StagingDirectory, Store
-from curriculum.workers import stopped_processes
+from curriculum.workers import Failure, WorkerPool, stopped_processes
 from schemas.progress import Progress
 
 SCRIPT = """
@@ -161,3 +162,65 @@ def test_a_build_whose_worker_is_killed_half_way_leaves_the_same(
 
 def _with_folder(sandbox: Sandbox | None, folder: Path) -> Sandbox | None:
     return sandbox and replace(sandbox, write=(*sandbox.write, str(folder)))
+
+
+STEPS = 10
+STOPPED_BUILD = """
+from curriculum.workers import WorkerPool
+from tests.curriculum.stages.test_workers import in_steps
+if __name__ == "__main__":
+    with WorkerPool(size=1, limit_seconds=4, tries=1).keeping() as kept:
+        for task in range(2):
+            for found in kept.map(in_steps, [task], on_failure="report"):
+                print(found, flush=True)
+"""
+
+
+def in_steps(number: int) -> int:
+    """Take two seconds, of which a stop takes no more than a step."""
+    for _ in range(STEPS):
+        time.sleep(0.2)
+    return number
+
+
+def hang(number: int) -> int:
+    time.sleep(600)
+    return number
+
+
+def test_time_in_which_a_worker_is_stopped_is_no_time_of_its_task() -> None:
+    def stop() -> None:
+        (child,) = multiprocessing.active_children()
+        worker = psutil.Process(child.pid)
+        worker.suspend()
+        time.sleep(6)
+        worker.resume()
+
+    with WorkerPool(size=1, limit_seconds=4, tries=1).keeping() as kept:
+        assert [*kept.map(in_steps, [0], on_failure="report")] == [(0, 0)]
+        threading.Timer(0.5, stop).start()
+        began = time.monotonic()
+        assert [*kept.map(in_steps, [1], on_failure="report")] == [(0, 1)]
+        assert time.monotonic() - began > 6, "it was stopped for longer than its limit"
+        ((_, failure),) = kept.map(hang, [2], on_failure="report")
+    assert isinstance(failure, Failure)
+    assert failure.outcome == "timed out"
+
+
+def test_time_in_which_a_build_is_stopped_is_no_time_of_its_tasks(tmp_path: Path) -> None:
+    script = tmp_path / "stopped_build.py"
+    script.write_text(STOPPED_BUILD)
+    with subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+    ) as build:
+        assert build.stdout is not None
+        assert build.stdout.readline() == "(0, 0)\n"
+        time.sleep(0.5)
+        os.killpg(build.pid, signal.SIGSTOP)
+        time.sleep(6)
+        os.killpg(build.pid, signal.SIGCONT)
+        assert build.stdout.readline() == "(0, 1)\n"
