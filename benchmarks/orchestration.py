@@ -46,13 +46,13 @@ def main() -> None:
         # Prefect reads its settings when it is imported.
         from flows.run import run_in_process
 
-        run_in_process(order, None, ignore_progress)
+        run_in_process(order, Scope(), ignore_progress)
         print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
         for title, phase in (("everything is there", None), (f"{LAST} is trained anew", LAST)):
             _compare(
                 title,
                 _directly(order, phase),
-                partial(run_in_process, order, phase, ignore_progress),
+                partial(run_in_process, order, Scope(phase=phase), ignore_progress),
             )
 
 

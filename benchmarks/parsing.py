@@ -21,9 +21,9 @@ from unittest import mock
 
 import tree_sitter
 
-from curriculum.corpus.history import folder_headers
 from curriculum.corpus.load import unpack_samples
 from curriculum.corpus.paths import language_of
+from curriculum.corpus.plain_folder import folder_headers
 from curriculum.graph import syntax_tree
 from curriculum.graph.index import facts_of
 from curriculum.graph.syntax_tree import grammar, parse, tree_of

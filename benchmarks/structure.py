@@ -18,8 +18,8 @@ import tree_sitter
 import tree_sitter_c
 import tree_sitter_cpp
 
-from curriculum.corpus.history import folder_headers
 from curriculum.corpus.paths import language_of
+from curriculum.corpus.plain_folder import folder_headers
 from curriculum.families.v6_enriched import enrich
 from curriculum.graph import index, syntax_tree
 from curriculum.graph.structure import code_structure

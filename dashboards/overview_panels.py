@@ -10,7 +10,7 @@ from curriculum.inspection.formats import count, duration, gpu_hours, money, num
 from curriculum.pipeline.artefact_graph import Node, artefact_graph
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.next_steps import next_steps
-from curriculum.pipeline.status import current_status
+from curriculum.pipeline.status_table import current_status
 from dashboards import frame, html, pipeline_chart
 from dashboards.charts import marks
 from dashboards.palette import family_class

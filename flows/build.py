@@ -18,4 +18,5 @@ def build(
     changes: ChangesOfBuild = BuildChanges(),  # noqa: B008 - frozen
 ) -> None:
     """Read the corpus and build the packed rows that a diet asks for."""
-    flow_runs.make(specialist, changes, Scope(until="build"), phase, dry_run=dry_run)
+    scope = Scope(until="build", phase=flow_runs.named(phase))
+    flow_runs.make(specialist, changes, scope, dry_run=dry_run)

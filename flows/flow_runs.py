@@ -12,9 +12,9 @@ from curriculum.pipeline.checks import require_steps
 from curriculum.pipeline.execute import Event, Perform, Scope, execute
 from curriculum.pipeline.plan import RunPlan, looked_at, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.pipeline.status import record_status
+from curriculum.pipeline.status_table import record_status
 from curriculum.store import Artefact, Store
-from dashboards.report.page import rewritten, shows
+from dashboards.report.report_file import rewritten, shows
 from flows import artifacts, settings, tasks
 from flows.artifacts import Log
 from flows.forms import ALL_PHASES, BuildChanges
@@ -23,7 +23,12 @@ from flows.settings.contexts import resources
 from schemas.progress import ignore_progress
 
 
-def start(specialist: str, changes: BuildChanges, phase: str) -> RunPlan:
+def named(phase: str) -> str | None:
+    """Return the one phase that a form names; None for all."""
+    return None if phase == ALL_PHASES else phase
+
+
+def start(specialist: str, changes: BuildChanges, scope: Scope) -> RunPlan:
     """Resolve a form into the plan of this flow run, as the run first saw it, and tag the run.
 
     Training that another run asked for goes by that one's config.
@@ -37,7 +42,7 @@ def start(specialist: str, changes: BuildChanges, phase: str) -> RunPlan:
         plan = recorded_config.read_plan(store, parent)
     else:
         plan = recorded_config.first_plan(config, runtime.flow_run.id)
-    _tag_run(plan, phase)
+    _tag_run(plan, scope.phase or ALL_PHASES)
     return plan
 
 
@@ -60,16 +65,16 @@ def _tag_run(plan: RunPlan, phase: str) -> None:
         client.update_flow_run(UUID(runtime.flow_run.id), tags=[*{*known, *tags}])
 
 
-def show_forecast(specialist: str, changes: BuildChanges, scope: Scope, phase: str) -> tuple[()]:
+def show_forecast(specialist: str, changes: BuildChanges, scope: Scope) -> tuple[()]:
     """Show what a form would make, why, and how long it would take; nothing is made, so no run is returned.
 
     Raises:
         CurriculumError: as the run itself would.
     """
-    plan = resolve_plan(_config(specialist, changes), dry=True)
+    plan, phase = resolve_plan(_config(specialist, changes), dry=True), scope.phase or ALL_PHASES
     _tag_run(plan, phase)
     with looked_at(plan) as dry:
-        asked = replace(_of_phase(scope, phase), gates=False)
+        asked = replace(scope, gates=False)
         found = forecast.forecast(dry, asked, tasks.flow_context(ignore_progress))
     lines = [*forecast.forecast_lines(found, until=scope.until)]
     words = "; ".join(forecast.forecast_words(found, until=scope.until))
@@ -88,18 +93,14 @@ def show_forecast(specialist: str, changes: BuildChanges, scope: Scope, phase: s
     return ()
 
 
-def _of_phase(scope: Scope, phase: str) -> Scope:
-    return replace(scope, phase=None if phase == ALL_PHASES else phase)
-
-
 def make(
-    specialist: str, changes: BuildChanges, scope: Scope, phase: str, *, dry_run: bool
+    specialist: str, changes: BuildChanges, scope: Scope, *, dry_run: bool
 ) -> tuple[Event, ...]:
     """Carry out, or only forecast, what a form asks for, and return the events of trained phases."""
     if dry_run:
-        return show_forecast(specialist, changes, scope, phase)
-    plan, trained = start(specialist, changes, phase), []
-    for event, run in carry_out(plan, scope, phase):
+        return show_forecast(specialist, changes, scope)
+    plan, trained = start(specialist, changes, scope), []
+    for event, run in carry_out(plan, scope):
         trained.append(event)
         _label_run(plan, run)
         if event.gate and not event.gate.is_open:
@@ -108,7 +109,7 @@ def make(
 
 
 def carry_out(
-    plan: RunPlan, scope: Scope, phase: str, perform: Perform = tasks.perform
+    plan: RunPlan, scope: Scope, perform: Perform = tasks.perform
 ) -> Iterator[tuple[Event, Artefact]]:
     """Carry a plan out in tasks, and yield the event and the run of each phase that is trained.
 
@@ -116,8 +117,8 @@ def carry_out(
     """
     context = tasks.flow_context(ignore_progress)
     if scope.until != "build":
-        require_steps(plan, _of_phase(scope, phase), context)
-    for event in execute(plan, perform, _of_phase(scope, phase), context):
+        require_steps(plan, scope, context)
+    for event in execute(plan, perform, scope, context):
         if event.run is not None:
             if not (event.gate and event.gate.is_open and shows(plan, event.run)):
                 _link_report(plan)

@@ -18,4 +18,5 @@ def mix(
     changes: ChangesOfMix = MixChanges(),  # noqa: B008 - frozen
 ) -> None:
     """Build, then lay down which rows a specialist is trained on, in which order."""
-    flow_runs.make(specialist, changes, Scope(until="mix"), phase, dry_run=dry_run)
+    scope = Scope(until="mix", phase=flow_runs.named(phase))
+    flow_runs.make(specialist, changes, scope, dry_run=dry_run)

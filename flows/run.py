@@ -12,7 +12,7 @@ from flows.approval import final_state, gate_passed
 from flows.artifacts import Log
 from flows.dispatch import perform_or_dispatch
 from flows.final_states import ending_plainly, interrupts_held, result_of
-from flows.flow_runs import carry_out, show_forecast, start
+from flows.flow_runs import carry_out, named, show_forecast, start
 from flows.forms import ALL_PHASES, Changes, ChangesOfRun, DryRun, LaterPhases, Phase, Specialist
 from flows.hooks import HOOKS
 from flows.settings.contexts import resources
@@ -29,26 +29,25 @@ def run(
     changes: ChangesOfRun = Changes(),  # noqa: B008 - frozen
 ) -> tuple[Event, ...]:
     """Take a specialist through its curriculum: what is done is kept, what is missing is made."""
-    scope = Scope(later_phases=later_phases, retrain=True)
+    scope = Scope(phase=named(phase), later_phases=later_phases, retrain=True)
     if dry_run:
-        return show_forecast(specialist, changes, scope, phase)
-    plan = start(specialist, changes, phase)
-    carried_out = carry_out(plan, scope, phase, perform_or_dispatch(changes))
+        return show_forecast(specialist, changes, scope)
+    plan = start(specialist, changes, scope)
+    carried_out = carry_out(plan, scope, perform_or_dispatch(changes))
     trained = [gate_passed(plan, event, run) for event, run in carried_out]
-    left = () if phase == ALL_PHASES else phases_left(plan, resources())
+    left = () if scope.phase is None else phases_left(plan, resources())
     Log().info(outcome(plan, phase, runs_of(trained), left))
     return final_state(trained)
 
 
-def run_in_process(
-    config: RunConfig, phase: str | None, watch: ProgressCallback, *, later_phases: bool = False
-) -> tuple[Event, ...]:
+def run_in_process(config: RunConfig, scope: Scope, watch: ProgressCallback) -> tuple[Event, ...]:
     """Run the flow in this very process, for the command line; `watch` gets its progress too."""
     artifacts.onlooker.set(watch)
     try:
-        named, changes = phase or ALL_PHASES, Changes.model_validate(dict(config.changes()))
+        asked = (config.specialist, scope.phase or ALL_PHASES, scope.later_phases)
+        changes = Changes.model_validate(dict(config.changes()))
         with interrupts_held():
-            state = run(config.specialist, named, later_phases, changes=changes, return_state=True)
+            state = run(*asked, changes=changes, return_state=True)
         return result_of(state)
     finally:
         # What is still to be sent would otherwise be tried for a minute after the server has gone.

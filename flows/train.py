@@ -19,4 +19,5 @@ def train(
     changes: ChangesOfRun = Changes(),  # noqa: B008 - frozen
 ) -> tuple[Event, ...]:
     """Build, mix and train what isn't trained yet; an interrupted run resumes from its last checkpoint."""
-    return flow_runs.make(specialist, changes, Scope(retrain=again), phase, dry_run=dry_run)
+    scope = Scope(phase=flow_runs.named(phase), retrain=again)
+    return flow_runs.make(specialist, changes, scope, dry_run=dry_run)

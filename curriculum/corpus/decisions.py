@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
-from curriculum import parquet
+from curriculum import frames, parquet
 from curriculum.corpus.select import KEPT_NAME, SELECTION_NAME, SIDES_NAME
 from curriculum.store import Artefact
 from schemas.errors import StoreError
@@ -78,6 +79,11 @@ def train_ids(kept: Artefact, documents: Artefact) -> set[str]:
         ],
     )
     return {str(name) for name in chosen["document_id"].to_pylist()}
+
+
+def read_sides(selection: Artefact) -> pl.DataFrame:
+    """Return the side of each file."""
+    return frames.read(selection.path / SIDES_NAME)
 
 
 def val_lineages(selection: Artefact) -> frozenset[str]:

@@ -19,21 +19,10 @@ from curriculum.corpus.blobs import Unread, Version, decode
 from curriculum.corpus.change_filter import ABSENT, SUBMODULE, Origins
 from curriculum.corpus.git_log import Commit, commits
 from curriculum.corpus.git_objects import object_heads
-from curriculum.corpus.git_tree import (
-    FILE_MODES,
-    MAX_FILE_BYTES,
-    TreeEntry,
-    contents,
-    listed,
-)
-from curriculum.corpus.history import (
-    OpenHistory,
-    SampledCommits,
-    changes_of,
-    opened,
-    read_directory,
-)
+from curriculum.corpus.git_tree import FILE_MODES, MAX_FILE_BYTES, TreeEntry, contents, listed
+from curriculum.corpus.history import OpenHistory, SampledCommits, changes_of, opened
 from curriculum.corpus.paths import WantedPath, is_plain, language_of
+from curriculum.corpus.plain_folder import read_directory
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
 from schemas.change import CommitChange, FileChange, TreeDelta, TreeFile

@@ -17,6 +17,7 @@ from curriculum.families.context import BUDGET, Excerpt
 from curriculum.families.document_builder import is_blank
 from curriculum.families.render import RenderResult, result_of
 from curriculum.graph.facts import FileFacts, NodeId, Range, RepositoryGraph, reached
+from curriculum.graph.index import facts_of
 from curriculum.graph.line_ranges import blank_lines_after, blank_lines_before, line_starts, without
 from curriculum.graph.names import TYPES
 from curriculum.graph.neighbourhood import (
@@ -232,6 +233,20 @@ def touched_functions(facts: FileFacts, text: str, hunks: Sequence[Hunk]) -> lis
             ]
             found.update([min(around)[2]] if around else [])
     return sorted(found - {-1})
+
+
+def touched_bytes(change: FileChange) -> int:
+    """Return the bytes of the functions that a change touched; 1 for a change of a CMake file."""
+    if change.after is None or is_blank(change):
+        return 0
+    if change.language == cmake_targets.LANGUAGE:
+        return 1
+    if change.language not in CODE:
+        return 0
+    text = change.after.text
+    facts = facts_of(text, change.language)
+    touched = touched_functions(facts, text, change.hunks)
+    return sum(facts.symbols[each].end - facts.symbols[each].start for each in touched)
 
 
 _by_node = attrgetter("node")

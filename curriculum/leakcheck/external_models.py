@@ -1,6 +1,5 @@
 """Models of others: built by a named function, fed by what their forward takes, trained by plain steps."""
 
-import copy
 import importlib
 import inspect
 import sys
@@ -11,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from curriculum.leakcheck.claims import (
     REPACKED,
@@ -22,8 +20,9 @@ from curriculum.leakcheck.claims import (
 )
 from curriculum.leakcheck.documents import ProofSteps, many_documents, proof_documents
 from curriculum.leakcheck.packings import MULTIPLE, Packing, many_packings, packings
+from curriculum.leakcheck.plain_steps import PlainSteps
 from curriculum.leakcheck.proof import CPU, environment, finding_of
-from curriculum.leakcheck.recorder import Recorder, by_segment, train_plainly
+from curriculum.leakcheck.recorder import Recorder, train_plainly
 from curriculum.leakcheck.repacked import COARSE, ROUNDED, Setting, Tolerance, disagreements
 from curriculum.leakcheck.subject import (
     Feed,
@@ -32,11 +31,9 @@ from curriculum.leakcheck.subject import (
     dtype_name,
     one_thread,
     same_bits,
-    spread_constant_weights,
 )
 from curriculum.model.masks import BLOCK, Boundaries
 from curriculum.model.presets import model_spec
-from curriculum.train.batch import Batch
 from schemas.errors import JobError
 from schemas.job import Job
 from schemas.leak import Finding, InjectedLeakReport, LeakReport
@@ -66,7 +63,6 @@ class ExternalModel:
 
 
 STEPS = 3
-CLIP, RATE = 1.0, 1e-3
 
 
 @one_thread()
@@ -156,7 +152,7 @@ def _repacked(
     setting = _setting(subject)
 
     def train(_: Setting, job: Job, workspace: Path, recorder: Recorder, __: Packing) -> None:
-        train_plainly(_PlainSteps(subject, feed), job, workspace, recorder)
+        train_plainly(PlainSteps(subject, feed), job, workspace, recorder)
 
     with same_bits(subject.device):
         for way, found in disagreements(
@@ -408,58 +404,3 @@ def _versions(external: ExternalModel) -> tuple[tuple[str, str], ...]:
 
 def _progress(done: int, total: int, note: str) -> Progress:
     return Progress(stage="leakcheck", item="", done=done, total=total, unit="rounds", note=note)
-
-
-class _PlainSteps:
-    """A copy of a model in train mode, trained by AdamW on the mean cross-entropy of scored targets.
-
-    Outputs are taken for logits where they are as wide as the vocabulary, else for states that the
-    embedding turns into logits. Dropout is off.
-    """
-
-    def __init__(self, subject: Subject, feed: Feed) -> None:
-        place = [*subject.model.modules()].index(subject.embedding)
-        self.subject, self.feed = subject, feed
-        self.model = spread_constant_weights(copy.deepcopy(subject.model)).train()
-        for module in self.model.modules():
-            if isinstance(module, nn.Dropout):
-                # Attention reads the share of its module as well, in training mode.
-                module.p = 0.0
-        embedding = [*self.model.modules()][place]
-        assert isinstance(embedding, nn.Embedding), "a copy has the modules of its original"
-        self.embedding = embedding
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE)
-
-    def step(self, batches: Sequence[Batch]) -> tuple[list[list[float]], dict[str, Tensor]]:
-        """Accumulate gradients over the batches, clip and update."""
-        count = max(sum(int(batch.loss_mask.sum()) for batch in batches), 1)
-        nll = [
-            by_segment(batch, self._backward(batch.to(self.subject.device), count))
-            for batch in batches
-        ]
-        nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
-        gradients = {
-            name: weight.grad.detach().clone()
-            for name, weight in self.model.named_parameters()
-            if weight.grad is not None
-        }
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        return nll, gradients
-
-    def _backward(self, batch: Batch, count: int) -> Tensor:
-        """Return nll [N] of a batch's targets; their gradient is added to the weights'."""
-        output_BTC = self.feed(self.model, batch.input_ids, batch.boundaries)
-        x_NC = output_BTC.reshape(*batch.input_ids.shape, -1)[batch.loss_mask.bool()]
-        wide = torch.promote_types(x_NC.dtype, torch.float32)
-        x_NC = x_NC.to(wide)
-        if x_NC.shape[-1] < self.embedding.num_embeddings:
-            x_NC = F.linear(x_NC, self.embedding.weight.to(wide))
-        targets_N = batch.target_ids[batch.loss_mask.bool()].long()
-        nll_N = F.cross_entropy(x_NC, targets_N, reduction="none")
-        (nll_N.sum() / count).backward()  # type: ignore[no-untyped-call]
-        return nll_N.detach()
-
-    def weights(self) -> dict[str, Tensor]:
-        """Return none: they are compared in float64 alone, and may be large."""
-        return {}

@@ -1,15 +1,8 @@
-"""The whole proof: REPACKED and the claims about a model alone, for presets and patterns, and for a job.
+"""The whole proof: REPACKED and the claims about a model alone, for presets and patterns."""
 
-A job is proved as it will train: its layers, backend, vocabulary, recomputation and optimizer.
-`prove_file` reads a job.json and writes a sealed report.
-"""
-
-import hashlib
-import itertools
 import platform
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -18,41 +11,22 @@ from curriculum.leakcheck.decoders import (
     NAMES,
     Case,
     cases,
-    check_decoder,
     every_case,
     findings,
     small_model,
     subject,
 )
-from curriculum.leakcheck.documents import (
-    ProofSteps,
-    many_documents,
-    planned_documents,
-    proof_documents,
-)
-from curriculum.leakcheck.packings import MULTIPLE, Packing, many_packings, packings, rounded
-from curriculum.leakcheck.repacked import (
-    RATES,
-    Disagreement,
-    Setting,
-    Train,
-    disagreements,
-    first_layer,
-)
+from curriculum.leakcheck.documents import ProofSteps, many_documents, proof_documents
+from curriculum.leakcheck.packings import MULTIPLE, Packing, many_packings, packings
+from curriculum.leakcheck.repacked import Disagreement, Setting, Train, disagreements, first_layer
 from curriculum.leakcheck.subject import dtype_name, one_thread, same_bits
-from curriculum.leakcheck.verdicts import device_words, proven_once
-from curriculum.model.decoder import Decoder
+from curriculum.leakcheck.verdicts import device_words
 from curriculum.model.masks import BLOCK
 from curriculum.model.presets import model_spec
-from curriculum.store import Store
-from curriculum.train.device import prepare, with_backend
-from curriculum.train.run_directory import read_job, write_text
-from curriculum.train.validate import require_fitting
 from schemas.errors import JobError
-from schemas.job import Backend, Job, ModelSpec
-from schemas.leak import Finding, LeakReport, ProvenJob, Skipped
+from schemas.job import Backend, ModelSpec
+from schemas.leak import Finding, LeakReport, Skipped
 from schemas.progress import Progress, ProgressCallback, ignore_progress
-from schemas.study import Study, study_mark
 
 DTYPES = {
     "float64": torch.float64,
@@ -205,17 +179,17 @@ def _trained(
             model=small_model(model),
             backend=backend,
             recompute=number % 2 == 1,
-            dtype=_trained_dtype(backend, scope.device),
+            dtype=trained_dtype(backend, scope.device),
             device=scope.device,
         )
         steps = proof_documents(setting.model, longest=length, steps=TRAINED_STEPS)
         yield from repacked_findings(setting, steps, packings(steps, length), watch)
         covered.append(covered_words(setting, steps, length))
         yield from many_findings(setting, watch)
-    uncovered.extend(_uncovered_format(_trained_dtype(backend, scope.device)))
+    uncovered.extend(uncovered_format(trained_dtype(backend, scope.device)))
 
 
-def _trained_dtype(backend: Backend, device: torch.device) -> torch.dtype:
+def trained_dtype(backend: Backend, device: torch.device) -> torch.dtype:
     """float64 where the backend computes it, else the widest that it computes."""
     if backend == "varlen":
         return torch.bfloat16
@@ -377,152 +351,7 @@ def environment(device: torch.device) -> tuple[tuple[str, str], ...]:
     )
 
 
-OWN_POSITIONS = 1024
-"""Tokens of the plan's first documents that are trained on."""
-OWN_LENGTH = 512
-"""Tokens of each of these documents."""
-LARGE = 5_000_000
-"""Weights of a model above which the plan's documents are trained on in its small counterpart."""
-
-
-@one_thread()
-def prove_job(
-    job: Job,
-    workspace: Path,
-    device: torch.device,
-    watch: ProgressCallback = ignore_progress,
-    *,
-    anew: bool = False,
-) -> LeakReport:
-    """Prove the claims about a small model with the layers and sizes of a job.
-
-    What doesn't depend on the rows is proven once for all jobs of the workspace with these layers, row
-    lengths and settings, and the plan's own documents once per plan and start, unless `anew` is true.
-
-    Raises:
-        CurriculumError: where plan and rows can't be read.
-    """
-    job = with_backend(job, device)
-    longest = job.slot_length
-    length = min(longest, MAX_LENGTH)
-    setting = _setting(job, device)
-    steps = proof_documents(setting.model, longest=length, steps=JOB_STEPS)
-    start = "fresh weights" if job.start_from is None else job.start_from.run_content
-    proofs: dict[str, Callable[[], tuple[Finding, ...]]] = {
-        "decoder": lambda: check_decoder(job.model, job.kernel, device=device).findings,
-        f"rows of {length}": lambda: repacked_findings(
-            setting, steps, packings(steps, length), watch
-        ),
-        "many documents": lambda: many_findings(setting, watch),
-        f"plan {job.plan_content} from {start}": lambda: _own_documents(
-            job, workspace, setting, watch
-        ),
-    }
-    found = [
-        proven_once(workspace, what, setting, prove, anew=anew) for what, prove in proofs.items()
-    ]
-    return LeakReport(
-        findings=tuple(itertools.chain.from_iterable(found)),
-        covered=(covered_words(setting, steps, length),),
-        uncovered=(*_uncovered(job, length), *_uncovered_format(setting.dtype)),
-        environment=environment(device),
-    )
-
-
-def _setting(job: Job, device: torch.device) -> Setting:
-    """The setting of a job's proof; the base of rotations is its plan's documents' own matter."""
-    return Setting(
-        model=small_model(job.model),
-        backend=job.kernel,
-        recompute=job.recompute,
-        dtype=_trained_dtype(job.kernel, device),
-        device=device,
-        optimizer=job.optimizer.model_copy(update=RATES),
-    )
-
-
-def _own_documents(
-    job: Job, workspace: Path, setting: Setting, watch: ProgressCallback
-) -> tuple[Finding, ...]:
-    """REPACKED in one step of the plan's first documents, from the weights that the job starts from.
-
-    A large model is stood in for by its small counterpart with fresh weights.
-    """
-    documents = planned_documents(job, workspace, longest=OWN_LENGTH, positions=OWN_POSITIONS)
-    start = None if job.start_from is None else workspace / job.start_from.path
-    with torch.device("meta"):
-        weights = sum(weight.numel() for weight in Decoder(job.model, "math").parameters())
-    if weights <= LARGE:
-        setting = replace(setting, model=job.model, start=start, seed=job.seed)
-    setting = replace(setting, rope_base=job.rope_base)
-    longest = max(map(len, documents))
-    ways = packings((documents,), rounded(longest))[:2]
-    return repacked_findings(setting, (documents,), ways, watch, name="plan")
-
-
-def _uncovered(job: Job, length: int) -> Iterator[str]:
-    if any(source.row_length > 2 * length for source in job.rows):
-        yield f"rows of more than {2 * length} tokens: the proof trains on shorter ones"
-    if job.processes > 1:
-        yield f"{job.processes} processes that share the model: one trained alone"
-    if job.context_parallel > 1:
-        yield f"{job.context_parallel} processes that share each row: one computed whole rows"
-    if job.workers:
-        yield f"{job.workers} processes that load rows: the proof loaded rows itself"
-
-
-def _uncovered_format(dtype: torch.dtype) -> Iterator[str]:
+def uncovered_format(dtype: torch.dtype) -> Iterator[str]:
+    """Yield what a proof in a format other than float64 leaves open."""
     if dtype != torch.float64:
         yield f"float64: packings were compared within the rounding of {dtype_name(dtype)}"
-
-
-def prove_file(path: Path, report: Path, watch: ProgressCallback) -> LeakReport:
-    """Prove the job in a file as it will train, and write the sealed report to another file.
-
-    Raises:
-        CurriculumError: for a job that can't be read, or whose parts don't fit together.
-    """
-    proven = proven_file(path, watch)
-    sealed = ProvenJob(
-        job=hashlib.sha256(path.read_bytes()).hexdigest(), result=proven.result, report=proven
-    )
-    write_text(report, sealed.model_dump_json(indent=1))
-    return proven
-
-
-def proven_file(path: Path, watch: ProgressCallback, *, anew: bool = False) -> LeakReport:
-    """The report of the job in a file; see `prove_job`.
-
-    Raises:
-        JobError: for a job of another trainer, whose steps only that trainer can prove, and for one of a
-            study, whose documents influence one another by design.
-        CurriculumError: for a job that can't be read, or whose parts don't fit together.
-    """
-    job = read_job(path)
-    if job.trainer is not None:
-        raise JobError(
-            str(path),
-            f"trainer = {job.trainer!r}",
-            cause="its steps are computed by that command, which leakcheck doesn't examine",
-            cure="Let the trainer's own report say that it passed",
-        )
-    if job.study is not None and job.study.acts_in_training:
-        raise _by_design(path, job.study)
-    store = Store.containing(path)
-    device = prepare(job)
-    require_fitting(job, store.root)
-    return prove_job(job, store.root, device, watch, anew=anew)
-
-
-def _by_design(path: Path, study: Study) -> JobError:
-    """The refusal of a study, which is no finding of a leak."""
-    masked = study.is_always_masked
-    return JobError(
-        str(path),
-        study_mark(study) if masked else "mask off",
-        cause="in this run positions count on over documents, so what is before a document in its row "
-        "influences it by design"
-        if masked
-        else "document_mask is off in this run, so documents influence each other by design",
-        cure="Check a run without a study",
-    )

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from curriculum.corpus.sources import Sources
 from curriculum.mixing.check import (
     SUPPOSED,
     DietSupply,
@@ -26,14 +25,10 @@ from curriculum.pipeline.run_config import command
 from curriculum.pipeline.steps import excluded_rows, tokenizing_of, tokens_per_step
 from curriculum.pipeline.wanted_rows import wanted_of
 from curriculum.stages import Built, RowSet
-from curriculum.stages.documents import repositories
-from curriculum.stages.indexes import Index, make_indexes
-from curriculum.stages.stage import Coordinator
+from curriculum.stages.indexes import indexes_for
 from curriculum.store import Artefact, Store
 from curriculum.supply import Estimate, EstimateTask, Kind, known_estimate
-from schemas.corpus import CorpusSpec
 from schemas.errors import MixtureError
-from schemas.families import need_index
 
 USUAL_SHARE = 0.01
 """Share of a repository's commits that an estimate reads, where nobody says otherwise."""
@@ -222,18 +217,8 @@ def plan_estimate(plan: RunPlan, kinds: Sequence[Kind], share: float) -> Estimat
         tokenizing=tokenizing_of(plan),
         share=share,
         sources=plan.sources,
-        indexes=indexes_for(plan.store, plan.corpus, kinds, plan.sources),
+        indexes=indexes_for(plan.store, plan.corpus, {each.family for each in kinds}, plan.sources),
     )
-
-
-def indexes_for(
-    store: Store, corpus: CorpusSpec, kinds: Sequence[Kind], sources: Sources
-) -> tuple[Index, ...]:
-    """Return the indexes that a workspace has or would make, where a kind needs them."""
-    if not need_index(each.family for each in kinds):
-        return ()
-    coordinator = Coordinator(store=Store(store.root, dry=True))
-    return make_indexes(coordinator, repositories(corpus, sources))
 
 
 def is_planned(rows: Sets) -> bool:

@@ -22,13 +22,7 @@ from curriculum.store import Artefact
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import REPORT
 from schemas import regular_files
-from schemas.errors import (
-    CurriculumError,
-    JobError,
-    JobKilledError,
-    JobMemoryError,
-    NotFiniteError,
-)
+from schemas.errors import CurriculumError, JobError, JobKilledError, JobMemoryError, NotFiniteError
 from schemas.job import Report
 from schemas.progress import EventKind
 from schemas.specialist import spelled

@@ -8,8 +8,9 @@ from curriculum.model.backend_choice import Capabilities
 from curriculum.pipeline import notifications
 from curriculum.pipeline.attempts import resumed_step
 from curriculum.pipeline.context import Context
+from curriculum.pipeline.diet_faults import require_backend
 from curriculum.pipeline.phase_job import job_of, machine_of
-from curriculum.pipeline.plan import RunPlan, require_backend
+from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.run_config import command
 from curriculum.stages import Built
 from curriculum.store import Artefact, Recipe

@@ -10,51 +10,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
 from curriculum.corpus.sources import Sources
 from curriculum.mixing.imported import ImportedRows, imported_rows
-from curriculum.mixing.load import (
-    DietOverrides,
-    Phases,
-    load_diet,
-    load_phases,
-    located,
-    placed,
-    require_no_fault,
-)
+from curriculum.mixing.load import DietOverrides, Phases, load_diet, load_phases, located, placed
 from curriculum.mixing.mix import seen_of
-from curriculum.mixing.phase_faults import check_gates, domain_faults
 from curriculum.mixing.resolve import ResolvedPhase, resolve, with_repositories
-from curriculum.model.backend_choice import AttentionNeeds, Capabilities, choose
-from curriculum.model.presets import preset
 from curriculum.pipeline.attempts import mark_current
-from curriculum.pipeline.references import run_of
+from curriculum.pipeline.diet_faults import require_names, require_sound
 from curriculum.pipeline.resume import (
     ResumePoint,
     RowExclusions,
-    checkpoint_before,
-    newest_run,
+    asked_resume_point,
     parse_exclusions,
-    resume_point,
-    split_step,
 )
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.stages.conversations import require_conversations
 from curriculum.store import Artefact, Store, read_mark
-from curriculum.store.artefact import KEY_DIGITS
-from curriculum.train.metric_writers import parse_writers
 from curriculum.train.run_directory import is_finished, read_report
-from schemas.corpus import CHAT_DOMAIN, CorpusSpec
-from schemas.cures import tokenizer_file
-from schemas.diet import TRAINED_TOKENIZER, Diet
-from schemas.errors import DietError, TokenizerError
-from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY
-from schemas.mistakes import nearest, nearest_or
+from schemas.corpus import CorpusSpec
+from schemas.diet import Diet
+from schemas.errors import DietError
+from schemas.families import CHAT_FAMILY
+from schemas.mistakes import nearest
 from schemas.mixture import RowsTaken
 from schemas.packed_row import ROW_MULTIPLE
-from schemas.specialist import SpecialistRef, file_stem
-from schemas.study import study_mark
+from schemas.specialist import file_stem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,11 +152,7 @@ def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
     )
     diet = load_diet(config.specialist, overrides, config.workspace)
     store = Store(config.workspace, dry=dry)
-    in_file = located(config.specialist, "model", diet.model, config.workspace)
-    with contextlib.nullcontext() if overrides.model else in_file:
-        preset(diet.model)
-    parse_writers(config.train.log)
-    _require_tokenizer(config, diet)
+    require_names(config, diet)
     with placed(config.specialist, config.workspace):
         plan = plan_of(
             config,
@@ -187,15 +164,12 @@ def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
             without=RowExclusions(),
             imported=imported_rows(store, diet),
         )
-        check_gates(plan.phases)
-    with located(config.specialist, "backend", diet.backend, config.workspace):
-        require_backend(diet, plan.phases, Capabilities.expected("cuda"))
-    domains = *load_domains(plan.corpus.domains).domains, CHAT_DOMAIN
-    require_no_fault(config.specialist, domain_faults(plan.phases, domains), config.workspace)
+    require_sound(config, diet, plan.phases, plan.corpus)
     repositories = [each.name for each in plan.corpus.repositories]
+    phases = [each.name for each in plan.phases]
     return replace(
         plan,
-        resume=_resume_point(plan),
+        resume=asked_resume_point(store, diet, config.resume, phases),
         without=parse_exclusions(config.resume.without_rows, repositories),
     )
 
@@ -233,41 +207,6 @@ def plan_of(
     )
 
 
-def _resume_point(plan: RunPlan) -> ResumePoint | None:
-    """The checkpoint that a plan's options name, if they name one; its run must be of one of the phases."""
-    asked, store, diet = plan.config.resume, plan.store, plan.diet
-    run_name, step = split_step(asked.continue_run) if asked.continue_run else (None, None)
-    if step is not None and asked.from_step is not None:
-        raise DietError(
-            "--continue",
-            asked.continue_run,
-            cause="--from-step names a step too",
-            cure=f"Leave out --from-step, or give --continue {run_name}",
-        )
-    if asked.from_step is not None:
-        if run_name is not None:
-            run = run_of(store, run_name, name="--continue")
-        else:
-            given = {"from_step": asked.from_step, "without_rows": asked.without_rows}
-            same = {name: str(value) for name, value in given.items() if value is not None}
-            run = newest_run(store, SpecialistRef(diet.specialist, diet.branch), same)
-        point = checkpoint_before(store, run, asked.from_step)
-    elif run_name is not None:
-        point = resume_point(store, run_name, step)
-    else:
-        return None
-    phases = [each.name for each in plan.phases]
-    if point.job.phase not in phases:
-        raise DietError(
-            "--continue",
-            asked.continue_run or point.job.run_key[:KEY_DIGITS],
-            cause=f"it is a run of {point.job.phase}, which the diet doesn't list",
-            cure=f"Its phases: {', '.join(phases)}",
-        )
-    _require_continuable(point, diet)
-    return point
-
-
 def _steps_of(run: Artefact | None, mixture: Artefact) -> int | None:
     """Return the steps of a finished run of a mixture; None where there is none."""
     if run is None or run.planned:
@@ -284,61 +223,6 @@ def _phase_cure(name: str, phases: Sequence[str]) -> str:
     """
     likely, listed = nearest(name, phases), f"Its phases: {', '.join(phases)}"
     return f"{likely} {listed}" if likely.endswith("?") else listed
-
-
-def _require_continuable(point: ResumePoint, diet: Diet) -> None:
-    """Refuse to continue a study by another diet, and in the middle of a phase that switches its masks."""
-    if point.job.study is not None:
-        from curriculum.train.job import require_same_study
-
-        require_same_study(point.job, diet)
-    if diet.study is not None and not isinstance(diet.study.document_mask, str):
-        raise DietError(
-            "--from-step or --continue",
-            study_mark(diet.study),
-            cause="the masks of a phase are switched once, at a fraction of all its steps",
-            cure="Train the phase from its start",
-        )
-
-
-def _require_tokenizer(config: RunConfig, diet: Diet) -> None:
-    """Refuse a tokenizer that is neither trained on the corpus nor a file; a file is read later."""
-    if diet.tokenizer == TRAINED_TOKENIZER or Path(diet.tokenizer).is_file():
-        return
-    option = config.build.tokenizer is not None
-    in_file = located(config.specialist, "tokenizer", diet.tokenizer, config.workspace)
-    with contextlib.nullcontext() if option else in_file:
-        raise TokenizerError(
-            "--tokenizer" if option else "tokenizer",
-            diet.tokenizer,
-            cause="there is no such file",
-            cure=nearest_or(
-                diet.tokenizer,
-                [TRAINED_TOKENIZER],
-                f"{tokenizer_file(diet.tokenizer)}; or say {TRAINED_TOKENIZER} to train one",
-            ),
-        )
-
-
-def require_backend(
-    diet: Diet, phases: Sequence[ResolvedPhase], has: Capabilities, *, context: int = 1
-) -> None:
-    """Let a diet pass whose backend takes its model and its longest rows on a device.
-
-    Raises:
-        JobError: for a backend that refuses them, with the reason.
-    """
-    if diet.trainer is not None:
-        return
-    servings = [each for phase in phases for each in phase.servings]
-    enriched = any(each.family == ENRICHED_FAMILY for each in servings)
-    needs = AttentionNeeds(
-        row_length=max(each.row_length for each in servings),
-        softcap=diet.softcap,
-        structure=diet.structure_inputs and enriched,
-        context=context,
-    )
-    choose(diet.backend, has, needs)
 
 
 def _at_length(phases: Sequence[ResolvedPhase], row_length: int) -> tuple[ResolvedPhase, ...]:

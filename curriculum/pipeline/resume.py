@@ -12,12 +12,16 @@ from curriculum.mixing.mix import report_of, seen_until
 from curriculum.mixing.schedule import of_keys, read_left_out
 from curriculum.pipeline.attempts import STEP, Attempt, attempts_in, checkpoints
 from curriculum.pipeline.references import run_of
+from curriculum.pipeline.run_config import ResumeConfig
 from curriculum.store import Artefact, Store
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import JOB, attempts, is_finished, number_of, read_job
+from schemas.diet import Diet
 from schemas.errors import DietError, JobError, MixtureError
 from schemas.job import Job
 from schemas.mixture import Continued, RowsTaken
 from schemas.specialist import SpecialistRef
+from schemas.study import study_mark
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -259,3 +263,57 @@ def _words(text: str) -> list[str]:
         return [each.strip() for each in text.split(",") if each.strip()]
     lines = (line.partition("#")[0].strip() for line in file.read_text().splitlines())
     return [each for each in lines if each]
+
+
+def asked_resume_point(
+    store: Store, diet: Diet, asked: ResumeConfig, phases: Sequence[str]
+) -> ResumePoint | None:
+    """Return the checkpoint that options name, if they name one; its run must be of one of the phases.
+
+    Raises:
+        DietError, JobError: for options that contradict each other, and for no such run or checkpoint.
+    """
+    run_name, step = split_step(asked.continue_run) if asked.continue_run else (None, None)
+    if step is not None and asked.from_step is not None:
+        raise DietError(
+            "--continue",
+            asked.continue_run,
+            cause="--from-step names a step too",
+            cure=f"Leave out --from-step, or give --continue {run_name}",
+        )
+    if asked.from_step is not None:
+        if run_name is not None:
+            run = run_of(store, run_name, name="--continue")
+        else:
+            given = {"from_step": asked.from_step, "without_rows": asked.without_rows}
+            same = {name: str(value) for name, value in given.items() if value is not None}
+            run = newest_run(store, SpecialistRef(diet.specialist, diet.branch), same)
+        point = checkpoint_before(store, run, asked.from_step)
+    elif run_name is not None:
+        point = resume_point(store, run_name, step)
+    else:
+        return None
+    if point.job.phase not in phases:
+        raise DietError(
+            "--continue",
+            asked.continue_run or point.job.run_key[:KEY_DIGITS],
+            cause=f"it is a run of {point.job.phase}, which the diet doesn't list",
+            cure=f"Its phases: {', '.join(phases)}",
+        )
+    _require_continuable(point, diet)
+    return point
+
+
+def _require_continuable(point: ResumePoint, diet: Diet) -> None:
+    """Refuse to continue a study by another diet, and in the middle of a phase that switches its masks."""
+    if point.job.study is not None:
+        from curriculum.train.job import require_same_study
+
+        require_same_study(point.job, diet)
+    if diet.study is not None and not isinstance(diet.study.document_mask, str):
+        raise DietError(
+            "--from-step or --continue",
+            study_mark(diet.study),
+            cause="the masks of a phase are switched once, at a fraction of all its steps",
+            cure="Train the phase from its start",
+        )

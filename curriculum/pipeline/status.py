@@ -4,18 +4,11 @@ It is written to current/status.parquet, which SQL and the pages read, with a di
 from.
 """
 
-import functools
-import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar, cast
 
-import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from curriculum import parquet
 from curriculum.corpus.sources import Sources
 from curriculum.inspection.runs import marked, report_of
 from curriculum.mixing.resolve import ResolvedPhase
@@ -32,7 +25,7 @@ from curriculum.pipeline.attempts import (
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import NOTHING_TO_DO, Scope, Step, execute, selected
 from curriculum.pipeline.forecast import why
-from curriculum.pipeline.gates import APPROVALS_FOLDER, verdict
+from curriculum.pipeline.gates import verdict
 from curriculum.pipeline.phase_job import job_of
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.recorded_config import newest_plan
@@ -41,15 +34,11 @@ from curriculum.pipeline.steps import build_phases
 from curriculum.stages import Built
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.store.inside import WORKSPACE_NAME
 from curriculum.train.launch.gpu_slots import Machine
-from curriculum.train.run_directory import finished, replace_whole, run_recipe
-from schemas import regular_files
+from curriculum.train.run_directory import finished, run_recipe
 from schemas.errors import CorpusError, CurriculumError
 from schemas.job import Report
-from schemas.manifest import MANIFEST_NAME
-from schemas.phase_status import DIGEST, STATUS_NAME, STATUS_SCHEMA
-from schemas.specialist import SpecialistRef, spelled
+from schemas.specialist import SpecialistRef
 from schemas.study import Study
 
 Result = TypeVar("Result")
@@ -125,32 +114,6 @@ class StatusInputs:
                 yield from runs.without_diet(wrong)
             else:
                 yield from runs.phase_statuses(plan, planned)
-
-    def digest(self) -> str:
-        """Digest the manifests, marks, approvals, open attempts and plans of the workspace."""
-        store, hashed = self.store, hashlib.sha256(repr(STATUS_SCHEMA.names).encode())
-        for each in store.artefacts():
-            manifest = each.manifest
-            hashed.update(repr((str(each.path), manifest.key, manifest.content)).encode())
-        for pattern in ("current/*.txt", f"{APPROVALS_FOLDER}/*.json"):
-            for file in sorted(store.root.glob(pattern)):
-                hashed.update(repr((file.name, regular_files.read(file))).encode())
-        for attempt in self.attempts:
-            if not (attempt.path / MANIFEST_NAME).is_file():
-                found = attempt_state(store, attempt, self.queue)
-                hashed.update(repr((str(attempt.path), found.state, found.why)).encode())
-        for ref, plan in self.plans.items():
-            text = str(plan) if isinstance(plan, CurriculumError) else _plan_text(plan)
-            hashed.update(repr((tuple(ref), text)).encode())
-        return hashed.hexdigest()
-
-
-def workspace_statuses(store: Store, resources: Resources) -> Iterator[PhaseStatus]:
-    """Every phase of every specialist that has begun, in the order of its curriculum.
-
-    Nothing is made, cloned or fetched for it. `store` is a dry one.
-    """
-    return StatusInputs.read(store, resources).phase_statuses()
 
 
 def phase_statuses(plan: RunPlan, resources: Resources) -> tuple[PhaseStatus, ...]:
@@ -229,16 +192,6 @@ def replaced_runs(store: Store) -> Iterator[PhaseStatus]:
     for attempt in attempts_in(store):
         if attempt.is_finished and attempt.path not in current:
             yield _finished(store.load(attempt.path), "earlier", "")
-
-
-def _plan_text(plan: RunPlan) -> str:
-    """Return the values that a plan is resolved from, in the same words in every process."""
-    corpus = plan.corpus.model_dump_json()
-    specs = [(name, spec.model_dump_json()) for name, spec in plan.specs.items()]
-    file = Path(plan.corpus.domains)
-    domains = regular_files.read(file, follow_links=True) if file.is_file() else file
-    own = (plan.diet.model_dump_json(), corpus, domains, specs, sorted(plan.imported.items()))
-    return repr((plan.config.model_dump_json(), plan.overrides, *own))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -439,79 +392,3 @@ def _verb(state: State) -> str:
         "interrupted": "was interrupted",
     }
     return plain.get(state, f"is {state}")
-
-
-FOLDER = "current"
-
-
-def write_status(inputs: StatusInputs, statuses: Iterable[PhaseStatus]) -> None:
-    """Write the statuses of a workspace to current/status.parquet, with the digest of their inputs.
-
-    catalog.sql is written anew where it doesn't read that file yet. Nothing is written into a folder that
-    isn't a workspace.
-
-    Raises:
-        OSError: where the workspace can't be written.
-    """
-    root = inputs.store.root
-    if not (root / WORKSPACE_NAME).is_file():
-        return
-    table = _table(inputs.store, statuses, inputs.digest())
-    (root / FOLDER).mkdir(exist_ok=True)
-    write = functools.partial(pq.write_table, table, write_page_checksum=True)
-    replace_whole(root / FOLDER / STATUS_NAME, write)
-    script = root / "catalog.sql"
-    if regular_files.status(script) is None or STATUS_NAME.encode() not in script.read_bytes():
-        # Most calls ask nothing of DuckDB.
-        from curriculum import catalog
-
-        catalog.publish(root)
-
-
-def record_status(home: Path, resources: Resources, warn: Callable[[str], None]) -> None:
-    """Write the status of a workspace, and catalog.sql; a failure stops no run and is a warning."""
-    # `status` loads this and asks nothing of DuckDB.
-    from curriculum import catalog
-
-    try:
-        inputs = StatusInputs.read(Store(home, dry=True), resources)
-        write_status(inputs, inputs.phase_statuses())
-        # A command that was killed between a mark and its catalog is given again and marks nothing new.
-        catalog.publish(home)
-    except (CurriculumError, OSError) as failed:
-        warn(f"the status of {home} isn't written: {failed}")
-
-
-def current_status(home: Path, resources: Resources) -> pa.Table | None:
-    """Compute the status of a workspace, in memory; None where that in current/ has the digest of now.
-
-    Raises:
-        CurriculumError: for an artefact that isn't what its manifest says.
-    """
-    inputs = StatusInputs.read(Store(home, dry=True), resources)
-    digest = inputs.digest()
-    try:
-        metadata = parquet.read_schema(home / FOLDER / STATUS_NAME).metadata or {}
-    except (OSError, CurriculumError, pa.ArrowException):
-        metadata = {}  # It is computed anew; the catalog names the fault.
-    if metadata.get(DIGEST, b"").decode(errors="replace") == digest:
-        return None
-    return _table(inputs.store, inputs.phase_statuses(), digest)
-
-
-def _table(store: Store, statuses: Iterable[PhaseStatus], digest: str) -> pa.Table:
-    lines = [
-        {
-            "specialist": spelled(each.ref),
-            "phase": each.phase,
-            "state": each.state,
-            "why": each.why,
-            "key": each.key or None,
-            "attempt": None if each.attempt is None else str(each.attempt),
-            "path": each.run.relative_to(store.root).as_posix() if each.run else None,
-        }
-        for each in statuses
-    ]
-    # Arrow would import pandas for a list of values, where that is installed.
-    table = pl.DataFrame(lines, schema=dict.fromkeys(STATUS_SCHEMA.names, pl.String)).to_arrow()
-    return table.cast(STATUS_SCHEMA).replace_schema_metadata({DIGEST: digest})

@@ -12,6 +12,7 @@
     structure.py       documents of another family with their structure
     selection.py       what is kept, on which side of the split, in which domain
     tokens.py          a tokenizer, trained on the corpus or given; the ids of each document
+    texts.py           repositories, and documents of their files and graphs
     row_sources.py     data sets of rows that are wanted, and the artefacts that they are made of
     row_sides.py       one side of the split: encodings spooled, planned by domain, written
     rows.py            documents fitted, scored, packed, checked and published as rows
@@ -26,16 +27,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from curriculum.corpus.domains import load_domains
-from curriculum.corpus.source_errors import as_one
 from curriculum.corpus.sources import Sources
-from curriculum.stages.conversations import (
-    Conversations,
-    ConversationSelection,
-    require_conversations,
-)
-from curriculum.stages.documents import Documents, Repository, repositories, require_sources
-from curriculum.stages.graphs import GraphInputs, Graphs
-from curriculum.stages.indexes import CAREFUL, Index, Indexing, make_indexes
+from curriculum.stages.conversations import Conversations, ConversationSelection
+from curriculum.stages.documents import Documents, Repository
+from curriculum.stages.indexes import CAREFUL, Indexing
 from curriculum.stages.row_sources import (
     RowSet,
     RowSources,
@@ -48,14 +43,13 @@ from curriculum.stages.selection import Kept, KeptDocuments, Selection
 from curriculum.stages.shard import Shard
 from curriculum.stages.stage import ALONE, Coordinator, Workers
 from curriculum.stages.structure import Structure
+from curriculum.stages.texts import documents_of_files, documents_of_graphs, resolved_repositories
 from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens
 from curriculum.stages.worker_rights import worker_rights
 from curriculum.store import Artefact, Store, in_lease
 from schemas.corpus import CorpusSpec
-from schemas.errors import CorpusError
-from schemas.families import CHAT_FAMILY, VERSIONS_FAMILY, families_of, need_index
+from schemas.families import CHAT_FAMILY, VERSIONS_FAMILY, families_of
 from schemas.progress import ProgressCallback, ignore_progress
-from schemas.reports import DocumentsReport
 
 __all__ = [
     "Built",
@@ -147,7 +141,7 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
         check_objectives(tokenizing.given, own)
     families = {each.flat_family for each in own} | {VERSIONS_FAMILY}
     sources = sources or Sources.of(store.root)
-    listed = _resolved(corpus, families, sources)
+    listed = resolved_repositories(corpus, families, sources)
     if not store.dry:
         sources.keep_answers()
     sandbox = worker_rights(store, corpus, listed, ("documents", "rows", "tokens"))
@@ -169,7 +163,7 @@ def _build(
     make, store = coordinator.make, coordinator.store
     own = [each for each in wanted if each.imported is None]
     families = {each.flat_family for each in own} | {VERSIONS_FAMILY}
-    files, listed = _files(coordinator, listed, families, indexing)
+    files, listed = documents_of_files(coordinator, listed, families, indexing)
     (kept,) = make(Kept(corpus=corpus), files)
     kept_files = KeptDocuments(documents=files, kept=kept)
     selecting = Selection(corpus=corpus, rules=load_domains(corpus.domains))
@@ -177,11 +171,12 @@ def _build(
     (tokenizer,) = make(Tokenizers(tokenizing=tokenizing), kept_files)
     imported = {each: imported_of(store, tokenizer, each) for each in wanted if each.imported}
 
-    indexes, graphs = _graphs(coordinator, listed, families, indexing)
-    graph_families = _graph_families(families)
+    indexes, graphs = documents_of_graphs(coordinator, listed, families, indexing)
     kept_graphs = [
         KeptDocuments(documents=some, kept=make(Kept(corpus=corpus, files=kept_files), some)[0])
-        for some in (_of(graphs, {family}) for family in graph_families)
+        for some in (
+            _of(graphs, {family}) for family in families_of("commits") if family in families
+        )
     ]
     graph_selections = [make(selecting, each)[0] for each in kept_graphs]
     chats = make(
@@ -214,74 +209,6 @@ def _build(
     )
 
 
-def _files(
-    coordinator: Coordinator,
-    listed: Sequence[Repository],
-    families: Collection[str],
-    indexing: Indexing,
-) -> tuple[tuple[Artefact, ...], list[Repository]]:
-    """Make documents of files; also return the repositories that the corpus doesn't skip.
-
-    Raises:
-        CorpusError: where some fail, after graphs are made of the others too; and where all are skipped.
-    """
-    try:
-        made = coordinator.by_task(Documents(), listed)
-    except CorpusError as failed:
-        dry = replace(coordinator, store=Store(coordinator.store.root, dry=True))
-        planned = dry.by_task(Documents(), listed)
-        pairs = zip(listed, planned, strict=True)
-        sound = [
-            repository
-            for repository, documents in pairs
-            if not any(artefact.planned for artefact in documents)
-        ]
-        try:
-            _graphs(coordinator, sound, families, indexing)
-        except CorpusError as more:
-            raise as_one([failed, more]) from None
-        raise
-    sound = [
-        repository
-        for repository, documents in zip(listed, made, strict=True)
-        if not _lacks(documents)
-    ]
-    if not sound:
-        raise CorpusError(
-            f"corpus {listed[0].corpus.name}",
-            cause=". ".join(map(_lacks, made)),
-            cure="A corpus needs one repository that isn't skipped",
-        )
-    return tuple(artefact for documents in made for artefact in documents), sound
-
-
-def _lacks(documents: Sequence[Artefact]) -> str:
-    """Say why a repository is skipped; empty where it isn't, or isn't read yet."""
-    there = (artefact for artefact in documents if not artefact.planned)
-    lacks = (artefact.reported(DocumentsReport).lacks for artefact in there)
-    return next(filter(None, lacks), "")
-
-
-def _graphs(
-    coordinator: Coordinator,
-    listed: Sequence[Repository],
-    families: Collection[str],
-    indexing: Indexing,
-    *,
-    sample: int | None = None,
-) -> tuple[tuple[Index, ...], tuple[Artefact, ...]]:
-    """Make the indexes that the families need, and documents of graphs."""
-    indexed = listed if need_index(families) else ()
-    indexes = make_indexes(coordinator, indexed, indexing=indexing)
-    inputs = GraphInputs(repositories=listed, indexes=indexes)
-    stage = Graphs(families=_graph_families(families), sample=sample)
-    return indexes, coordinator.make(stage, inputs)
-
-
-def _graph_families(families: Collection[str]) -> tuple[str, ...]:
-    return tuple(family for family in families_of("commits") if family in families)
-
-
 @in_lease
 def sample(
     store: Store,
@@ -301,14 +228,16 @@ def sample(
     """
     wanted = [each for each in wanted if each.imported is None]
     families = {each.flat_family for each in wanted}
-    listed = _newest(_resolved(corpus, families, sources or Sources.of(store.root)), number)
+    listed = _newest(
+        resolved_repositories(corpus, families, sources or Sources.of(store.root)), number
+    )
     sandbox = worker_rights(store, corpus, listed, ("documents",))
     coordinator = Coordinator(store=store, workers=workers, sandbox=sandbox, watch=watch)
     make = coordinator.make
     of_files = families & {*families_of("changes")}
     texts = [
         *make(Documents(sample=number), listed if of_files else ()),
-        *_graphs(coordinator, listed, families, indexing, sample=number)[1],
+        *documents_of_graphs(coordinator, listed, families, indexing, sample=number)[1],
         *make(
             Conversations(corpus=corpus, sample=number),
             corpus.conversations if CHAT_FAMILY in families else (),
@@ -316,17 +245,6 @@ def sample(
     ]
     enriched = make(Structure(), _of(texts, {each.base for each in wanted if each.base}))
     return (*_of(texts, families), *enriched)
-
-
-def _resolved(
-    corpus: CorpusSpec, families: Collection[str], sources: Sources
-) -> tuple[Repository, ...]:
-    """Resolve the repositories, once all that is read beside them is there too."""
-    chat = CHAT_FAMILY in families
-    if chat:
-        require_conversations(corpus)
-    require_sources(corpus, sources, chat=chat)
-    return repositories(corpus, sources)
 
 
 def _newest(listed: Sequence[Repository], number: int) -> tuple[Repository, ...]:

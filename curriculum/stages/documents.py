@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from curriculum.corpus import history
 from curriculum.corpus.conversations import conversation_paths
+from curriculum.corpus.plain_folder import require_files
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import Source, Sources
 from curriculum.families.render import RenderResult, render
@@ -86,7 +87,7 @@ def require_sources(corpus: CorpusSpec, sources: Sources, *, chat: bool) -> None
     for chats in corpus.conversations if chat else ():
         conversation_paths(chats)
     for each in repositories(corpus, sources):
-        history.require_files(each.source, each.spec, corpus)
+        require_files(each.source, each.spec, corpus)
 
 
 SAMPLE_BYTES = 8_000_000

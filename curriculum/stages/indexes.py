@@ -3,7 +3,7 @@
 import json
 import platform
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,14 +11,16 @@ from curriculum.corpus import git, sources
 from curriculum.corpus.git_tree import FILE_MODES, listed
 from curriculum.corpus.kept_answers import KeptAnswer, KeptAnswers
 from curriculum.corpus.load import SAMPLES
-from curriculum.corpus.sources import Source
+from curriculum.corpus.sources import Source, Sources
 from curriculum.corpus.trees import export_tree
 from curriculum.graph import clang
 from curriculum.sandbox import landlock
-from curriculum.stages.documents import Repository
+from curriculum.stages.documents import Repository, repositories
 from curriculum.stages.stage import Coordinator, Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
+from schemas.corpus import CorpusSpec
 from schemas.errors import CorpusError
+from schemas.families import need_index
 from schemas.progress import ProgressCallback
 
 DATABASES = ("compile_commands.json", "build/compile_commands.json")
@@ -223,3 +225,13 @@ def _database(repository: Repository) -> Path | None:
 
 def _as_text(paths: Iterable[bytes]) -> Iterator[str]:
     return (path.decode(errors="replace") for path in paths)
+
+
+def indexes_for(
+    store: Store, corpus: CorpusSpec, families: Collection[str], sources: Sources
+) -> tuple[Index, ...]:
+    """Return the indexes that a workspace has or would make, where a family needs them."""
+    if not need_index(families):
+        return ()
+    coordinator = Coordinator(store=Store(store.root, dry=True))
+    return make_indexes(coordinator, repositories(corpus, sources))

@@ -15,29 +15,25 @@ from pathlib import Path
 from typing import TypeVar, get_type_hints
 
 import polars as pl
-from pydantic import JsonValue
 
-from curriculum import encode, frames
-from curriculum.corpus import conversations, domains, git, history, select, trees
-from curriculum.corpus.select_conversations import conversation_ingredients
+from curriculum import frames
+from curriculum.corpus import git
 from curriculum.corpus.sources import Sources, plain_folders
 from curriculum.graph.syntax_tree import grammar_versions
 from curriculum.stages.documents import repositories
 from curriculum.stages.file_shares import FileShare
 from curriculum.stages.file_sides import FileSide
-from curriculum.stages.graphs import context_size
 from curriculum.stages.indexes import Index
 from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
+from curriculum.supply.estimate_key import own_ingredients, shared_ingredients
 from curriculum.supply.ratios import ALL, Kind, KindEstimate, Sampling, SupplyLine, estimate_kinds
 from curriculum.supply.sample import write_frame
 from curriculum.supply.sampled_corpus import SamplingPlan
-from curriculum.tokens import store as token_store
 from curriculum.tokens import train
 from schemas.corpus import CorpusSpec
-from schemas.families import CHAT_FAMILY, FAMILIES, families_of, reads_commits
-from schemas.objectives import OBJECTIVES
+from schemas.families import FAMILIES
 from schemas.progress import ProgressCallback, ignore_progress
 from schemas.reports import EstimateReport
 
@@ -164,7 +160,7 @@ class Estimates(Stage[EstimateTask, EstimateTask]):
         Raises:
             TokenizerError: for a given tokenizer that can't be used.
         """
-        shared = _ingredients(task)
+        shared = shared_ingredients(task.plan, task.tokenizing)
         tools = {"git": git.version(), **grammar_versions(), **train.TOOLS}
         return [
             Recipe(
@@ -175,7 +171,7 @@ class Estimates(Stage[EstimateTask, EstimateTask]):
                     ("row_length", str(kind.row_length)),
                 ),
                 revision=REVISION,
-                config={**shared, **_own_ingredients(task.plan, kind)},
+                config={**shared, **own_ingredients(task.plan, kind)},
                 tools=tools,
             )
             for kind in task.measured
@@ -198,56 +194,6 @@ class Estimates(Stage[EstimateTask, EstimateTask]):
             tokens = math.fsum(line.tokens for line in each.lines if line.is_total)
             units = sum(sampling.read for sampling in each.samplings)
             draft.record(EstimateReport(tokens=round(tokens), units=units))
-
-
-def _ingredients(task: EstimateTask) -> dict[str, JsonValue]:
-    """All that decides the figures of any kind."""
-    plan = task.plan
-    rules = domains.load_domains(plan.corpus.domains)
-    return {
-        "share": plan.share,
-        "repositories": [each.ingredients() for each in plan.repositories],
-        "selection": select.ingredients(plan.corpus),
-        "domains": domains.ingredients(rules),
-        "tokenizer": task.tokenizing.config,
-        "revisions": {
-            "changes": history.REVISION,
-            "trees": trees.REVISION,
-            "selection": select.REVISION,
-            "domains": domains.REVISION,
-            "tokenizer": train.REVISION,
-            "tokens": token_store.REVISION,
-            "encode": encode.REVISION,
-            **{name: FAMILIES[name].revision for name in families_of("changes")},
-        },
-    }
-
-
-def _own_ingredients(plan: SamplingPlan, kind: Kind) -> dict[str, JsonValue]:
-    """The rest that decides the figures of one kind."""
-    own: dict[str, JsonValue] = {
-        **asdict(kind),
-        "family_revision": FAMILIES[kind.family].revision,
-        "objective_revision": OBJECTIVES[kind.objective].revision,
-    }
-    if reads_commits(kind.family):
-        own.update(context_size(plan.corpus))
-    if kind.family == CHAT_FAMILY:
-        own["conversations"] = [
-            conversations.ingredients(conversations.find_conversations(each), plan.corpus)
-            for each in plan.corpus.conversations
-        ]
-        own["overlong"] = [source.overlong for source in plan.corpus.conversations]
-        own["chat_selection"] = conversation_ingredients(plan.corpus)
-        own["chat_revision"] = conversations.REVISION
-    if FAMILIES[kind.family].needs_index:
-        own["indexes"] = {
-            each.repository: None
-            if each.artefact is None or each.artefact.planned
-            else each.artefact.content
-            for each in plan.indexes
-        }
-    return own
 
 
 def estimate(

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from curriculum import encode, frames
-from curriculum.corpus.decisions import decisions, val_lineages
-from curriculum.corpus.select import SIDES_NAME
+from curriculum.corpus.decisions import decisions, read_sides, val_lineages
 from curriculum.corpus.split import side_fraction
 from curriculum.corpus.survey import MAX_COMMITS, NO_FILE, WINDOW
 from curriculum.objectives import objective_of
@@ -310,7 +309,7 @@ def _bytes_by_commit(
 ) -> dict[str, int]:
     """Return bytes of train-side files by commit; a file not in the sample goes by its hash."""
     selection = taken.selections[kind.family]
-    sides = frames.read(selection.path / SIDES_NAME)
+    sides = read_sides(selection)
     known = dict(sides.select("lineage", "split").iter_rows())
     survey = taken.surveys[repository]
     train = [

@@ -25,17 +25,15 @@ from curriculum.corpus.survey import SURVEY_SCHEMA, Survey, in_sample, survey, s
 from curriculum.corpus.trees import commits_of, read_commits
 from curriculum.families import chat
 from curriculum.families.cmake_targets import LANGUAGE as BUILD_LANGUAGE
-from curriculum.families.document_builder import is_blank
 from curriculum.families.render import RenderResult, render
-from curriculum.families.v4_context_graph import touched_functions
-from curriculum.graph.index import facts_of
+from curriculum.families.v4_context_graph import touched_bytes
 from curriculum.stages.documents import FamilyWriters, Repository
 from curriculum.stages.graphs import RepositoryGraphs
 from curriculum.stages.indexes import Index
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory
 from schemas.change import CommitChange, FileChange
-from schemas.corpus import CODE, ConversationsSpec, CorpusSpec
+from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.families import CHAT_FAMILY, families_of
 from schemas.reports import SurveyReport
 
@@ -97,7 +95,7 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
             for change in reader.changes(found, chosen):
                 writers.add(render(change, writers.families))
                 is_build = change.language == BUILD_LANGUAGE
-                touched.append((change.commit, change.lineage, is_build, _touched_bytes(change)))
+                touched.append((change.commit, change.lineage, is_build, touched_bytes(change)))
         write_frame(found.changes, drafts[0].path / SURVEY_NAME)
         drafts[0].record(
             SurveyReport(
@@ -177,20 +175,6 @@ def write_frame(frame: pl.DataFrame, file: Path) -> None:
     held = io.BytesIO()
     frame.write_parquet(held)
     file.write_bytes(held.getbuffer())
-
-
-def _touched_bytes(change: FileChange) -> int:
-    """Bytes of the functions that a change touched; 1 for a change of a CMake file."""
-    if change.after is None or is_blank(change):
-        return 0
-    if change.language == BUILD_LANGUAGE:
-        return 1
-    if change.language not in CODE:
-        return 0
-    text = change.after.text
-    facts = facts_of(text, change.language)
-    touched = touched_functions(facts, text, change.hunks)
-    return sum(facts.symbols[each].end - facts.symbols[each].start for each in touched)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

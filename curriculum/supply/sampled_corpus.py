@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from curriculum import frames
-from curriculum.corpus.decisions import decisions
+from curriculum.corpus.decisions import decisions, read_sides
 from curriculum.corpus.domains import load_domains
-from curriculum.corpus.select import SIDES_NAME
 from curriculum.corpus.survey import in_sample
 from curriculum.families.context import BUDGET
 from curriculum.stages.conversations import ConversationSelection
@@ -215,7 +214,7 @@ def sample_corpus(
     selecting = Selection(corpus=corpus, rules=load_domains(corpus.domains))
     kept_files = KeptDocuments(documents=files, kept=kept)
     (selection,) = coordinator.make(selecting, kept_files)
-    sides, sizes = frames.read(selection.path / SIDES_NAME), dict[str, pl.DataFrame]()
+    sides, sizes = read_sides(selection), dict[str, pl.DataFrame]()
     for name, (survey, *texts) in made.items():
         versions = [each for each in texts if _family(each) == VERSIONS_FAMILY]
         sizes[name] = sizes_of(read_touched(survey), sides, domains_of(versions, selection))

@@ -7,7 +7,8 @@ In the parent, without torch:
     run_directory.py, checkpoint_files.py   the key and the files of a run, the files of a checkpoint
 
 In the job's process:
-    trainer.py      one job from its file to its report: evaluate, check the gate, step, checkpoint
+    job_process.py  one job from its file to its report
+    trainer.py      its loop: evaluate, check the gate, step, checkpoint
     step.py         one optimizer step: one gradient of one loss over all ranks; rows that aren't finite
     optimizer.py    the model and its optimizer, whole or sharded; the learning rate
     dataloader.py   rows of a plan as batches, for our trainer and for anyone's; batch.py is one of them

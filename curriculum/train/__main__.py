@@ -74,8 +74,8 @@ def _train(arguments: argparse.Namespace, asked_to_stop: Callable[[], bool]) -> 
 
 def _trained(job: Path, asked_to_stop: Callable[[], bool], place: "ProcessRank") -> int:
     from curriculum.store import no_room
+    from curriculum.train.job_process import run_job
     from curriculum.train.processes import CANCELLED
-    from curriculum.train.trainer import run_job
     from schemas.errors import CurriculumError
 
     try:

@@ -150,7 +150,7 @@ def _children() -> list[int]:
 
 
 def _whole_run(job: Job, workspace: Path, directory: Path) -> Report:
-    from curriculum.train.external_trainer import require_whole_run
+    from curriculum.train.external_results import require_whole_run
 
     return require_whole_run(job, workspace, directory)
 

@@ -15,13 +15,7 @@ from curriculum.train.run_directory import JOB, read_job, read_report, run_recip
 from schemas.diet import AdvanceWhen, Diet, DietPhase, PhaseSpec
 from schemas.errors import JobError
 from schemas.families import ENRICHED_FAMILY
-from schemas.job import (
-    CheckpointRef,
-    Evaluation,
-    Job,
-    OptimizerSpec,
-    TokenizerRef,
-)
+from schemas.job import CheckpointRef, Evaluation, Job, OptimizerSpec, TokenizerRef
 from schemas.mixture import MixtureReport
 from schemas.objectives import ANCHOR_SET, PHASE_SET
 from schemas.study import study_mark

@@ -10,7 +10,8 @@ from curriculum.catalog.tables import written_status
 from curriculum.inspection.formats import moment
 from curriculum.pipeline.attempts import names_of
 from curriculum.pipeline.context import Resources
-from curriculum.pipeline.status import State, current_status
+from curriculum.pipeline.status import State
+from curriculum.pipeline.status_table import current_status
 from dashboards import html, palette
 from dashboards.report import files
 from dashboards.report.facts import REPORTS, report_name

@@ -4,9 +4,6 @@
 """
 
 from dataclasses import dataclass
-from pathlib import Path
-
-from pyarrow.lib import ArrowException
 
 from curriculum.inspection.formats import (
     bits,
@@ -19,29 +16,10 @@ from curriculum.inspection.formats import (
     percent,
 )
 from curriculum.inspection.stage_tables import figure_lines, set_lines
-from curriculum.pipeline.context import Resources
-from curriculum.pipeline.notifiers import Log
-from curriculum.pipeline.plan import RunPlan
-from curriculum.store import Artefact
-from curriculum.store.artefact import KEY_DIGITS
-from curriculum.train.run_directory import replace_whole
 from dashboards import html, palette
 from dashboards.charts import marks
-from dashboards.html import escaped
 from dashboards.report import costs, curves, phases
-from dashboards.report.facts import (
-    REPORTS,
-    Facts,
-    Losses,
-    mean_of,
-    read,
-    report_name,
-    report_path,
-    rows_of,
-)
-from dashboards.rows import write as rows
-from dashboards.rows.write import Example, example
-from schemas.errors import CurriculumError
+from dashboards.report.facts import Facts, Losses, mean_of
 from schemas.specialist import spelled
 from schemas.study import study_mark
 
@@ -157,54 +135,3 @@ def _losses(losses: Losses) -> list[Reasons]:
         if shown:
             found.append(Reasons(look=look, title=title, counted=tuple(shown)))
     return found
-
-
-def write(plan: RunPlan, resources: Resources, log: Log, folder: Path | None = None) -> Path:
-    """Write the report of a plan into a folder, by default its workspace's; a reader never sees half of one.
-
-    Beside it lie pages of its rows, each written once. One that can't be is logged, and not linked; so is
-    an artefact that is gone or damaged, which the report lacks.
-
-    Raises:
-        CurriculumError: for a corpus that can't be looked at.
-        OSError: where the file can't be written.
-    """
-    folder = folder or plan.store.root / REPORTS
-    facts = read(plan, resources, _examples(plan, folder, log))
-    for lost in facts.lost:
-        log(f"not in the report: {lost}")
-    text = page(facts)
-    file = folder / report_name(plan.diet.specialist, plan.diet.branch)
-    file.parent.mkdir(exist_ok=True)
-    replace_whole(file, lambda draft: draft.write_text(text, encoding="utf-8"))
-    return file
-
-
-def _examples(plan: RunPlan, folder: Path, log: Log) -> dict[str, Example]:
-    """A row to look at of each rows artefact, by key; its page is written where it isn't yet."""
-    found: dict[str, Example] = {}
-    for each, made_of in rows_of(plan):
-        try:
-            one = example(each) if rows.write(plan.store.root, each, made_of, folder) else None
-        except (CurriculumError, OSError, ArrowException) as failed:
-            log(f"the page of rows {each.key[:KEY_DIGITS]} isn't written: {failed}")
-            continue
-        if one is not None:
-            found[each.key] = one
-    return found
-
-
-def rewritten(plan: RunPlan, resources: Resources, log: Log) -> Path | None:
-    """The report, written anew; None where that fails, which is logged and stops no run."""
-    try:
-        return write(plan, resources, log)
-    except (CurriculumError, OSError) as failed:
-        log(f"the report of {plan.diet.specialist} isn't written: {failed}")
-        return None
-
-
-def shows(plan: RunPlan, run: Artefact) -> bool:
-    """Return True where the report names a finished run: one that does was written after the run's end."""
-    file = report_path(plan.store.root, plan.diet.specialist, plan.diet.branch)
-    named = f">{escaped(run.path.relative_to(plan.store.root).as_posix())}<"
-    return file.is_file() and named in file.read_text(encoding="utf-8")

@@ -10,10 +10,10 @@ gc.set_threshold(50_000, 20, 50)
 
 from flows import settings  # noqa: E402 - after the threshold
 from flows.cli.app import app  # noqa: E402
-from flows.cli.commands import keep, look, make  # noqa: E402
+from flows.cli.commands import keep, look, look_at_models, make  # noqa: E402
 from flows.settings.proxies import direct_to_loopback  # noqa: E402
 
-__all__ = ["app", "keep", "look", "main", "make"]
+__all__ = ["app", "keep", "look", "look_at_models", "main", "make"]
 
 
 def main() -> None:

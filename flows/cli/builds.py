@@ -1,6 +1,7 @@
 """`curriculum build` and `tokenizer`: rows of the phases, a sample of documents, the tokenizer of a diet."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 from rich.text import Text
 
@@ -8,20 +9,18 @@ from curriculum.inspection.build_tables import build_tables, build_warnings
 from curriculum.inspection.formats import alike
 from curriculum.inspection.held_out import HeldOut, held_out
 from curriculum.inspection.losses import require_some
-from curriculum.inspection.stage_tables import (
-    document_lines,
-)
+from curriculum.inspection.stage_tables import document_lines
 from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.trained_tokenizer import train_tokenizer
 from curriculum.pipeline.wanted_rows import wanted_of
 from curriculum.stages import Built
+from curriculum.store import Artefact
 from curriculum.store.artefact import KEY_DIGITS
 from flows import settings
 from flows.cli.carried_out import carry_out, is_done, print_counts, update_report, warn_unmeasured
 from flows.cli.console import ACCENT, MUTED, out, table, warn, watching
-from flows.cli.workspace import shard_lines
 from schemas.errors import DietError
 from schemas.reports import DocumentsReport
 
@@ -37,7 +36,7 @@ def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     if not lacking and is_done(plan, there):
         return
     print_counts(plan.store, there)
-    for line in shard_lines(config, lacking) if lacking else ():
+    for line in _shard_lines(config, lacking) if lacking else ():
         out.print(line, soft_wrap=True)
     warn_unmeasured(plan, built)
     whole = {} if dry else {name: each for name, each in built.items() if not each.missing}
@@ -97,3 +96,19 @@ def tokenizer(config: RunConfig) -> None:
     with watching() as watch:
         file = train_tokenizer(resolve_plan(config), watch)
     out.print(f"{file}", soft_wrap=True)
+
+
+def _shard_lines(config: RunConfig, missing: Iterable[Artefact]) -> Iterator[Text]:
+    """Yield what a shard leaves to others, and the next command."""
+    distinct = {artefact.path: artefact for artefact in missing}.values()
+    others = Counter(artefact.manifest.stage for artefact in distinct if not artefact.waits)
+    later = Counter(artefact.manifest.stage for artefact in distinct if artefact.waits)
+    for stage in dict.fromkeys([*others, *later]):
+        counts = [(others[stage], "for other shards"), (later[stage], "made of what is missing")]
+        words = ", ".join(f"{number} {what}" for number, what in counts if number)
+        yield Text.assemble((f"{stage:<12}", "bold"), (f" {words}", MUTED))
+    yield Text(
+        f"Shard {config.shard} has made what it can. Once the others have too, run all of them again, "
+        "or finish with the same command without --shard.",
+        ACCENT,
+    )

@@ -17,11 +17,11 @@ from curriculum.pipeline.execute import NOTHING_TO_DO, Event, Scope, execute, he
 from curriculum.pipeline.forecast import explain_steps
 from curriculum.pipeline.gates import Verdict
 from curriculum.pipeline.plan import RunPlan, looked_at
-from curriculum.pipeline.status import record_status
+from curriculum.pipeline.status_table import record_status
 from curriculum.stages.documents import require_sources
 from curriculum.store import Artefact, Store
 from curriculum.train.launch.slurm import read_template
-from dashboards.report.page import rewritten, shows
+from dashboards.report.report_file import rewritten, shows
 from flows import settings
 from flows.cli.console import ACCENT, MUTED, out, warn, watching
 from flows.settings.contexts import context_of, resources

@@ -1,7 +1,6 @@
 """`curriculum compare`: runs side by side, or specialists phase by phase."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -30,20 +29,14 @@ from curriculum.inspection.runs import (
     setting_differences,
     shared_strata,
 )
-from curriculum.pipeline.attempts import Attempt, RunHistory, SlotQueue, attempt_state, attempts_in
 from curriculum.pipeline.forecast import money
-from curriculum.pipeline.references import named, run_of, store_of
-from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.document_sums import PairedChange
-from curriculum.train.launch.log_follower import read_heartbeat
-from curriculum.train.run_directory import read_report
+from flows.cli.compared_runs import Group, groups
 from flows.cli.console import ACCENT, MUTED, out, plain_table, print_json, table
-from flows.settings.contexts import resources
 from schemas.errors import JobError
 from schemas.held_out import HeldOutCount
-from schemas.job import Figure, Job, set_title
-from schemas.manifest import MANIFEST_NAME
+from schemas.job import Figure, set_title
 from schemas.objectives import PHASE_SET
 from schemas.specialist import spelled
 from schemas.study import study_words
@@ -54,15 +47,6 @@ MOST_LINES = 16
 ABSENT = "–"
 LONGEST_HEAD = 24
 """Characters of the name of a run at the head of a column; longer ones are told apart by their keys."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
-    """Runs that are held against each other: those named, or those of one phase."""
-
-    phase: str
-    """Empty where runs were named, whatever their phases."""
-    runs: tuple[ComparedRun, ...]
 
 
 def compare(home: Path, what: Sequence[str], *, full: bool = False, as_json: bool = False) -> None:
@@ -85,67 +69,6 @@ def compare(home: Path, what: Sequence[str], *, full: bool = False, as_json: boo
         return
     for piece in _shown(found, full=full):
         out.print(piece, soft_wrap=isinstance(piece, Text))
-
-
-def groups(home: Path, what: Sequence[str]) -> list[Group]:
-    """The runs that are named as one group; where a specialist is named, a group a phase."""
-    found = [runs_by_phase(home, each) for each in what]
-    if all(len(each) == 1 for each in found):
-        return [Group(phase="", runs=tuple(side for each in found for side in each.values()))]
-    phases = dict.fromkeys(phase for each in found for phase in each)
-    return [
-        Group(phase=phase, runs=tuple(each[phase] for each in found if phase in each))
-        for phase in phases
-    ]
-
-
-def runs_by_phase(home: Path, what: str) -> dict[str, ComparedRun]:
-    """Read the run that is meant, by phase; of a specialist's name each of its phases, in their order.
-
-    Raises:
-        JobError: for what is no run.
-        StoreError: for a specialist of several branches.
-    """
-    store = store_of(home, what)
-    begun = attempts_in(store)
-    whose = named(store.root, what, {each.ref for each in begun})
-    if whose is None or whose.phase is not None:
-        run = run_of(store, what, name="a run")
-        return {run.job.phase: _side(store, _title(what, run), run)}
-    mine = [each for each in begun if each.ref == whose.ref]
-    mine.sort(key=RunHistory.read(store).position)
-    phases = dict.fromkeys(each.job.phase for each in mine)
-    runs = (run_of(store, spelled(whose.ref, phase), name="a run") for phase in phases)
-    return {run.job.phase: _side(store, what, run) for run in runs}
-
-
-def _side(store: Store, title: str, run: Attempt) -> ComparedRun:
-    is_closed = (run.path / MANIFEST_NAME).is_file()
-    open_ = (
-        None
-        if is_closed
-        else attempt_state(store, run, SlotQueue.read(resources().slots_of(store.root)))
-    )
-    return ComparedRun(
-        title=title,
-        path=run.path,
-        job=run.job,
-        report=read_report(run.path) if is_closed else None,
-        state=f"{open_.state}: {open_.why}" if open_ else "",
-        beat=None if is_closed else read_heartbeat(run.path),
-        mixture=_mixture(store, run.job),
-        tools=store.load(run.path).manifest.tools if is_closed else {},
-    )
-
-
-def _mixture(store: Store, job: Job) -> Artefact | None:
-    folder = (store.root / job.plan).parent
-    return store.load(folder) if (folder / MANIFEST_NAME).is_file() else None
-
-
-def _title(what: str, run: Attempt) -> str:
-    """Return the name as it was given, or of a path the first digits of its key."""
-    return run.job.run_key[:KEY_DIGITS] if Path(what).exists() else what
 
 
 def _shown(found: Sequence[Group], *, full: bool) -> Iterator[RenderableType]:

@@ -13,7 +13,7 @@ from curriculum.corpus.load import corpus_names
 from curriculum.inspection.formats import Line, count, duration, percent
 from curriculum.inspection.runs import change, report_of
 from curriculum.mixing.load import diet_names
-from curriculum.pipeline.execute import runs_of
+from curriculum.pipeline.execute import Scope, runs_of
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.starter import starter_files, write_starter
 from curriculum.store import Artefact, Store
@@ -104,7 +104,7 @@ def demo(home: Path, repositories: tuple[str, ...]) -> None:
             f"{MOST_VERSIONS} versions of a file; `curriculum run {DIET} --repo …` reads all."
         )
     began = datetime.now(UTC)
-    runs = runs_of(phases.flow(config, None))
+    runs = runs_of(phases.flow(config, Scope()))
     out.print()
     out.print(table(_summary(runs)))
     out.print(Text(TABLE_NOTE, MUTED))

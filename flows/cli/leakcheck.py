@@ -11,6 +11,7 @@ from rich.text import Text
 
 from curriculum.leakcheck.claims import ROW_LENGTH
 from curriculum.leakcheck.external_models import external, prove_external_model
+from curriculum.leakcheck.job_proof import proven_file
 from curriculum.leakcheck.proof import (
     DTYPES,
     THREE,
@@ -19,7 +20,6 @@ from curriculum.leakcheck.proof import (
     cases_of,
     device_of,
     prove,
-    proven_file,
     trained_model,
 )
 from curriculum.pipeline.references import run_of

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 from curriculum.inspection.stage_tables import branch_lines
 from curriculum.mixing.mix import report_of as mixture_report_of
@@ -42,14 +41,11 @@ from flows.settings import prefect_variables
 from flows.settings.contexts import context_of
 
 
-def make(
-    config: RunConfig, phase: str | None, *, until: Literal["mix", "train"], dry: bool
-) -> bool:
-    """Make the steps of the phases up to one, without Prefect; return whether all gates are open."""
-    if until == "train":
+def make(config: RunConfig, scope: Scope, *, dry: bool) -> bool:
+    """Mix or train without Prefect, or explain what would be made; return whether all gates are open."""
+    if scope.until == "train":
         require_machine()
     plan = resolve_plan(config, dry=dry)
-    scope = Scope(until=until, phase=phase)
     phases = selected(plan, scope)
     if not dry:
         require_readable(plan)
@@ -58,7 +54,7 @@ def make(
     gate = events[-1].gate
     made = [each for event in events for each in event.step_artefacts]
     runs = [run for run in runs_of(events) if not run.planned]
-    if until == "mix" and (dry or any(each.made for each in made)):
+    if scope.until == "mix" and (dry or any(each.made for each in made)):
         _print_mixtures(plan, made)
     if not is_done(plan, made):
         warn_unmeasured(plan, phases)
@@ -81,16 +77,14 @@ def _print_mixtures(plan: RunPlan, made: Sequence[Artefact]) -> None:
         if mixture.manifest.stage == "mixtures" and not mixture.planned:
             title = mixture.manifest.labels["phase"]
             report = mixture_report_of(mixture)
-            shown = explain_plan(report, title=title, key=mixture.key)
-            out.print(table(branch_lines(shown)))
+            out.print(table(branch_lines(explain_plan(report, title=title, key=mixture.key))))
             for line in report.warnings:
                 warn(f"{title}: {line}")
 
 
-def run(config: RunConfig, phase: str | None, *, later_phases: bool = False) -> bool:
+def run(config: RunConfig, scope: Scope) -> bool:
     """Run the flow in this process, print its runs, and return whether all gates are open."""
-    plan, scope = resolve_plan(config, dry=True), Scope(phase=phase, later_phases=later_phases)
-    trained = flow(config, phase, later_phases=later_phases)
+    plan, trained = resolve_plan(config, dry=True), flow(config, scope)
     gate, runs = trained[-1].gate, runs_of(trained)
     if any(each.made for each in runs):
         print_runs(plan, runs)
@@ -99,7 +93,7 @@ def run(config: RunConfig, phase: str | None, *, later_phases: bool = False) -> 
     return is_open(gate)
 
 
-def flow(config: RunConfig, phase: str | None, *, later_phases: bool = False) -> Sequence[Event]:
+def flow(config: RunConfig, scope: Scope) -> Sequence[Event]:
     """Run the Prefect flow in this process with its progress in the terminal, and return its trained phases.
 
     Prefect, which takes longer to start than all else, is left out where every run is there already.
@@ -110,7 +104,6 @@ def flow(config: RunConfig, phase: str | None, *, later_phases: bool = False) ->
     require_machine()
     plan = resolve_plan(config, dry=True)
     require_readable(plan)
-    scope = Scope(phase=phase, later_phases=later_phases, retrain=True)
     if _is_all_there(plan, scope):
         out.print(NOTHING_TO_DO)
         trained = _reused(plan, scope)
@@ -118,14 +111,14 @@ def flow(config: RunConfig, phase: str | None, *, later_phases: bool = False) ->
         update_report(plan)
         return trained
     warn_of_folders(plan)
-    require_steps(plan, Scope(phase=phase, later_phases=later_phases), context_of(warn=warn))
+    require_steps(plan, scope, context_of(warn=warn))
     with api_for(config.workspace, warn):
         # Prefect reads its settings when it is imported.
         with prefect_variables.unset(config.workspace):
             from flows.run import run_in_process
 
         with watching() as watch:
-            return run_in_process(config, phase, watch, later_phases=later_phases)
+            return run_in_process(config, scope, watch)
 
 
 def _is_all_there(plan: RunPlan, scope: Scope) -> bool:

@@ -77,7 +77,7 @@ def query(
 def _status_of(home: Path) -> pa.Table | None:
     """Compute the status of the phases; None where the one that was written holds."""
     # It plans every phase, and most questions are about something else.
-    from curriculum.pipeline.status import current_status
+    from curriculum.pipeline.status_table import current_status
     from flows.settings.contexts import resources
 
     try:

@@ -1,4 +1,4 @@
-"""`curriculum status`, `report` and `approve`: how far each specialist is, and approval of a finished run."""
+"""`curriculum status` and `report`: how far each specialist is."""
 
 import contextlib
 import os
@@ -9,26 +9,24 @@ from pathlib import Path
 from rich.text import Text
 
 from curriculum.inspection.formats import Line, count
-from curriculum.inspection.runs import change, report_of
+from curriculum.inspection.runs import change
 from curriculum.mixing.load import diet_names
-from curriculum.pipeline import gates
 from curriculum.pipeline.attempts import Attempt, attempts_in, names_of, specialist_of
 from curriculum.pipeline.forecast import money
-from curriculum.pipeline.gates import APPROVAL, record_gate, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
-from curriculum.pipeline.recorded_config import newest_plan, resolved
+from curriculum.pipeline.recorded_config import newest_plan
 from curriculum.pipeline.references import named
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.pipeline.status import PhaseStatus, StatusInputs, replaced_runs, write_status
+from curriculum.pipeline.status import PhaseStatus, StatusInputs, replaced_runs
+from curriculum.pipeline.status_table import write_status
 from curriculum.store import Artefact, Store, garbage
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.store.inside import missing_workspace
 from flows import settings
 from flows.cli.console import MUTED, out, print_json, table, warn
-from flows.settings import prefect_variables
 from flows.settings.contexts import resources
 from flows.settings.trust import shadow_words, shadows
-from schemas.errors import CurriculumError, JobError, StoreError
+from schemas.errors import CurriculumError, StoreError
 from schemas.mistakes import nearest
 from schemas.specialist import SpecialistRef, spelled
 
@@ -240,7 +238,7 @@ def _write_report(plan: RunPlan, folder: Path | None) -> Path:
             str(plan.store.root), cause="there is no workspace", cure="Start with: curriculum demo"
         )
     # It brings DuckDB, which a status never needs.
-    from dashboards.report.page import write
+    from dashboards.report.report_file import write
 
     if folder is None and not os.access(plan.store.root, os.W_OK):
         folder = settings.reports_folder(plan.store.root)
@@ -254,45 +252,3 @@ def _write_report(plan: RunPlan, folder: Path | None) -> Path:
             cause="the report can't be written",
             cure="See who may write there",
         ) from None
-
-
-def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
-    """Approve the current run of a phase, and resume the flow run that is suspended for it.
-
-    Raises:
-        JobError: where the phase has no finished run.
-    """
-    plan = resolve_plan(resolved(RunConfig.of(specialist=specialist, workspace=home)), dry=True)
-    run = plan.current("runs", plan.phase(phase))
-    if run is None:
-        raise JobError(
-            f"phase {phase}",
-            cause="it has no finished run to approve",
-            cure=f"Train it first: curriculum run {specialist}",
-        )
-    if APPROVAL not in plan.phase(phase).require:
-        warn(f"The diet asks for no approval of {phase}; this one changes nothing.")
-    said = gates.write_approval(plan.store, run, who=gates.user_name(), comment=comment)
-    report = report_of(run)
-    if report.stopped != "failed":
-        record_gate(plan, run, verdict(plan, phase, run))
-    out.print(
-        f"{said.who} approved {phase} of {specialist}: run {run.key[:KEY_DIGITS]}, attempt "
-        f"{said.attempt}, val_bpb {change(report, 'phase')}",
-        soft_wrap=True,
-    )
-    resumed = _resume(home, gates.approval_ticket(plan.store, run), said.who, comment)
-    out.print(resumed or f"curriculum run {specialist} continues from here.", soft_wrap=True)
-
-
-def _resume(home: Path, ticket: str, who: str, comment: str) -> str:
-    """Let flow runs that are suspended for a run resume; what is to be said of it."""
-    api = settings.known_api(home)
-    if api is None:
-        return ""
-    settings.apply(prefect_variables.attached(home, api))
-    # Prefect reads its settings when it is imported.
-    with prefect_variables.unset(home):
-        from flows.approval import resume
-
-    return resume(ticket, who=who, comment=comment, warn=warn)

@@ -1,7 +1,6 @@
 """`curriculum check`, `gc` and `merge`: sound and unused artefacts, and those of other workspaces."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import typer
@@ -15,7 +14,6 @@ from curriculum.inspection.lineage import inputs
 from curriculum.packing.check import check as check_rows
 from curriculum.pipeline.attempts import STEP
 from curriculum.pipeline.references import folders_of
-from curriculum.pipeline.run_config import RunConfig
 from curriculum.stages.held_out_text import check_sides
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store, collect_garbage, garbage, merge, strange
@@ -136,22 +134,6 @@ def gc(home: Path, *, sure: bool) -> None:
         out.print(Text(artefact.path.relative_to(store.root).as_posix(), MUTED))
     if sure or typer.confirm(f"Remove {number(len(dead), 'artefact')}, {count(size)}B?"):
         out.print(f"{count(collect_garbage(store, dead))}B freed")
-
-
-def shard_lines(config: RunConfig, missing: Iterable[Artefact]) -> Iterator[Text]:
-    """Yield what a shard leaves to others, and the next command."""
-    distinct = {artefact.path: artefact for artefact in missing}.values()
-    others = Counter(artefact.manifest.stage for artefact in distinct if not artefact.waits)
-    later = Counter(artefact.manifest.stage for artefact in distinct if artefact.waits)
-    for stage in dict.fromkeys([*others, *later]):
-        counts = [(others[stage], "for other shards"), (later[stage], "made of what is missing")]
-        words = ", ".join(f"{number} {what}" for number, what in counts if number)
-        yield Text.assemble((f"{stage:<12}", "bold"), (f" {words}", MUTED))
-    yield Text(
-        f"Shard {config.shard} has made what it can. Once the others have too, run all of them again, "
-        "or finish with the same command without --shard.",
-        ACCENT,
-    )
 
 
 def merge_into(home: Path, sources: Sequence[Path]) -> None:

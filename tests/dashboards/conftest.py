@@ -19,7 +19,8 @@ from curriculum.mixing.load import load_diet
 from curriculum.mixing.mix import mix
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.context import Resources
-from curriculum.pipeline.status import PhaseStatus, State, StatusInputs, write_status
+from curriculum.pipeline.status import PhaseStatus, State, StatusInputs
+from curriculum.pipeline.status_table import write_status
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from dashboards import workspace
 from flows import settings

@@ -19,7 +19,7 @@ from curriculum.inspection.runs import (
     shared_strata,
 )
 from flows.cli import app, compare
-from flows.cli.compare import runs_by_phase
+from flows.cli.compared_runs import Group, groups, runs_by_phase
 from schemas.errors import JobError
 from tests.factories import equal_count
 from tests.flows.tiny_workspace import Larder, figure, job, mixture, run, starting
@@ -52,8 +52,8 @@ def _one_document(bits: float) -> Any:
     return figure(bits, 0.0, family="v2_simple", domain="general")
 
 
-def _two(home: Path, *names: str) -> tuple[compare.Group, ...]:
-    return tuple(compare.groups(home, names))
+def _two(home: Path, *names: str) -> tuple[Group, ...]:
+    return tuple(groups(home, names))
 
 
 def test_only_what_is_set_otherwise_is_listed(home: Path) -> None:
@@ -162,7 +162,7 @@ def test_shares_are_those_of_the_plans(home: Path) -> None:
 
 
 def test_specialists_are_compared_phase_by_phase(home: Path) -> None:
-    found = compare.groups(home, ["fmt", "abseil"])
+    found = groups(home, ["fmt", "abseil"])
     assert [(each.phase, len(each.runs)) for each in found] == [("syntax", 2), ("file_graph", 1)]
 
 
@@ -219,7 +219,7 @@ def test_what_cannot_be_compared_says_so(home: Path, names: list[str]) -> None:
 
 
 def test_the_demos_phases_compare_by_their_reports(demo_home: Path) -> None:
-    (group,) = compare.groups(demo_home, ["templates.demo/syntax", "templates/demo/file_graph"])
+    (group,) = groups(demo_home, ["templates.demo/syntax", "templates/demo/file_graph"])
     first, last = group.runs
     assert (first.job.phase, last.job.phase) == ("syntax", "file_graph")
     assert first.report is not None

@@ -16,7 +16,7 @@ from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Artefact, Store
 from curriculum.train.dataloader import PlannedRows
 from flows.cli import app
-from flows.cli.exchange import data_of
+from flows.cli.exports import data_of
 
 KEPT = ("workspace.json", "current", "rows", "mixtures", "tokens", "tokenizers", "documents")
 

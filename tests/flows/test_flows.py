@@ -15,6 +15,7 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.flow_engine import FlowRunEngine
 
+from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import outcome
@@ -119,7 +120,7 @@ def test_an_interrupt_while_prefect_starts_or_ends_a_run_is_no_crash(
     monkeypatch.setattr(FlowRunEngine, moment, interrupted)
     config = RunConfig.of(specialist="templates.demo", workspace=tmp_path / "home")
     with pytest.raises(KeyboardInterrupt):
-        run_in_process(config, "syntax", lambda progress: None)
+        run_in_process(config, Scope(phase="syntax"), lambda progress: None)
     with get_client(sync_client=True) as client:
         (last,) = client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=1)
     assert last.state is not None
@@ -180,7 +181,7 @@ def test_an_interrupt_in_the_terminal_cancels_the_run_and_is_raised_as_it_was(
     stand_ins.failures = [kind()]
     config = RunConfig.of(specialist="templates.demo", workspace=tmp_path)
     with pytest.raises(KeyboardInterrupt) as raised:
-        run_in_process(config, "syntax", lambda progress: None)
+        run_in_process(config, Scope(phase="syntax"), lambda progress: None)
     assert raised.type is kind
     with get_client(sync_client=True) as client:
         (last,) = client.read_flow_runs(sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=1)

@@ -17,13 +17,14 @@ from curriculum.pipeline.phase_job import job_of
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import run_of
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.pipeline.status import workspace_statuses
+from curriculum.pipeline.status import StatusInputs
 from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Store
 from curriculum.train.dataloader import MicroBatches, PlannedRows
 from curriculum.train.launch.gpu_slots import Machine
 from flows.cli import app
-from flows.cli.lineage import read_by, readers_or_read, spans
+from flows.cli.lineage import spans
+from flows.cli.lineage_reads import read_by, readers_or_read
 from schemas.job import Heartbeat, Job
 from schemas.json_text import now
 from tests.flows.tiny_workspace import Larder, figure, job, run
@@ -213,7 +214,7 @@ def test_rows_that_were_deleted_are_named_in_place_of_an_answer_without_them(
     partly = curriculum(home, kept["pack_id"])
     assert partly.exit_code == 0
     assert f"rows {key}" in partly.stderr
-    (syntax, *_) = workspace_statuses(Store(home, dry=True), Resources())
+    (syntax, *_) = StatusInputs.read(Store(home, dry=True), Resources()).phase_statuses()
     assert f"{key} was deleted; a build makes it again" in syntax.why
 
 

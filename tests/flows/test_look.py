@@ -14,6 +14,7 @@ from curriculum import catalog
 from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.rows import Row
+from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.references import find
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.store import Artefact, Store
@@ -38,7 +39,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         token_budget="16K",
         max_repetition=100.0,
     )
-    phases.make(order, "syntax", until="mix", dry=False)
+    phases.make(order, Scope(until="mix", phase="syntax"), dry=False)
     return home
 
 

@@ -21,7 +21,7 @@ from curriculum.pipeline.phase_job import job_of
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.references import checkpoint_of
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.pipeline.status import PhaseStatus, _machine, workspace_statuses
+from curriculum.pipeline.status import PhaseStatus, StatusInputs, _machine
 from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Artefact, Store
 from curriculum.store.owners import launcher_record, this_process
@@ -36,7 +36,7 @@ from curriculum.train.run_directory import (
     read_report,
     run_recipe,
 )
-from flows.cli import carried_out, forecasts
+from flows.cli import carried_out, phases
 from schemas.errors import DietError
 from schemas.job import Heartbeat, Job
 from schemas.json_text import now
@@ -528,7 +528,7 @@ def test_what_is_said_of_a_situation_is_so(
     place: Place, situation: Situation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     situation.arrange(place)
-    found = [*workspace_statuses(Store(place.home, dry=True), Resources())]
+    found = [*StatusInputs.read(Store(place.home, dry=True), Resources()).phase_statuses()]
     assert [each.phase for each in found] == [*PHASES]
     assert " ".join(each.state for each in found) == situation.states, _told(found)
     assert situation.why in {each.phase: each for each in found}[situation.phase or "syntax"].why
@@ -540,7 +540,7 @@ def test_what_is_said_of_a_situation_is_so(
     assert [each.phase for each in ahead.phases if each.tokens] == situation.trains.split()
     said = Console(record=True, width=400, file=io.StringIO())
     monkeypatch.setattr(carried_out, "out", said)
-    forecasts.explain_run(place.order, None, later_phases=False)
+    phases.make(place.order, Scope(retrain=True), dry=True)
     assert situation.explained in said.export_text()
 
 

@@ -91,7 +91,7 @@ def test_a_run_that_finds_everything_done_judges_no_gate_after_the_last(
     config = RunConfig.of(specialist="templates.demo", workspace=home)
     monkeypatch.setattr("flows.cli.phases.update_report", lambda plan: None)
     judged = gates_judged(monkeypatch)
-    assert phases.run(config, None)
+    assert phases.run(config, Scope(retrain=True))
     order = [phase.name for phase in resolve_plan(config, dry=True).phases]
     assert judged == [*order, *order], "once where it is looked at, once where it is carried out"
 

@@ -12,7 +12,7 @@ from curriculum.inspection.stage_tables import run_lines
 from curriculum.pipeline.attempts import Attempt
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.run_config import RunConfig
-from curriculum.pipeline.status import replaced_runs, workspace_statuses
+from curriculum.pipeline.status import StatusInputs, replaced_runs
 from curriculum.store import Store
 from dashboards.overview_panels import specialists
 from dashboards.questions import Snapshot
@@ -131,7 +131,7 @@ def test_the_closing_table_and_the_words_of_a_run_say_it() -> None:
 def test_the_status_begins_with_the_mark(home: Path) -> None:
     found = {
         each.ref.branch: each
-        for each in workspace_statuses(Store(home, dry=True), resources())
+        for each in StatusInputs.read(Store(home, dry=True), resources()).phase_statuses()
         if each.key
     }
     assert found["off"].study == OFF

@@ -38,14 +38,14 @@ def export(
     home: Home = None,
 ) -> None:
     """Export a trained model, or rows in training order, for other tools."""
-    from flows.cli import exchange
+    from flows.cli import exports
 
     if unpacked:
-        exchange.require_packed(form)
-    if form in exchange.FORMATS:
-        exchange.export_data(own_home(home, what, there=True), what, to, form, unpacked=unpacked)
+        exports.require_packed(form)
+    if form in exports.FORMATS:
+        exports.export_data(own_home(home, what, there=True), what, to, form, unpacked=unpacked)
         return
-    exchange.export_model(own_home(home, what, there=True), what, to, form)
+    exports.export_model(own_home(home, what, there=True), what, to, form)
 
 
 @app.command("import", rich_help_panel=KEEP)
@@ -143,10 +143,10 @@ def import_rows(  # noqa: PLR0913 - each is an option
 ) -> None:
     """Import packed rows or tokenized documents: check or pack them, and publish them as rows."""
     from curriculum.interop.publish import RowFacts
-    from flows.cli import exchange
+    from flows.cli import imports
 
     facts = RowFacts(family=family, objective=objective, variant=None, domain=domain, split=split)
-    request = exchange.ImportOptions(
+    request = imports.ImportOptions(
         path=path,
         format=form,
         tokenizer=tokenizer,
@@ -158,7 +158,7 @@ def import_rows(  # noqa: PLR0913 - each is an option
         name=name,
         unsandboxed=unsandboxed,
     )
-    exchange.import_rows(own_home(home), request)
+    imports.import_rows(own_home(home), request)
 
 
 @app.command(rich_help_panel=KEEP)

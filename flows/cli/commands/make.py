@@ -51,11 +51,12 @@ def build(
     shard: Shard = None,
 ) -> None:
     """Read the corpus and build the packed rows that a diet needs."""
+    from curriculum.pipeline.execute import Scope
     from flows.cli import builds, forecasts
 
     config = config.model_copy(update={"shard": shard})
     if dry_run:
-        forecasts.print_forecast(config, phase, until="build")
+        forecasts.print_forecast(config, Scope(until="build", phase=phase))
     if dry_run and not explain:
         return
     if sample is None:
@@ -93,13 +94,15 @@ def _make(
     dry_run: bool,
     explain: bool,
 ) -> None:
+    from curriculum.pipeline.execute import Scope
     from flows.cli import forecasts, phases
 
+    scope = Scope(until=until, phase=phase)
     if dry_run:
-        forecasts.print_forecast(config, phase, until=until)
+        forecasts.print_forecast(config, scope)
     if explain:
-        phases.make(config, phase, until=until, dry=True)
-    elif not dry_run and not phases.make(config, phase, until=until, dry=False):
+        phases.make(config, scope, dry=True)
+    elif not dry_run and not phases.make(config, scope, dry=False):
         raise typer.Exit(CLOSED)
 
 
@@ -119,20 +122,19 @@ def run(
     `curriculum serve` on the same workspace shows the run. Exit code 3: a gate between phases is closed, or a
     run waits for approval.
     """
+    from curriculum.pipeline.execute import Scope
     from flows.cli import forecasts, phases
 
     if phase is not None and from_phase is not None:
         raise DietError(
             "--from-phase", from_phase, cause="--phase is given too", cure="Give one of the two"
         )
-    named, later_phases = from_phase or phase, from_phase is not None
+    scope = Scope(phase=from_phase or phase, later_phases=from_phase is not None, retrain=True)
     if dry_run:
-        forecasts.print_forecast(
-            config, named, until="train", retrain=named is not None, later_phases=later_phases
-        )
+        forecasts.print_forecast(config, scope)
     if explain:
-        forecasts.explain_run(config, named, later_phases=later_phases)
-    elif not dry_run and not phases.run(config, named, later_phases=later_phases):
+        phases.make(config, scope, dry=True)
+    elif not dry_run and not phases.run(config, scope):
         raise typer.Exit(CLOSED)
 
 
@@ -150,9 +152,9 @@ def approve(
     For phases with `require: approval` in the diet. The approval is for these weights only; a later attempt
     needs its own. A flow run that waits for the approval resumes.
     """
-    from flows.cli import status
+    from flows.cli import approvals
 
-    status.approve(own_home(home, specialist, there=True), specialist, phase, comment)
+    approvals.approve(own_home(home, specialist, there=True), specialist, phase, comment)
 
 
 @app.command(rich_help_panel=WORK)

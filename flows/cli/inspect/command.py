@@ -1,7 +1,6 @@
 """`curriculum inspect`: what is found, in the terminal, as JSON or as a page."""
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,48 +10,29 @@ from rich.panel import Panel
 from rich.text import Text
 
 from curriculum import parquet
-from curriculum.inspection.checkpoint_weights import tensors
-from curriculum.inspection.documents import Line, chosen_lines, document_lines, documents
+from curriculum.inspection.documents import documents
 from curriculum.inspection.formats import count, number
-from curriculum.inspection.line_selection import (
-    FILTERS,
-    InspectOptions,
-    LineFilter,
-    has_row,
-    line_files,
-    select_lines,
-)
-from curriculum.inspection.rows import origins_of, row_of
-from curriculum.inspection.runs import report_of
-from curriculum.pipeline.attempts import (
-    Attempt,
-    SlotQueue,
-    attempt_state,
-    checkpoints,
-    specialist_of,
-)
+from curriculum.inspection.line_selection import InspectOptions, line_files
+from curriculum.pipeline.attempts import specialist_of
 from curriculum.pipeline.built_for import last_built_first, of_owner
 from curriculum.pipeline.references import Reference, find, store_of
-from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.train.checkpoint_files import manifest_of, require_listed
-from curriculum.train.run_directory import JOB, read_job
 from dashboards.document_page import page, page_content
 from dashboards.rows.write import chosen_rows
 from flows.cli.console import ACCENT, MUTED, out, plain_table, print_json
+from flows.cli.inspect.checkpoints import checkpoint
 from flows.cli.inspect.documents import document_panels, examples_of, row_panels
+from flows.cli.inspect.json_content import content
 from flows.cli.inspect.mixtures import plan, selection
-from flows.cli.inspect.runs import checkpoint, figures_of, open_run, run, saved_at, spec_at
+from flows.cli.inspect.narrowing import narrowed
+from flows.cli.inspect.runs import open_run, run
 from flows.cli.inspect.text import counts
-from flows.cli.inspect.tokenizers import controls, documents_of, token_panels, tokenizer
-from flows.settings.contexts import resources
+from flows.cli.inspect.tokenizers import token_panels, tokenizer
 from schemas.errors import StoreError
 from schemas.specialist import spelled
 from schemas.visible import one_line
 
-LINED = ("rows", "mixtures", "selections", "runs")
-"""Stages whose lines JSON shows as they lie in the files."""
 BY_LINE = ("rows", "documents", "tokens")
 """Stages whose lines are looked at one by one: of several artefacts the first lines are shown."""
 
@@ -150,60 +130,6 @@ def look(store: Store, found: Reference, options: InspectOptions) -> Iterator[Re
         yield from _artefacts(store, found, options)
 
 
-def narrowed(store: Store, found: Reference, options: InspectOptions) -> Reference:
-    """Without the artefacts that have no line of what is asked for.
-
-    Raises:
-        StoreError: where none is left, and for what can't be chosen by.
-    """
-    only, stages = options.only, {each.manifest.stage for each in found.artefacts}
-    if options.pack_id is not None:
-        found = _with_row(found, options.pack_id)
-    if not only.given:
-        return found
-    if found.open_run is not None or found.checkpoint is not None:
-        only.refuse("checkpoints", "it", known=FILTERS["checkpoints"] if found.checkpoint else ())
-        return found
-    for stage in sorted(stages):
-        only.refuse(stage, "it")
-    left = [each for each in found.artefacts if _has_some(store, each, only)]
-    if not left:
-        asked = " ".join(f"--{name} {only.words(name)}" for name in only.given)
-        raise StoreError(
-            asked,
-            cause=f"nothing in {number(len(found.artefacts), 'artefact')} matches",
-            cure="Use fewer filters; --list shows the artefacts that were searched",
-        )
-    return replace(found, artefacts=tuple(left))
-
-
-def _with_row(found: Reference, pack_id: str) -> Reference:
-    holders = [
-        each for each in found.artefacts if each.manifest.stage == "rows" and has_row(each, pack_id)
-    ]
-    if not holders:
-        raise StoreError(
-            pack_id,
-            cause=f"no row in {number(len(found.artefacts), 'artefact')} has this pack_id",
-            cure="A pack_id begins with the first digits of its artefact's key",
-        )
-    return replace(found, artefacts=tuple(holders))
-
-
-def _has_some(store: Store, artefact: Artefact, only: LineFilter) -> bool:
-    stage = artefact.manifest.stage
-    if stage == "runs":
-        # A run's figures are chosen where they are shown.
-        only = LineFilter(step=only.step, where=only.where)
-    if stage == "tokens":
-        made_of = documents_of(store, artefact)
-        if made_of is None:
-            return False
-        artefact = made_of
-    masks = select_lines(store, artefact, only)
-    return masks is None or any(mask.any() for mask in masks)
-
-
 def _artefacts(store: Store, found: Reference, options: InspectOptions) -> Iterator[RenderableType]:
     """The first artefact; of rows and documents as many as it takes to show what is wished."""
     left = options.rows
@@ -291,110 +217,3 @@ def _header(store: Store, artefact: Artefact) -> Iterator[Text]:
         f"{number(len(manifest.files), 'file')} · {count(size)}B · {manifest.created[:19]}", MUTED
     )
     yield Text(artefact.path.relative_to(store.root).as_posix(), MUTED)
-
-
-def content(
-    store: Store, found: Reference, options: InspectOptions, *, listed: bool = False
-) -> dict[str, object]:
-    """Return the found artefacts; of rows and documents the chosen lines, as they lie in the files."""
-    if found.checkpoint is not None:
-        return _checkpoint(found.checkpoint)
-    if found.open_run is not None:
-        return _open_run(store, found.open_run)
-    if listed:
-        return {"artefacts": [_artefact(each) for each in found.artefacts]}
-    return _first(store, found.artefacts, options)
-
-
-def _first(store: Store, found: Sequence[Artefact], options: InspectOptions) -> dict[str, object]:
-    """The first artefact, and its lines; lines that are still wished then come of the next ones."""
-    first = found[0]
-    content = _artefact(first)
-    match first.manifest.stage:
-        case "runs":
-            report = report_of(first)
-            content["job"] = Attempt.at(first.path).job.model_dump(mode="json")
-            content["figures"] = figures_of(first.path, report, options)
-            content["checkpoints"] = _checkpoints(first.path)
-        case "tokenizers":
-            content["controls"] = controls(load_tokenizer(first))
-    lines = [line for each in found for line in _lines(store, each, options)]
-    if first.manifest.stage in (*LINED, "documents") or lines:
-        content["lines"] = lines[: options.rows]
-    return content
-
-
-def _lines(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[Line]:
-    stage = artefact.manifest.stage
-    if stage == "documents":
-        yield from document_lines(store, artefact, options)
-    elif stage == "rows":
-        for _, line in itertools.islice(chosen_lines(store, artefact, options), options.rows):
-            yield {**line, "documents": _documents(store, artefact, line)}
-    elif stage in LINED and (stage != "runs" or options.only.step or options.only.where):
-        yield from (
-            line
-            for _, line in itertools.islice(chosen_lines(store, artefact, options), options.rows)
-        )
-    elif stage == "tokens" and options.only.given:
-        made_of = documents_of(store, artefact)
-        if made_of is not None:
-            yield from document_lines(store, made_of, options)
-
-
-def _documents(store: Store, artefact: Artefact, line: Line) -> list[dict[str, object]]:
-    """The documents of a row, down to the commit."""
-    row = row_of(line)
-    known = origins_of(store, artefact, row)
-    return [
-        {
-            "document_id": name,
-            "repository": known[name].repository,
-            "commit": known[name].commit,
-            "path": known[name].path,
-            "licence": known[name].licence,
-            "start": start,
-            "tokens": end - start,
-            "scored": sum(row.loss_mask[start:end]),
-        }
-        for name, (start, end) in zip(row.document_ids, row.spans, strict=True)
-    ]
-
-
-def _artefact(artefact: Artefact) -> dict[str, object]:
-    return {
-        "path": str(artefact.path),
-        "manifest": artefact.manifest.model_dump(mode="json"),
-    }
-
-
-def _open_run(store: Store, begun: Attempt) -> dict[str, object]:
-    stands = attempt_state(store, begun, SlotQueue.read(resources().slots_of(store.root)))
-    return {
-        "path": str(begun.path),
-        "state": stands.state,
-        "why": stands.why,
-        "job": begun.job.model_dump(mode="json"),
-        "checkpoints": _checkpoints(begun.path),
-    }
-
-
-def _checkpoint(path: Path) -> dict[str, object]:
-    require_listed(path)
-    spec, files = spec_at(path), manifest_of(path)
-    job = read_job(path.parents[1] / JOB)
-    return {
-        "path": str(path),
-        "manifest": files.model_dump(mode="json", include={"step", "files"}),
-        "state": saved_at(path).model_dump(mode="json"),
-        "model": spec.model_dump(mode="json") if spec else None,
-        "job": job.model_dump(mode="json"),
-        "weights": [
-            {"name": each.name, "type": each.kind, "shape": list(each.shape)}
-            for each in tensors(path)
-        ],
-    }
-
-
-def _checkpoints(run: Path) -> list[dict[str, object]]:
-    return [{"step": step, "path": str(path)} for step, path in sorted(checkpoints(run))]

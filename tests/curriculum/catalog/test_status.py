@@ -9,7 +9,8 @@ import pytest
 
 from curriculum.catalog import open_catalog, query
 from curriculum.pipeline.context import Resources
-from curriculum.pipeline.status import PhaseStatus, StatusInputs, write_status
+from curriculum.pipeline.status import PhaseStatus, StatusInputs
+from curriculum.pipeline.status_table import write_status
 from curriculum.store import Store
 from schemas.phase_status import STATUS_NAME, STATUS_SCHEMA
 from schemas.specialist import SpecialistRef

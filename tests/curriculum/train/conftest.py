@@ -18,9 +18,9 @@ from curriculum.packing.held_out_order import write_order
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.train import run
 from curriculum.train.distributed import ProcessRank
+from curriculum.train.job_process import run_job
 from curriculum.train.launch.launcher import Launch
 from curriculum.train.run_directory import LOG, run_recipe
-from curriculum.train.trainer import run_job
 from schemas.document import required
 from schemas.job import (
     Evaluation,

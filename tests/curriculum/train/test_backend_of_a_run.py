@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from curriculum.model import backend_choice
-from curriculum.train import checkpoint, restore, trainer
+from curriculum.train import checkpoint, job_process, restore, trainer
 from curriculum.train.distributed import ProcessRank
+from curriculum.train.job_process import run_job
 from curriculum.train.run import freeze, train
 from curriculum.train.run_directory import LOG, run_recipe
-from curriculum.train.trainer import run_job
 from schemas.errors import JobError
 from schemas.job import Job, Report
 
@@ -130,6 +130,6 @@ def test_the_state_of_an_open_run_says_what_computes_it(
 
     job = world.job(backend="auto", steps=1, evaluations=())
     directory = world.open_run(job)
-    monkeypatch.setattr(trainer, "Trainer", Looking)
+    monkeypatch.setattr(job_process, "Trainer", Looking)
     run_job(directory / "job.json", lambda: False, ProcessRank())
     assert [(each["device"], each["backend"]) for each in seen] == [("cpu", "documents")]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from curriculum.train import trainer
+from curriculum.train import job_process
 from curriculum.train.distributed import ProcessRank
 from curriculum.train.external_command import run_command
 from curriculum.train.metrics import read_metrics
@@ -101,5 +101,5 @@ def test_another_trainer_is_asked_for_no_shared_rows(world: Any) -> None:
 def test_a_job_of_one_process_that_shares_rows_fails_with_a_report(world: Any) -> None:
     directory = world.open_run(world.job(context_parallel=2))
     with pytest.raises(JobError, match="each row is shared by"):
-        trainer.run_job(directory / "job.json", lambda: False, ProcessRank())
+        job_process.run_job(directory / "job.json", lambda: False, ProcessRank())
     assert '"failed"' in (directory / "report.json").read_text()

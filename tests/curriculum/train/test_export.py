@@ -23,7 +23,7 @@ from curriculum.train.export import FORMATS, LOAD, Vocabulary, export, require_c
 from curriculum.train.optimizer import new_train_state
 from curriculum.train.restore import model_in
 from curriculum.train.sample import longest_row, trained_model
-from flows.cli.exchange import vocabulary_of
+from flows.cli.exports import vocabulary_of
 from schemas.errors import JobError
 from schemas.job import ModelSpec
 from tests.curriculum.tokens.templates import QWEN25, tokenizer_with

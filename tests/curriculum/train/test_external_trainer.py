@@ -22,7 +22,8 @@ from curriculum.store import Store
 from curriculum.train import run
 from curriculum.train.checkpoint_files import read_spec
 from curriculum.train.external_command import words_of
-from curriculum.train.external_trainer import open_run, require_whole_run
+from curriculum.train.external_results import require_whole_run
+from curriculum.train.external_trainer import open_run
 from curriculum.train.launch import launcher
 from curriculum.train.launch.launcher import Launch
 from curriculum.train.launch.log_follower import read_heartbeat

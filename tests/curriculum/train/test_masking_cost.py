@@ -10,11 +10,11 @@ from curriculum.model.masks import LayerInputs
 from curriculum.train import masking_cost as module
 from curriculum.train.dataloader import Batch, PlannedRows, collate, steps_of
 from curriculum.train.distributed import ProcessRank
+from curriculum.train.job_process import run_job
 from curriculum.train.masking_cost import Round, compare, loss_of, masking_cost, measured_once
 from curriculum.train.optimizer import new_train_state
 from curriculum.train.run import freeze
 from curriculum.train.run_directory import read_report
-from curriculum.train.trainer import run_job
 from schemas.errors import JobError
 from schemas.job import MaskingCost, Report, RowsSource
 

@@ -119,7 +119,7 @@ def test_training_does_not_load_the_proof() -> None:
     import subprocess
 
     words = (
-        "import sys, curriculum.train.trainer; "
+        "import sys, curriculum.train.job_process; "
         "sys.exit(any(name.startswith('curriculum.leakcheck') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", words], check=False).returncode == 0
@@ -150,7 +150,7 @@ def test_a_verdict_is_kept_until_something_that_it_depends_on_differs(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from curriculum.leakcheck import claims, verdicts
-    from curriculum.leakcheck.proof import prove_job
+    from curriculum.leakcheck.job_proof import prove_job
 
     model = world.job().model.model_copy(update={"blocks": "F"})
     job, device = world.job(model=model), torch.device("cpu")

@@ -259,7 +259,7 @@ def test_a_run_goes_on_by_as_many_processes_as_are_asked_for_now(world: Any) -> 
 
 def test_the_trainers_process_imports_what_a_gpu_machine_has() -> None:
     code = (
-        "import sys, curriculum.train.__main__, curriculum.train.trainer, curriculum.train.job\n"
+        "import sys, curriculum.train.__main__, curriculum.train.job_process, curriculum.train.job\n"
         "unwanted = {'prefect', 'polars', 'tree_sitter', 'duckdb', 'tokenizers', 'psutil'}\n"
         "print(sorted((unwanted | {'datasets'}) & set(sys.modules)))"
     )

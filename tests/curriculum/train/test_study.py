@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.leakcheck.proof import proven_file
+from curriculum.leakcheck.job_proof import proven_file
 from curriculum.leakcheck.subject import spread_constant_weights
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.engram import Engram

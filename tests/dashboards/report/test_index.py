@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from curriculum.pipeline.context import Resources
-from curriculum.pipeline.status import PhaseStatus, State, StatusInputs, write_status
+from curriculum.pipeline.status import PhaseStatus, State, StatusInputs
+from curriculum.pipeline.status_table import write_status
 from curriculum.store import Store
 from dashboards.report import files, index
 from schemas.specialist import SpecialistRef

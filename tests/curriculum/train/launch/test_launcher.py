@@ -361,7 +361,7 @@ def test_a_job_that_needs_more_memory_than_it_may_have_ends_with_71(world: Any) 
     wide = world.job().model.model_copy(update={"mlp_width": 1 << 20})
     directory = world.open_run(world.job(model=wide))
     code = (
-        "import resource, runpy, sys, curriculum.train.trainer\n"
+        "import resource, runpy, sys, curriculum.train.job_process\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + (3 << 30),) * 2)\n"
         "sys.argv = ['curriculum.train', sys.argv[1]]\n"

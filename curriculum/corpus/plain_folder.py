@@ -1,0 +1,146 @@
+"""Files of a plain folder, as a history of one moment."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from curriculum.corpus import sources
+from curriculum.corpus.batch_diff import whole
+from curriculum.corpus.blobs import Unread, decode
+from curriculum.corpus.change_filter import is_needed, nothing_to_read, suffix_of
+from curriculum.corpus.header_languages import MAX_JUDGED_BYTES, HeaderLanguages, decide_headers
+from curriculum.corpus.paths import (
+    HEADER_SUFFIX,
+    PathRules,
+    WantedPath,
+    language_of,
+    path_rules,
+    source_languages,
+)
+from curriculum.corpus.skips import Reason, Skips
+from curriculum.corpus.sources import Source
+from schemas.change import Blob, FileChange
+from schemas.corpus import CorpusSpec, RepositorySpec
+from schemas.errors import CorpusError
+
+
+def read_directory(
+    source: Source, spec: RepositorySpec, corpus: CorpusSpec, skips: Skips
+) -> Iterator[FileChange]:
+    """Every wanted file of a plain directory in the order of paths, as of time 0.
+
+    Raises:
+        CorpusError: if no file is in a wanted language, if none is read, or if the directory changed
+            while it was read.
+    """
+    rules = _rules(source, spec, corpus)
+    seen = sources.DirectoryDigest()
+    before = skips.read
+    for file in sources.directory_files(source.path):
+        path = file.raw.decode(errors="backslashreplace")
+        if file.is_link:
+            skips.add("symlink", path=path, commit=source.commit)
+            continue
+        blob_id, judged = _judge_file(source, spec, file.raw, rules)
+        seen.add(file.raw, blob_id)
+        if isinstance(judged, FileChange):
+            skips.read += 1
+            yield judged
+        elif judged is not None:
+            skips.add(judged, path=path, commit=source.commit)
+    if str(seen) != source.commit:
+        raise CorpusError(
+            spec.title("path"),
+            str(source.path),
+            cause="the directory changed while it was read",
+            cure="Build again, from a copy or a commit",
+        )
+    if skips.read == before:
+        why = ", ".join(
+            f"{reason.replace('_', ' ')} {count:,}"
+            for reason, count in sorted(skips.counts.items())
+        )
+        raise CorpusError(
+            spec.title("path"),
+            str(source.path),
+            cause=f"it is no git repository, and of the plain folder no file is read: {why}",
+            cure="Give the path of a clone, or a folder with files to read",
+        )
+
+
+def require_files(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> None:
+    """Check that some file of a plain folder is read, at the price of reading up to the first one.
+
+    Raises:
+        CorpusError: as `read_directory`, where no file is read. Of a git repository nothing is checked.
+    """
+    if source.layout is None:
+        next(read_directory(source, spec, corpus, Skips()), None)
+
+
+def _rules(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> PathRules:
+    files = list(sources.directory_files(source.path))
+    paths = [os.fsdecode(file.raw) for file in files]
+    headers = folder_headers(
+        source.path, [os.fsdecode(file.raw) for file in files if not file.is_link]
+    )
+    languages = (language_of(path, headers=headers.language_of(path)) for path in paths)
+    if not any(is_needed(language, corpus) for language in languages):
+        every = map(os.fsdecode, sources.directory_paths(os.fsencode(source.path)))
+        raise nothing_to_read(spec, corpus, Counter(map(suffix_of, every)), kind="folder")
+    return path_rules(spec, corpus, headers=headers)
+
+
+def folder_headers(folder: Path, paths: Sequence[str]) -> HeaderLanguages:
+    """Decide the languages of the headers among files of a plain folder; `paths` are below it."""
+
+    def read(wanted: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        for path in wanted:
+            with suppress(OSError):
+                raw = os.fsencode(path)
+                content = sources.read_in_directory(folder, raw, largest=MAX_JUDGED_BYTES)[1]
+                yield path, content or b""
+
+    headers = [path for path in paths if path.endswith(HEADER_SUFFIX)]
+    return decide_headers(source_languages(paths), headers, read)
+
+
+def _judge_file(
+    source: Source, spec: RepositorySpec, raw: bytes, rules: PathRules
+) -> tuple[str, FileChange | Reason | None]:
+    """A file's blob id, and the file as a snapshot, or why it is none."""
+    quality = rules.corpus.quality
+    try:
+        blob_id, content = sources.read_in_directory(source.path, raw, largest=quality.max_bytes)
+    except OSError:
+        return sources.UNREADABLE, "unreadable"
+    wanted = rules.verdict(raw)
+    if not isinstance(wanted, WantedPath):
+        return blob_id, wanted
+    if content is None:
+        return blob_id, "too_large"
+    version = decode(blob_id, content, quality)
+    if isinstance(version, Unread):
+        return blob_id, version.reason
+    return blob_id, version.against or _snapshot(source, spec, wanted, version.blob)
+
+
+def _snapshot(source: Source, spec: RepositorySpec, wanted: WantedPath, blob: Blob) -> FileChange:
+    return FileChange(
+        kind="snapshot",
+        repository=spec.name,
+        licence=spec.licence,
+        commit=source.commit,
+        timestamp=0,
+        subject="",
+        path=wanted.path,
+        old_path=wanted.path,
+        language=wanted.language,
+        before=None,
+        after=blob,
+        hunks=whole(blob.text, added=True),
+        lineage=f"{spec.name}:{wanted.path}",
+        before_is_new=False,
+    )

@@ -1,0 +1,129 @@
+"""The status of phases as a table: current/status.parquet."""
+
+import functools
+import hashlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curriculum import parquet
+from curriculum.pipeline.attempts import attempt_state
+from curriculum.pipeline.context import Resources
+from curriculum.pipeline.gates import APPROVALS_FOLDER
+from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.status import PhaseStatus, StatusInputs
+from curriculum.store import Store
+from curriculum.store.inside import WORKSPACE_NAME
+from curriculum.train.run_directory import replace_whole
+from schemas import regular_files
+from schemas.errors import CurriculumError
+from schemas.manifest import MANIFEST_NAME
+from schemas.phase_status import DIGEST, STATUS_NAME, STATUS_SCHEMA
+from schemas.specialist import spelled
+
+FOLDER = "current"
+
+
+def write_status(inputs: StatusInputs, statuses: Iterable[PhaseStatus]) -> None:
+    """Write the statuses of a workspace to current/status.parquet, with the digest of their inputs.
+
+    catalog.sql is written anew where it doesn't read that file yet. Nothing is written into a folder that
+    isn't a workspace.
+
+    Raises:
+        OSError: where the workspace can't be written.
+    """
+    root = inputs.store.root
+    if not (root / WORKSPACE_NAME).is_file():
+        return
+    table = _table(inputs.store, statuses, _digest(inputs))
+    (root / FOLDER).mkdir(exist_ok=True)
+    write = functools.partial(pq.write_table, table, write_page_checksum=True)
+    replace_whole(root / FOLDER / STATUS_NAME, write)
+    script = root / "catalog.sql"
+    if regular_files.status(script) is None or STATUS_NAME.encode() not in script.read_bytes():
+        # Most calls ask nothing of DuckDB.
+        from curriculum import catalog
+
+        catalog.publish(root)
+
+
+def record_status(home: Path, resources: Resources, warn: Callable[[str], None]) -> None:
+    """Write the status of a workspace, and catalog.sql; a failure stops no run and is a warning."""
+    # `status` loads this and asks nothing of DuckDB.
+    from curriculum import catalog
+
+    try:
+        inputs = StatusInputs.read(Store(home, dry=True), resources)
+        write_status(inputs, inputs.phase_statuses())
+        # A command that was killed between a mark and its catalog is given again and marks nothing new.
+        catalog.publish(home)
+    except (CurriculumError, OSError) as failed:
+        warn(f"the status of {home} isn't written: {failed}")
+
+
+def current_status(home: Path, resources: Resources) -> pa.Table | None:
+    """Compute the status of a workspace, in memory; None where that in current/ has the digest of now.
+
+    Raises:
+        CurriculumError: for an artefact that isn't what its manifest says.
+    """
+    inputs = StatusInputs.read(Store(home, dry=True), resources)
+    digest = _digest(inputs)
+    try:
+        metadata = parquet.read_schema(home / FOLDER / STATUS_NAME).metadata or {}
+    except (OSError, CurriculumError, pa.ArrowException):
+        metadata = {}  # It is computed anew; the catalog names the fault.
+    if metadata.get(DIGEST, b"").decode(errors="replace") == digest:
+        return None
+    return _table(inputs.store, inputs.phase_statuses(), digest)
+
+
+def _table(store: Store, statuses: Iterable[PhaseStatus], digest: str) -> pa.Table:
+    lines = [
+        {
+            "specialist": spelled(each.ref),
+            "phase": each.phase,
+            "state": each.state,
+            "why": each.why,
+            "key": each.key or None,
+            "attempt": None if each.attempt is None else str(each.attempt),
+            "path": each.run.relative_to(store.root).as_posix() if each.run else None,
+        }
+        for each in statuses
+    ]
+    # Arrow would import pandas for a list of values, where that is installed.
+    table = pl.DataFrame(lines, schema=dict.fromkeys(STATUS_SCHEMA.names, pl.String)).to_arrow()
+    return table.cast(STATUS_SCHEMA).replace_schema_metadata({DIGEST: digest})
+
+
+def _digest(inputs: StatusInputs) -> str:
+    """Digest the manifests, marks, approvals, open attempts and plans of the workspace."""
+    store, hashed = inputs.store, hashlib.sha256(repr(STATUS_SCHEMA.names).encode())
+    for each in store.artefacts():
+        manifest = each.manifest
+        hashed.update(repr((str(each.path), manifest.key, manifest.content)).encode())
+    for pattern in ("current/*.txt", f"{APPROVALS_FOLDER}/*.json"):
+        for file in sorted(store.root.glob(pattern)):
+            hashed.update(repr((file.name, regular_files.read(file))).encode())
+    for attempt in inputs.attempts:
+        if not (attempt.path / MANIFEST_NAME).is_file():
+            found = attempt_state(store, attempt, inputs.queue)
+            hashed.update(repr((str(attempt.path), found.state, found.why)).encode())
+    for ref, plan in inputs.plans.items():
+        text = str(plan) if isinstance(plan, CurriculumError) else _plan_text(plan)
+        hashed.update(repr((tuple(ref), text)).encode())
+    return hashed.hexdigest()
+
+
+def _plan_text(plan: RunPlan) -> str:
+    """Return the values that a plan is resolved from, in the same words in every process."""
+    corpus = plan.corpus.model_dump_json()
+    specs = [(name, spec.model_dump_json()) for name, spec in plan.specs.items()]
+    file = Path(plan.corpus.domains)
+    domains = regular_files.read(file, follow_links=True) if file.is_file() else file
+    own = (plan.diet.model_dump_json(), corpus, domains, specs, sorted(plan.imported.items()))
+    return repr((plan.config.model_dump_json(), plan.overrides, *own))

@@ -1,0 +1,86 @@
+"""Repositories of a corpus, and documents of their files and graphs, of a whole history or of a sample."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from curriculum.corpus.source_errors import as_one
+from curriculum.corpus.sources import Sources
+from curriculum.stages.conversations import require_conversations
+from curriculum.stages.documents import Documents, Repository, repositories, require_sources
+from curriculum.stages.graphs import GraphInputs, Graphs
+from curriculum.stages.indexes import Index, Indexing, make_indexes
+from curriculum.stages.stage import Coordinator
+from curriculum.store import Artefact, Store
+from schemas.corpus import CorpusSpec
+from schemas.errors import CorpusError
+from schemas.families import CHAT_FAMILY, families_of, need_index
+from schemas.reports import DocumentsReport
+
+
+def documents_of_files(
+    coordinator: Coordinator,
+    listed: Sequence[Repository],
+    families: Collection[str],
+    indexing: Indexing,
+) -> tuple[tuple[Artefact, ...], list[Repository]]:
+    """Make documents of files; also return the repositories that the corpus doesn't skip.
+
+    Raises:
+        CorpusError: where some fail, after graphs are made of the others too; and where all are skipped.
+    """
+    try:
+        made = coordinator.by_task(Documents(), listed)
+    except CorpusError as failed:
+        dry = replace(coordinator, store=Store(coordinator.store.root, dry=True))
+        planned = zip(listed, dry.by_task(Documents(), listed), strict=True)
+        sound = [source for source, texts in planned if not any(text.planned for text in texts)]
+        try:
+            documents_of_graphs(coordinator, sound, families, indexing)
+        except CorpusError as more:
+            raise as_one([failed, more]) from None
+        raise
+    sound = [source for source, texts in zip(listed, made, strict=True) if not _lacks(texts)]
+    if not sound:
+        raise CorpusError(
+            f"corpus {listed[0].corpus.name}",
+            cause=". ".join(map(_lacks, made)),
+            cure="A corpus needs one repository that isn't skipped",
+        )
+    return tuple(artefact for documents in made for artefact in documents), sound
+
+
+def _lacks(documents: Sequence[Artefact]) -> str:
+    """Say why a repository is skipped; empty where it isn't, or isn't read yet."""
+    there = (artefact for artefact in documents if not artefact.planned)
+    lacks = (artefact.reported(DocumentsReport).lacks for artefact in there)
+    return next(filter(None, lacks), "")
+
+
+def documents_of_graphs(
+    coordinator: Coordinator,
+    listed: Sequence[Repository],
+    families: Collection[str],
+    indexing: Indexing,
+    *,
+    sample: int | None = None,
+) -> tuple[tuple[Index, ...], tuple[Artefact, ...]]:
+    """Make the indexes that the families need, and documents of graphs."""
+    indexed = listed if need_index(families) else ()
+    indexes = make_indexes(coordinator, indexed, indexing=indexing)
+    inputs = GraphInputs(repositories=listed, indexes=indexes)
+    wanted = tuple(family for family in families_of("commits") if family in families)
+    return indexes, coordinator.make(Graphs(families=wanted, sample=sample), inputs)
+
+
+def resolved_repositories(
+    corpus: CorpusSpec, families: Collection[str], sources: Sources
+) -> tuple[Repository, ...]:
+    """Resolve the repositories, once all that is read beside them is there too.
+
+    Raises:
+        CorpusError: for what isn't there.
+    """
+    if CHAT_FAMILY in families:
+        require_conversations(corpus)
+    require_sources(corpus, sources, chat=CHAT_FAMILY in families)
+    return repositories(corpus, sources)

@@ -1,0 +1,66 @@
+"""Ingredients of the key of an estimate: all that decides its figures."""
+
+from dataclasses import asdict
+
+from pydantic import JsonValue
+
+from curriculum import encode
+from curriculum.corpus import conversations, domains, history, select, trees
+from curriculum.corpus.select_conversations import conversation_ingredients
+from curriculum.stages.graphs import context_size
+from curriculum.stages.tokens import Tokenizing
+from curriculum.supply.ratios import Kind
+from curriculum.supply.sampled_corpus import SamplingPlan
+from curriculum.tokens import store as token_store
+from curriculum.tokens import train
+from schemas.families import CHAT_FAMILY, FAMILIES, families_of, reads_commits
+from schemas.objectives import OBJECTIVES
+
+
+def shared_ingredients(plan: SamplingPlan, tokenizing: Tokenizing) -> dict[str, JsonValue]:
+    """Return what decides the figures of any kind."""
+    rules = domains.load_domains(plan.corpus.domains)
+    return {
+        "share": plan.share,
+        "repositories": [each.ingredients() for each in plan.repositories],
+        "selection": select.ingredients(plan.corpus),
+        "domains": domains.ingredients(rules),
+        "tokenizer": tokenizing.config,
+        "revisions": {
+            "changes": history.REVISION,
+            "trees": trees.REVISION,
+            "selection": select.REVISION,
+            "domains": domains.REVISION,
+            "tokenizer": train.REVISION,
+            "tokens": token_store.REVISION,
+            "encode": encode.REVISION,
+            **{name: FAMILIES[name].revision for name in families_of("changes")},
+        },
+    }
+
+
+def own_ingredients(plan: SamplingPlan, kind: Kind) -> dict[str, JsonValue]:
+    """Return the rest that decides the figures of one kind."""
+    own: dict[str, JsonValue] = {
+        **asdict(kind),
+        "family_revision": FAMILIES[kind.family].revision,
+        "objective_revision": OBJECTIVES[kind.objective].revision,
+    }
+    if reads_commits(kind.family):
+        own.update(context_size(plan.corpus))
+    if kind.family == CHAT_FAMILY:
+        own["conversations"] = [
+            conversations.ingredients(conversations.find_conversations(each), plan.corpus)
+            for each in plan.corpus.conversations
+        ]
+        own["overlong"] = [source.overlong for source in plan.corpus.conversations]
+        own["chat_selection"] = conversation_ingredients(plan.corpus)
+        own["chat_revision"] = conversations.REVISION
+    if FAMILIES[kind.family].needs_index:
+        own["indexes"] = {
+            each.repository: None
+            if each.artefact is None or each.artefact.planned
+            else each.artefact.content
+            for each in plan.indexes
+        }
+    return own

@@ -1,0 +1,195 @@
+"""`curriculum import`: rows that others made."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from rich.text import Text
+
+from curriculum.inspection.formats import first_names, number
+from curriculum.interop.eos_boundaries import OPTION, Boundaries
+from curriculum.interop.foreign_parquet import check_facts
+from curriculum.interop.huggingface import write_card
+from curriculum.interop.id_types import TYPE_OPTION, IdType
+from curriculum.interop.import_process import ForeignRows, publish_foreign
+from curriculum.interop.publish import ImportFormat, RowFacts
+from curriculum.mixing.imported import IMPORT, TRAIN, check_name, mark_of
+from curriculum.pipeline.attempts import mark_current
+from curriculum.stages.tokens import given_tokenizer, load_tokenizer
+from curriculum.store import Artefact, Store, read_mark
+from curriculum.store.artefact import KEY_DIGITS
+from curriculum.tokens.codec import NO_ENGINE, DocumentTokens
+from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME
+from flows.cli.console import MUTED, out
+from flows.settings import trust
+from schemas.cures import tokenizer_file
+from schemas.errors import SchemaError
+from schemas.mistakes import nearest
+from schemas.regular_files import kind_at
+from schemas.reports import ImportReport
+from schemas.visible import one_line, shortened
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportOptions:
+    """Options of an import; None where nothing is given."""
+
+    path: Path
+    format: str
+    tokenizer: str | None
+    document_tokens: str | None
+    """The tokenizer's own where None and the tokenizer is one of the workspace, else bos_eos."""
+    row_length: int | None
+    facts: RowFacts
+    boundaries: str | None = None
+    dtype: str | None = None
+    name: str | None = None
+    """Name of the rows in diets."""
+    unsandboxed: bool = False
+    """Read files without a sandbox where the kernel has none."""
+
+    @property
+    def stand_in(self) -> Boundaries | None:
+        """Stand-in for boundaries that aren't stored."""
+        return next((known for known in get_args(Boundaries) if known == self.boundaries), None)
+
+    @property
+    def id_type(self) -> IdType | None:
+        """Type of ids that isn't stored."""
+        return next((known for known in get_args(IdType) if known == self.dtype), None)
+
+
+def import_rows(home: Path, options: ImportOptions) -> None:
+    """Publish rows from elsewhere, make them live, and say what was filled in.
+
+    Raises:
+        SchemaError: for what can't be read as rows; nothing is published then.
+        DietError: for a name that can't be one, and for a name for rows that a diet can't serve.
+    """
+    _check_options(options)
+    store = Store(home)
+    trust.make_trusted(home)
+    with store.leased():
+        artefact = _tokenizer_for(store, options)
+        tokenizer = load_tokenizer(artefact)
+        asked = ForeignRows(
+            path=options.path,
+            format=next(form for form in get_args(ImportFormat) if form == options.format),
+            facts=options.facts,
+            row_length=options.row_length,
+            boundaries=options.stand_in,
+            id_type=options.id_type,
+        )
+        rows = publish_foreign(store, asked, artefact, unsandboxed=options.unsandboxed)
+        split, key = rows.manifest.labels["split"], rows.key[:KEY_DIGITS]
+        mark = mark_of(options.name, split) if options.name else f"{IMPORT}-{key}"
+        file = store.root / "current" / f"{mark}.txt"
+        lines = read_mark(file) if file.is_file() else ()
+        mark_current(store, mark, [rows, artefact])
+    write_card(store)
+    _print_import(store, rows)
+    if tokenizer.engine == NO_ENGINE:
+        reason = shortened(tokenizer.engine_reason)
+        out.print(Text(f"{tokenizer.name} encodes no text here: {reason}", MUTED))
+    if options.name is None:
+        return
+    keys = [line.rpartition("/")[2] for line in lines if line.startswith("rows/")]
+    before = next((other for other in keys if other != key), None)
+    instead = f", in place of {before}" if before else ""
+    if split == TRAIN:
+        out.print(f"a diet serves them as {{imported: {options.name}, share: …}}{instead}")
+    else:
+        out.print(f"they measure what is served as {options.name}{instead}")
+
+
+def _check_options(options: ImportOptions) -> None:
+    if options.name is not None:
+        check_name(options.name)
+    check_facts(options.facts)
+    known = {
+        "--format": (options.format, get_args(ImportFormat)),
+        "--document-tokens": (options.document_tokens, get_args(DocumentTokens)),
+        OPTION: (options.boundaries, get_args(Boundaries)),
+        TYPE_OPTION: (options.dtype, get_args(IdType)),
+    }
+    for name, (value, values) in known.items():
+        if value is not None and value not in values:
+            raise SchemaError(
+                name, value, cause="there is no such value", cure=nearest(str(value), values)
+            )
+    if options.dtype is not None and options.format == "parquet":
+        raise SchemaError(
+            TYPE_OPTION,
+            options.dtype,
+            cause="Parquet says of which type its ids are",
+            cure="Leave it out, or say --format flat for a .bin file",
+        )
+    path = options.path
+    if options.format == "parquet" and not (path.is_dir() or path.is_file()):
+        raise SchemaError(str(path), cause=f"{kind_at(path)} lies there", cure="Check the path")
+
+
+def _tokenizer_for(store: Store, options: ImportOptions) -> Artefact:
+    """Find the tokenizer by a key of the workspace, a path, or beside the data."""
+    beside = (options.path if options.path.is_dir() else options.path.parent) / TOKENIZER_NAME
+    given = options.tokenizer
+    if given is None and not beside.is_file():
+        raise SchemaError(
+            "--tokenizer",
+            cause=f"there is no {beside.name} beside {options.path.name}, so ids mean nothing",
+            cure="Give the path of a tokenizer.json, or the key of one of the workspace",
+        )
+    if given is not None and not Path(given).exists():
+        found = [
+            tokenizer
+            for tokenizer in store.artefacts("tokenizers")
+            if tokenizer.key.startswith(given)
+        ]
+        if len(found) != 1:
+            raise SchemaError(
+                "--tokenizer",
+                given,
+                cause="it is neither a path nor the first digits of one tokenizer's key",
+                cure=f"{tokenizer_file(given)}; or give more digits of a key",
+            )
+        if options.document_tokens is None:
+            return store.load(found[0].path)
+        file = found[0].path
+    else:
+        file = beside.parent if given is None else Path(given)
+    wanted = options.document_tokens or "bos_eos"
+    framed: DocumentTokens = next(name for name in get_args(DocumentTokens) if name == wanted)
+    return given_tokenizer(
+        store, file, framed, finished=options.format == "parquet", unsandboxed=options.unsandboxed
+    )
+
+
+def _print_import(store: Store, rows: Artefact) -> None:
+    report = rows.reported(ImportReport)
+    domains = report.domains.values()
+    sums = {
+        "rows": sum(domain.rows for domain in domains),
+        "documents": sum(domain.documents for domain in domains) - report.further_pieces,
+        "tokens": sum(domain.tokens for domain in domains),
+    }
+    state = "" if rows.made else "  was there already"
+    where = rows.path.relative_to(store.root)
+    out.print(Text(str(where)), Text(state, MUTED), soft_wrap=True)
+    out.print(Text("  ".join(f"{value:,} {name}" for name, value in sums.items())))
+    cut = {
+        "divided": report.divided,
+        "further pieces": report.further_pieces,
+        "added bos": report.added_bos,
+        "empty": report.empty,
+        "unscored": report.unscored,
+        "documents behind an EOS": report.boundaries_from_eos,
+        "documents without an EOS": report.without_eos,
+        "targets across a boundary, cleared": report.cleared,
+    }
+    for name, amount in cut.items():
+        if amount:
+            out.print(Text(f"{name}: {amount}"))
+    left_behind = [one_line(name) for name in report.columns_left_behind]
+    said = f"{number(len(left_behind), 'column')} left behind: {first_names(left_behind)}"
+    for line in (*report.fallbacks, *report.read_as, *([said] if left_behind else ())):
+        out.print(Text(line, MUTED), soft_wrap=True)
