@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from curriculum.pipeline.execute import Event
 from curriculum.store import Store
 from flows.cli import demo, phases
 from flows.cli.console import table
@@ -188,7 +189,7 @@ def test_ids_stand_whole_on_one_line_of_a_terminal(
         "diet check": (("diet", "check", PLANNED, "--share", "1"), {"first", "v3_simple"}),
         "demo": (("demo", "--home", str(workspace.home)), {str(workspace.home), "syntax"}),
     }
-    monkeypatch.setattr(phases, "flow", lambda *_: tuple(Store(workspace.home).artefacts("runs")))
+    monkeypatch.setattr(phases, "flow", lambda *_: _trained(workspace))
     given, expected = calls[words]
     lines = lines_on_terminal(*given, width=width, home=workspace.home)
     for name in expected:
@@ -221,10 +222,16 @@ def test_a_wide_answer_leaves_columns_out_and_stays_a_line_a_row(workspace: Work
     assert "more" in "".join(lines[lines.index(left_out) :])
 
 
+def _trained(workspace: Workspace) -> tuple[Event, ...]:
+    """The events of a flow that trained the runs of a workspace."""
+    runs = Store(workspace.home).artefacts("runs")
+    return tuple(Event(verb="train", phase=run.manifest.labels["phase"], run=run) for run in runs)
+
+
 def test_what_the_demo_prints_can_be_pasted_at_80_columns(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(phases, "flow", lambda *_: tuple(Store(workspace.home).artefacts("runs")))
+    monkeypatch.setattr(phases, "flow", lambda *_: _trained(workspace))
     elsewhere = str(workspace.home)
     lines = lines_on_terminal("demo", "--home", elsewhere, width=80, home=workspace.home / "other")
     assert f"  export CURRICULUM_HOME={elsewhere}" in lines
