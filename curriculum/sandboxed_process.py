@@ -36,6 +36,8 @@ _MEMORY_RATIO = 16
 """Bytes more for each byte that it reads; with all of them it may take half of a machine's memory."""
 MAX_IDLE_SECONDS = 600
 """Seconds that all answers of a process may take together, beyond its processor time."""
+MAX_SECONDS = 24 * 3600
+"""Seconds of processor time that no import may exceed."""
 UNSANDBOXED = "--unsandboxed"
 
 
@@ -46,8 +48,8 @@ def usual_memory(num_bytes: int) -> int:
 
 
 def usual_seconds(num_bytes: int) -> int:
-    """Return the limit of processor time in seconds for foreign files of so many bytes."""
-    return 60 + num_bytes // 100_000
+    """Return the limit of processor time in seconds for foreign files of so many bytes, sparse or not."""
+    return min(60 + num_bytes // 100_000, MAX_SECONDS)
 
 
 class SandboxedProcess:

@@ -6,8 +6,10 @@ torch.compile without a code generator; called bare it would lose gradients of c
 
 import functools
 import math
+import os
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -124,16 +126,22 @@ def _apply(q: Tensor, k: Tensor, v: Tensor, score: Score, mask: Any, scale: floa
 
 @functools.cache
 def _traced() -> Callable[..., Tensor]:
-    _fail_rather_than_fall_back()
+    _configure_compiler()
     return torch.compile(_apply, backend="aot_eager", fullgraph=True, dynamic=False)
 
 
 @functools.cache
 def _compiled() -> Callable[..., Any]:
-    _fail_rather_than_fall_back()
+    _configure_compiler()
     return torch.compile(flex_attention, dynamic=False)
 
 
-def _fail_rather_than_fall_back() -> None:
+def _configure_compiler() -> None:
+    """Fail rather than fall back, and keep kernels where no other user can plant code for a later process.
+
+    torch's own place for kernels is a folder of /tmp that whoever comes first owns.
+    """
+    kernels = Path.home() / ".cache" / "torchinductor"
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     torch._dynamo.config.recompile_limit = SHAPES

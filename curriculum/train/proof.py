@@ -11,7 +11,7 @@ from schemas.json_text import read_json
 from schemas.leak import LeakReport, ProvenJob
 from schemas.progress import Progress, ProgressCallback
 
-PROOF = "curriculum.leakcheck.proof"
+PROOF = "curriculum.leakcheck.job_proof"
 """Named and not imported: the proof runs this package's steps."""
 
 

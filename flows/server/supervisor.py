@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -67,9 +68,12 @@ def serve(workspace: Path, port: int, print_line: PrintLine) -> None:
     with (
         _only_one(workspace),
         _signals_as_before(),
+        tempfile.TemporaryDirectory(prefix="curriculum-serve-") as scratch,
         contextlib.ExitStack() as ending,
         _stoppable(),
     ):
+        # Prefect's workers make a folder of one name for all users of a machine, and the first one owns it.
+        settings.apply({"TMPDIR": scratch})
         supervisor = Supervisor(
             workspace=workspace, port=port, team=team, shared=shared, print_line=print_line
         )

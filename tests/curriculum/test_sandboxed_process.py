@@ -70,3 +70,8 @@ def test_a_small_file_gets_little_memory_on_a_large_machine(
     assert sandboxed_process.usual_memory(1_498) < least + (1 << 20)
     assert sandboxed_process.usual_memory(1 << 33) > 16 << 30
     assert sandboxed_process.usual_memory(1 << 40) == 1 << 39
+
+
+def test_no_file_however_large_gets_more_than_a_day() -> None:
+    assert sandboxed_process.usual_seconds(1_000_000_000) == 60 + 10_000
+    assert sandboxed_process.usual_seconds(1 << 60) == sandboxed_process.MAX_SECONDS

@@ -296,3 +296,14 @@ def test_a_teams_server_that_isnt_there_is_named(
     monkeypatch.setenv("PREFECT_API_URL", f"http://{settings.HOST}:{free_port()}/api")
     with pytest.raises(ServeError, match=r"PREFECT_API_URL.*no answer"):
         supervisor.serve(tmp_path, 4200, lambda _: None)
+
+
+def test_workers_start_where_another_user_was_the_first_to_serve(tmp_path: Path) -> None:
+    """Prefect's workers make runner_storage in the folder of temporary files; a file there is no folder."""
+    shared = tmp_path / "tmp"
+    shared.mkdir()
+    (shared / "runner_storage").touch()
+    with serving(tmp_path / "home", TMPDIR=str(shared)) as served:
+        run = served.nap("cpu", seconds=0)
+        served.await_state(run, "Completed")
+    assert [place.name for place in shared.iterdir()] == ["runner_storage"]

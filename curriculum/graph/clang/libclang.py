@@ -44,12 +44,22 @@ class Problem(NamedTuple):
 
 @cache
 def library() -> Any:
-    """The library, loaded; it ignores the environment of this process, a worker's."""
+    """The library, loaded; it ignores the environment of this process, a worker's.
+
+    The published libclang.so looks for the system's libraries in the current folder first (its RPATH ends
+    with a colon), and a repository may have put them there: the library is loaded at `/`.
+    """
     for name in _HEARD:
         os.unsetenv(name)
     # A crash ends the worker and is named; a library that went on after one would be anyone's guess.
     os.putenv("LIBCLANG_DISABLE_CRASH_RECOVERY", "1")
-    return cindex.conf.lib
+    here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
+    try:
+        os.chdir("/")
+        return cindex.conf.lib
+    finally:
+        os.fchdir(here)
+        os.close(here)
 
 
 @cache

@@ -1,7 +1,6 @@
 """The type of ids in a bare .bin file is inferred only where one type fits; else it must be given."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +82,11 @@ def test_ends_of_documents_alone_do_not_make_a_width_certain(tmp_path: Path) -> 
 def test_a_vocabulary_that_two_bytes_do_not_hold_has_wider_ids(tmp_path: Path) -> None:
     """Of 70,000 ids none but the first 65,536 fit two bytes, so that nothing was written with two."""
     ids = [256, *TEXT[:6], 256, *TEXT[:6]]
-    file = bare(tmp_path / "data", ids, "uint32", ("<s>", "<pad>"))
+    more = (f"<t{number}>" for number in range(70_000))
+    file = bare(tmp_path / "data", ids, "uint32", ("<s>", "<pad>", *more))
     codec = Tokenizer.load(file.with_name("tokenizer.json"), Roles(document_tokens="bos"))
-    tokens = open_tokens(file, "flat", replace(codec, vocab_size=70_000))
+    assert codec.vocab_size > 70_000
+    tokens = open_tokens(file, "flat", codec)
     assert tokens.ids.tolist() == ids
     assert tokens.edges.tolist() == [0, 7, 14]
 

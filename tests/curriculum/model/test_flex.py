@@ -1,8 +1,13 @@
 """How the adapter compiles; that it agrees with the reference stands in test_backends and test_relations."""
 
+import os
+from pathlib import Path
+
+import pytest
 import torch
 from torch._dynamo.utils import counters
 
+from curriculum.model import flex_backend
 from curriculum.model.backends import attention
 from curriculum.model.masks import Boundaries
 from curriculum.model.structure import Structure
@@ -46,3 +51,15 @@ def test_a_run_fails_rather_than_fall_back_to_the_uncompiled_form() -> None:
     attend([256], seed=2)
     assert torch._dynamo.config.fail_on_recompile_limit_hit
     assert torch._dynamo.config.recompile_limit == 64
+
+
+def test_kernels_are_kept_in_a_folder_that_no_other_user_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    flex_backend._traced.__wrapped__()
+    assert tmp_path in Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).parents
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/elsewhere")
+    flex_backend._traced.__wrapped__()
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "/elsewhere", "the user's own"

@@ -1,11 +1,13 @@
 """A repository with a compilation database of its own reads nothing outside of its tree through libclang."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from curriculum.graph.clang import Snapshot, index, index_tree
+from curriculum.graph.clang import Snapshot, index, index_tree, libclang
 from curriculum.sandbox import landlock
 from schemas.reports import IndexReport
 from tests.curriculum.graph.clang.conftest import write_tree
@@ -114,3 +116,18 @@ def test_a_response_file_outside_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "tree" / "flags").write_text("-DFROM_SECRET=1")
     report, _ = indexed(tmp_path, text, "@flags", unsandboxed=False)
     assert (report.indexed, report.database.missing_response_files) == (1, 0)
+
+
+def test_the_library_takes_no_other_library_of_the_current_folder(tmp_path: Path) -> None:
+    """A clone may hold librt.so.1; what is no library at all ends whoever takes it for one."""
+    (tmp_path / "librt.so.1").touch()
+    script = Path(str(libclang.__file__))
+    done = subprocess.run(
+        [sys.executable, "-P", str(script)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout == libclang.standard_library(), done.stderr
+    bare = f"import ctypes; ctypes.CDLL({libclang.library()._name!r})"
+    control = subprocess.run(
+        [sys.executable, "-P", "-c", bare], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert "librt.so.1" in control.stderr
