@@ -22,6 +22,7 @@ import pytest
 from benchmarks.identity import Workspace, commit
 from curriculum.corpus.load import SAMPLES
 
+pytestmark = pytest.mark.system
 GOLDEN = Path(__file__).parent / "golden" / "identity.txt"
 PINNED = "pinned"
 COMMAND = f"""

@@ -7,6 +7,8 @@ import pytest
 from curriculum.leakcheck.claims import REPACKED
 from tests.jax_process import Call, jax_process
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture(scope="module")
 def steps() -> Iterator[Call]:

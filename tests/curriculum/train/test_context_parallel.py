@@ -40,6 +40,7 @@ def require_equal_losses(one: Run, other: Run) -> None:
     assert one.report.tokens == other.report.tokens
 
 
+@pytest.mark.system
 def test_two_ranks_that_share_rows_have_the_losses_of_one_process(
     tmp_path: Path,
     make_world: Callable[..., Any],
