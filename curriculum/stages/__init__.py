@@ -43,7 +43,12 @@ from curriculum.stages.selection import Kept, KeptDocuments, Selection
 from curriculum.stages.shard import Shard
 from curriculum.stages.stage import ALONE, Coordinator, Workers
 from curriculum.stages.structure import Structure
-from curriculum.stages.texts import documents_of_files, documents_of_graphs, resolved_repositories
+from curriculum.stages.texts import (
+    documents_of_files,
+    documents_of_graphs,
+    require_few_losses,
+    resolved_repositories,
+)
 from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens
 from curriculum.stages.worker_rights import worker_rights
 from curriculum.store import Artefact, Store, in_lease
@@ -185,6 +190,7 @@ def _build(
     chat_selections = make(ConversationSelection(corpus=corpus), chats)
 
     texts = (*files, *graphs, *chats)
+    require_few_losses(corpus, (each for each in texts if not each.planned))
     tokens = make(Tokens(tokenizer=tokenizer), _of(texts, families))
     enriched = make(Structure(), _of(texts, {each.base for each in own if each.base}))
     made = RowSources(

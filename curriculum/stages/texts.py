@@ -1,6 +1,6 @@
 """Repositories of a corpus, and documents of their files and graphs, of a whole history or of a sample."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from curriculum.corpus.source_errors import as_one
@@ -70,6 +70,26 @@ def documents_of_graphs(
     inputs = GraphInputs(repositories=listed, indexes=indexes)
     wanted = tuple(family for family in families_of("commits") if family in families)
     return indexes, coordinator.make(Graphs(families=wanted, sample=sample), inputs)
+
+
+def require_few_losses(corpus: CorpusSpec, texts: Iterable[Artefact]) -> None:
+    """Raise where documents that are there already were made under a larger `max_skipped`.
+
+    Raises:
+        CorpusError: naming the source, with the counts by reason.
+    """
+    for artefact in texts:
+        report = artefact.reported(DocumentsReport)
+        skips = max(report.changes, report.lines, key=lambda each: each.lost)
+        if skips.lost > corpus.max_skipped:
+            counts = ", ".join(f"{reason} {number:,}" for reason, number in skips.skipped.items())
+            raise CorpusError(
+                f"documents of {artefact.manifest.labels['repository']} of corpus {corpus.name}",
+                f"{skips.lost:.1%} of what they are made of can't be read ({counts})",
+                cause=f"max_skipped allows {corpus.max_skipped:.1%}, and allowed more when they were made",
+                cure="Mend or exclude what can't be read, raise max_skipped in the corpus file, or skip the "
+                "source by on_error",
+            )
 
 
 def resolved_repositories(

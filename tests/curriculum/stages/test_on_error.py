@@ -100,6 +100,20 @@ def test_sources_that_fail_are_named_together_once_the_others_are_built(
     assert {family for family, _ in made} >= {"v2_simple", "v4_context_graph"}
 
 
+def test_documents_of_a_corpus_that_allows_more_are_refused_by_one_that_allows_less(
+    tmp_path: Path,
+) -> None:
+    """What a build accepts doesn't depend on what another corpus left in the workspace."""
+    home, asked = tmp_path / "home", corpus((folder(tmp_path / "latin", broken=3),))
+    built(home, asked.model_copy(update={"max_skipped": 0.5}))
+    for place in (home, tmp_path / "fresh"):
+        with pytest.raises(CorpusError) as refused:
+            built(place, asked)
+        assert "latin" in refused.value.name
+        assert "max_skipped allows 1.0%" in refused.value.cause
+        assert "encoding 3" in str(refused.value.value)
+
+
 def test_sources_that_fail_are_skipped_where_the_corpus_says_so(
     tmp_path: Path, repositories: tuple[RepositorySpec, ...]
 ) -> None:
