@@ -147,7 +147,7 @@ def test_a_workspace_elsewhere_or_of_another_sender_has_a_prefect_of_its_own(
     (two / "workspace.json").write_bytes((one / "workspace.json").read_bytes())
     assert settings.prefect_folder(two) != mine, "a copy"
     (tmp_path / "link").symlink_to(one)
-    assert settings.prefect_folder(tmp_path / "link") == mine
+    assert settings.prefect_folder(settings.home(tmp_path / "link")) == mine
     (one / "workspace.json").unlink()
     Store(one).open()
     assert settings.prefect_folder(one) != mine, "another one at the same path"
