@@ -68,12 +68,9 @@ def serve(workspace: Path, port: int, print_line: PrintLine) -> None:
     with (
         _only_one(workspace),
         _signals_as_before(),
-        tempfile.TemporaryDirectory(prefix="curriculum-serve-") as scratch,
         contextlib.ExitStack() as ending,
         _stoppable(),
     ):
-        # Prefect's workers make a folder of one name for all users of a machine, and the first one owns it.
-        settings.apply({"TMPDIR": scratch})
         supervisor = Supervisor(
             workspace=workspace, port=port, team=team, shared=shared, print_line=print_line
         )
@@ -89,8 +86,9 @@ def serve(workspace: Path, port: int, print_line: PrintLine) -> None:
             settings.apply(prefect_variables.joined(workspace, team))
             print_line(f"joining {team} …")
             await_health(f"{team}/health", None)
+        scratch = ending.enter_context(tempfile.TemporaryDirectory(prefix="curriculum-serve-"))
         ending.callback(supervisor.end_workers)
-        supervisor.start_workers({settings.CPU: PARENTS, settings.GPU: slots})
+        supervisor.start_workers({settings.CPU: PARENTS, settings.GPU: slots}, scratch)
         pages = ending.enter_context(listening(port % 65535 + 1, or_any=True))
         supervisor.start_pages(pages)
         supervisor.start_crash_detection()
@@ -180,8 +178,12 @@ class Supervisor:
         self.server.start()
         await_health(f"{self.address}/api/health", self.server, self.print_line)
 
-    def start_workers(self, limits: dict[str, int]) -> None:
-        """Make the deployments, and start a worker for each kind of pool."""
+    def start_workers(self, limits: dict[str, int], scratch: str) -> None:
+        """Make the deployments, and start a worker for each kind of pool.
+
+        Temporary files of workers and runs lie in the folder `scratch`. Prefect's workers make a folder there
+        whose name is one for all users of a machine: in /tmp the first user would own it.
+        """
         self.choices.mark_deployed()
         self.suffix = deploy(self.workspace, shared=self.shared, idle=[*limits])
         settings.apply(settings.deployed(self.workspace, self.suffix))
@@ -193,6 +195,7 @@ class Supervisor:
                 *("--pool", f"{kind}{self.suffix}", "--limit", str(limit)),
                 grace_s=RUNS_END_S,
             )
+            worker.variables = {"TMPDIR": scratch}
             # It would wait for its runs; they are told by its death, and they must not outlive us.
             worker.with_us = signal.SIGKILL
             self.workers[kind] = worker
