@@ -36,7 +36,9 @@ def exposure_below(folder: Path) -> str | None:
         for name in (*folders, *files)
     )
     owners = {ROOT_USER, os.getuid()}
-    return next(filter(None, (_exposure_of(place, owners) for place in inside)), None)
+    return next(
+        filter(None, (_exposure_of(place, _status(place), owners) for place in inside)), None
+    )
 
 
 def exposure_of_links(path: Path, real: Path) -> str | None:
@@ -73,22 +75,23 @@ def own_exposure(folder: Path) -> str | None:
     found = _status(folder)
     if found is not None and not stat.S_ISDIR(found.st_mode):
         return f"{folder} is a link or a file, not a folder"
-    return _exposure_of(folder, {os.getuid()})
+    return _exposure_of(folder, found, {os.getuid()})
 
 
 def _exposure_above(place: Path) -> str | None:
-    found = _status(place)
-    is_sticky = found is not None and bool(found.st_mode & stat.S_ISVTX)
-    return _exposure_of(place, {ROOT_USER, os.getuid()}, may_be_written=is_sticky)
+    return _exposure_of(place, _status(place), {ROOT_USER, os.getuid()}, sticky_is_safe=True)
 
 
-def _exposure_of(place: Path, owners: set[int], *, may_be_written: bool = False) -> str | None:
-    found = _status(place)
+def _exposure_of(
+    place: Path, found: os.stat_result | None, owners: set[int], *, sticky_is_safe: bool = False
+) -> str | None:
+    """Return how another user could change what was found at a place, or None."""
     if found is None:
         return None
     if found.st_uid not in owners:
         return f"{place} belongs to another user, {_user(found.st_uid)}"
-    if may_be_written or stat.S_ISLNK(found.st_mode) or not _others_may_write(place, found):
+    is_sticky = sticky_is_safe and bool(found.st_mode & stat.S_ISVTX)
+    if is_sticky or stat.S_ISLNK(found.st_mode) or not _others_may_write(place, found):
         return None
     return f"users other than you may write to {place}"
 
