@@ -4,6 +4,7 @@ from prefect import flow
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 
+from curriculum.pipeline.attempts import current_artefacts
 from curriculum.pipeline.execute import Event, Scope, runs_of
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import outcome, phases_left
@@ -33,10 +34,11 @@ def run(
     if dry_run:
         return show_forecast(specialist, changes, scope)
     plan = start(specialist, changes, scope)
+    earlier = {artefact.path for artefact in current_artefacts(plan.store, "runs")}
     carried_out = carry_out(plan, scope, perform_or_dispatch(changes))
     trained = [gate_passed(plan, event, run) for event, run in carried_out]
     left = () if scope.phase is None else phases_left(plan, resources())
-    Log().info(outcome(plan, phase, runs_of(trained), left))
+    Log().info(outcome(plan, phase, runs_of(trained), left, earlier))
     return final_state(trained)
 
 

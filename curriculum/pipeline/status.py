@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeVar, cast
 
 from curriculum.corpus.sources import Sources
+from curriculum.inspection.formats import number
 from curriculum.inspection.runs import marked, report_of
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline.attempts import (
@@ -154,9 +155,19 @@ def later_phases(plan: RunPlan, phase: str) -> list[str]:
     return names[names.index(phase) + 1 :] if phase in names else []
 
 
-def outcome(plan: RunPlan, phase: str, runs: Sequence[Artefact], left: Collection[str]) -> str:
-    """Sum up the runs of a plan in a line; `left` are the phases that a next run would train."""
-    if not any(run.made for run in runs):
+def outcome(
+    plan: RunPlan,
+    phase: str,
+    runs: Sequence[Artefact],
+    left: Collection[str],
+    earlier: Collection[Path],
+) -> str:
+    """Sum up the runs of a plan in a line; `left` are the phases that a next run would train.
+
+    `earlier` are the paths of the runs that were in use before: a run that isn't among them was trained now,
+    in this process or another.
+    """
+    if all(run.path in earlier for run in runs):
         return NOTHING_TO_DO
     is_alone = phase in [each.name for each in plan.phases]
     later = later_phases(plan, report_of(runs[-1]).phase) if is_alone else []
@@ -165,7 +176,9 @@ def outcome(plan: RunPlan, phase: str, runs: Sequence[Artefact], left: Collectio
         return f"{phase} was trained anew. Downstream is stale: {stale}. `{again}` continues from here."
     if later:
         return f"{phase} was trained anew; the phases after it are up to date."
-    return f"{len(runs)} phases are done."
+    return (
+        f"{number(len(runs), 'phase')} trained: {', '.join(report_of(run).phase for run in runs)}."
+    )
 
 
 def planned_statuses(

@@ -4,7 +4,6 @@ import json
 import logging
 import re
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.flow_engine import FlowRunEngine
 
-from curriculum.pipeline.execute import Scope
+from curriculum.pipeline.execute import NOTHING_TO_DO, Scope
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import outcome
@@ -274,25 +273,32 @@ def test_progress_reaches_the_onlooker_and_the_page(stand_ins: Doors) -> None:
 class TestOutcome:
     """What a walk says at its end."""
 
-    def _runs(self, tmp_path: Path, *, made: bool, phase: str = "syntax") -> list[Artefact]:
-        return [replace(finished(Store(tmp_path / "runs"), report(phase=phase)), made=made)]
+    def _runs(self, tmp_path: Path, *, phase: str = "syntax") -> list[Artefact]:
+        return [finished(Store(tmp_path / "runs"), report(phase=phase))]
 
-    def test_nothing_to_do_is_said(self, tmp_path: Path) -> None:
-        said = outcome(_plan(tmp_path), ALL_PHASES, self._runs(tmp_path, made=False), ())
-        assert said == "Nothing to do: everything is up to date."
+    def test_runs_that_were_in_use_before_were_not_trained_now(self, tmp_path: Path) -> None:
+        runs = self._runs(tmp_path)
+        said = outcome(_plan(tmp_path), ALL_PHASES, runs, (), {run.path for run in runs})
+        assert said == NOTHING_TO_DO
+
+    def test_a_run_that_another_process_trained_is_none_of_before(self, tmp_path: Path) -> None:
+        store = Store(tmp_path / "runs")
+        loaded = store.load(self._runs(tmp_path)[0].path)
+        assert not loaded.made
+        assert outcome(_plan(tmp_path), ALL_PHASES, [loaded], (), ()) == "1 phase trained: syntax."
 
     def test_what_lies_downstream_of_a_rerun_is_named(self, tmp_path: Path) -> None:
         left = ("structure", "anneal")
-        said = outcome(_plan(tmp_path), "syntax", self._runs(tmp_path, made=True), left)
+        said = outcome(_plan(tmp_path), "syntax", self._runs(tmp_path), left, ())
         assert "stale: structure, anneal. `curriculum run templates.demo` continues" in said
 
     def test_a_rerun_that_leaves_nothing_to_train_names_no_command(self, tmp_path: Path) -> None:
-        said = outcome(_plan(tmp_path), "syntax", self._runs(tmp_path, made=True), ())
+        said = outcome(_plan(tmp_path), "syntax", self._runs(tmp_path), (), ())
         assert said == "syntax was trained anew; the phases after it are up to date."
 
     def test_the_last_phase_has_nothing_downstream(self, tmp_path: Path) -> None:
-        runs = self._runs(tmp_path, made=True, phase="anneal")
-        said = outcome(_plan(tmp_path), "anneal", runs, ())
+        runs = self._runs(tmp_path, phase="anneal")
+        said = outcome(_plan(tmp_path), "anneal", runs, (), ())
         assert "stale" not in said
 
 
