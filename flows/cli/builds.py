@@ -20,7 +20,8 @@ from curriculum.store import Artefact
 from curriculum.store.artefact import KEY_DIGITS
 from flows import settings
 from flows.cli.carried_out import carry_out, is_done, print_counts, update_report, warn_unmeasured
-from flows.cli.console import ACCENT, MUTED, out, table, warn, watching
+from flows.cli.console import ACCENT, MUTED, out, table, warn
+from flows.cli.progress_bars import watching
 from schemas.errors import DietError
 from schemas.reports import DocumentsReport
 

@@ -23,7 +23,8 @@ from curriculum.store import Artefact, Store
 from curriculum.train.launch.slurm import read_template
 from dashboards.report.report_file import rewritten, shows
 from flows import settings
-from flows.cli.console import ACCENT, MUTED, out, warn, watching
+from flows.cli.console import ACCENT, MUTED, out, warn
+from flows.cli.progress_bars import watching
 from flows.settings.contexts import context_of, resources
 from schemas.families import CHAT_FAMILY
 

@@ -1,42 +1,29 @@
-"""Console output: progress, tables, numbers."""
+"""Console output: messages, tables and JSON, both of the same values."""
 
-import contextlib
-import datetime
+import dataclasses
 import json
-import sys
-import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import Any
 
+from pydantic_core import to_jsonable_python
 from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType, RenderResult
 from rich.highlighter import JSONHighlighter
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.segment import Segment
-from rich.table import Column, Table
+from rich.table import Column, Row, Table
 from rich.text import Text
 
-from curriculum.inspection.formats import Line, duration, first_names
+from curriculum.inspection.formats import first_names
+from curriculum.inspection.units import cell_text
 from dashboards.palette import DOCUMENT_COLOURS
-from schemas.progress import Progress, ProgressCallback
 from schemas.visible import in_json, one_line, shortened, visible
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bars
-    from rich.progress import TaskID
 
 ACCENT = "cyan"
 MUTED = "bright_black"
 GOOD, BAD = "green", "bold red"
-LINE_EVERY_S = 10.0
-"""Seconds between the lines of a stage where there is no terminal."""
-MOST_BARS = 12
-BAR_WIDTH = 20
-FRAME = 30
-"""Columns of a bar's line for its spinner, its times and the gaps between."""
-TASKS = "tasks"
-"""Unit of a build's stages: their items share one line; a training or an index has its own."""
 
 WIDTH = 160
 """Columns where there is no terminal that has some."""
@@ -74,8 +61,12 @@ err = _Shown(stderr=True)
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON, with colours on a terminal; hidden characters are escaped as JSON has it."""
-    text = in_json(json.dumps(value, ensure_ascii=False, indent=1))
+    """Print a value as JSON, with colours on a terminal; hidden characters are escaped as JSON has it.
+
+    Frozen values and models are objects of their fields, unrounded; figures that JSON hasn't got are null.
+    """
+    plain = to_jsonable_python(value, inf_nan_mode="null")
+    text = in_json(json.dumps(plain, ensure_ascii=False, indent=1))
     out.print(JSONHighlighter()(text) if out.is_terminal else Text(text), soft_wrap=True)
 
 
@@ -123,6 +114,23 @@ class FittedTable(Table):
         super().__init__(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style=MUTED)
         self.dropped_first = dropped_first
         self.details = details
+        self.more = ""
+        """What is said below the lines of those that aren't shown."""
+
+    def add_values(self, head: str, cells: Sequence[tuple[str, object]], limit: int | None) -> None:
+        """Add a column of cells with their values, unless all are empty; numbers go right."""
+        if not any(cell for cell, _ in cells):
+            return
+        is_text = head in IDENTITIES | DETAILS or not all(_is_numeric(*each) for each in cells)
+        self.add_column(
+            one_line(head),
+            overflow="fold",
+            no_wrap=head in IDENTITIES,
+            justify="left" if is_text else "right",
+        )
+        style = "" if len(self.columns) > 1 else "bold"
+        # As text: a path may look like markup.
+        self.columns[-1]._cells = [Text(cell, style) for cell, _ in cells[:limit]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw what fits, with details below each row, then the names of what doesn't."""
@@ -142,6 +150,8 @@ class FittedTable(Table):
         if dropped:
             names = first_names(dropped, MAX_NAMED_COLUMNS)
             yield Text(f"not shown at {options.max_width} columns: {names}", MUTED)
+        if self.more:
+            yield Text(self.more, MUTED)
 
     def _part(self, columns: Sequence[Column], rows: Sequence[int], *, head: bool) -> Table:
         """Some rows of some columns, as a plain table."""
@@ -232,166 +242,56 @@ def plain_table(
     return table
 
 
-def table(lines: Iterable[Line], *, dropped_first: Sequence[str] = ()) -> Table:
-    """Lines as a table; numbers and what looks like one go right."""
-    lines = list(lines)
-    names = list(lines[0]) if lines else []
-    drawn = plain_table(*names, dropped_first=dropped_first)
-    for column, name in zip(drawn.columns, names, strict=True):
-        filled = [line[name] for line in lines if line[name] != ""]
-        is_text = name in IDENTITIES | DETAILS or not all(map(_numeric, filled))
-        column.justify = "left" if is_text else "right"
-    for line in lines:
-        first, *rest = (
-            f"{value:,}" if isinstance(value, int) else one_line(value) for value in line.values()
-        )
-        # As text: a path may look like markup.
-        drawn.add_row(Text(first, "bold"), *map(Text, rest))
+_AS_NAMED: Mapping[str, str | Sequence[str]] = MappingProxyType({})
+ABSENT = "–"
+"""Cell of a line that has no value for one of several things beside each other."""
+
+
+def table(
+    lines: Iterable[object],
+    columns: Sequence[str] = (),
+    *,
+    heads: Mapping[str, str | Sequence[str]] = _AS_NAMED,
+    limit: int | None = None,
+    things: str = "",
+    dropped_first: Sequence[str] = (),
+) -> FittedTable:
+    """Draw a line for each value, and below them how many values more than `limit` there are.
+
+    Args:
+        lines: Frozen values or mappings, which print_json prints with the same names.
+        columns: Names of the fields to show; default: all. Columns without a value in any line are left out.
+        heads: Headings other than the names; a field that is a tuple with several has a column for each.
+        limit: Number of lines to show unless --full is given; None for all.
+        things: Name of the lines in "… 3 more things (--full)".
+        dropped_first: Headings in the order in which their columns are left out of a narrow terminal.
+    """
+    listed = [_fields(line) for line in lines]
+    names = [*columns] or [*(listed[0] if listed else ())]
+    drawn = FittedTable(dropped_first=dropped_first)
+    for name in names:
+        head = heads.get(name, name)
+        values = [line[name] for line in listed]
+        if isinstance(head, str):
+            drawn.add_values(head, [(cell_text(name, value), value) for value in values], limit)
+            continue
+        for at, title in enumerate(head):
+            own = [value[at] for value in values]
+            cells = [(ABSENT if value is None else cell_text(name, value), value) for value in own]
+            drawn.add_values(title, cells, limit)
+    drawn.rows = [Row() for _ in listed[:limit]]
+    rest = len(listed) - len(drawn.rows)
+    drawn.more = " ".join(filter(None, (f"… {rest:,} more", things, "(--full)"))) if rest else ""
     return drawn
 
 
-def _numeric(value: str | int) -> bool:
-    return isinstance(value, int) or value.lstrip("+−")[:1].isdigit()
+def _fields(line: object) -> Mapping[str, Any]:
+    if isinstance(line, Mapping):
+        return line
+    assert dataclasses.is_dataclass(line)
+    return {field.name: getattr(line, field.name) for field in dataclasses.fields(line)}
 
 
-@contextlib.contextmanager
-def watching() -> Iterator[ProgressCallback]:
-    """A watch that draws bars on a terminal and writes plain lines elsewhere, to stderr both."""
-    if not err.is_terminal:
-        yield _Lines().watch
-        return
-    from rich import progress  # It takes as long as all else of a short command's terminal.
-
-    class Remaining(progress.TimeRemainingColumn):
-        """Remaining time, with what is known to follow the last step."""
-
-        def render(self, task: progress.Task) -> Text:
-            left = task.time_remaining
-            if task.finished or left is None:
-                return super().render(task)
-            whole = datetime.timedelta(seconds=round(left + task.fields["after"]))
-            return Text(str(whole), "progress.remaining")
-
-    with progress.Progress(
-        progress.SpinnerColumn(style=ACCENT),
-        progress.TextColumn("{task.description}", style="bold", markup=False),
-        progress.BarColumn(bar_width=BAR_WIDTH, complete_style=ACCENT),
-        progress.MofNCompleteColumn(),
-        progress.TextColumn("{task.fields[unit]}", markup=False),
-        progress.TimeElapsedColumn(),
-        Remaining(),
-        progress.TextColumn("{task.fields[note]}", style=MUTED, markup=False),
-        console=err,
-    ) as bars:
-        yield _Drawn(bars).watch
-
-
-def _line_of(progress: Progress) -> tuple[str, str]:
-    """The title of the line that a stage has, and its note: what of the stage has been done last."""
-    if progress.unit == TASKS:
-        return progress.stage, " ".join(filter(None, (progress.item, progress.note)))
-    return f"{progress.stage} {progress.item}".strip(), progress.note
-
-
-class _Drawn:
-    """A bar a stage, which begins again where the stage does; the oldest finished ones make room."""
-
-    def __init__(self, bars: "Bars") -> None:
-        self.bars = bars
-        self.tasks: dict[str, TaskID] = {}
-
-    def watch(self, progress: Progress) -> None:
-        title, note = _line_of(progress)
-        if title not in self.tasks:
-            self._make_room()
-            self.tasks[title] = self.bars.add_task(
-                title, total=progress.total, unit="", note="", after=0.0
-            )
-        task = self.bars.tasks[self.bars.task_ids.index(self.tasks[title])]
-        if progress.done < task.completed:
-            self.bars.reset(task.id, total=progress.total)
-        self.bars.update(
-            task.id,
-            completed=progress.done,
-            total=progress.total,
-            unit=progress.unit,
-            note=self._cut(note),
-            after=progress.after,
-        )
-
-    def _cut(self, note: str) -> str:
-        """Cut a note to what the other columns leave of a line."""
-        drawn = (
-            len(task.description)
-            + len(f"{task.completed:.0f}/{task.total}")
-            + len(task.fields["unit"])
-            for task in self.bars.tasks
-        )
-        left = self.bars.console.width - BAR_WIDTH - FRAME - max(drawn)
-        return note if len(note) <= left else note[: max(0, left - 1)] + "…" * (left > 0)
-
-    def _make_room(self) -> None:
-        shown = [task for task in self.bars.tasks if task.visible]
-        if len(shown) >= MOST_BARS:
-            oldest = next((task for task in shown if task.finished), shown[0])
-            self.bars.update(oldest.id, visible=False)
-
-
-class _Lines:
-    """A line when a stage begins, waits, ends, and every so many seconds between."""
-
-    def __init__(self) -> None:
-        self.told: dict[str, float] = {}
-        self.clocks: dict[str, _Clock] = {}
-        self.still: dict[str, Progress] = {}
-
-    def watch(self, progress: Progress) -> None:
-        title, note = _line_of(progress)
-        ended = progress.total is not None and progress.done >= progress.total
-        now, before = time.monotonic(), self.still.get(title)
-        begins = before is None or progress.done < before.done
-        if begins:
-            self.clocks[title] = _Clock(now)
-        times = self.clocks[title].times(progress, now)
-        # What doesn't move and has something else to say waits for something.
-        waits = before is not None and before.done == progress.done and before.note != progress.note
-        self.still[title] = progress
-        if begins:
-            # The end of a single task says enough, unless it is slow.
-            self.told[title] = now
-            begins = progress.unit != TASKS or progress.total != 1
-        if begins or ended or waits or now - self.told[title] >= LINE_EVERY_S:
-            self.told[title] = now
-            of = f"/{progress.total:,}" if progress.total is not None else ""
-            words = (f"{title}: {progress.done:,}{of} {progress.unit}", times, note)
-            line = one_line("  ".join(filter(None, words)))
-            print(line, file=sys.stderr, flush=True)  # noqa: T201 - a terminal's width must not cut it
-
-
-class _Clock:
-    """Elapsed and remaining time of one round of a stage.
-
-    >>> clock, at = _Clock(0.0), Progress(stage="train", item="", done=0, total=9, unit="steps")
-    >>> [clock.times(replace(at, done=done), now) for done, now in ((0, 0), (1, 16), (3, 20), (9, 32))]
-    ['', '16 s', '20 s, about 12 s left', '32 s']
-    """
-
-    def __init__(self, began: float) -> None:
-        self.began = began
-        self.first: tuple[int, float] | None = None
-        """Items that were done at the first report of any, and the time: what came before is starting up."""
-
-    def times(self, progress: Progress, now: float) -> str:
-        """Elapsed and remaining time; empty until an item is done."""
-        if not progress.done:
-            return ""
-        elapsed = duration(now - self.began)
-        if self.first is None:
-            self.first = progress.done, now
-        first, since = self.first
-        is_over = progress.total is None or progress.done >= progress.total
-        if is_over or progress.done <= first:
-            return elapsed
-        assert progress.total is not None
-        left = (now - since) * (progress.total - progress.done) / (progress.done - first)
-        return f"{elapsed}, about {duration(left + progress.after)} left"
+def _is_numeric(cell: str, value: object) -> bool:
+    is_figure = isinstance(value, int | float)
+    return not cell or is_figure or cell == ABSENT or cell.lstrip("+−")[:1].isdigit()

@@ -16,8 +16,9 @@ from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.training_time import HOUR, Speed, last_speed
 from curriculum.store import Store
 from curriculum.supply import Estimate, Kind
-from flows.cli.console import ACCENT, BAD, GOOD, out, print_json, warn, watching
+from flows.cli.console import ACCENT, BAD, GOOD, out, print_json, warn
 from flows.cli.diet_tables import print_tables, training_work
+from flows.cli.progress_bars import watching
 from flows.cli.supply import counted
 from flows.settings.contexts import context_of
 from flows.settings.trust import shadows

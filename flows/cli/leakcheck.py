@@ -25,7 +25,8 @@ from curriculum.leakcheck.proof import (
 from curriculum.pipeline.references import run_of
 from curriculum.store import Store
 from curriculum.train.run_directory import JOB
-from flows.cli.console import BAD, GOOD, MUTED, err, out, plain_table, watching
+from flows.cli.console import BAD, GOOD, MUTED, err, out, plain_table
+from flows.cli.progress_bars import watching
 from schemas.errors import JobError
 from schemas.job import Backend
 from schemas.leak import Finding, InjectedLeakReport, LeakReport, Skipped

@@ -34,7 +34,8 @@ from flows.cli.carried_out import (
     warn_of_folders,
     warn_unmeasured,
 )
-from flows.cli.console import out, table, warn, watching
+from flows.cli.console import out, table, warn
+from flows.cli.progress_bars import watching
 from flows.cli.run_summary import print_runs, print_summary
 from flows.server.supervisor import api_for
 from flows.settings import prefect_variables

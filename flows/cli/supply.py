@@ -15,7 +15,8 @@ from curriculum.stages.tokens import Tokenizing, foreign_tokenizer
 from curriculum.store import Store
 from curriculum.supply import Estimate, EstimateTask, Kind, estimate
 from curriculum.tokens.codec import Roles
-from flows.cli.console import print_json, warn, watching
+from flows.cli.console import print_json, warn
+from flows.cli.progress_bars import watching
 from flows.cli.supply_tables import print_tables, supply_json
 from flows.settings.trust import shadow_words, shadows
 from schemas.corpus import CorpusSpec

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from flows.cli.console import watching
+from flows.cli.progress_bars import watching
 from schemas.progress import Progress
 from tests.flows.terminal import STYLE, on_terminal
 
@@ -106,7 +106,7 @@ def test_a_terminal_has_a_bar_a_stage_with_elapsed_and_remaining_time() -> None:
 
 
 TWO_PHASES = """
-from flows.cli.console import watching
+from flows.cli.progress_bars import watching
 from schemas.progress import Progress
 from tests.flows.terminal import STYLE, on_terminal
 with watching() as watch:

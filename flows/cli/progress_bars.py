@@ -1,0 +1,171 @@
+"""Progress of stages: bars on a terminal, plain lines elsewhere."""
+
+import contextlib
+import datetime
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from curriculum.inspection.formats import duration
+from flows.cli.console import ACCENT, MUTED, err
+from schemas.progress import Progress, ProgressCallback
+from schemas.visible import one_line
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+LINE_EVERY_S = 10.0
+"""Seconds between the lines of a stage where there is no terminal."""
+MAX_BARS = 12
+BAR_WIDTH = 20
+FRAME = 30
+"""Columns of a bar's line for its spinner, its times and the gaps between."""
+TASKS = "tasks"
+"""Unit of a build's stages: their items share one line; a training or an index has its own."""
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[ProgressCallback]:
+    """A watch that draws bars on a terminal and writes plain lines elsewhere, to stderr both."""
+    if not err.is_terminal:
+        yield _Lines().watch
+        return
+    from rich import progress  # It takes as long as all else of a short command's terminal.
+
+    class Remaining(progress.TimeRemainingColumn):
+        """Remaining time, with what is known to follow the last step."""
+
+        def render(self, task: progress.Task) -> Text:
+            left = task.time_remaining
+            if task.finished or left is None:
+                return super().render(task)
+            whole = datetime.timedelta(seconds=round(left + task.fields["after"]))
+            return Text(str(whole), "progress.remaining")
+
+    with progress.Progress(
+        progress.SpinnerColumn(style=ACCENT),
+        progress.TextColumn("{task.description}", style="bold", markup=False),
+        progress.BarColumn(bar_width=BAR_WIDTH, complete_style=ACCENT),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[unit]}", markup=False),
+        progress.TimeElapsedColumn(),
+        Remaining(),
+        progress.TextColumn("{task.fields[note]}", style=MUTED, markup=False),
+        console=err,
+    ) as bars:
+        yield _Drawn(bars).watch
+
+
+def _line_of(progress: Progress) -> tuple[str, str]:
+    """The title of the line that a stage has, and its note: what of the stage has been done last."""
+    if progress.unit == TASKS:
+        return progress.stage, " ".join(filter(None, (progress.item, progress.note)))
+    return f"{progress.stage} {progress.item}".strip(), progress.note
+
+
+class _Drawn:
+    """A bar a stage, which begins again where the stage does; the oldest finished ones make room."""
+
+    def __init__(self, bars: "Bars") -> None:
+        self.bars = bars
+        self.tasks: dict[str, TaskID] = {}
+
+    def watch(self, progress: Progress) -> None:
+        title, note = _line_of(progress)
+        if title not in self.tasks:
+            self._make_room()
+            self.tasks[title] = self.bars.add_task(
+                title, total=progress.total, unit="", note="", after=0.0
+            )
+        task = self.bars.tasks[self.bars.task_ids.index(self.tasks[title])]
+        if progress.done < task.completed:
+            self.bars.reset(task.id, total=progress.total)
+        self.bars.update(
+            task.id,
+            completed=progress.done,
+            total=progress.total,
+            unit=progress.unit,
+            note=self._cut(note),
+            after=progress.after,
+        )
+
+    def _cut(self, note: str) -> str:
+        """Cut a note to what the other columns leave of a line."""
+        drawn = (
+            len(task.description)
+            + len(f"{task.completed:.0f}/{task.total}")
+            + len(task.fields["unit"])
+            for task in self.bars.tasks
+        )
+        left = self.bars.console.width - BAR_WIDTH - FRAME - max(drawn)
+        return note if len(note) <= left else note[: max(0, left - 1)] + "…" * (left > 0)
+
+    def _make_room(self) -> None:
+        shown = [task for task in self.bars.tasks if task.visible]
+        if len(shown) >= MAX_BARS:
+            oldest = next((task for task in shown if task.finished), shown[0])
+            self.bars.update(oldest.id, visible=False)
+
+
+class _Lines:
+    """A line when a stage begins, waits, ends, and every so many seconds between."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, float] = {}
+        self.clocks: dict[str, _Clock] = {}
+        self.still: dict[str, Progress] = {}
+
+    def watch(self, progress: Progress) -> None:
+        title, note = _line_of(progress)
+        ended = progress.total is not None and progress.done >= progress.total
+        now, before = time.monotonic(), self.still.get(title)
+        begins = before is None or progress.done < before.done
+        if begins:
+            self.clocks[title] = _Clock(now)
+        times = self.clocks[title].times(progress, now)
+        # What doesn't move and has something else to say waits for something.
+        waits = before is not None and before.done == progress.done and before.note != progress.note
+        self.still[title] = progress
+        if begins:
+            # The end of a single task says enough, unless it is slow.
+            self.told[title] = now
+            begins = progress.unit != TASKS or progress.total != 1
+        if begins or ended or waits or now - self.told[title] >= LINE_EVERY_S:
+            self.told[title] = now
+            of = f"/{progress.total:,}" if progress.total is not None else ""
+            words = (f"{title}: {progress.done:,}{of} {progress.unit}", times, note)
+            line = one_line("  ".join(filter(None, words)))
+            print(line, file=sys.stderr, flush=True)  # noqa: T201 - a terminal's width must not cut it
+
+
+class _Clock:
+    """Elapsed and remaining time of one round of a stage.
+
+    >>> clock, at = _Clock(0.0), Progress(stage="train", item="", done=0, total=9, unit="steps")
+    >>> [clock.times(replace(at, done=done), now) for done, now in ((0, 0), (1, 16), (3, 20), (9, 32))]
+    ['', '16 s', '20 s, about 12 s left', '32 s']
+    """
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.first: tuple[int, float] | None = None
+        """Items that were done at the first report of any, and the time: what came before is starting up."""
+
+    def times(self, progress: Progress, now: float) -> str:
+        """Elapsed and remaining time; empty until an item is done."""
+        if not progress.done:
+            return ""
+        elapsed = duration(now - self.began)
+        if self.first is None:
+            self.first = progress.done, now
+        first, since = self.first
+        is_over = progress.total is None or progress.done >= progress.total
+        if is_over or progress.done <= first:
+            return elapsed
+        assert progress.total is not None
+        left = (now - since) * (progress.total - progress.done) / (progress.done - first)
+        return f"{elapsed}, about {duration(left + progress.after)} left"

@@ -1,0 +1,80 @@
+"""One table printer: cells by the names of fields, columns without values, and lines beyond a limit."""
+
+import io
+import json
+from dataclasses import dataclass
+
+import pytest
+from rich.console import Console
+
+from flows.cli.console import print_json, table
+
+COMMIT = "c" * 40
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Eaten:
+    """A line of figures."""
+
+    name: str
+    commit: str
+    valid_tokens: int
+    share: float
+    share_change: float
+    seconds: float
+    row_length: int
+    is_short: bool
+    why: str
+    values: tuple[float | None, ...]
+
+
+LINES = [
+    Eaten(
+        name=f"n{at}",
+        commit=COMMIT,
+        valid_tokens=12_345,
+        share=1 / 3,
+        share_change=-0.021 * at,
+        seconds=75.0,
+        row_length=4096,
+        is_short=at == 1,
+        why="",
+        values=(0.5, None),
+    )
+    for at in range(3)
+]
+
+
+def _drawn(*names: str, limit: int | None = None) -> list[str]:
+    console = Console(file=io.StringIO(), width=160, force_terminal=False)
+    drawn = table(LINES, names, heads={"values": ("a/x", "b/x")}, limit=limit, things="runs")
+    console.print(drawn)
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_cells_have_the_unit_of_their_names_and_empty_columns_are_left_out() -> None:
+    head, first, second, _ = (line.split() for line in _drawn())
+    names = "name commit valid_tokens share share_change seconds row_length is_short a/x b/x"
+    assert head == names.split()
+    assert first == ["n0", "c" * 12, "12.3k", "33.3%", "1", "min", "15", "s", "4,096", "0.5", "–"]
+    assert second[4:5] == ["−2.1%"]
+    assert second[-3:] == ["yes", "0.5", "–"]
+
+
+def test_lines_beyond_the_limit_are_counted_and_columns_may_be_chosen() -> None:
+    assert _drawn("name", "share", limit=1) == [
+        "name  share",
+        "n0    33.3%",
+        "… 2 more runs (--full)",
+    ]
+    assert _drawn("name", "share", limit=3)[-1] == "n2    33.3%"
+
+
+def test_json_has_the_same_names_and_unrounded_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"lines": LINES})
+    first, *_ = json.loads(capsys.readouterr().out)["lines"]
+    assert first["share"] == 1 / 3
+    assert first["commit"] == COMMIT
+    assert first["values"] == [0.5, None]
+    assert {*first} == {*Eaten.__dataclass_fields__}
