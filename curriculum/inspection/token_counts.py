@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -185,79 +186,128 @@ def _values(table: pa.Table, name: str, *, once: bool = False) -> list[Any]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
-    """Valid tokens of one thing before and after; 0 where it isn't there."""
+class TokenChange:
+    """Valid tokens of one thing before and after, and their share of all; 0 where it isn't there."""
 
     name: str
-    before: int
-    after: int
+    tokens_before: int
     share_before: float
+    tokens_after: int
     share_after: float
-
-    @property
-    def tokens(self) -> int:
-        """Valid tokens more."""
-        return self.after - self.before
-
-    @property
-    def share(self) -> float:
-        """Growth of its share."""
-        return self.share_after - self.share_before
+    tokens_change: int
+    share_change: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
-    """All that changes."""
+class DocumentChange:
+    """Valid tokens of a document before and after, and where it comes from."""
 
-    before: TokenCounts
-    after: TokenCounts
-    by: Mapping[str, tuple[Change, ...]]
+    document_id: str
+    family: str
+    repository: str
+    commit: str
+    path: str
+    licence: str
+    lineage: str
+    tokens_before: int
+    tokens_after: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TotalChange:
+    """One total of all rows before and after."""
+
+    name: str
+    before: float
+    after: float
+    change: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CountedSide:
+    """Name of one side of a difference, and the paths of its artefacts."""
+
+    title: str
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenDifference:
+    """All that changes between two token counts."""
+
+    before: CountedSide
+    after: CountedSide
+    totals: tuple[TotalChange, ...]
+    by: Mapping[str, tuple[TokenChange, ...]]
     """Changes by KINDS, largest first."""
-    documents: tuple[Change, ...]
-    """Changes by document_id, largest first; unchanged ones too."""
-
-    @property
-    def come(self) -> list[Change]:
-        """Documents that are in the second only."""
-        return [each for each in self.documents if not each.before]
-
-    @property
-    def go(self) -> list[Change]:
-        """Documents that are in the first only."""
-        return [each for each in self.documents if not each.after]
-
-    @property
-    def stay(self) -> list[Change]:
-        """Documents of both."""
-        return [each for each in self.documents if each.before and each.after]
+    documents: tuple[DocumentChange, ...]
+    """Changes of documents, largest first; unchanged ones too."""
 
 
-def difference(before: TokenCounts, after: TokenCounts) -> Difference:
+def difference(before: TokenCounts, after: TokenCounts) -> TokenDifference:
     """Compute the difference between two token counts."""
-    return Difference(
-        before=before,
-        after=after,
+    sides = (before, after)
+    named = (CountedSide(title=s.title, paths=tuple(a.path for a in s.artefacts)) for s in sides)
+    first, last = named
+    old, new = (_totals(side) for side in sides)
+    return TokenDifference(
+        before=first,
+        after=last,
+        totals=tuple(
+            TotalChange(name=name, before=old[name], after=new[name], change=new[name] - old[name])
+            for name in old
+        ),
         by={kind: changes(before.by(kind), after.by(kind)) for kind in KINDS},
-        documents=changes(before.by("document_id"), after.by("document_id")),
+        documents=_document_changes(before, after),
     )
 
 
-def changes(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[Change, ...]:
+def _totals(side: TokenCounts) -> dict[str, float]:
+    return {
+        "tokens": side.tokens,
+        "rows": side.rows,
+        "documents": len(side.by("document_id")),
+        "source_files": len(side.by("lineage")),
+        "positions": side.positions,
+        "padding_share": 1 - side.tokens / max(side.positions, 1),
+    }
+
+
+def _document_changes(before: TokenCounts, after: TokenCounts) -> tuple[DocumentChange, ...]:
+    columns = [*list(DocumentChange.__dataclass_fields__)[:-2]]
+    known: dict[str, dict[str, str]] = {
+        line["document_id"]: line
+        for side in (before, after)
+        for line in side.documents.select(columns).to_pylist()
+    }
+    return tuple(
+        DocumentChange(
+            **known[change.name],
+            tokens_before=change.tokens_before,
+            tokens_after=change.tokens_after,
+        )
+        for change in changes(before.by("document_id"), after.by("document_id"))
+    )
+
+
+def changes(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[TokenChange, ...]:
     """A change for each name, the largest first.
 
-    >>> [(each.name, each.tokens, each.share) for each in changes({"a": 3, "b": 1}, {"b": 4})]
+    >>> [(c.name, c.tokens_change, c.share_change) for c in changes({"a": 3, "b": 1}, {"b": 4})]
     [('a', -3, -0.75), ('b', 3, 0.75)]
     """
-    all_before, all_after = max(sum(before.values()), 1), max(sum(after.values()), 1)
-    names = dict.fromkeys([*before, *after])
+    old, new = ({**dict.fromkeys([*before, *after], 0), **side} for side in (before, after))
+    all_old, all_new = max(sum(old.values()), 1), max(sum(new.values()), 1)
     found = [
-        Change(
+        TokenChange(
             name=name,
-            before=before.get(name, 0),
-            after=after.get(name, 0),
-            share_before=before.get(name, 0) / all_before,
-            share_after=after.get(name, 0) / all_after,
+            tokens_before=old[name],
+            share_before=old[name] / all_old,
+            tokens_after=new[name],
+            share_after=new[name] / all_new,
+            tokens_change=new[name] - old[name],
+            share_change=new[name] / all_new - old[name] / all_old,
         )
-        for name in names
+        for name in old
     ]
-    return tuple(sorted(found, key=lambda each: (-abs(each.tokens), each.name)))
+    return tuple(sorted(found, key=lambda change: (-abs(change.tokens_change), change.name)))

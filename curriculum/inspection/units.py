@@ -1,8 +1,8 @@
 """Units of figures by the words of their names: one format wherever a figure of the name is shown."""
 
+import functools
 import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from typing import Any
 
 from curriculum.inspection.formats import MINUS, bits, count, duration, money, percent
@@ -38,17 +38,23 @@ def cell_text(name: str, value: Any) -> str:
             return ""
         case True:
             return "yes"
-        case int() | float() | Decimal():
+        case int() | float():
             return _figure(name.split("_"), value)
         case str():
             return value[:KEY_DIGITS] if _DIGEST.fullmatch(value) else one_line(value)
         case tuple() | list():
             return ", ".join(cell_text(name, part) for part in value)
         case _:
-            return one_line(str(value))
+            return one_line(words_of(value))
 
 
-def _figure(words: list[str], value: float | Decimal) -> str:
+@functools.singledispatch
+def words_of(value: object) -> str:
+    """Return a value of several figures in words; modules register the words of their types."""
+    return str(value)
+
+
+def _figure(words: list[str], value: float) -> str:
     unit = next((UNITS[word] for word in words if word in UNITS), _plain)
     if CHANGE not in words:
         return unit(value)
@@ -56,5 +62,5 @@ def _figure(words: list[str], value: float | Decimal) -> str:
     return f"{MINUS if value < 0 else '+'}{said}" if said != unit(0) else ""
 
 
-def _plain(value: float | Decimal) -> str:
+def _plain(value: float) -> str:
     return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"

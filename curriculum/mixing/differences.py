@@ -52,13 +52,9 @@ class Change:
     domains: str
     """Factors by domain: `testing 4, * 1`; empty where all count the same."""
     repositories: tuple[str, ...]
-    before: int
-    after: int
-
-    @property
-    def difference(self) -> int:
-        """Valid tokens more."""
-        return self.after - self.before
+    tokens_before: int
+    tokens_after: int
+    tokens_change: int
 
 
 _Place = tuple[str, str, str, int, str, tuple[str, ...]]
@@ -72,6 +68,7 @@ def changes(before: Sequence[ResolvedPhase], after: Sequence[ResolvedPhase]) -> 
         for place in dict.fromkeys([*old, *new]):
             if place[0] == name:
                 phase, family, objective, row_length, domains, repositories = place
+                amounts = old.get(place, 0), new.get(place, 0)
                 yield Change(
                     phase=phase,
                     family=family,
@@ -79,8 +76,9 @@ def changes(before: Sequence[ResolvedPhase], after: Sequence[ResolvedPhase]) -> 
                     row_length=row_length,
                     domains=domains,
                     repositories=repositories,
-                    before=old.get(place, 0),
-                    after=new.get(place, 0),
+                    tokens_before=amounts[0],
+                    tokens_after=amounts[1],
+                    tokens_change=amounts[1] - amounts[0],
                 )
 
 

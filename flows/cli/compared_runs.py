@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from curriculum.inspection.runs import ComparedRun
+from curriculum.inspection.comparison import ComparedRun
 from curriculum.pipeline.attempts import Attempt, RunHistory, SlotQueue, attempt_state, attempts_in
 from curriculum.pipeline.references import named, run_of, store_of
 from curriculum.store import Artefact, Store

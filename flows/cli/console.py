@@ -86,7 +86,19 @@ def colour(index: int) -> str:
 
 
 IDENTITIES = frozenset(
-    ("name", "specialist", "phase", "run", "stage", "key", "row", "document", "commit", "pack_id")
+    [
+        "name",
+        "specialist",
+        "phase",
+        "run",
+        "stage",
+        "key",
+        "row",
+        "document",
+        "document_id",
+        "commit",
+        "pack_id",
+    ]
 )
 """Columns that stand whole on one line at every width: what they hold is copied into other commands."""
 DETAILS = frozenset(("state", "why", "file", "path", "study"))

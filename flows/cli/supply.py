@@ -17,7 +17,7 @@ from curriculum.supply import Estimate, EstimateTask, Kind, estimate
 from curriculum.tokens.codec import Roles
 from flows.cli.console import print_json, warn
 from flows.cli.progress_bars import watching
-from flows.cli.supply_tables import print_tables, supply_json
+from flows.cli.supply_tables import print_tables
 from flows.settings.trust import shadow_words, shadows
 from schemas.corpus import CorpusSpec
 from schemas.diet import TRAINED_TOKENIZER
@@ -83,7 +83,16 @@ def supply(
     with watching() as watch:
         found = counted(task, Store(home), workers, watch)
     if as_json:
-        print_json({**supply_json(corpus.name, found), "shadows": [*shadows(home)]})
+        print_json(
+            {
+                "corpus": corpus.name,
+                "sampled": found.samplings,
+                "notes": found.notes,
+                "largest_files": found.shares,
+                "supply": found.lines,
+                "shadows": shadows(home),
+            }
+        )
     else:
         print_tables(found, kinds)
 

@@ -1,17 +1,17 @@
-"""Tables of `curriculum supply`, of kinds, domains and repositories, and its JSON."""
+"""Tables of `curriculum supply`, of kinds, domains and repositories."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.text import Text
 
-from curriculum.inspection.formats import Line, count, number, percent
+from curriculum.inspection.formats import count, number
 from curriculum.inspection.held_out import ExpectedServing, expected_held_out
 from curriculum.inspection.largest_files import share_lines
 from curriculum.supply import ALL, Estimate, Kind, Sampling
 from flows.cli.console import MUTED, out, table, warn
 from schemas.families import ENRICHED_FAMILY
 
+TableLine = Mapping[str, str | float | None]
 SHORTENED_NOTE = (
     "shortened: documents that leave out parts so that the rest fits a row: functions that the commit "
     "didn't touch (v3), or the farthest context (v4, v5); in longer rows fewer are. v3 has no documents of "
@@ -53,12 +53,11 @@ def doubtful(tokens: float, error: float) -> str:
 def print_tables(found: Estimate, kinds: Sequence[Kind]) -> None:
     """Print what there is of each kind, in which domains, and what each repository gives."""
     out.print(table(_kind_lines(found, kinds)))
-    if any(each.shortened for each in found.lines):
+    if any(line.shortened for line in found.lines):
         out.print(Text(SHORTENED_NOTE, MUTED), soft_wrap=True)
-    out.print()
-    out.print(table(_domain_lines(found, kinds)))
-    out.print()
-    out.print(table(_repository_lines(found, kinds)))
+    for lines in (_domain_lines(found, kinds), _repository_lines(found, kinds)):
+        out.print()
+        out.print(table(lines))
     out.print()
     if found.shares:
         out.print(table(share_lines(found.shares)))
@@ -85,33 +84,27 @@ def print_tables(found: Estimate, kinds: Sequence[Kind]) -> None:
         out.print(Text(line, MUTED), soft_wrap=True)
 
 
-def _kind_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[Line]:
-    """A line a family and row length."""
+def _kind_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[TableLine]:
+    """Yield a line a family and row length."""
     for kind in kinds:
-        tokens, error = found.total(kind)
-        own = [each for each in found.lines if each.kind == kind and each.is_total]
-        documents = sum(each.documents for each in own)
-        shortened, routed = (sum(each.shortened for each in own), sum(each.routed for each in own))
+        own = [line for line in found.lines if line.kind == kind and line.is_total]
+        documents = sum(line.documents for line in own)
         yield {
             "family": kind.family,
-            "row length": kind.row_length,
-            "tokens": count(tokens),
-            "about": doubtful(tokens, error),
-            "documents": count(documents),
-            "shortened": percent(shortened / documents) if shortened else "",
-            "too long": count(routed) if routed else "",
+            "row_length": kind.row_length,
+            "tokens": _with_doubt(found, kind, ALL) or "0",
+            "documents": documents,
+            "shortened_share": sum(line.shortened for line in own) / max(documents, 1) or None,
+            "routed": sum(line.routed for line in own) or None,
         }
 
 
-def _domain_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[Line]:
-    """A line a family, in its longest rows: tokens of each domain."""
-    longest = {each.family: each for each in sorted(kinds)}
+def _domain_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[TableLine]:
+    """Yield a line a family, in its longest rows: tokens of each domain."""
+    longest = {kind.family: kind for kind in sorted(kinds)}
     for family, kind in longest.items():
-        yield {
-            "tokens of": family,
-            "row length": kind.row_length,
-            **{name: _with_doubt(found, kind, name) for name in found.domains},
-        }
+        domains = {name: _with_doubt(found, kind, name) for name in found.domains}
+        yield {"tokens of": family, "row_length": kind.row_length, **domains}
 
 
 def _with_doubt(found: Estimate, kind: Kind, domain: str, repositories: Sequence[str] = ()) -> str:
@@ -119,34 +112,16 @@ def _with_doubt(found: Estimate, kind: Kind, domain: str, repositories: Sequence
     return f"{count(tokens)} {doubtful(tokens, error)}".strip() if tokens else ""
 
 
-def _repository_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[Line]:
-    """A line a repository: what was read of it, and its tokens in each family's longest rows."""
-    longest = {each.family: each for each in sorted(kinds)}
-    for each in found.samplings:
+def _repository_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[TableLine]:
+    """Yield a line a repository: what was read of it, and its tokens in each family's longest rows."""
+    longest = {kind.family: kind for kind in sorted(kinds)}
+    for sampling in found.samplings:
+        own = [sampling.repository]
         yield {
-            "read of": each.repository,
-            "commits": f"{each.read:,} of {each.units:,}",
-            "graphs": f"{each.walked:,}" if each.walked else "",
-            "bytes": f"{count(each.num_bytes)}B",
-            **{
-                family: _with_doubt(found, kind, ALL, [each.repository])
-                for family, kind in longest.items()
-            },
+            "repository": sampling.repository,
+            "read": sampling.read,
+            "units": sampling.units,
+            "walked": sampling.walked or None,
+            "num_bytes": sampling.num_bytes,
+            **{family: _with_doubt(found, kind, ALL, own) for family, kind in longest.items()},
         }
-
-
-def supply_json(corpus: str, found: Estimate) -> dict[str, object]:
-    """Return an estimate as JSON shows it."""
-    return {
-        "corpus": corpus,
-        "sampled": [asdict(each) for each in found.samplings],
-        "notes": list(found.notes),
-        "largest_files": [asdict(each) for each in found.shares],
-        "supply": [
-            {
-                name: round(value) if isinstance(value, float) else value
-                for name, value in asdict(each).items()
-            }
-            for each in found.lines
-        ],
-    }

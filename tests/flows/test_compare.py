@@ -10,14 +10,15 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from curriculum.inspection.runs import (
-    NOT_SURE,
+from curriculum.inspection.comparison import (
     OTHER_ROWS,
     TOUCH,
+    MeasuredPair,
     measured_pairs,
     setting_differences,
     shared_strata,
 )
+from curriculum.inspection.runs import NOT_SURE
 from flows.cli import app, compare
 from flows.cli.compared_runs import Group, groups, runs_by_phase
 from schemas.errors import JobError
@@ -48,6 +49,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+def _place(pair: MeasuredPair) -> tuple[str, str, str, str]:
+    return pair.set, pair.phase, pair.family, pair.domain
+
+
 def _one_document(bits: float) -> Any:
     return figure(bits, 0.0, family="v2_simple", domain="general")
 
@@ -72,7 +77,7 @@ def test_where_a_run_starts_is_a_setting(home: Path) -> None:
 def test_intervals_that_do_not_touch_are_a_verdict(home: Path) -> None:
     (group,) = _two(home, "fmt/syntax", "abseil/syntax")
     mean, stratum = measured_pairs(group.runs)
-    assert mean.place == ("phase", "syntax", "*", "*")
+    assert _place(mean) == ("phase", "syntax", "*", "*")
     assert mean.verdict == "lower"
     assert stratum.verdict == "too few to tell", "it is of one document"
     (turned,) = _two(home, "abseil/syntax", "fmt/syntax")
@@ -141,24 +146,24 @@ def test_a_pair_is_printed_with_its_interval_and_its_documents(
     compare.compare(paired_home, ["fmt/syntax", "abseil/syntax"])
     said = console.export_text()
     capsys.readouterr()
-    (line,) = [each.split() for each in said.splitlines() if each.startswith("syntax  ")]
-    assert line[-2:] == ["40", "lower"]
-    assert line[-6] == "−0.115"
-    assert line[-5].startswith("(−0.1")
+    (line,) = [each.split() for each in said.splitlines() if each.startswith("phase  syntax  *")]
+    assert line[-3] == "40"
+    assert line[-1] == "lower"
+    assert line[-7] == "−0.115"
+    assert line[-6].startswith("(−0.1")
     compare.compare(paired_home, ["fmt/syntax", "abseil/syntax"], as_json=True)
     (left,) = json.loads(capsys.readouterr().out)["groups"]
-    assert left["figures"][0]["paired"]["documents"] == 40
+    assert left["figures"][0]["paired"]["count"]["documents"] == 40
     assert left["figures"][0]["verdict"] == "lower"
 
 
 def test_shares_are_those_of_the_plans(home: Path) -> None:
     (group,) = _two(home, "fmt/syntax", "abseil/syntax")
-    found = {each.place: each for each in shared_strata(group.runs)}
-    templates = found["v2_simple causal 8", "templates"]
-    assert templates.strata[0] is None
-    assert templates.totals == (22, 13)
-    assert templates.strata[1] is not None
-    assert templates.strata[1].tokens == 6
+    found = {(each.serving, each.domain): each.shares for each in shared_strata(group.runs)}
+    first, last = found["v2_simple causal 8", "templates"]
+    assert first is None
+    assert last is not None
+    assert (last.tokens, last.realised) == (6, 6 / 13)
 
 
 def test_specialists_are_compared_phase_by_phase(home: Path) -> None:
@@ -174,11 +179,9 @@ def test_the_terminal_tells_figures_intervals_cost_and_shares(
     compare.compare(home, ["fmt/syntax", "abseil/syntax"])
     lines = [line.split() for line in console.export_text().splitlines()]
     assert ["rope_base", "10000.0", "20000.0"] in lines
-    figures = (
-        "syntax 3.000 2.800 to 3.200 2.000 1.900 to 2.100 12 documents of 5 lineages −1.000 lower"
-    )
+    figures = "phase syntax * * 3.000 (2.800 to 3.200) 2.000 (1.900 to 2.100) −1.000 12 5 lower"
     assert figures.split() in lines
-    assert any({"abseil", "2.00", "1.50"} <= set(line) for line in lines), "GPU hours and cost"
+    assert any({"abseil", "2", "h", "1.50"} <= set(line) for line in lines), "GPU time and cost"
     assert any("53.8%" in line for line in lines), "7 of 13 tokens"
 
 
@@ -188,14 +191,14 @@ def test_an_open_run_stands_beside_finished_ones(
     compare.compare(home, ["fmt/syntax", "doctest"], as_json=True)
     (group,) = json.loads(capsys.readouterr().out)["groups"]
     closed, open_ = group["runs"]
-    assert (closed["is_open"], open_["is_open"]) == (False, True)
-    assert closed["tokens"]["valid"] == 22
+    assert (closed["report"] is None, open_["report"] is None) == (False, True)
+    assert closed["tokens"] == 22
     means = next(each for each in group["figures"] if each["family"] == "*")
     figure = {"step": 2, "val_bpb": 3.0, "low": 2.8, "high": 3.2}
-    assert means["values"] == [
-        figure | equal_count(12, 5).model_dump() | {"is_sure": True},
-        None,
-    ]
+    first, last = means["figures"]
+    assert last is None
+    assert means["is_sure"] == [True, False]
+    assert (figure | equal_count(12, 5).model_dump()).items() <= first.items()
 
 
 def test_an_open_runs_line_says_how_it_stands(home: Path) -> None:
@@ -228,7 +231,7 @@ def test_the_demos_phases_compare_by_their_reports(demo_home: Path) -> None:
         (each.set, each.phase, each.family, each.domain): each.val_bpb for each in last.report.after
     }
     found = measured_pairs(group.runs)
-    assert {each.place: each.figures[1].val_bpb for each in found if each.figures[1]} == ends
+    assert {_place(each): each.figures[1].val_bpb for each in found if each.figures[1]} == ends
     assert any(each.figures[0] is None for each in found), "syntax knows no file_graph"
     assert all(each.same_rows for each in found)
 

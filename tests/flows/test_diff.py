@@ -61,17 +61,22 @@ def test_a_specialist_is_all_its_phases(larder: Larder) -> None:
 
 def test_documents_come_go_and_stay(larder: Larder, capsys: pytest.CaptureFixture[str]) -> None:
     said = _said(larder, "fmt/syntax", "fmt/file_graph", capsys)
-    assert {(each["path"], each["tokens"]) for each in said["documents"]["in"]} == {
-        ("lib/[d].c", 6)
+    documents = {
+        (each["path"], each["licence"], each["tokens_before"], each["tokens_after"])
+        for each in said["documents"]
     }
-    gone = {(each["path"], each["licence"], each["tokens"]) for each in said["documents"]["out"]}
-    assert gone == {("src/a.h", "MIT", 6), ("lib/c.c", "none", 8)}
-    assert said["documents"]["stay"] == [{"document_id": IDS["b"], "before": 8, "after": 5}]
+    assert documents == {
+        ("lib/[d].c", "none", 0, 6),
+        ("src/a.h", "MIT", 6, 0),
+        ("lib/c.c", "none", 8, 0),
+        ("src/b.cpp", "MIT", 8, 5),
+    }
     licences = {each["name"]: each for each in said["by"]["licence"]}
-    assert (licences["MIT"]["before"], licences["MIT"]["after"]) == (14, 5)
+    assert (licences["MIT"]["tokens_before"], licences["MIT"]["tokens_after"]) == (14, 5)
     assert licences["MIT"]["share_before"] == pytest.approx(14 / 22)
-    assert licences["none"]["change"] == 6 - 8
-    assert (said["before"]["tokens"], said["after"]["tokens"]) == (22, 11)
+    assert licences["none"]["tokens_change"] == 6 - 8
+    totals = {each["name"]: (each["before"], each["after"]) for each in said["totals"]}
+    assert totals["tokens"] == (22, 11)
 
 
 def test_the_terminal_names_what_changed_and_hostile_names_stay_text(
@@ -84,7 +89,7 @@ def test_the_terminal_names_what_changed_and_hostile_names_stay_text(
     assert "lib/[d].c" in said, "a path in brackets is no markup"
     lines = [line.split() for line in said.splitlines()]
     assert ["tokens", "22", "11", "−11"] in lines
-    assert ["MIT", "14", "63.6%", "5", "45.5%", "−9", "−18.2"] in lines
+    assert ["MIT", "14", "63.6%", "5", "45.5%", "−9", "−18.2%"] in lines
     assert ["1", "document", "added", "6", "tokens"] in lines
     assert [
         "1",
@@ -116,9 +121,9 @@ def test_the_kind_of_both_sides_decides_what_is_compared(tmp_path: Path) -> None
     runs = curriculum("diff", *keys, "--json", home=tmp_path)
     assert {"groups"} == json.loads(runs.stdout).keys(), runs.stderr
     mixtures = curriculum("diff", "fmt/syntax", "fmt/file_graph", "--json", home=tmp_path)
-    assert json.loads(mixtures.stdout)["before"]["tokens"] == 22
+    assert json.loads(mixtures.stdout)["totals"][0]["before"] == 22
     diets = curriculum("diff", "templates", "testing", "--json", home=tmp_path)
-    assert {"fields", "servings", "shadows"} == json.loads(diets.stdout).keys()
+    assert {"phases", "fields", "servings", "shadows"} == json.loads(diets.stdout).keys()
 
 
 def test_a_diet_and_rows_are_refused_and_a_diet_with_a_mixture_means_that(tmp_path: Path) -> None:
@@ -131,15 +136,15 @@ def test_a_diet_and_rows_are_refused_and_a_diet_with_a_mixture_means_that(tmp_pa
         assert "curriculum mix templates" in refused.stderr
     mixture(tmp_path, "syntax", [(larder.one, 0, 0, 7)], specialist="templates")
     done = curriculum("diff", "templates", key, "--json", home=tmp_path)
-    assert json.loads(done.stdout)["before"]["tokens"] == 7, done.stderr
+    assert json.loads(done.stdout)["totals"][0]["before"] == 7, done.stderr
 
 
 @given(before=AMOUNTS, after=AMOUNTS)
 def test_changes_add_up_and_turn_around(before: dict[str, int], after: dict[str, int]) -> None:
     there = changes(before, after)
-    back = {each.name: each.tokens for each in changes(after, before)}
-    assert sum(each.tokens for each in there) == sum(after.values()) - sum(before.values())
-    assert {each.name: -each.tokens for each in there} == back
+    back = {each.name: each.tokens_change for each in changes(after, before)}
+    assert sum(each.tokens_change for each in there) == sum(after.values()) - sum(before.values())
+    assert {each.name: -each.tokens_change for each in there} == back
     for shares, amounts in (("share_before", before), ("share_after", after)):
         whole = sum(getattr(each, shares) for each in there)
         assert whole == pytest.approx(1.0 if amounts else 0.0)

@@ -397,13 +397,13 @@ def test_two_diets_are_compared_in_tokens(tmp_path: Path) -> None:
     answer = curriculum("diff", "templates", "testing", "--json", home=tmp_path)
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
-    assert {"phase", "family", "objective", "domains", "before", "after", "difference"} <= set(
+    assert {"phase", "family", "objective", "domains", "tokens_before", "tokens_change"} <= set(
         found["servings"][0]
     )
     assert any(each["objective"] == "fim" for each in found["servings"])
     assert any("testing" in each["domains"] for each in found["servings"])
     table = curriculum("diff", "templates", "testing", home=tmp_path).stdout
-    assert re.search(r"^syntax +[\d.]+M +[\d.]+M", table, flags=re.MULTILINE)
+    assert re.search(r"^syntax +[\d.]+[MG] +[\d.]+% +[\d.]+[MG]", table, flags=re.MULTILINE)
     assert "−" in table
     assert "No difference" in curriculum("diff", "testing", "testing", home=tmp_path).stdout
 

@@ -2,12 +2,16 @@
 
 import io
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from flows.cli.console import print_json, table
+from tests.flows.cli_runner import curriculum
+from tests.flows.tiny_workspace import Larder, figure, job, run
 
 COMMIT = "c" * 40
 
@@ -78,3 +82,45 @@ def test_json_has_the_same_names_and_unrounded_figures(capsys: pytest.CaptureFix
     assert first["commit"] == COMMIT
     assert first["values"] == [0.5, None]
     assert {*first} == {*Eaten.__dataclass_fields__}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with two runs of one specialist."""
+    home = tmp_path_factory.mktemp("tables")
+    larder = Larder(home)
+    for plan, key, bpb in ((larder.syntax, "1" * 64, 3.0), (larder.file_graph, "2" * 64, 2.0)):
+        run(home, job(plan, home, run_key=key), [figure(bpb, 0.1)])
+    return home
+
+
+COMMANDS = {
+    "compare": ("compare", "fmt/syntax", "fmt/file_graph"),
+    "diff of mixtures": ("diff", "fmt/syntax", "fmt/file_graph"),
+    "diff of diets": ("diff", "templates", "testing"),
+    "ls": ("ls",),
+}
+"""Commands of which every table is of the values that --json prints."""
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_the_columns_of_a_command_are_fields_of_its_json(
+    home: Path, words: tuple[str, ...]
+) -> None:
+    said = curriculum(*words, "--json", home=home)
+    known = {*_names(json.loads(said.stdout))}
+    lines = curriculum(*words, home=home).stdout.splitlines()
+    titles = {"fmt/syntax", "fmt/file_graph"}
+    heads = [line.split() for line in lines if len(known & {*line.split()}) > 1]
+    assert heads
+    assert {head for line in heads for head in line} - titles <= known
+
+
+def _names(value: object) -> Iterator[str]:
+    """Yield the names of all fields of a JSON value."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield name
+            yield from _names(part)
+    for part in value if isinstance(value, list) else ():
+        yield from _names(part)

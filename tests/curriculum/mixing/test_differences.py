@@ -20,7 +20,7 @@ def test_a_diet_does_not_differ_from_itself() -> None:
     phases = resolve(BEFORE, PHASES)
     listed = list(changes(phases, phases))
     assert len(listed) == sum(len(phase.servings) for phase in phases)
-    assert {each.difference for each in listed} == {0}
+    assert {each.tokens_change for each in listed} == {0}
     assert list(fields((BEFORE, BEFORE), phases, phases)) == []
 
 
@@ -31,9 +31,9 @@ def test_what_differs_is_told_in_tokens() -> None:
     syntax = [each for each in listed if each.phase == "syntax"]
     assert len(syntax) == 4
     assert syntax[-1].domains == "testing 3, * 1"
-    assert (syntax[-1].before, syntax[-1].after) == (0, old[0].tokens)
-    assert sum(each.difference for each in syntax) == 0
-    assert {each.difference for each in listed if each.phase != "syntax"} == {0}
+    assert (syntax[-1].tokens_before, syntax[-1].tokens_after) == (0, old[0].tokens)
+    assert sum(each.tokens_change for each in syntax) == 0
+    assert {each.tokens_change for each in listed if each.phase != "syntax"} == {0}
 
 
 def test_what_differs_beside_tokens_is_told_by_field() -> None:
@@ -56,5 +56,5 @@ def test_a_phase_that_only_one_has_is_listed_with_nothing_on_the_other_side() ->
     old = resolve(BEFORE, PHASES)
     listed = [each for each in changes(old, old[:1]) if each.phase == "structure"]
     assert listed
-    assert {each.after for each in listed} == {0}
-    assert all(each.before for each in listed)
+    assert {each.tokens_after for each in listed} == {0}
+    assert all(each.tokens_before for each in listed)

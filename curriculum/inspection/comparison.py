@@ -1,0 +1,318 @@
+"""Runs side by side: the settings that differ, figures with verdicts, and shares of their mixtures.
+
+The values are those that `curriculum compare` prints, as tables and as JSON.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curriculum.inspection.formats import TOO_FEW, percent
+from curriculum.inspection.paired import Place, changes, measured
+from curriculum.inspection.runs import NOT_SURE
+from curriculum.mixing.mix import report_of as mixture_report_of
+from curriculum.store import Artefact
+from curriculum.store.artefact import KEY_DIGITS
+from curriculum.train.document_sums import PairedChange
+from curriculum.train.run_directory import WHICH_RUN
+from schemas.job import Evaluation, Figure, Heartbeat, Job, Report
+from schemas.label_folders import label_of
+from schemas.mixture import StratumReport
+from schemas.study import study_words
+
+NOT_SETTINGS = {
+    *WHICH_RUN,
+    *("plan", "plan_key", "plan_content", "rows", "evaluations", "tokenizer", "start_from"),
+    "study",
+}
+"""Fields of a job that identify the run, or are listed by other names."""
+ROWS = "rows"
+OTHER_ROWS, TOUCH = "measured on other rows", "intervals touch"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComparedRun:
+    """A run, open or closed, as it was read."""
+
+    title: str
+    path: Path
+    job: Job
+    report: Report | None
+    """None while it is open."""
+    state: str
+    """State of an open one, with its reason; empty of a finished one."""
+    beat: Heartbeat | None
+    """Progress of an open one."""
+    mixture: Artefact | None
+    """Mixture that it is trained on; None where that is gone."""
+    tools: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SettingValues:
+    """A setting and its value in each run; None where a run has no such setting."""
+
+    name: str
+    values: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasuredPair:
+    """An evaluation at the end of each run; None where a run hasn't got it."""
+
+    set: str
+    phase: str
+    family: str
+    """`*` for the weighted mean of a set."""
+    domain: str
+    figures: tuple[Figure | None, ...]
+    is_sure: tuple[bool, ...]
+    """True for each figure of documents and lineages enough."""
+    bpb_change: float | None
+    """The last of two runs less the first; None where a run hasn't got it, and of more runs."""
+    paired: PairedChange | None
+    """The same on the documents that both were measured on; None where there are none."""
+    documents: int
+    lineages: int
+    """Documents and lineages of the paired change, else of the last run that has the figure."""
+    same_rows: bool
+    """True if all that have it were measured on the same rows, so that the figures can be compared."""
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StratumShare:
+    """Share of a stratum in one mixture, as planned and as the plan holds it."""
+
+    planned: float
+    realised: float
+    tokens: int
+    repetition: float
+
+    def __str__(self) -> str:
+        """Return both shares."""
+        return f"{percent(self.realised)} of {percent(self.planned)} planned"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComparedStratum:
+    """A stratum in each mixture; None where a mixture hasn't got it."""
+
+    serving: str
+    domain: str
+    shares: tuple[StratumShare | None, ...]
+
+
+def setting_differences(compared: Sequence[ComparedRun]) -> list[SettingValues]:
+    """Return the settings that differ, in the order of the job.
+
+    Rows that only some runs draw on are listed with the servings.
+    """
+    listed = [dict(_settings(side)) for side in compared]
+    names = dict.fromkeys(name for settings in listed for name in settings)
+    found = [
+        SettingValues(name=name, values=tuple(settings.get(name) or None for settings in listed))
+        for name in names
+    ]
+    return [
+        setting
+        for setting in found
+        if len({*setting.values}) > 1
+        and not (setting.name.startswith(f"{ROWS} ") and None in setting.values)
+    ]
+
+
+def measured_pairs(compared: Sequence[ComparedRun]) -> list[MeasuredPair]:
+    """Return every evaluation that a run ended with: the weighted means first, then strata."""
+    after = [
+        {_place(figure): figure for figure in (side.report.after if side.report else ())}
+        for side in compared
+    ]
+    grounds = [_grounds(side.job) for side in compared]
+    places = dict.fromkeys(place for figures in after for place in figures)
+    pairs = _paired(compared)
+    found = [
+        _pair(
+            place,
+            [figures.get(place) for figures in after],
+            pairs.get(place),
+            {ground.get(place) for ground, own in zip(grounds, after, strict=True) if place in own},
+        )
+        for place in places
+    ]
+    return sorted(found, key=lambda pair: (pair.family != "*", pair.set, pair.phase))
+
+
+def _pair(
+    place: Place,
+    figures: Sequence[Figure | None],
+    change: PairedChange | None,
+    grounds: set[str | None],
+) -> MeasuredPair:
+    name, phase, family, domain = place
+    first, last = figures[0], figures[-1]
+    is_pair = len(figures) == 2 and first is not None and last is not None
+    count = change.count if change else next(each for each in reversed(figures) if each)
+    same_rows = len(grounds) == 1
+    return MeasuredPair(
+        set=name,
+        phase=phase,
+        family=family,
+        domain=domain,
+        figures=tuple(figures),
+        is_sure=tuple(bool(figure and figure.is_sure) for figure in figures),
+        bpb_change=last.val_bpb - first.val_bpb if is_pair and first and last else None,
+        paired=change,
+        documents=count.documents,
+        lineages=count.lineages,
+        same_rows=same_rows,
+        verdict=_verdict(first, last, change, same_rows=same_rows),
+    )
+
+
+def _verdict(
+    first: Figure | None, last: Figure | None, change: PairedChange | None, *, same_rows: bool
+) -> str:
+    """Compare the last with the first: `lower` or `higher` only where the interval is surely so.
+
+    The verdict is that of the change on the same documents where it is known, else the figures' own
+    intervals must not touch. Figures of too few documents or lineages say nothing.
+    """
+    if first is None or last is None:
+        return ""
+    if not (first.is_sure and last.is_sure):
+        return TOO_FEW
+    if change is not None:
+        return change.verdict or NOT_SURE
+    if not same_rows:
+        return OTHER_ROWS
+    if first.low <= last.high and last.low <= first.high:
+        return TOUCH
+    return "lower" if last.val_bpb < first.val_bpb else "higher"
+
+
+def _paired(compared: Sequence[ComparedRun]) -> dict[Place, PairedChange]:
+    """Return the changes from the first of two runs to the last, where both left documents."""
+    if len(compared) != 2:
+        return {}
+    first, last = (
+        measured(side.path, side.report.steps) if side.report else None for side in compared
+    )
+    return changes(first, last) if first is not None and last is not None else {}
+
+
+def shared_strata(compared: Sequence[ComparedRun]) -> list[ComparedStratum]:
+    """Return every stratum of the mixtures, the largest first."""
+    reports = [mixture_report_of(side.mixture) if side.mixture else None for side in compared]
+    shares = [
+        {_stratum(stratum): _share(stratum, report.tokens) for stratum in report.strata}
+        if report
+        else {}
+        for report in reports
+    ]
+    places = dict.fromkeys(place for own in shares for place in own)
+    found = [
+        ComparedStratum(
+            serving=serving,
+            domain=domain,
+            shares=tuple(own.get((serving, domain)) for own in shares),
+        )
+        for serving, domain in places
+    ]
+    return sorted(
+        found, key=lambda line: -max(share.realised if share else 0.0 for share in line.shares)
+    )
+
+
+def _share(stratum: StratumReport, tokens: int) -> StratumShare:
+    return StratumShare(
+        planned=stratum.share,
+        realised=stratum.tokens / max(tokens, 1),
+        tokens=stratum.tokens,
+        repetition=stratum.repetition,
+    )
+
+
+def _settings(side: ComparedRun) -> Iterator[tuple[str, str]]:
+    job = side.job
+    yield from _flat(
+        "", {k: v for k, v in job.model_dump(mode="json").items() if k not in NOT_SETTINGS}
+    )
+    yield "study", study_words(job.study) or "none"
+    yield "tokenizer", job.tokenizer.key[:KEY_DIGITS]
+    yield "starts from", job.start_from.run_key[:KEY_DIGITS] if job.start_from else "nothing"
+    for rows in job.rows:
+        yield f"{ROWS} {_labels(rows.path)}", rows.key[:KEY_DIGITS]
+    if side.mixture is not None:
+        yield from _of_mixture(side.mixture)
+    yield from side.tools.items()
+    for name, value in job.overrides.items():
+        yield name if name == "diet" else f"override {name}", value
+
+
+def _of_mixture(mixture: Artefact) -> Iterator[tuple[str, str]]:
+    config: Mapping[str, Any] = mixture.manifest.config
+    fields = {
+        name: value for name, value in config.items() if name not in ("servings", "drawn", "seed")
+    }
+    yield from _flat("mixture.", fields)
+    for serving in config["servings"]:
+        name = f"serving {serving['family']} {serving['objective']} {serving['row_length']}"
+        factors = ", ".join(f"{domain} {factor:g}" for domain, factor in serving["domains"].items())
+        yield name, ", ".join(filter(None, (percent(serving["share"]), factors)))
+
+
+def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Nested values by dotted names.
+
+    >>> [*_flat("", {"model": {"width": 128}, "require": ["leakcheck"]})]
+    [('model.width', '128'), ('require', 'leakcheck')]
+    """
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(f"{prefix}{name}.", value)
+        elif isinstance(value, list | tuple):
+            yield f"{prefix}{name}", ", ".join(map(str, value)) or "none"
+        else:
+            yield f"{prefix}{name}", "none" if value is None else str(value)
+
+
+def _labels(path: str) -> str:
+    """The labels of an artefact's path, but for its split and a variant of 0.
+
+    >>> _labels("rows/family-v3_simple/objective-causal/variant-0/row_length-512/split-train/787bd5ce12ad")
+    'v3_simple causal 512'
+    """
+    pairs = map(label_of, Path(path).parts)
+    return " ".join(
+        value
+        for name, value in pairs
+        if value and name != "split" and (name, value) != ("variant", "0")
+    )
+
+
+def _grounds(job: Job) -> dict[Place, str]:
+    """Return the rows behind each figure of a run, in words that are the same for the same rows."""
+    found: dict[Place, str] = {}
+    for each in job.evaluations:
+        found[each.set, each.phase, "*", "*"] = repr(_ground(each))
+        for stratum in each.strata:
+            place = (each.set, each.phase, stratum.family, stratum.domain)
+            found[place] = f"{stratum.rows.content} {stratum.measured}"
+    return found
+
+
+def _ground(evaluation: Evaluation) -> list[tuple[object, ...]]:
+    return [
+        (each.family, each.domain, each.weight, each.rows.content, each.measured)
+        for each in evaluation.strata
+    ]
+
+
+def _place(figure: Figure) -> Place:
+    return figure.set, figure.phase, figure.family, figure.domain
+
+
+def _stratum(stratum: StratumReport) -> tuple[str, str]:
+    return f"{stratum.family} {stratum.objective} {stratum.row_length}", stratum.domain
