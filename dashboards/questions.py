@@ -24,7 +24,7 @@ from urllib.parse import parse_qs
 import filelock
 import pyarrow as pa
 
-from curriculum.catalog import CatalogError, open_catalog
+from curriculum.catalog import CatalogError, lines, open_catalog
 
 Line = TypeVar("Line")
 MOST_MEMORY = "2GiB"
@@ -118,14 +118,7 @@ class Snapshot:
     def ask(self, asked: Question, line: type[Line]) -> list[Line]:
         """The answer to a question; the fields of a line are columns of it."""
         KNOWN.add(asked.sql)
-        answer = self._catalog.execute(asked.sql)
-        columns = [column[0] for column in answer.description or ()]
-        fields = list(getattr(line, "__dataclass_fields__", ()))
-        places = [columns.index(field) for field in fields]
-        return [
-            line(**{field: row[place] for field, place in zip(fields, places, strict=True)})
-            for row in answer.fetchall()
-        ]
+        return lines(self._catalog, line, asked.sql)
 
 
 def recipes() -> list[Question]:

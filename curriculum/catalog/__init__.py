@@ -2,6 +2,7 @@
 
     open_catalog   views.py: sql/*.sql over exactly the files of a snapshot
     query          answer.py: one SELECT, one answer
+    lines          lines.py: an answer as frozen values
     ask            page_query.py: a question of somebody whom nobody trusts, in a process that writes nothing
 
     notices        notices.py: what an answer lacks, and names of which there is nothing
@@ -21,7 +22,8 @@ import duckdb
 import pyarrow as pa
 
 from curriculum.catalog.answer import Answer, Stream, query, stream
-from curriculum.catalog.notices import notices
+from curriculum.catalog.lines import lines
+from curriculum.catalog.notices import notices, notices_of
 from curriculum.catalog.snapshot import take
 from curriculum.catalog.views import SCRIPT_NAME, Relation, connect, macros, publish, relations
 from schemas.errors import CatalogError
@@ -32,13 +34,17 @@ __all__ = [
     "CatalogError",
     "Relation",
     "Stream",
+    "connect",
+    "lines",
     "macros",
     "notices",
+    "notices_of",
     "open_catalog",
     "publish",
     "query",
     "relations",
     "stream",
+    "take",
 ]
 
 

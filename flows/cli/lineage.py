@@ -7,11 +7,14 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum import catalog
 from curriculum.inspection.formats import Line, number
-from curriculum.inspection.lineage import (
+from curriculum.pipeline.attempts import STEP
+from curriculum.store.artefact import KEY_DIGITS
+from flows.cli.console import MUTED, out, print_json, table, warn
+from flows.cli.lineage_reads import (
     NO_LICENCE,
-    Commit,
+    LineageQuestions,
+    ReadCommit,
     Readers,
     ReadUntil,
     Share,
@@ -19,10 +22,6 @@ from curriculum.inspection.lineage import (
     Visit,
     missing_words,
 )
-from curriculum.pipeline.attempts import STEP
-from curriculum.store.artefact import KEY_DIGITS
-from flows.cli.console import MUTED, out, print_json, table, warn
-from flows.cli.lineage_reads import read_by, readers_or_read
 from schemas.label_folders import label_of
 from schemas.visible import one_line
 
@@ -32,12 +31,12 @@ MOST_CHECKPOINTS = 12
 
 def lineage(home: Path, what: str, *, step: int | None, as_json: bool) -> None:
     """Print what a step read; or which steps read something; or all that a model has read."""
-    notices = catalog.notices(home)
-    for notice in notices:
+    questions = LineageQuestions(home, what)
+    for notice in questions.notices:
         warn(notice)
-    found = readers_or_read(home, what) if step is None else read_by(home, what, step)
+    found = questions.readers_or_read(what) if step is None else questions.read_by(what, step)
     if as_json:
-        print_json(asdict(found) | ({"notices": notices} if notices else {}))
+        print_json(asdict(found) | ({"notices": questions.notices} if questions.notices else {}))
     elif isinstance(found, StepRead):
         _step(found)
     elif isinstance(found, Readers):
@@ -80,7 +79,7 @@ def _row_lines(read: StepRead) -> Iterator[Line]:
 
 
 def _document_lines(read: StepRead) -> Iterator[Line]:
-    unknown = (Commit(repository="", commit="", file="", licence=None),)
+    unknown = (ReadCommit(repository="", commit="", file="", licence=None),)
     for row in read.rows:
         for document in row.documents:
             for commit in document.commits or unknown:

@@ -1,156 +1,394 @@
-"""Search of `curriculum lineage`: the rows of a step or run, and the readers of a commit."""
+"""Questions of `curriculum lineage` to the catalog: what a run or step read, and the readers of a commit."""
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeVar
 
+from curriculum import catalog
 from curriculum.inspection.formats import number
-from curriculum.inspection.lineage import (
-    LineageCatalog,
-    LineageError,
-    MissingRows,
-    Readers,
-    ReadUntil,
-    StepRead,
-    missing_words,
-)
 from curriculum.mixing.load import diet_names
 from curriculum.pipeline.attempts import STEP, Attempt, attempts_in, specialist_of
 from curriculum.pipeline.recorded_config import newest_plan
 from curriculum.pipeline.references import is_run, named, run_of, store_of
 from curriculum.pipeline.run_config import command
-from curriculum.store import Store
-from schemas.errors import JobError
+from curriculum.store.artefact import KEY_DIGITS
+from schemas.errors import CurriculumError, JobError
+from schemas.mistakes import nearest_or
 from schemas.study import study_mark
 
 SHORTEST = 6
 """Digits of a commit's or document's id that may stand for it."""
-
-
+NO_LICENCE = "none found"
+Kind = Literal["commit", "document", "row", "file"]
+_MACROS: dict[Kind, str] = {
+    "commit": "consumers",
+    "document": "consumers_of_document",
+    "row": "consumers_of_row",
+    "file": "consumers_of_file",
+}
 _PACK = re.compile(r"[0-9a-f]{12}-\d{10}")
-
-
 _DOCUMENT = re.compile(r"[0-9a-f]{32}")
-
-
 _HEX = re.compile(rf"[0-9a-f]{{{SHORTEST},64}}")
+_ROWS = """
+    SELECT position, pack_id, family, objective, domain, row_length, valid_tokens AS tokens, repetition,
+           list({'document_id': document_id, 'tokens': tokens, 'commits': commits} ORDER BY doc)
+               AS documents
+    FROM (
+        SELECT position, pack_id, family, objective, domain, row_length, valid_tokens, repetition,
+               doc, document_id, tokens, coalesce(
+                   list({'repository': repository, 'commit': "commit", 'file': file, 'licence': licence}
+                        ORDER BY "commit") FILTER ("commit" IS NOT NULL), []) AS commits
+        FROM consumed(?, ?) GROUP BY ALL
+    ) GROUP BY ALL ORDER BY position
+"""
+_VISITS = """
+    SELECT v.specialist || '/' || v.phase AS run, v.run AS path, v.run_key, v.attempt, v.step, v.rows,
+           v.documents, v.tokens, coalesce(r.study, '') AS study
+    FROM {macro}(?) v LEFT JOIN runs r ON r.path = v.run
+    ORDER BY v.specialist, v.phase, v.run_key, v.attempt, v.step
+"""
+_MISSING = """
+    SELECT s.rows_key AS key, coalesce(min(t.family), '?') AS family,
+           coalesce(min(t.objective), '?') AS objective,
+           count(DISTINCT (s.run, s.position)) AS rows
+    FROM ancestry y
+    JOIN steps s ON s.run = y.before
+    JOIN internal.walks w ON w.run = s.run
+    LEFT JOIN strata t ON t.mixture_key = w.mixture_key AND t.stratum = s.stratum
+    WHERE s.rows_key NOT IN (SELECT key FROM artefacts WHERE stage = 'rows') AND {condition}
+    GROUP BY s.rows_key ORDER BY s.rows_key
+"""
+_SHARES = """
+    SELECT {names} AS names, count(DISTINCT (run, step)) AS steps, count(DISTINCT (run, position)) AS rows,
+           count(DISTINCT document_id) AS documents, count(DISTINCT "commit") AS commits,
+           sum(tokens) FILTER (WHERE is_first)::BIGINT AS tokens
+    FROM (
+        SELECT *, row_number() OVER (PARTITION BY run, position, doc, {names} ORDER BY "commit") = 1
+            AS is_first
+        FROM consumed_until(?, ?)
+    ) GROUP BY 1 ORDER BY {order}, 1
+"""
 
 
-def read_by(home: Path, what: str, step: int) -> StepRead:
-    """Return the rows of a step of a run; the run by path, name or the first digits of its key.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadCommit:
+    """A commit that a document was made of."""
 
-    Raises:
-        JobError: for a run that isn't there, and a step that it hasn't taken.
-        LineageError: where the plan of the run, or rows that the step read, aren't there any more.
+    repository: str
+    commit: str
+    file: str
+    """File that the document is about: `repository:path`, the path as it was first."""
+    licence: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadDocument:
+    """A document in a row, with the commits that it was made of."""
+
+    document_id: str
+    tokens: int
+    commits: tuple[ReadCommit, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadRow:
+    """A packed row that a step read, at its position in the plan, which had it `repetition` times before."""
+
+    position: int
+    pack_id: str
+    family: str
+    objective: str
+    domain: str
+    row_length: int
+    tokens: int
+    repetition: int
+    documents: tuple[ReadDocument, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepRead:
+    """Rows of one step of a run that has taken `steps` steps, with the mark of its study."""
+
+    run: str
+    run_key: str
+    attempt: int
+    step: int
+    steps: int
+    rows: tuple[ReadRow, ...]
+    study: str = ""
+
+    @property
+    def commits(self) -> list[ReadCommit]:
+        """Return each commit and file once, in the order of the rows."""
+        documents = (document for row in self.rows for document in row.documents)
+        return list(dict.fromkeys(commit for document in documents for commit in document.commits))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Visit:
+    """A step of a run, in its directory relative to the workspace and with its study, that read something."""
+
+    run: str
+    path: str
+    run_key: str
+    attempt: int
+    step: int
+    rows: int
+    documents: int
+    tokens: int
+    study: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MissingRows:
+    """Rows that steps have read, `rows` times, and whose artefact isn't in the workspace any more."""
+
+    key: str
+    family: str
+    objective: str
+    rows: int
+
+    def __str__(self) -> str:
+        return f"rows {self.key[:KEY_DIGITS]} ({self.family}, {self.objective})"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Readers:
+    """Steps that read a commit, document, row or file, and the checkpoints of finished runs after them.
+
+    Steps that read it from `missing` rows aren't among the visits.
     """
-    store = store_of(home, what)
-    begun = run_of(store, what, name="the run")
-    catalog = LineageCatalog(store)
-    steps = catalog.steps_of(begun.path)
-    if not 1 <= step <= steps:
-        raise JobError(
-            f"--step of {begun.name}",
-            step,
-            cause=f"it has taken {steps:,} steps" if steps else "it has taken no step yet",
-            cure=f"Give one from 1 to {steps}" if steps else "Wait for its first",
+
+    kind: Kind
+    name: str
+    visits: tuple[Visit, ...]
+    checkpoints: tuple[str, ...]
+    missing: tuple[MissingRows, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Share:
+    """Tokens that a model read of one phase, or of one repository under one licence."""
+
+    names: tuple[str, ...]
+    steps: int
+    rows: int
+    documents: int
+    commits: int
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadUntil:
+    """All that a model read until a step of a run, in that run and in those that it continues from."""
+
+    run: str
+    run_key: str
+    step: int
+    phases: tuple[Share, ...]
+    repositories: tuple[Share, ...]
+    """Shares by repository and licence."""
+    study: str = ""
+    """The mark of a run that is of a study."""
+
+
+class LineageError(CurriculumError):
+    """Something that no step can have read."""
+
+
+Found = TypeVar("Found")
+
+
+class LineageQuestions:
+    """A snapshot of a workspace, or of the one that a path lies in, with the notices of its answers."""
+
+    def __init__(self, home: Path, what: str) -> None:
+        self.store = store_of(home, what)
+        snapshot = catalog.take(self.store.root)
+        self.notices = catalog.notices_of(snapshot)
+        self._connection = catalog.connect(snapshot)
+
+    def read_by(self, what: str, step: int) -> StepRead:
+        """Return the rows of a step of a run; the run by path, name or the first digits of its key.
+
+        Raises:
+            JobError: for a run that isn't there, and a step that it hasn't taken.
+            LineageError: where the plan of the run, or rows that the step read, aren't there any more.
+        """
+        run = run_of(self.store, what, name="the run")
+        path, steps = self._path(run), self._steps(run)
+        if not 1 <= step <= steps:
+            raise JobError(
+                f"--step of {run.name}",
+                step,
+                cause=f"it has taken {steps:,} steps" if steps else "it has taken no step yet",
+                cure=f"Give one from 1 to {steps}" if steps else "Wait for its first",
+            )
+        self._require_plan(run)
+        missing = self._missing("y.run = ? AND y.back = 0 AND s.step = ?", path, step)
+        self._require_whole(run, f"step {step:,}", missing)
+        rows = self._ask(ReadRow, _ROWS, path, step)
+        if not rows:
+            raise LineageError(
+                run.name,
+                cause="nothing refers to it any more, so its plan isn't read",
+                cure="Name a current run: curriculum status",
+            )
+        return StepRead(
+            run=run.name,
+            run_key=run.job.run_key,
+            attempt=run.job.attempt,
+            step=step,
+            steps=steps,
+            rows=rows,
+            study=study_mark(run.job.study),
         )
-    _require_plan(store, begun)
-    _require_whole(store, begun, f"step {step:,}", catalog.missing_at(begun.path, step))
-    rows = catalog.consumed(begun.path, step)
-    if not rows:
+
+    def readers_or_read(self, what: str) -> Readers | ReadUntil:
+        """Return the readers of a commit, document, row or file; of a run or checkpoint all that it read.
+
+        Raises:
+            LineageError, StoreError, JobError: for what is none of these, and what several begin with.
+            LineageError: for a run some of whose rows aren't there any more.
+        """
+        path, is_digits = Path(what).absolute(), _HEX.fullmatch(what) is not None
+        if path.is_dir() and path.name.startswith(STEP):
+            return self._until(Attempt.at(path.parents[1]), int(path.name.removeprefix(STEP)))
+        if _PACK.fullmatch(what):
+            return self._readers("row", what)
+        if _DOCUMENT.fullmatch(what):
+            return self._readers("document", what)
+        if is_digits and (commit := self._id("commit", what)):
+            return self._readers("commit", commit)
+        if path.is_dir() or is_run(self.store, what):
+            run = run_of(self.store, what, name="the run")
+            return self._until(run, self._steps(run))
+        if is_digits and (document := self._id("document", what)):
+            return self._readers("document", document)
+        mixtures = [*self.store.artefacts("mixtures")]
+        meant = named(self.store.root, what, {specialist_of(mixture) for mixture in mixtures})
+        is_mixed = meant is not None and any(map(meant.has, mixtures))
+        if is_mixed or what in diet_names(self.store.root):
+            raise LineageError(
+                what,
+                cause="nothing of this specialist is trained yet",
+                cure=f"Train it first: curriculum run {what.split('/')[0]}",
+            )
+        return self._readers("file", what)
+
+    def _ask(self, line: type[Found], sql: str, *values: object) -> tuple[Found, ...]:
+        return tuple(catalog.lines(self._connection, line, sql, *values))
+
+    def _path(self, run: Attempt) -> str:
+        return run.path.relative_to(self.store.root).as_posix()
+
+    def _texts(self, sql: str, *values: object) -> list[str]:
+        """Return the first column of an answer."""
+        return [str(value) for value, *_ in self._connection.execute(sql, values).fetchall()]
+
+    def _steps(self, run: Attempt) -> int:
+        found = self._texts("SELECT coalesce(steps, 0) FROM runs WHERE path = ?", self._path(run))
+        return int(found[0]) if found else 0
+
+    def _id(self, kind: Kind, digits: str) -> str | None:
+        """Return the id with these first digits, or None."""
+        ids = f"SELECT id FROM internal.{kind}_ids WHERE starts_with(id, ?) ORDER BY id LIMIT 4"
+        found = self._texts(ids, digits)
+        if len(found) > 1:
+            cause, cure = "several ids start with these digits", "Give more digits"
+            raise LineageError(digits, ", ".join(found[:3]), cause=cause, cure=cure)
+        return found[0] if found else None
+
+    def _readers(self, kind: Kind, name: str) -> Readers:
+        """Return the steps that read something; of what exists and no step has read, none."""
+        self._require_known(kind, name)
+        visits = self._ask(Visit, _VISITS.format(macro=_MACROS[kind]), name)
+        first = {visit.path: visit.step for visit in reversed(visits)}
+        after = (
+            path
+            for run in dict.fromkeys(visit.path for visit in visits)
+            for path in self._texts("SELECT path FROM checkpoints_after(?, ?)", run, first[run])
+        )
+        return Readers(
+            kind=kind,
+            name=name,
+            visits=visits,
+            checkpoints=tuple(dict.fromkeys(after)),
+            missing=self._missing("TRUE"),
+        )
+
+    def _until(self, run: Attempt, step: int) -> ReadUntil:
+        self._require_plan(run)
+        path, until = self._path(run), "s.step <= CASE y.back WHEN 0 THEN ? ELSE y.until_step END"
+        missing = self._missing(f"y.run = ? AND {until}", path, step)
+        self._require_whole(run, f"all until step {step:,}", missing)
+        phase = "[coalesce(phase, 'unknown')]"
+        licence = f"[coalesce(repository, 'unknown'), coalesce(licence, '{NO_LICENCE}')]"
+        phases, repositories = (
+            self._ask(Share, _SHARES.format(names=names, order=order), path, step)
+            for names, order in ((phase, "max(back) DESC"), (licence, "tokens DESC"))
+        )
+        return ReadUntil(
+            run=run.name,
+            run_key=run.job.run_key,
+            step=step,
+            phases=phases,
+            repositories=repositories,
+            study=study_mark(run.job.study),
+        )
+
+    def _missing(self, condition: str, *values: object) -> tuple[MissingRows, ...]:
+        """Return the deleted rows that steps `s` read, of a run `y.run` or of those before."""
+        return self._ask(MissingRows, _MISSING.format(condition=condition), *values)
+
+    def _require_known(self, kind: Kind, name: str) -> None:
+        """Raise where nothing has that name."""
+        if self._texts(f"SELECT id FROM internal.{kind}_ids WHERE id = ? LIMIT 1", name):
+            return
+        usual = "Name a run with --step, a commit, a document's id, a pack_id, or a path in a repository"
+        names = """SELECT DISTINCT unnest([specialist, specialist || '/' || phase]), specialist, phase
+            FROM runs ORDER BY 2, 3, 1"""
         raise LineageError(
-            begun.name,
-            cause="nothing refers to it any more, so its plan isn't read",
-            cure="Name a current run: curriculum status",
+            name,
+            cause=f"there is no such {kind}"
+            if kind != "file"
+            else "no run, checkpoint, commit, document, row or file is called so",
+            cure=nearest_or(name, dict.fromkeys(self._texts(names)), usual),
         )
-    return StepRead(
-        run=begun.name,
-        run_key=begun.job.run_key,
-        attempt=begun.job.attempt,
-        step=step,
-        steps=steps,
-        rows=rows,
-        study=study_mark(begun.job.study),
-    )
+
+    def _require_plan(self, run: Attempt) -> None:
+        """Raise where the mixture of a run is gone: it alone says which rows a step read."""
+        plan = self.store.root / run.job.plan
+        if not plan.is_file():
+            raise LineageError(
+                run.name,
+                str(plan),
+                cause="the plan of its steps isn't there any more",
+                cure=f"Mix it again: {self._command('mix', run)}",
+            )
+
+    def _require_whole(self, run: Attempt, what: str, missing: Sequence[MissingRows]) -> None:
+        """Raise where rows that were read are gone: the others would look like all that was read."""
+        if missing:
+            raise LineageError(
+                run.name,
+                what,
+                cause=f"{number(sum(each.rows for each in missing), 'row')} that it read can't be shown: "
+                f"{missing_words(missing)}",
+                cure=f"Build them again: {self._command('build', run)}",
+            )
+
+    def _command(self, verb: str, run: Attempt) -> str:
+        """Return the command that builds or mixes what a run read."""
+        return command(verb, newest_plan(self.store, run.ref, attempts_in(self.store)).config)
 
 
-def readers_or_read(home: Path, what: str) -> Readers | ReadUntil:
-    """The steps that read a commit, document, row or file; of a run or checkpoint all that it read.
+def missing_words(missing: Sequence[MissingRows]) -> str:
+    """Name what isn't there any more.
 
-    Raises:
-        LineageError, StoreError, JobError: for what is none of these, and what several begin with.
-        LineageError: for a run some of whose rows aren't there any more.
+    >>> missing_words([MissingRows(key="20ad577cfb9b", family="v3_simple", objective="causal", rows=5)])
+    "rows 20ad577cfb9b (v3_simple, causal) aren't in the workspace any more"
     """
-    store = store_of(home, what)
-    catalog = LineageCatalog(store)
-    path = Path(what).absolute()
-    if path.is_dir() and path.name.startswith(STEP):
-        begun = Attempt.at(path.parents[1])
-        return _read_until(catalog, begun, int(path.name.removeprefix(STEP)))
-    if _PACK.fullmatch(what):
-        return catalog.readers("row", what, "FROM consumers_of_row(?)")
-    if _DOCUMENT.fullmatch(what):
-        return catalog.readers("document", what, "FROM consumers_of_document(?)")
-    if _HEX.fullmatch(what) and (commit := catalog.commit(what)):
-        return catalog.readers("commit", commit, "FROM consumers(?)")
-    if path.is_dir() or is_run(store, what):
-        begun = run_of(store, what, name="the run")
-        return _read_until(catalog, begun, catalog.steps_of(begun.path))
-    if _HEX.fullmatch(what) and (document := catalog.document(what)):
-        return catalog.readers("document", document, "FROM consumers_of_document(?)")
-    if _is_untrained(store, what):
-        raise LineageError(
-            what,
-            cause="nothing of this specialist is trained yet",
-            cure=f"Train it first: curriculum run {what.split('/')[0]}",
-        )
-    return catalog.readers("file", what, "FROM consumers_of_file(?)")
-
-
-def _is_untrained(store: Store, what: str) -> bool:
-    """Return True for the name of a diet, or of a specialist that is mixed at most."""
-    mixtures = [*store.artefacts("mixtures")]
-    meant = named(store.root, what, {specialist_of(mixture) for mixture in mixtures})
-    is_mixed = meant is not None and any(map(meant.has, mixtures))
-    return is_mixed or what in diet_names(store.root)
-
-
-def _require_plan(store: Store, begun: Attempt) -> None:
-    """Raise where the mixture of a run is gone: it alone says which rows a step read."""
-    plan = store.root / begun.job.plan
-    if plan.is_file():
-        return
-    raise LineageError(
-        begun.name,
-        str(plan),
-        cause="the plan of its steps isn't there any more",
-        cure=f"Mix it again: {command('mix', newest_plan(store, begun.ref, attempts_in(store)).config)}",
-    )
-
-
-def _require_whole(store: Store, begun: Attempt, what: str, missing: Sequence[MissingRows]) -> None:
-    """Raise where rows that were read are gone: the others would look like all that was read."""
-    if not missing:
-        return
-    raise LineageError(
-        begun.name,
-        what,
-        cause=f"{number(sum(each.rows for each in missing), 'row')} that it read can't be shown: "
-        f"{missing_words(missing)}",
-        cure=f"Build them again: {_build_of(store, begun)}",
-    )
-
-
-def _build_of(store: Store, begun: Attempt) -> str:
-    """Return the command that builds what a run read."""
-    return command("build", newest_plan(store, begun.ref, attempts_in(store)).config)
-
-
-def _read_until(catalog: LineageCatalog, begun: Attempt, step: int) -> ReadUntil:
-    _require_plan(catalog.store, begun)
-    missing = catalog.missing_until(begun.path, step)
-    _require_whole(catalog.store, begun, f"all until step {step:,}", missing)
-    mark = study_mark(begun.job.study)
-    return catalog.read_until(
-        begun.path, step, name=begun.name, run_key=begun.job.run_key, study=mark
-    )
+    return f"{', '.join(map(str, missing))} aren't in the workspace any more"

@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.catalog import open_catalog
-from curriculum.inspection.lineage import LineageError, Readers
 from curriculum.pipeline.attempts import checkpoints
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.phase_job import job_of
@@ -24,7 +23,7 @@ from curriculum.train.dataloader import MicroBatches, PlannedRows
 from curriculum.train.launch.gpu_slots import Machine
 from flows.cli import app
 from flows.cli.lineage import spans
-from flows.cli.lineage_reads import read_by, readers_or_read
+from flows.cli.lineage_reads import LineageError, LineageQuestions, Readers
 from schemas.job import Heartbeat, Job
 from schemas.json_text import now
 from tests.flows.tiny_workspace import Larder, figure, job, run
@@ -136,7 +135,7 @@ def test_a_file_is_read_by_steps_that_hold_a_piece_of_it_as_context_too(demo_hom
         [pack],
     ).fetchall()
     assert len(held) > 1
-    found = readers_or_read(demo_home, max(held)[0])
+    found = LineageQuestions(demo_home, max(held)[0]).readers_or_read(max(held)[0])
     assert isinstance(found, Readers)
     assert (key, number) in {(each.run_key, each.step) for each in found.visits}
 
@@ -256,11 +255,11 @@ def test_an_open_run_that_went_back_without_rows_is_followed_through_its_own_pla
     micro = MicroBatches.of(job, rows)
     for number in (1, 3):
         wanted = {at: rows[at].pack_id for each, _ in micro.of_step(number - 1) for at in each}
-        found = read_by(home, job.run_key, number)
+        found = LineageQuestions(home, job.run_key).read_by(job.run_key, number)
         assert {row.position: row.pack_id for row in found.rows} == wanted
         assert not set(gone) & set(wanted.values())
     with pytest.raises(Exception, match="it has taken 3 steps"):
-        read_by(home, job.run_key, 4)
+        LineageQuestions(home, job.run_key).read_by(job.run_key, 4)
     catalog = open_catalog(home)
     seen = catalog.execute("SELECT run_key, step FROM seen_before(?, 2)", [job.run_key]).fetchall()
     assert {key for key, _ in seen} == {before.job.run_key, job.run_key}
@@ -287,11 +286,11 @@ def test_a_mixture_that_was_deleted_is_named(tmp_path: Path, words: tuple[str, .
 def test_six_digits_mean_a_commit_and_five_do_not(demo_home: Path) -> None:
     catalog = open_catalog(demo_home)
     ((commit,),) = catalog.execute('SELECT min("commit") FROM lineage').fetchall()
-    found = readers_or_read(demo_home, commit[:6])
+    found = LineageQuestions(demo_home, commit[:6]).readers_or_read(commit[:6])
     assert isinstance(found, Readers)
     assert found.name == commit
     with pytest.raises(LineageError, match="is called so"):
-        readers_or_read(demo_home, commit[:5])
+        LineageQuestions(demo_home, commit[:5]).readers_or_read(commit[:5])
 
 
 def test_neighbouring_steps_are_drawn_together() -> None:
