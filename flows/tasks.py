@@ -8,17 +8,17 @@ from prefect import Task, task
 from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
 
-from curriculum.inspection.losses import loss_lines, loss_words
-from curriculum.inspection.paired import changes_within
-from curriculum.inspection.runs import report_of, run_words
-from curriculum.inspection.stage_tables import (
-    figure_lines,
+from curriculum.inspection.build_tables import (
     fullness_lines,
     mixture_lines,
     mixture_words,
     yield_lines,
     yield_words,
 )
+from curriculum.inspection.losses import Exclusions
+from curriculum.inspection.paired import changes_within
+from curriculum.inspection.run_tables import figure_lines
+from curriculum.inspection.runs import report_of, run_words
 from curriculum.pipeline.attempts import newest_checkpoint, open_attempts
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import Step, Verb
@@ -113,7 +113,8 @@ def _show_rows(step: Step[Any], built: Built) -> None:
     words = " ".join((yield_words(built), *fullness_lines(built)))
     artifacts.show(name, words, yield_lines(built))
     name = step.plan.mark_of("excluded-documents", step.phase)
-    artifacts.show(name, loss_words(built), loss_lines(built))
+    exclusions = Exclusions.of(built.artefacts())
+    artifacts.show(name, exclusions.words, exclusions.lines())
 
 
 def _show_mixture(step: Step[Any], mixture: Artefact) -> None:

@@ -354,6 +354,21 @@ class RowsReport(StageReport):
     """Rows that the same documents take where domains share them."""
     context: ContextReport = ContextReport()
 
+    @property
+    def rows(self) -> int:
+        """Rows of all domains."""
+        return sum(domain.rows for domain in self.domains.values())
+
+    @property
+    def documents(self) -> int:
+        """Documents of all domains, one again for each row that has a piece of it."""
+        return sum(domain.documents for domain in self.domains.values())
+
+    @property
+    def tokens(self) -> int:
+        """Positions of all domains that hold a token."""
+        return sum(domain.tokens for domain in self.domains.values())
+
 
 class ImportedDomain(StageReport):
     """Imported rows of one domain; RowsReport reads the same fields."""

@@ -3,13 +3,14 @@
 rows.py                packed rows with their documents
 documents.py           documents with tokens and facts; context documents as trees; text cut by structure
 line_selection.py      the chosen lines of an artefact
-lineage.py             rows of a step down to commits, the steps that read something, origins of documents
+lineage.py             artefacts that others were made from, origins of documents
 runs.py                reports of runs, and comparisons of several
 paired.py              two runs, or one before and after, document by document
 open_runs.py           loss and val_bpb of runs that train now
 losses.py              excluded documents by stage
 token_counts.py        tokens by document and origin, and differences
 checkpoint_weights.py  names and shapes of a checkpoint
-stage_tables.py        results of stages as tables
+build_tables.py        builds and mixtures as tables
+run_tables.py          runs and their figures as tables
 formats.py             numbers and times as text
 """

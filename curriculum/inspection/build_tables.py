@@ -1,30 +1,48 @@
-"""Tables and warnings of a build, in the order in which a person reads them."""
+"""Tables and warnings of builds and mixtures, the same in the terminal and on a run's page."""
 
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar, get_args
 
+from curriculum.encode.documents import Outcome
 from curriculum.inspection.conversation_tables import conversation_lines, conversation_warnings
-from curriculum.inspection.formats import Line
+from curriculum.inspection.formats import Line, count, family_title, number, percent
 from curriculum.inspection.losses import lack_warnings
-from curriculum.inspection.stage_tables import (
-    YIELD_NOTE,
-    changed_lines,
-    chop_lines,
-    comment_lines,
-    context_lines,
-    context_warnings,
-    domain_lines,
-    domain_warnings,
-    fullness_lines,
-    graph_lines,
-    graph_warnings,
-    held_out_warnings,
-    index_lines,
-    length_lines,
-    tokenizer_warnings,
-    yield_lines,
+from curriculum.inspection.row_yields import OTHER_YIELDS, RowYields
+from curriculum.mixing import mix
+from curriculum.mixing.tree import Branch
+from curriculum.stages import Built, RowSet
+from curriculum.store import Artefact
+from curriculum.store.artefact import KEY_DIGITS
+from schemas.document import EDGE_LABELS
+from schemas.families import ENRICHED_FAMILY, reads_commits
+from schemas.reports import (
+    DocumentsReport,
+    DomainSize,
+    IndexReport,
+    LengthBucket,
+    RowsReport,
+    SelectionReport,
+    TokenizerReport,
 )
-from curriculum.stages import Built
+
+YIELD_NOTE = (
+    "yield: share of positions that hold a token; lower bound: with the fewest rows that hold the tokens; "
+    "first fit in order: each document in the first row with room; padded: one document a row; if mixed: "
+    "had domains shared rows, which they never do"
+)
+FAR = 16_384
+"""Tokens of context past which a row of 65,536 has to earn its length."""
+LEAST_FAR = 0.2
+"""Least share of the scored tokens of such rows; with less, long context is theatre."""
+MIN_LENGTH = 1 / 3
+"""Mean length of held-out documents, as a share of that of trained ones, below which a build warns."""
+MOST_REPOSITORIES = 12
+"""Number of repositories shown, those with most bytes; the selection's report has all."""
+
+COUNTS = ("documents", "val", "bytes", "code_bytes", "comment_bytes")
+Place = TypeVar("Place", bound=Hashable)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,3 +73,337 @@ def build_warnings(built: Built) -> Iterator[str]:
     yield from conversation_warnings(built)
     yield from domain_warnings(built)
     yield from tokenizer_warnings(built)
+
+
+def yield_lines(built: Built) -> Iterator[Line]:
+    """A line a data set of training rows: how full the rows are, and what became of the documents.
+
+    Conversations that are refused or too long are counted where there are any.
+    """
+    reports = [(rows.wanted, _train(rows)) for rows in built.rows]
+    outcomes = [
+        name
+        for name in get_args(Outcome)
+        if name not in ("refused", "too_long")
+        or any(report.encode.documents.get(name) for _, report in reports)
+    ]
+    for wanted, report in reports:
+        yields, documents = RowYields.of(report, wanted.row_length), report.encode.documents
+        is_known = wanted.imported is None
+        yield {
+            "rows": wanted.title,
+            "number": report.rows,
+            "tokens": count(report.tokens),
+            "yield": percent(yields.packed) if yields else "",
+            **(yields.others if yields else dict.fromkeys(OTHER_YIELDS, "")),
+            **{
+                name.replace("_", " "): documents.get(name, 0) if is_known else ""
+                for name in outcomes
+            },
+        }
+
+
+def fullness_lines(built: Built) -> Iterator[str]:
+    """Yield a sentence a data set of training rows that aren't full: the reasons that are known."""
+    for rows in built.rows:
+        yields = RowYields.of(_train(rows), rows.wanted.row_length)
+        if yields and yields.causes:
+            yield f"{rows.wanted.title}: {yields.causes}"
+
+
+def chop_lines(built: Built) -> Iterator[Line]:
+    """A line a data set of training rows that were cut: what was cut, and rows that teach nothing."""
+    for rows in built.rows:
+        if rows.wanted.packer == "chop":
+            report = _train(rows)
+            yield {
+                "rows that were cut": rows.wanted.title,
+                "number": report.rows,
+                "begin inside a document": report.chop.begun_inside,
+                "documents cut": report.chop.divided,
+                "left out, without a target": report.chop.unscored_rows,
+            }
+
+
+def yield_words(built: Built) -> str:
+    """Sum up the yield of each data set, in a sentence.
+
+    yield_words(built) ->
+    'v3_simple causal 512: 98.2%, v3_doxygen causal 512: 98.4% of all positions'
+    """
+    listed = ", ".join(f"{line['rows']}: {line['yield']}" for line in yield_lines(built))
+    return f"{listed} of all positions"
+
+
+def mixture_words(mixture: Artefact) -> str:
+    """Sum up a plan in a sentence, with the warnings of the mix."""
+    report = mix.report_of(mixture)
+    largest = max(abs(stratum.tokens / report.tokens - stratum.share) for stratum in report.strata)
+    held = (
+        f"{count(report.budget)} tokens in {number(report.steps, 'step')}; "
+        f"no share is off by more than {percent(largest)}"
+    )
+    return ". ".join((held, *report.warnings))
+
+
+def mixture_lines(mixture: Artefact) -> Iterator[Line]:
+    """A line a stratum: its share as the diet plans it and as the plan realises it, and its repetition."""
+    report = mix.report_of(mixture)
+    for stratum in report.strata:
+        whose = f"{stratum.imported}: " if stratum.imported else ""
+        yield {
+            "serving": f"{whose}{stratum.family} {stratum.objective} {stratum.row_length}",
+            "domain": stratum.domain,
+            "planned": percent(stratum.share),
+            "realised": percent(stratum.tokens / report.tokens),
+            "tokens": count(stratum.tokens),
+            "rows": stratum.drawn,
+            "repetition": f"{stratum.repetition:.2f}",
+            "key": stratum.rows_key[:KEY_DIGITS],
+        }
+
+
+def branch_lines(branch: Branch, depth: int = 0) -> Iterator[Line]:
+    """A line a branch of a mixture, indented two spaces a level."""
+    yield {
+        "mixture": "  " * depth + branch.title,
+        "tokens": count(branch.tokens),
+        "planned": percent(branch.planned),
+        "realised": percent(branch.realised) if branch.realised is not None else "",
+        "repetition": f"{branch.repetition:.2f}" if branch.repetition is not None else "",
+        "key": (branch.key or "")[:KEY_DIGITS],
+        "note": branch.note,
+    }
+    for below in branch.branches:
+        yield from branch_lines(below, depth + 1)
+
+
+def document_lines(documents: Sequence[Artefact]) -> Iterator[Line]:
+    """A line an artefact of documents."""
+    for artefact, report in _reported(documents):
+        yield {
+            "family": family_title(artefact.manifest.labels),
+            "repository": artefact.manifest.labels["repository"],
+            "documents": report.documents,
+            "bytes": count(report.num_bytes),
+            "key": artefact.key[:KEY_DIGITS],
+        }
+
+
+def index_lines(built: Built) -> Iterator[Line]:
+    """A line an index: what became of its database's units, and its functions."""
+    for artefact in built.indexes:
+        report = artefact.reported(IndexReport)
+        yield {
+            "index": artefact.manifest.labels["repository"],
+            "entries": report.database.entries,
+            "units": report.database.matched,
+            "indexed": report.indexed,
+            "in part": report.partial,
+            "failed": report.failed,
+            "hung": report.timed_out,
+            "crashed": report.crashed,
+            "functions": report.functions,
+        }
+
+
+def graph_lines(built: Built) -> Iterator[Line]:
+    """A line a repository and family of graphs: documents, edges by label, what an index covers."""
+    for artefact, report in _reported(built.documents):
+        family, coverage = artefact.manifest.labels["family"], report.coverage
+        if reads_commits(family):
+            yield {
+                "graphs": family,
+                "repository": artefact.manifest.labels["repository"],
+                "documents": report.documents,
+                "bytes": count(report.num_bytes),
+                **{label: count(report.edges.get(label, 0)) for label in EDGE_LABELS},
+                "covered": percent(coverage.covered / coverage.functions)
+                if coverage.functions
+                else "",
+            }
+
+
+def changed_lines(built: Built) -> Iterator[str]:
+    """Yield a line a repository: the share of its changed lines that stands in no function."""
+    found = {
+        artefact.manifest.labels["repository"]: report.changed_lines
+        for artefact, report in _reported(built.documents)
+        if report.changed_lines.lines
+    }
+    for repository, changed in found.items():
+        outside = percent(changed.outside_functions / changed.lines)
+        unknown = percent(changed.outside_symbols / changed.lines)
+        yield (
+            f"{repository}: changed lines outside any function: {outside}, in no known symbol: {unknown}; "
+            f"curriculum inspect shows examples"
+        )
+
+
+def graph_warnings(built: Built) -> Iterator[str]:
+    """Yield warnings: units that aren't indexed, files without a syntax tree."""
+    for artefact in built.indexes:
+        index, name = artefact.reported(IndexReport), artefact.manifest.labels["repository"]
+        if index.replaced:
+            yield (
+                f"compile_commands.json has several entries for "
+                f"{number(len(index.replaced), 'file')} of {name} of which "
+                f"the first has more errors than another, which counts: {index.replaced[0]} first"
+            )
+        if index.problems:
+            first = index.problems[0]
+            units = f"{len(index.problems):,} of {number(index.database.matched, 'unit')} of {name}"
+            yield f"{units} are not indexed, or in part: {first.path} first, {first.reason}"
+    for artefact, report in _reported(built.documents):
+        labels, files = artefact.manifest.labels, report.without_syntax_tree
+        if files and labels["family"] != ENRICHED_FAMILY:
+            of = f"{number(len(files), 'file')} of {labels['repository']}"
+            yield f"{of} without a syntax tree, {files[0]} first"
+
+
+def length_lines(built: Built) -> Iterator[Line]:
+    """A line a data set: documents and their tokens by length, before anything is left out.
+
+    Of what imported rows were fitted from nothing is known, here and below.
+    """
+    for rows in _own_rows(built):
+        lengths = _train(rows).encode.lengths
+        yield {
+            "documents (tokens)": rows.wanted.title,
+            **{name: _bucket(bucket) for name, bucket in lengths.items()},
+        }
+
+
+def context_lines(built: Built) -> Iterator[Line]:
+    """A line a data set: tokens of its own document before each scored token, and what was left out.
+
+    Those past 64k are counted where there are any. Last what is held out: its tokens, and those before each
+    of its scored tokens, which are targets alone in documents with context.
+    """
+    reports = [
+        (rows.wanted.title, _train(rows), rows.val.reported(RowsReport))
+        for rows in _own_rows(built)
+        if rows.val is not None
+    ]
+    is_far = any(report.context.past_64k for _, report, _ in reports)
+    for title, report, held_out in reports:
+        chunks = report.encode.context_chunks
+        yield {
+            "context": title,
+            "mean": count(report.context.mean),
+            "past 16k": percent(report.context.past_16k),
+            **({"tokens past 64k": count(report.context.past_64k)} if is_far else {}),
+            "elided bytes": count(report.encode.elided_bytes),
+            "chunks kept": count(chunks["kept"]) if chunks else "",
+            "elided": count(chunks["elided"]) if chunks else "",
+            "other side": count(chunks["other_side"]) if chunks else "",
+            "held out": count(held_out.encode.tokens),
+            "its mean": count(held_out.context.mean),
+        }
+
+
+def context_warnings(built: Built) -> Iterator[str]:
+    """Long rows that don't use their length."""
+    for rows in _own_rows(built):
+        context, length = _train(rows).context, rows.wanted.row_length
+        if length > FAR and context.mean and context.past_16k < LEAST_FAR:
+            yield (
+                f"only {percent(context.past_16k)} of the scored tokens of {rows.wanted.family} at "
+                f"{length:,} have more than {FAR:,} tokens of context: rows of {FAR:,} "
+                "would teach the same for less"
+            )
+
+
+def held_out_warnings(built: Built) -> Iterator[str]:
+    """Yield warnings of held-out documents that are much shorter than those that are trained on."""
+    seen: set[tuple[str, int]] = set()
+    for rows in _own_rows(built):
+        wanted = rows.wanted
+        name = f"{wanted.family} of {wanted.base}" if wanted.base else wanted.family
+        if rows.val is None or (name, wanted.row_length) in seen:
+            continue
+        seen.add((name, wanted.row_length))
+        train, val = (
+            side.reported(RowsReport).encode.mean_tokens for side in (rows.train, rows.val)
+        )
+        if 0 < val < train * MIN_LENGTH:
+            yield (
+                f"held-out documents of {name} at {wanted.row_length:,} have {val:,.0f} tokens on "
+                f"average, and those that are trained on have {train:,.0f}: val_bpb says little of long "
+                "documents. Add repositories, or raise the corpus's val_fraction"
+            )
+
+
+def domain_lines(built: Built) -> Iterator[Line]:
+    """A line a domain over all families that were selected, the largest first."""
+    sizes = _sizes(built, lambda _, domain: domain)
+    whole = sum(size.bytes for size in sizes.values())
+    for name, size in sorted(sizes.items(), key=lambda pair: (-pair[1].bytes, pair[0])):
+        yield {
+            "domain": name,
+            "documents": size.documents,
+            "in val": size.val,
+            "bytes": count(size.bytes),
+            "share": percent(size.bytes / whole),
+            "comments": _comments(size),
+        }
+
+
+def comment_lines(built: Built) -> Iterator[Line]:
+    """A line a repository: the share of comments by bytes, in all its code and in each domain."""
+    sizes = _sizes(built, lambda repository, domain: (repository, domain))
+    whole = _sizes(built, lambda repository, _: repository)
+    names = sorted({domain for _, domain in sizes})
+    largest = sorted(whole, key=lambda name: -whole[name].bytes)[:MOST_REPOSITORIES]
+    for repository in sorted(largest):
+        yield {
+            "comments in": repository,
+            "all": _comments(whole[repository]),
+            **{name: _comments(sizes.get((repository, name), DomainSize())) for name in names},
+        }
+
+
+def tokenizer_warnings(built: Built) -> Iterator[str]:
+    """Yield why the tokenizer doesn't encode at full speed, if it doesn't."""
+    reason = built.tokenizer.reported(TokenizerReport).engine_reason
+    if reason:
+        yield f"tokenizer {built.tokenizer.key[:KEY_DIGITS]} doesn't encode at full speed: {reason}"
+
+
+def domain_warnings(built: Built) -> Iterator[str]:
+    """Domain rules that separate no documents, of the selection of files."""
+    yield from built.selection.reported(SelectionReport).warnings
+
+
+def _train(rows: RowSet) -> RowsReport:
+    return rows.train.reported(RowsReport)
+
+
+def _own_rows(built: Built) -> Iterator[RowSet]:
+    """Yield the data sets of training rows that aren't imported."""
+    yield from (rows for rows in built.rows if rows.wanted.imported is None)
+
+
+def _reported(documents: Iterable[Artefact]) -> Iterator[tuple[Artefact, DocumentsReport]]:
+    for artefact in documents:
+        yield artefact, artefact.reported(DocumentsReport)
+
+
+def _bucket(bucket: LengthBucket) -> str:
+    return f"{bucket.documents:,} ({count(bucket.tokens)})" if bucket.documents else "0"
+
+
+def _sizes(built: Built, by: Callable[[str, str], Place]) -> dict[Place, DomainSize]:
+    """Add up what was selected, by a function of repository and domain; shares are no part of a sum."""
+    found: defaultdict[Place, Counter[str]] = defaultdict(Counter)
+    for selection in (built.selection, *built.selections.values()):
+        for repository, domains in selection.reported(SelectionReport).repositories.items():
+            for domain, size in domains.items():
+                counts = {name: getattr(size, name) for name in COUNTS}
+                found[by(repository, domain)].update(counts)
+    return {place: DomainSize(**counts) for place, counts in found.items()}
+
+
+def _comments(size: DomainSize) -> str:
+    """The share of comments in the bytes of code; empty where there is no code."""
+    return percent(size.comment_bytes / size.code_bytes) if size.code_bytes else ""

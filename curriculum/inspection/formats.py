@@ -104,6 +104,15 @@ def duration(seconds: float) -> str:
     return " ".join(filter(None, units[:2]))
 
 
+def family_title(labels: Mapping[str, str]) -> str:
+    """A family of documents or rows, with the one that it adds structure to.
+
+    >>> family_title({"family": "v6_enriched", "base": "v3_simple"})
+    'v6_enriched of v3_simple'
+    """
+    return f"{labels['family']} of {labels['base']}" if "base" in labels else labels["family"]
+
+
 MINUS = "\N{MINUS SIGN}"
 
 

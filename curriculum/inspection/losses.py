@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from curriculum import parquet
 from curriculum.corpus.select import SELECTION_NAME
@@ -12,6 +13,8 @@ from schemas.errors import CorpusError
 from schemas.families import ENRICHED_FAMILY
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport, SkipsReport
 
+FILES = "files"
+"""Place of the selection of files, which no family names."""
 HELD_OUT = "held_out"
 """Kept documents that all are on the val side."""
 _CURES: Mapping[str, str] = {
@@ -31,17 +34,80 @@ _CURES: Mapping[str, str] = {
 """Hints by reason; for every other reason: another corpus."""
 
 
-def loss_lines(built: Built) -> Iterator[Line]:
-    """A line a place and reason: changes skipped, changes without a document, documents not kept."""
-    for repository, changes in _histories(built).items():
-        yield from _lines("changes skipped", repository, changes.skipped)
-    by_family: dict[str, Counter[str]] = {}
-    for family, report in _documents(built):
-        by_family.setdefault(family, Counter()).update(report.left_out)
-    for family, left_out in by_family.items():
-        yield from _lines("changes without a document", family, left_out)
-    for where, selection in _selections(built):
-        yield from _lines("documents not kept", where, selection.rejected)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exclusions:
+    """Counts of what some documents and selections read, kept and left out."""
+
+    changes: Mapping[str, SkipsReport]
+    """Changes read of each repository; all families share one reading, and some don't count it."""
+    left_out: Mapping[str, Counter[str]]
+    """Changes without a document of each family, by reason."""
+    selections: tuple[tuple[str, SelectionReport], ...]
+    """Selections that decide split and domain, by family; that of files first."""
+
+    @staticmethod
+    def of(artefacts: Iterable[Artefact]) -> "Exclusions":
+        """Count what the documents and selections among some artefacts report."""
+        changes: dict[str, SkipsReport] = {}
+        left_out: dict[str, Counter[str]] = {}
+        selections: list[tuple[str, SelectionReport]] = []
+        for artefact in artefacts:
+            labels = artefact.manifest.labels
+            if artefact.manifest.stage == "documents":
+                report = artefact.reported(DocumentsReport)
+                if report.changes.read or report.changes.skipped:
+                    changes.setdefault(labels.get("repository", ""), report.changes)
+                left_out.setdefault(labels["family"], Counter()).update(report.left_out)
+            # A selection of one step only says what is kept.
+            if artefact.manifest.stage == "selections" and "step" not in labels:
+                where = labels.get("family", FILES)
+                selections.append((where, artefact.reported(SelectionReport)))
+        selections.sort(key=lambda selection: selection[0] != FILES)
+        return Exclusions(changes=changes, left_out=left_out, selections=tuple(selections))
+
+    @property
+    def read(self) -> int:
+        """Return the number of changes that were read."""
+        return sum(report.read for report in self.changes.values())
+
+    @property
+    def documents(self) -> int:
+        """Return the number of documents that were selected from."""
+        return sum(report.documents for _, report in self.selections)
+
+    @property
+    def kept(self) -> int:
+        """Return the number of documents that are kept."""
+        return sum(report.kept for _, report in self.selections)
+
+    @property
+    def val(self) -> int:
+        """Return the number of kept documents that are held out."""
+        return sum(report.val for _, report in self.selections)
+
+    def lines(self) -> Iterator[Line]:
+        """A line a place and reason: changes skipped, changes without a document, documents not kept."""
+        for repository, changes in self.changes.items():
+            yield from _lines("changes skipped", repository, changes.skipped)
+        for family, left_out in self.left_out.items():
+            yield from _lines("changes without a document", family, left_out)
+        for where, selection in self.selections:
+            yield from _lines("documents not kept", where, selection.rejected)
+
+    @property
+    def words(self) -> str:
+        """Sum up in a sentence how much was read and kept.
+
+        exclusions.words ->
+        '171 changes read in 3 repositories; 976 of 976 documents kept'
+        """
+        repositories = (
+            "1 repository" if len(self.changes) == 1 else f"{len(self.changes)} repositories"
+        )
+        return (
+            f"{number(self.read, 'change')} read in {repositories}; "
+            f"{self.kept:,} of {number(self.documents, 'document')} kept"
+        )
 
 
 def lack_warnings(built: Built) -> Iterator[str]:
@@ -54,25 +120,6 @@ def lack_warnings(built: Built) -> Iterator[str]:
             found.setdefault((labels["repository"], lacks), []).append(labels["family"])
     for (repository, lacks), families in found.items():
         yield f"no documents of {repository} ({', '.join(families)}): {lacks}"
-
-
-def loss_words(built: Built) -> str:
-    """Sum up in a sentence how much was read and kept.
-
-    loss_words(built) ->
-    '171 changes read in 3 repositories; 976 of 976 documents kept'
-    """
-    histories = _histories(built)
-    read = sum(each.read for each in histories.values())
-    selections = [selection for _, selection in _selections(built)]
-    kept, documents = (
-        sum(getattr(each, name) for each in selections) for name in ("kept", "documents")
-    )
-    repositories = f"{len(histories)} {'repository' if len(histories) == 1 else 'repositories'}"
-    return (
-        f"{number(read, 'change')} read in {repositories}; "
-        f"{kept:,} of {number(documents, 'document')} kept"
-    )
 
 
 def require_documents(built: Built, wanted: Sequence[RowsSpec], *, all_of_them: bool) -> None:
@@ -173,32 +220,12 @@ def _is_of(wanted: RowsSpec, repository: str) -> bool:
     return not wanted.repositories or repository in wanted.repositories
 
 
-def _histories(built: Built) -> dict[str, SkipsReport]:
-    """Changes read of each repository; all families share one reading, and some don't count it."""
-    found: dict[str, SkipsReport] = {}
-    for each in built.documents:
-        changes = each.reported(DocumentsReport).changes
-        name = each.manifest.labels.get("repository", "")
-        if changes.read or changes.skipped:
-            found.setdefault(name, changes)
-    return found
+def ranked(counted: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return the counts that aren't 0, the largest first."""
+    pairs = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [(reason, amount) for reason, amount in pairs if amount]
 
 
-def _documents(built: Built) -> Iterator[tuple[str, DocumentsReport]]:
-    for each in built.documents:
-        yield each.manifest.labels["family"], each.reported(DocumentsReport)
-
-
-def _selections(built: Built) -> Iterator[tuple[str, SelectionReport]]:
-    yield "files", built.selection.reported(SelectionReport)
-    for family, each in built.selections.items():
-        yield family, each.reported(SelectionReport)
-
-
-def _lines(what: str, where: str, counted: Mapping[str, int]) -> Iterable[Line]:
-    ranked = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
-    return [
-        {"what": what, "where": where, "reason": reason.replace("_", " "), "number": amount}
-        for reason, amount in ranked
-        if amount
-    ]
+def _lines(what: str, where: str, counted: Mapping[str, int]) -> Iterator[Line]:
+    for reason, amount in ranked(counted):
+        yield {"what": what, "where": where, "reason": reason.replace("_", " "), "number": amount}

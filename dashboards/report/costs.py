@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from curriculum.inspection.formats import duration, gpu_hours, integer, moment, money
+from curriculum.inspection.run_tables import machine_line
 from curriculum.inspection.runs import change
-from curriculum.inspection.stage_tables import machine_line
 from dashboards.charts import marks, plots
 from dashboards.palette import phase_class
 from dashboards.report.facts import Facts, PhaseFacts
@@ -82,13 +82,13 @@ def time_line(facts: Facts) -> TimeLine | None:
 
 def _spans(each: PhaseFacts, now: str) -> Iterator[Span]:
     for attempt in each.earlier:
-        if attempt.started:
+        if attempt.started and attempt.ended:
             yield Span(
                 name=each.name,
                 look=f"{phase_class(each.number)} earlier",
                 start=_utc(attempt.started),
                 end=_utc(attempt.ended),
-                ending=f"attempt {attempt.number}, {attempt.report.stopped}",
+                ending=f"attempt {attempt.report.attempt}, {attempt.report.stopped}",
             )
     if each.started:
         is_running = not each.ended
@@ -155,7 +155,9 @@ def costs(facts: Facts) -> Costs | None:
 
 
 def _price(facts: Facts, reports: Sequence[Report]) -> str:
-    prices = sorted({each.price for each in facts.phases if each.price is not None})
+    prices = sorted(
+        {each.run.price for each in facts.phases if each.run and each.run.price is not None}
+    )
     if not any(report.gpu_seconds for report in reports):
         return "Trained without a GPU."
     if not prices:
@@ -167,7 +169,7 @@ def _run_lines(each: PhaseFacts, columns: Sequence[str], *, is_priced: bool) -> 
     runs = [(each.report, phase_class(each.number), "")] if each.report else []
     for attempt in reversed(each.earlier):
         gained = change(attempt.report, "phase") or attempt.report.stopped
-        note = f"attempt {attempt.number} of {attempt.key}, {gained}"
+        note = f"attempt {attempt.report.attempt} of {attempt.key}, {gained}"
         runs.append((attempt.report, "earlier", note))
     for report, look, note in runs:
         measured = machine_line(report)

@@ -3,8 +3,11 @@
 `page` makes HTML of facts; `write` puts it into the workspace, with pages of rows; `index` lists all reports.
 """
 
+from collections import Counter
 from dataclasses import dataclass
+from typing import get_args
 
+from curriculum.corpus.skips import Unreadable
 from curriculum.inspection.formats import (
     bits,
     count,
@@ -15,11 +18,12 @@ from curriculum.inspection.formats import (
     money,
     percent,
 )
-from curriculum.inspection.stage_tables import figure_lines, set_lines
+from curriculum.inspection.losses import Exclusions, ranked
+from curriculum.inspection.run_tables import figure_lines, set_lines
 from dashboards import html, palette
 from dashboards.charts import marks
 from dashboards.report import costs, curves, phases
-from dashboards.report.facts import Facts, Losses, mean_of
+from dashboards.report.facts import Facts, mean_of
 from schemas.specialist import spelled
 from schemas.study import study_mark
 
@@ -45,7 +49,7 @@ def page(facts: Facts) -> str:
         is_priced=any(report.cost for each in facts.phases for report in each.spent),
         plot=plot,
         made_of=_made_of(facts),
-        losses=_losses(facts.losses),
+        losses=_losses(facts.exclusions),
         time_line=costs.time_line(facts),
         costs=costs.costs(facts),
         marks=marks,
@@ -119,19 +123,28 @@ class Reasons:
     counted: tuple[tuple[str, int], ...]
 
 
-def _losses(losses: Losses) -> list[Reasons]:
+def _losses(found: Exclusions) -> list[Reasons]:
     """Input that was not made a document, and documents that aren't kept; lost data comes first."""
+    skipped, left_out, rejected = Counter[str](), Counter[str](), Counter[str]()
+    for changes in found.changes.values():
+        skipped.update(changes.skipped)
+    for counted in found.left_out.values():
+        left_out.update(counted)
+    for _, selection in found.selections:
+        rejected.update(selection.rejected)
+    lost = {name: skipped.pop(name) for name in get_args(Unreadable) if name in skipped}
     kinds = (
-        ("lost", "Changes that can’t be read", losses.lost),
-        ("", "Changes that the corpus leaves out", losses.chosen),
-        ("", "Changes that a family makes nothing of", losses.left_out),
-        ("", "Documents that aren’t kept", losses.rejected),
+        ("lost", "Changes that can’t be read", lost),
+        ("", "Changes that the corpus leaves out", skipped),
+        ("", "Changes that a family makes nothing of", left_out),
+        ("", "Documents that aren’t kept", rejected),
     )
-    found = []
-    for look, title, counted in kinds:
-        shown, rest = [*counted[:MAX_REASONS]], counted[MAX_REASONS:]
+    groups = []
+    for look, title, reasons in kinds:
+        counts = ranked(reasons)
+        shown, rest = counts[:MAX_REASONS], counts[MAX_REASONS:]
         if rest:
-            shown.append((f"{len(rest)} more reasons", sum(number for _, number in rest)))
+            shown.append((f"{len(rest)} more reasons", sum(amount for _, amount in rest)))
         if shown:
-            found.append(Reasons(look=look, title=title, counted=tuple(shown)))
-    return found
+            groups.append(Reasons(look=look, title=title, counted=tuple(shown)))
+    return groups

@@ -99,7 +99,7 @@ def sheet_facts(each: PhaseFacts) -> list[str]:
         without = f", not {', '.join(silent)}" if silent else ""
         facts.append(f"val_bpb measures {', '.join(measured)}{without}")
         facts += [each.filled] if each.filled else []
-    return [*facts, each.run] if each.run else facts
+    return [*facts, each.run.path] if each.run else facts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -197,14 +197,14 @@ def _warnings(report: MixtureReport) -> Iterator[str]:
 
 def outcomes(row: Packed) -> list[tuple[Part, str]]:
     """Outcomes of the documents of packed rows: their shares, and their numbers in words."""
-    documents = sum(row.documents.values())
+    documents = sum(row.report.encode.documents.values())
     return [
         (
             Part(share=amount / documents, look=f"o-{name}", title=f"{words}: {integer(amount)}"),
             f"{integer(amount)} {words}",
         )
         for name, words in OUTCOME_WORDS.items()
-        if (amount := row.documents.get(name))
+        if (amount := row.report.encode.documents.get(name))
     ]
 
 
@@ -213,5 +213,5 @@ def outcomes_met(packed: Sequence[Packed]) -> list[tuple[str, str]]:
     return [
         (name, words)
         for name, words in OUTCOME_WORDS.items()
-        if any(name in row.documents for row in packed)
+        if any(name in row.report.encode.documents for row in packed)
     ]

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rich.text import Text
 
-from curriculum.inspection.build_tables import build_tables, build_warnings
+from curriculum.inspection.build_tables import build_tables, build_warnings, document_lines
 from curriculum.inspection.formats import alike
 from curriculum.inspection.held_out import HeldOut, held_out
 from curriculum.inspection.losses import require_some
-from curriculum.inspection.stage_tables import document_lines
 from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.run_config import RunConfig

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from curriculum.inspection.stage_tables import branch_lines
+from curriculum.inspection.build_tables import branch_lines
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.tree import explain_diet, explain_plan
 from curriculum.pipeline.checks import require_steps

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from rich.text import Text
 
 from curriculum.inspection.run_notes import anchor_words, finished_runs, rises, samples, silences
+from curriculum.inspection.run_tables import run_lines
 from curriculum.inspection.runs import ending, report_of, unused_budget
-from curriculum.inspection.stage_tables import run_lines
 from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.gates import Verdict, approve_command
 from curriculum.pipeline.plan import RunPlan

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from curriculum.inspection.build_tables import graph_lines
 from curriculum.inspection.conversation_tables import conversation_lines, conversation_warnings
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.runs import report_of
-from curriculum.inspection.stage_tables import graph_lines
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.phase_training import train_phase
 from curriculum.pipeline.plan import resolve_plan

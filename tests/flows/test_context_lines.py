@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from curriculum.inspection.stage_tables import (
+from curriculum.inspection.build_tables import (
     context_lines,
     context_warnings,
     held_out_warnings,

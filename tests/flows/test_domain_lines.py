@@ -2,7 +2,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from curriculum.inspection.stage_tables import comment_lines, domain_lines, domain_warnings
+from curriculum.inspection.build_tables import comment_lines, domain_lines, domain_warnings
 
 
 def size(documents: int, num_bytes: int, comments: int = 0) -> dict[str, int]:

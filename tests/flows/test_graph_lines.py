@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.inspection.stage_tables import changed_lines, graph_warnings, index_lines
+from curriculum.inspection.build_tables import changed_lines, graph_warnings, index_lines
 from curriculum.stages import Built
 from curriculum.store import Artefact
 from flows.cli.inspect.documents import examples_of

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.catalog import query
+from curriculum.inspection.run_tables import run_line
 from curriculum.inspection.runs import report_of
-from curriculum.inspection.stage_tables import run_line
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan, resolve_plan

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from curriculum.inspection.run_tables import figure_lines
 from curriculum.inspection.runs import measured_on
-from curriculum.inspection.stage_tables import figure_lines
 from dashboards import run_panels
 from flows import cli
 from schemas.job import Figure

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from curriculum.catalog import open_catalog
+from curriculum.inspection.run_tables import run_lines
 from curriculum.inspection.runs import run_words
-from curriculum.inspection.stage_tables import run_lines
 from curriculum.pipeline.attempts import Attempt
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.run_config import RunConfig

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from curriculum.inspection.build_tables import tokenizer_warnings
 from curriculum.inspection.line_selection import InspectOptions
-from curriculum.inspection.stage_tables import tokenizer_warnings
 from curriculum.stages import Built
 from curriculum.stages.tokens import given_tokenizer
 from curriculum.store import Artefact, Store

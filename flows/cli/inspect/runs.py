@@ -12,9 +12,9 @@ from curriculum.inspection.documents import chosen_lines
 from curriculum.inspection.formats import Line, count, number
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.paired import changes_within
+from curriculum.inspection.run_tables import figure_lines, machine_line, run_lines
 from curriculum.inspection.runs import ending, mixture_of_run, unused_budget
 from curriculum.inspection.runs import report_of as run_report_of
-from curriculum.inspection.stage_tables import figure_lines, machine_line, run_lines
 from curriculum.pipeline.attempts import Attempt, SlotQueue, attempt_state, checkpoints
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS

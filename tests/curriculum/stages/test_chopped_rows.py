@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.corpus.load import load_corpus
-from curriculum.inspection.stage_tables import chop_lines, yield_lines
+from curriculum.inspection.build_tables import chop_lines, yield_lines
 from curriculum.packing.check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, build
 from curriculum.stages.tokens import load_tokenizer

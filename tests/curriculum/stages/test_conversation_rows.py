@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.corpus.load import load_corpus
+from curriculum.inspection.build_tables import yield_lines
 from curriculum.inspection.conversation_tables import conversation_warnings
 from curriculum.inspection.losses import require_documents
-from curriculum.inspection.stage_tables import yield_lines
 from curriculum.packing.check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, build
 from curriculum.stages.row_sources import RowSource

@@ -1,20 +1,23 @@
 """A specialist of four weeks, as its report would find it: every state, gates, approvals, GPUs that cost."""
 
 import itertools
+from collections import Counter
 
 import pytest
 
+from curriculum.inspection.losses import Exclusions
 from curriculum.inspection.paired import Place
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.status import PhaseStatus, State
 from curriculum.train.document_sums import PairedChange
-from dashboards.report.facts import Attempt, Facts, Losses, Packed, PhaseFacts, Source
+from dashboards.report.facts import Facts, Packed, PhaseFacts, TrainedRun
 from dashboards.rows.write import Example
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.job import Figure, Heartbeat, Report, TokenCounts
 from schemas.json_text import now
 from schemas.mixture import LeftOut, MixtureReport, StratumReport
 from schemas.phase_status import Approval
+from schemas.reports import DomainRows, EncodeReport, RowsReport, SelectionReport, SkipsReport
 from schemas.specialist import SpecialistRef
 from tests import factories
 
@@ -175,16 +178,31 @@ def mixture(each: ResolvedPhase) -> MixtureReport:
 def packed(each: ResolvedServing) -> Packed:
     """The rows of a serving."""
     return Packed(
-        family=each.family,
-        name=each.family,
-        how=f"{each.objective} at {each.row_length:,}",
-        rows=12_345,
-        tokens=int(12_345 * each.row_length * 0.984),
-        row_length=each.row_length,
-        documents={"whole": 8000, "elided": 900, "divided": 700, "routed": 300, "dropped": 20},
-        elided_bytes=1,
-        key="a" * 12,
-        fullness="yield 98.4%, lower bound 100.0%, padded 41.0%.",
+        labels={
+            "family": each.family,
+            "objective": each.objective,
+            "row_length": f"{each.row_length}",
+            "variant": "0",
+        },
+        report=RowsReport(
+            encode=EncodeReport(
+                documents={
+                    "whole": 8000,
+                    "elided": 900,
+                    "divided": 700,
+                    "routed": 300,
+                    "dropped": 20,
+                }
+            ),
+            domains={
+                "general": DomainRows(
+                    rows=12_345,
+                    documents=9_600,
+                    tokens=int(12_345 * each.row_length * 0.984),
+                    padded_yield=0.41,
+                )
+            },
+        ),
         example=example(each),
     )
 
@@ -252,21 +270,22 @@ def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
         )
         if state == "running"
         else None,
-        run=f"runs/specialist-templates/branch-wide/phase-{each.name}/{'a' * 12}/attempt=1"
+        run=TrainedRun(
+            path=f"runs/specialist-templates/branch-wide/phase-{each.name}/{'a' * 12}/attempt=1",
+            report=report(number),
+            started=STARTED[number],
+            ended=ENDED[number],
+            price=2.5,
+        )
         if done
-        else "",
-        ended=ENDED[number] if done else "",
-        report=report(number) if done else None,
+        else None,
         changes=changes_of(each.name) if done else {},
-        price=2.5 if done else None,
         approval=APPROVED if number == 1 else None,
         mixture=mixture(each) if state != "waiting" else None,
         packed=tuple(map(packed, each.servings)) if state != "waiting" else (),
         earlier=(
-            Attempt(
-                ordinal=1,
-                number=1,
-                key="b" * 12,
+            TrainedRun(
+                path=f"runs/specialist-templates/branch-wide/phase-syntax/{'b' * 12}/attempt=1",
                 report=report(0, worse=0.03),
                 started="2026-11-06T08:00:00+00:00",
                 ended="2026-11-08T10:00:00+00:00",
@@ -297,18 +316,33 @@ def facts() -> Facts:
             phase_facts(number, portion, state)
             for number, (portion, state) in enumerate(zip(portions, states, strict=True))
         ),
-        sources=(
-            Source(family="v3_doxygen", documents=1_204_000, num_bytes=4_100_000_000),
-            Source(family="v6_enriched of v3_simple", documents=90_000, num_bytes=900_000_000),
-        ),
-        losses=Losses(
-            changes=2_400_000,
-            lost=(("encoding", 1_204), ("corrupt", 3)),
-            chosen=(("versions", 300_000), ("too_large", 41_000)),
-            left_out=(("new_file", 120_000),),
-            rejected=(("licence", 88_000), ("duplicate", 61_000)),
-            documents=1_294_000,
-            kept=1_145_000,
-            val=23_000,
+        sources={
+            "v3_doxygen": (1_204_000, 4_100_000_000),
+            "v6_enriched of v3_simple": (90_000, 900_000_000),
+        },
+        exclusions=Exclusions(
+            changes={
+                "leveldb": SkipsReport(
+                    read=2_400_000,
+                    skipped={
+                        "encoding": 1_204,
+                        "corrupt": 3,
+                        "versions": 300_000,
+                        "too_large": 41_000,
+                    },
+                )
+            },
+            left_out={"v3_doxygen": Counter(new_file=120_000)},
+            selections=(
+                (
+                    "files",
+                    SelectionReport(
+                        documents=1_294_000,
+                        kept=1_145_000,
+                        val=23_000,
+                        rejected={"licence": 88_000, "duplicate": 61_000},
+                    ),
+                ),
+            ),
         ),
     )

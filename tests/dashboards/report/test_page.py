@@ -16,13 +16,14 @@ from playwright.sync_api import Browser, Page, expect
 
 from curriculum.inspection import formats
 from curriculum.inspection.formats import difference, duration
+from curriculum.inspection.losses import Exclusions
 from dashboards import frame
 from dashboards.charts import marks, plots
 from dashboards.charts.plots import apart
 from dashboards.palette import family_colours, phase_style
 from dashboards.report import curves
 from dashboards.report.curves import plot_of
-from dashboards.report.facts import Facts, Losses, report_path
+from dashboards.report.facts import Facts, report_path
 from dashboards.report.page import page
 from schemas.diet import AdvanceWhen, StopsImproving
 from tests.flows.html_text import Read
@@ -248,10 +249,8 @@ def test_losses_are_told_by_reason_and_lost_data_comes_first(facts: Facts) -> No
 
 def test_a_specialist_that_has_nothing_yet_has_a_page(facts: Facts) -> None:
     bare = replace(facts.phases[4], number=1)
-    nothing = Losses(
-        changes=0, lost=(), chosen=(), left_out=(), rejected=(), documents=0, kept=0, val=0
-    )
-    text = page(replace(facts, phases=(bare,), sources=(), losses=nothing, branch=None))
+    nothing = Exclusions.of([])
+    text = page(replace(facts, phases=(bare,), sources={}, exclusions=nothing, branch=None))
     read = Read(text)
     assert "nothing is trained yet" in read.said
     assert curves.data(plot_of(replace(facts, phases=(bare,)))) == {}

@@ -15,7 +15,7 @@ def test_a_phase_names_the_files_that_fill_val() -> None:
 
 
 def test_a_phase_that_trains_has_the_steps_of_its_heartbeat() -> None:
-    facts = replace(phase_facts(0, 0.4, "running"), report=None)
+    facts = replace(phase_facts(0, 0.4, "running"), run=None)
     assert facts.mixture is not None
     steps = facts.mixture.steps
     beat = Heartbeat(

@@ -1,0 +1,115 @@
+"""Runs and their figures as lines of words and numbers, the same in the terminal and on pages."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from curriculum.inspection.formats import Line, count, duration, interval, paired, percent
+from curriculum.inspection.paired import Place
+from curriculum.inspection.runs import change, measured_on
+from curriculum.train.document_sums import PairedChange
+from schemas.job import Figure, Report
+from schemas.study import study_words
+
+Changes = Mapping[Place, PairedChange]
+NO_CHANGES: Changes = MappingProxyType({})
+"""Changes of a run that left no documents."""
+
+
+def run_line(report: Report) -> Line:
+    """A run in a line: val_bpb before and after, what it consumed, why it stopped."""
+    return {
+        "phase": report.phase,
+        "attempt": report.attempt,
+        "val_bpb": change(report, "phase"),
+        "held out": measured_on(report),
+        "anchor": change(report, "anchor"),
+        "tokens": count(report.tokens.valid),
+        "steps": report.steps,
+        "context": "" if report.mean_context is None else f"{report.mean_context:,.0f}",
+        "tokens/s": f"{report.tokens_per_second:,.0f}",
+        "time": duration(report.seconds),
+        "evaluating": ""
+        if report.evaluation_seconds is None
+        else duration(report.evaluation_seconds),
+        "stopped": report.stopped,
+    }
+
+
+def run_lines(reports: Sequence[Report]) -> list[Line]:
+    """A line a run, with a column for studies where any is one."""
+    lines = [run_line(each) for each in reports]
+    if not any(each.study for each in reports):
+        return lines
+    return [
+        {**line, "study": study_words(each.study)}
+        for line, each in zip(lines, reports, strict=True)
+    ]
+
+
+def machine_line(report: Report) -> Line:
+    """Return time, throughput and cost of a run on its machine; empty where they aren't known."""
+    context, masking = report.mean_context, report.masking_cost
+    return {
+        "device": f"{report.device}, {report.backend}",
+        "GPU hours": f"{report.gpu_seconds / 3600:,.2f}" if report.gpu_seconds else "",
+        "cost": "" if report.cost is None else f"{report.cost:,.2f}",
+        "mean context": "" if context is None else f"{context:,.0f} tokens",
+        "attention density": _share(report.attention_density),
+        "masked MFU": _share(report.masked_mfu),
+        "MFU unmasked": _share(report.causal_mfu),
+        "without packing": _saved(report),
+        "masked ÷ unmasked": ""
+        if masking is None
+        else f"{masking.ratio:.2f} over {count(masking.positions)} positions, rows of {masking.row_length:,}",
+    }
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else percent(share)
+
+
+def _saved(report: Report) -> str:
+    """Positions, further time and further price that rows of one document each would have taken.
+
+    _saved(report) ->
+    '2.1 × the positions, 3 min more, 0.42 more'
+    """
+    if not report.padded_positions or not report.tokens.positions:
+        return ""
+    times = report.padded_positions / report.tokens.positions
+    saved = f"{times:,.1f} × the positions, {duration((times - 1) * report.seconds)} more"
+    return saved if report.cost is None else f"{saved}, {(times - 1) * report.cost:,.2f} more"
+
+
+def figure_lines(report: Report, changes: Changes = NO_CHANGES) -> Iterator[Line]:
+    """A line an evaluation of the run: its figure before and after, and what documents changed by."""
+    places = {_place(figure): figure for figure in report.before}
+    for after in report.after:
+        place = _place(after)
+        before = places.get(place)
+        yield {
+            "set": after.set,
+            "phase": after.phase,
+            "family": after.family,
+            "domain": after.domain,
+            "before": f"{before.val_bpb:.3f}" if before else "",
+            "after": f"{after.val_bpb:.3f}",
+            "interval": interval(after.low, after.high, is_sure=after.is_sure),
+            "documents": after.documents,
+            "lineages": after.lineages,
+            "change": paired(changes[place]) if place in changes else "",
+        }
+
+
+def set_lines(report: Report, changes: Changes, phase: str) -> list[Line]:
+    """A line a set of a phase, where there is one apart from all that it serves."""
+    means: list[Line] = [
+        {name: value for name, value in line.items() if name not in ("phase", "family", "domain")}
+        for line in figure_lines(report, changes)
+        if (line["phase"], line["family"]) == (phase, "*")
+    ]
+    return means if len(means) > 1 else []
+
+
+def _place(figure: Figure) -> Place:
+    return figure.set, figure.phase, figure.family, figure.domain
