@@ -49,7 +49,7 @@ def specialists() -> tuple[str, ...]:
 def phases() -> tuple[str, ...]:
     """All, then every phase of every phases file, in the order of the curriculum, and the tail job."""
     from curriculum.mixing.load import phase_names
-    from curriculum.mixing.resolve import ANNEAL
+    from schemas.job import ANNEAL
 
     names = [ALL_PHASES]
     for file in phases_files():

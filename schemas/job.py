@@ -3,6 +3,7 @@
 Every path is relative to the workspace, so that a workspace can be moved or mounted elsewhere.
 """
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 import pyarrow as pa
@@ -24,6 +25,8 @@ WriterName = Literal["tensorboard", "wandb"]
 Backend = Literal["math", "sdpa", "documents", "flex", "varlen"]
 DeviceName = Literal["cpu", "cuda"]
 Doing = Literal["leakcheck", "evaluating"]
+ANNEAL = "anneal"
+"""Name of the decay, which is measured on the last phase, and so under the name of that phase."""
 
 
 class MambaSpec(Strict):
@@ -348,6 +351,21 @@ class Report(Sealed):
     """Path of the checkpoint that the next phase starts from, relative to the workspace."""
     ended: str = ""
     """The moment of its end, in UTC; empty in reports of other trainers that don't say so."""
+
+    def own_mean(
+        self, figures: Iterable[Figure], kind: Literal["phase", "anchor"]
+    ) -> Figure | None:
+        """Return the last weighted mean of the anchor, or of the run's own phase, among its figures.
+
+        A phase that serves only imported rows may have no figure of its own.
+        """
+        means = [
+            figure
+            for figure in figures
+            if (figure.set, figure.family) == (kind, "*")
+            and (kind == ANCHOR_SET or self.phase in (ANNEAL, figure.phase))
+        ]
+        return means[-1] if means else None
 
 
 class Heartbeat(Sealed):

@@ -16,7 +16,6 @@ import pyarrow as pa
 from pydantic import BaseModel, ValidationError
 
 from curriculum import parquet
-from curriculum.mixing.resolve import ANNEAL
 from curriculum.store import Artefact
 from curriculum.store.owners import is_owner_alive, train_lock
 from schemas.cures import is_lost
@@ -232,17 +231,8 @@ _MEASURED = (
 def _mean_bpb(
     report: Report, figures: Sequence[Figure], kind: Literal["phase", "anchor"]
 ) -> float | None:
-    """The weighted mean of the anchor, or of the run's own phase, which may have none.
-
-    A decay is measured on the last phase, and so under that phase's name.
-    """
-    means = [
-        each.val_bpb
-        for each in figures
-        if (each.set, each.family) == (kind, "*")
-        and (kind == "anchor" or report.phase in (ANNEAL, each.phase))
-    ]
-    return means[-1] if means else None
+    found = report.own_mean(figures, kind)
+    return found.val_bpb if found else None
 
 
 def _job_of(run: Path) -> tuple[Job | None, Line | None]:

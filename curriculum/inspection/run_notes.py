@@ -9,13 +9,12 @@ from statistics import fmean
 from curriculum.inspection.formats import TOO_FEW, alike, bits, held_out_words, number, paired
 from curriculum.inspection.open_runs import step_losses
 from curriculum.inspection.paired import changes, measured
-from curriculum.inspection.runs import NOT_SURE, mean, mixture_of_run, report_of
-from curriculum.mixing.resolve import ANNEAL
+from curriculum.inspection.runs import NOT_SURE, mixture_of_run, report_of
 from curriculum.packing.held_out_order import ORDER_NAME, read_order
 from curriculum.store import Artefact, Store
 from curriculum.train.document_sums import PairedChange
 from curriculum.train.run_directory import JOB, METRICS, read_job
-from schemas.job import Figure, Report
+from schemas.job import ANNEAL, Figure, Report
 from schemas.mixture import MixtureReport, StratumReport
 
 OFTEN = 2.5
@@ -53,7 +52,7 @@ def rise_words(run: FinishedRun, later: Sequence[FinishedRun] = ()) -> str:
     best counts only where the interval on the same documents leaves out 0. `later` are the runs after it.
     """
     report = run.report
-    last = mean(report.history, "phase")
+    last = report.own_mean(report.history, "phase")
     means = [
         each for each in report.history if last and (each.set, each.phase) == (last.set, last.phase)
     ]
@@ -146,7 +145,11 @@ def change_between(
 
 def anchor_words(runs: Sequence[FinishedRun]) -> str:
     """The run after which the anchor was best, where it isn't the last; empty where it is."""
-    ends = [(run, end) for run in runs if (end := mean(run.report.after, "anchor")) is not None]
+    ends = [
+        (run, end)
+        for run in runs
+        if (end := run.report.own_mean(run.report.after, "anchor")) is not None
+    ]
     if not ends:
         return ""
     (best, lowest), (last, now) = min(ends, key=lambda pair: pair[1].val_bpb), ends[-1]
@@ -186,7 +189,7 @@ def samples(store: Store, runs: Sequence[FinishedRun]) -> list[str]:
 
 def sample_words(workspace: Path, run: FinishedRun) -> str | None:
     """The documents that val_bpb of a run is of, against all that are held out; None where it is of all."""
-    last = mean(run.report.after, "phase")
+    last = run.report.own_mean(run.report.after, "phase")
     job = read_job(run.path / JOB)
     own = [each for each in job.evaluations if last and each.name == last.name]
     strata = own[-1].strata if own else ()
@@ -212,7 +215,7 @@ def sample_words(workspace: Path, run: FinishedRun) -> str | None:
 
 def measured_domains(report: Report) -> tuple[str, ...]:
     """The domains of the held-out rows that a phase's val_bpb is the mean of; empty where it has none."""
-    last = mean(report.after, "phase")
+    last = report.own_mean(report.after, "phase")
     own = [
         each for each in report.after if last and (each.set, each.phase) == (last.set, last.phase)
     ]

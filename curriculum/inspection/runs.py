@@ -1,14 +1,13 @@
 """Reports of finished runs, and their figures in words."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 from curriculum.inspection.formats import TOO_FEW, count, held_out_words
 from curriculum.mixing.mix import report_of as mixture_report_of
-from curriculum.mixing.resolve import ANNEAL
 from curriculum.store import Artefact, Store
 from curriculum.train.run_directory import JOB, read_job, read_report
-from schemas.job import Figure, Report
+from schemas.job import Report
 from schemas.manifest import MANIFEST_NAME
 from schemas.mixture import MixtureReport
 from schemas.study import Study, study_mark
@@ -93,13 +92,7 @@ def change(report: Report, kind: Literal["phase", "anchor"]) -> str:
     A figure of too few documents or lineages says so. A phase that serves only imported rows may have no
     figure of its own.
     """
-    # The decay continues under the name of the last phase.
-    is_every_phase = kind == "anchor" or report.phase == ANNEAL
-    measured = [
-        [each for each in figures if is_every_phase or each.phase == report.phase]
-        for figures in (report.before, report.after)
-    ]
-    before, after = (mean(figures, kind) for figures in measured)
+    before, after = (report.own_mean(figures, kind) for figures in (report.before, report.after))
     if after is None:
         return ""
     said = f"{before.val_bpb:.3f} → {after.val_bpb:.3f}" if before else f"{after.val_bpb:.3f}"
@@ -108,14 +101,8 @@ def change(report: Report, kind: Literal["phase", "anchor"]) -> str:
 
 def measured_on(report: Report) -> str:
     """The documents and lineages that val_bpb of a phase is of; empty where it wasn't measured."""
-    last = mean(report.after, "phase")
+    last = report.own_mean(report.after, "phase")
     return held_out_words(last) if last else ""
-
-
-def mean(figures: Iterable[Figure], kind: Literal["phase", "anchor"]) -> Figure | None:
-    """The weighted mean of one evaluation: the anchor, or the phase that came last."""
-    means = [each for each in figures if (each.set, each.family) == (kind, "*")]
-    return means[-1] if means else None
 
 
 NOT_SURE = "no sure difference"

@@ -21,12 +21,12 @@ from schemas.families import (
     held_out_objective,
     reads_commits,
 )
+from schemas.job import ANNEAL
 from schemas.mistakes import Location, nearest
 from schemas.objectives import ANCHOR_SET, OBJECTIVES, PHASE_SET, TARGET_OBJECTIVE
 from schemas.packed_row import Packer
 from schemas.study import study_mark
 
-ANNEAL = "anneal"
 """The name of the tail job."""
 FIM_VARIANTS = 4
 """Splits of each document, where a serving of fim doesn't say how many."""

@@ -21,7 +21,6 @@ from curriculum.pipeline.status import PhaseStatus, PlannedArtefacts, State, pla
 from curriculum.pipeline.wanted_rows import wanted_of
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
-from schemas.objectives import PHASE_SET
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport
 from schemas.specialist import SpecialistRef
 from schemas.study import study_mark
@@ -257,11 +256,7 @@ class _Builder:
         report, name = status.report, f"{phase.name}/run"
         made_of = (mixture.name, *filter(None, (self._run_before,)))
         self._run_before = name
-        after = [
-            each.val_bpb
-            for each in (report.after if report else ())
-            if (each.set, each.family) == (PHASE_SET, "*")
-        ]
+        after = report.own_mean(report.after, "phase") if report else None
         return Node(
             name=name,
             kind="run",
@@ -272,7 +267,7 @@ class _Builder:
             why="" if status.state == "done" else status.why,
             artefacts=(current,) if current is not None and is_current else (),
             amount=report.tokens.valid if report else None,
-            val_bpb=after[-1] if after else None,
+            val_bpb=after.val_bpb if after else None,
             made_of=made_of,
         )
 

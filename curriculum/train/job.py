@@ -15,12 +15,11 @@ from curriculum.train.run_directory import JOB, read_job, read_report, run_recip
 from schemas.diet import AdvanceWhen, Diet, DietPhase, PhaseSpec
 from schemas.errors import JobError
 from schemas.families import ENRICHED_FAMILY
-from schemas.job import CheckpointRef, Evaluation, Job, OptimizerSpec, TokenizerRef
+from schemas.job import ANNEAL, CheckpointRef, Evaluation, Job, OptimizerSpec, TokenizerRef
 from schemas.mixture import MixtureReport
 from schemas.objectives import ANCHOR_SET, PHASE_SET
 from schemas.study import study_mark
 
-ANNEAL = "anneal"
 EVALUATIONS = 10
 """Over a whole job, the one before it not counted."""
 SHORTEST_BETWEEN_EVALUATIONS = 10

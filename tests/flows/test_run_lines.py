@@ -1,9 +1,9 @@
 from typing import Any
 
 from curriculum.inspection.formats import duration
-from curriculum.inspection.stage_tables import machine_line, run_line
-from schemas.job import MaskingCost, Report
-from tests.factories import run_report
+from curriculum.inspection.run_tables import machine_line, run_line
+from schemas.job import ANNEAL, MaskingCost, Report
+from tests.factories import figure, run_report
 
 
 def report(**measured: Any) -> Report:
@@ -47,3 +47,13 @@ def test_what_was_not_measured_is_left_empty() -> None:
     older = Report.model_validate_json(report().model_dump_json(exclude_none=True))
     assert [*machine_line(older).values()][1:] == [""] * 8
     assert run_line(older)["context"] == ""
+
+
+def test_a_phase_of_imported_rows_alone_has_no_figure_of_the_phase_before() -> None:
+    before = figure(1.5, phase="syntax", documents=9)
+    imported = report(phase="imported", after=(before,), history=(before,))
+    assert imported.own_mean(imported.after, "phase") is None
+    assert run_line(imported)["val_bpb"] == ""
+    assert run_line(imported)["held out"] == ""
+    annealed = report(phase=ANNEAL, after=(before,))
+    assert annealed.own_mean(annealed.after, "phase") == before

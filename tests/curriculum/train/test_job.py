@@ -14,12 +14,12 @@ from curriculum.train.evaluation_sets import (
     evaluations_apart,
     within,
 )
-from curriculum.train.job import ANNEAL, JobInputs, make_job
+from curriculum.train.job import JobInputs, make_job
 from curriculum.train.launch.gpu_slots import Machine
 from curriculum.train.run_directory import run_recipe
 from schemas.diet import Diet, PhaseSpec
 from schemas.errors import JobError
-from schemas.job import Evaluation, Job, TokenCounts
+from schemas.job import ANNEAL, Evaluation, Job, TokenCounts
 from schemas.mixture import MixtureReport
 from tests import factories
 
