@@ -66,8 +66,7 @@ def _running(store: Store, resources: Resources) -> Iterator[Training]:
 def training(title: str, job: Job, found: AttemptState, curves: TrainingCurves) -> Training:
     """A run in words and curves; before its first step there are none."""
     beat = curves.heartbeat
-    step = max(beat.step if beat else 0, curves.losses[-1].step if curves.losses else 0)
-    losses = tuple((float(each.step), each.loss) for each in curves.losses)
+    step = max(beat.step if beat else 0, curves.losses[-1][0] if curves.losses else 0)
     lines = [
         Series(
             points=points,
@@ -87,8 +86,8 @@ def training(title: str, job: Job, found: AttemptState, curves: TrainingCurves) 
         state=found.state,
         progress=_progress(job, step, curves) if found.state == "running" else found.why,
         share=step / job.steps,
-        loss=_plot(_loss_series(losses), steps=job.steps, what="loss, nats a token")
-        if losses
+        loss=_plot(_loss_series(curves.losses), steps=job.steps, what="loss, nats a token")
+        if curves.losses
         else None,
         val_bpb=_plot(lines, steps=job.steps, what="val_bpb") if lines else None,
     )

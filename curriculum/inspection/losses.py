@@ -76,7 +76,7 @@ class Exclusions:
         return sum(report.documents for _, report in self.selections)
 
     @property
-    def kept(self) -> int:
+    def documents_kept(self) -> int:
         """Return the number of documents that are kept."""
         return sum(report.kept for _, report in self.selections)
 
@@ -106,7 +106,7 @@ class Exclusions:
         )
         return (
             f"{number(self.read, 'change')} read in {repositories}; "
-            f"{self.kept:,} of {number(self.documents, 'document')} kept"
+            f"{self.documents_kept:,} of {number(self.documents, 'document')} kept"
         )
 
 

@@ -21,19 +21,11 @@ KEPT_PARTS = 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Loss:
-    """Mean of the training loss over some steps, in nats a scored token."""
-
-    step: int
-    """The last of them."""
-    loss: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingCurves:
     """Curves of an open run, as far as it has written them."""
 
-    losses: tuple[Loss, ...]
+    losses: tuple[tuple[int, float], ...]
+    """Means of the training loss over some steps, in nats a scored token, each with its last step."""
     phase: tuple[Figure, ...]
     """Evaluations of the phase's own validation rows, by step."""
     anchor: tuple[Figure, ...]
@@ -76,16 +68,16 @@ def _part(file: Path, _: Identity) -> tuple[list[int], list[float]]:
     return list(map(int, steps)), list(map(float, losses))
 
 
-def _thinned(steps: Sequence[int], losses: Sequence[float], points: int) -> tuple[Loss, ...]:
+def _thinned(
+    steps: Sequence[int], losses: Sequence[float], points: int
+) -> tuple[tuple[int, float], ...]:
     """The losses, or means of equally many of them where there are more than `points`.
 
-    >>> [(each.step, each.loss) for each in _thinned([1, 2, 3, 4, 5], [4.0, 2.0, 3.0, 1.0, 5.0], 3)]
-    [(2, 3.0), (4, 2.0), (5, 5.0)]
+    >>> _thinned([1, 2, 3, 4, 5], [4.0, 2.0, 3.0, 1.0, 5.0], 3)
+    ((2, 3.0), (4, 2.0), (5, 5.0))
     """
     size = max(1, -(-len(steps) // points))
     return tuple(
-        Loss(
-            step=steps[min(at + size, len(steps)) - 1], loss=float(np.mean(losses[at : at + size]))
-        )
+        (steps[min(at + size, len(steps)) - 1], float(np.mean(losses[at : at + size])))
         for at in range(0, len(steps), size)
     )

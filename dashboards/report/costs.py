@@ -31,74 +31,69 @@ class Span:
     ending: str
     approved: datetime.datetime | None = None
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SpanLine:
-    """The line of an attempt on the axis of time."""
-
-    span: Span
-    drawn: Markup
-    took: str
+    @property
+    def took(self) -> str:
+        """The time from beginning to end, in words."""
+        return duration((self.end - self.start).total_seconds())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimeLine:
-    """The attempts in the order of the phases."""
+    """The attempts in the order of the phases, on one axis of time."""
 
-    lines: tuple[SpanLine, ...]
+    spans: tuple[Span, ...]
+    scale: plots.Scale
     seconds: float
-    axis: Markup
 
     @property
     def has_approvals(self) -> bool:
         """True if one of them was approved."""
-        return any(each.span.approved for each in self.lines)
+        return any(span.approved for span in self.spans)
+
+    @property
+    def axis(self) -> Markup:
+        """The axis of time."""
+        return marks.axis([label for _, label in self.scale.ticks])
+
+    def drawn(self, span: Span) -> Markup:
+        """An attempt on the axis."""
+        from_to = " to ".join(moment(then.isoformat()) for then in (span.start, span.end))
+        return marks.time_line(
+            self.scale.share(span.start.timestamp()),
+            self.scale.share(span.end.timestamp()),
+            look=span.look,
+            title=f"{span.name}: {from_to}, {span.ending}",
+            mark=self.scale.share(span.approved.timestamp()) if span.approved else None,
+        )
 
 
 def time_line(facts: Facts) -> TimeLine | None:
     """The attempts on one axis of time; None where it isn't known when one was trained."""
-    spans = [span for each in facts.phases for span in _spans(each, facts.written)]
+    spans = tuple(span for phase in facts.phases for span in _spans(phase, facts.written))
     if not spans:
         return None
-    first = min(each.start for each in spans)
-    last = max(max(each.end, each.approved or each.end) for each in spans)
+    first = min(span.start for span in spans)
+    last = max(max(span.end, span.approved or span.end) for span in spans)
     seconds = max((last - first).total_seconds(), 1.0)
     scale = plots.times(first.timestamp(), first.timestamp() + seconds, parts=TICKS)
-    lines = []
-    for each in spans:
-        from_to = " to ".join(moment(then.isoformat()) for then in (each.start, each.end))
-        drawn = marks.time_line(
-            scale.share(each.start.timestamp()),
-            scale.share(each.end.timestamp()),
-            look=each.look,
-            title=f"{each.name}: {from_to}, {each.ending}",
-            mark=scale.share(each.approved.timestamp()) if each.approved else None,
-        )
-        took = duration((each.end - each.start).total_seconds())
-        lines.append(SpanLine(span=each, drawn=drawn, took=took))
-    axis = marks.axis([label for _, label in scale.ticks])
-    return TimeLine(lines=tuple(lines), seconds=seconds, axis=axis)
+    return TimeLine(spans=spans, scale=scale, seconds=seconds)
 
 
-def _spans(each: PhaseFacts, now: str) -> Iterator[Span]:
-    for attempt in each.earlier:
-        if attempt.started and attempt.ended:
-            yield Span(
-                name=each.name,
-                look=f"{phase_class(each.number)} earlier",
-                start=_utc(attempt.started),
-                end=_utc(attempt.ended),
-                ending=f"attempt {attempt.report.attempt}, {attempt.report.stopped}",
-            )
-    if each.started:
-        is_running = not each.ended
+def _spans(phase: PhaseFacts, now: str) -> Iterator[Span]:
+    look = phase_class(phase.number)
+    for run in phase.earlier:
+        if run.started and run.ended:
+            ending = f"attempt {run.report.attempt}, {run.report.stopped}"
+            start, end = _utc(run.started), _utc(run.ended)
+            yield Span(name=phase.name, look=f"{look} earlier", start=start, end=end, ending=ending)
+    if phase.started:
         yield Span(
-            name=each.name,
-            look=f"{phase_class(each.number)}{' is-running' if is_running else ''}",
-            start=_utc(each.started),
-            end=_utc(each.ended or now),
-            ending="running" if is_running else each.report.stopped if each.report else "",
-            approved=_utc(each.approval.when) if each.approval else None,
+            name=phase.name,
+            look=look if phase.ended else f"{look} is-running",
+            start=_utc(phase.started),
+            end=_utc(phase.ended or now),
+            ending=phase.report.stopped if phase.report else "running",
+            approved=_utc(phase.approval.when) if phase.approval else None,
         )
 
 

@@ -12,7 +12,7 @@ from dashboards.charts import plots
 from dashboards.charts.plots import Scale, Series
 from dashboards.palette import phase_class
 from dashboards.report.facts import Facts, PhaseFacts, mean_of
-from schemas.job import Figure
+from schemas.job import Figure, Report
 
 ANCHOR = "anchor"
 
@@ -141,6 +141,15 @@ class Kept:
     look: str
     cells: tuple[tuple[Cell | None, str], ...]
 
+    @staticmethod
+    def of(name: str, look: str, row: Row, beside: Sequence[Row]) -> "Kept":
+        """Tint a row by the largest change in the rows beside it."""
+        changes = [
+            abs(cell.by) for cells in beside for cell in cells if cell and cell.by is not None
+        ]
+        largest = max([LEAST, *changes])
+        return Kept(name=name, look=look, cells=tuple((cell, _look(cell, largest)) for cell in row))
+
 
 def trained(facts: Facts) -> list[PhaseFacts]:
     """The phases after which there are figures."""
@@ -150,26 +159,17 @@ def trained(facts: Facts) -> list[PhaseFacts]:
 def matrix(facts: Facts) -> list[Kept]:
     """A line an evaluation, a column a state of the model: the start, then after each phase."""
     done = trained(facts)
-    if not done:
+    reports = [each.report for each in done if each.report is not None]
+    if not reports:
         return []
-    rows = [
-        (each, _row(each.name, index, done))
-        for index, each in enumerate(done)
+    rows = {
+        each.name: (phase_class(each.number), _row(each.name, reports, at))
+        for at, each in enumerate(done)
         if each.evaluation == each.name
-    ]
-    anchor = _anchor(done)
-    largest = _largest([row for _, row in rows])
-    return [
-        _evaluation_line(ANCHOR, ANCHOR, anchor, _largest([anchor])),
-        *(
-            _evaluation_line(each.name, phase_class(each.number), row, largest)
-            for each, row in rows
-        ),
-    ]
-
-
-def _evaluation_line(name: str, look: str, row: Row, largest: float) -> Kept:
-    return Kept(name=name, look=look, cells=tuple((cell, _look(cell, largest)) for cell in row))
+    }
+    beside, anchor = [row for _, row in rows.values()], _row(ANCHOR, reports)
+    lines = [Kept.of(name, look, row, beside) for name, (look, row) in rows.items()]
+    return [Kept.of(ANCHOR, ANCHOR, anchor, [anchor]), *lines]
 
 
 def _look(cell: Cell | None, largest: float) -> str:
@@ -180,42 +180,24 @@ def _look(cell: Cell | None, largest: float) -> str:
     return tint(cell.by, largest)
 
 
-def _row(name: str, at: int, done: Sequence[PhaseFacts]) -> Row:
-    """The figures of one phase: before it was trained, at its end, and after each that came later."""
-    row: list[Cell | None] = [None] * (len(done) + 1)
-    own: Figure | None = None
-    for number, each in enumerate(done):
-        assert each.report is not None
-        if number == at:
-            before = mean_of(each.report.before, name)
-            row[number] = Cell(figure=before, by=None) if before else None
-        after = mean_of(each.report.after, name)
-        if after is not None and number >= at:
-            is_own = number == at
-            own = after if is_own else own
-            by = None if is_own or own is None else after.val_bpb - own.val_bpb
-            row[number + 1] = Cell(figure=after, by=by, own=is_own)
-    return row
+def _row(name: str, reports: Sequence[Report], at: int = 0) -> Row:
+    """The figures of an evaluation before the phase `at`, at its end, and after each that came later.
 
-
-def _anchor(done: Sequence[PhaseFacts]) -> Row:
-    """The anchor after each phase, held against the phase before."""
-    first = done[0].report
-    assert first is not None
-    last = mean_of(first.before, ANCHOR)
-    row: list[Cell | None] = [Cell(figure=last, by=None) if last else None]
-    for each in done:
-        assert each.report is not None
-        now = mean_of(each.report.after, ANCHOR)
-        by = now.val_bpb - last.val_bpb if now and last else None
-        row.append(Cell(figure=now, by=by) if now else None)
-        last = now or last
-    return row
-
-
-def _largest(rows: Sequence[Row]) -> float:
-    changes = [abs(cell.by) for row in rows for cell in row if cell and cell.by is not None]
-    return max([LEAST, *changes])
+    Those of a phase are held against that at its end, those of the anchor against the one before.
+    """
+    taken = [
+        mean_of(reports[at].before, name),
+        *(mean_of(each.after, name) for each in reports[at:]),
+    ]
+    cells: list[Cell | None] = [None] * at
+    against: Figure | None = None
+    for number, figure in enumerate(taken):
+        by = figure.val_bpb - against.val_bpb if figure and against else None
+        own = name != ANCHOR and number == 1
+        cells.append(Cell(figure=figure, by=by, own=own) if figure else None)
+        if own or name == ANCHOR:
+            against = figure or against
+    return cells
 
 
 def tint(by: float, largest: float) -> str:

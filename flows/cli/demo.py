@@ -11,6 +11,7 @@ from rich.text import Text
 
 from curriculum.corpus.load import corpus_names
 from curriculum.inspection.formats import Line, count, duration, percent
+from curriculum.inspection.run_notes import finished_runs
 from curriculum.inspection.runs import change, report_of
 from curriculum.mixing.load import diet_names
 from curriculum.pipeline.execute import Scope, runs_of
@@ -27,6 +28,7 @@ from flows.server import dashboard
 from flows.settings.trust import make_trusted
 from schemas.cures import CHECKOUT, is_checkout
 from schemas.errors import CurriculumError
+from schemas.job import Report
 
 
 def init(home: Path, name: str) -> None:
@@ -106,9 +108,10 @@ def demo(home: Path, repositories: tuple[str, ...]) -> None:
     began = datetime.now(UTC)
     runs = runs_of(phases.flow(config, Scope()))
     out.print()
-    out.print(table(_summary(runs)))
+    finished = finished_runs(Store(home), runs)
+    out.print(table(_summary(run.report) for run in finished))
     out.print(Text(TABLE_NOTE, MUTED))
-    warn_of_rises(Store(home), runs)
+    warn_of_rises(finished)
     if all(each.made for each in runs):
         out.print(Text(_where_time_went(runs, began), MUTED))
     _next_steps(home, _some_rows(Store(home)).key[:KEY_DIGITS])
@@ -120,18 +123,16 @@ def _some_rows(store: Store) -> Artefact:
     )
 
 
-def _summary(runs: tuple[Artefact, ...]) -> Iterator[Line]:
-    for run in runs:
-        report = report_of(run)
-        yield {
-            "phase": report.phase,
-            "val_bpb before → after": change(report, "phase"),
-            "anchor": change(report, "anchor"),
-            "yield": percent(report.tokens.valid / report.tokens.positions),
-            "tokens": count(report.tokens.valid),
-            "steps": report.steps,
-            "time": duration(report.seconds + (report.evaluation_seconds or 0.0)),
-        }
+def _summary(report: Report) -> Line:
+    return {
+        "phase": report.phase,
+        "val_bpb before → after": change(report, "phase"),
+        "anchor": change(report, "anchor"),
+        "yield": percent(report.tokens.valid / report.tokens.positions),
+        "tokens": count(report.tokens.valid),
+        "steps": report.steps,
+        "time": duration(report.seconds + (report.evaluation_seconds or 0.0)),
+    }
 
 
 def _where_time_went(runs: tuple[Artefact, ...], began: datetime) -> str:

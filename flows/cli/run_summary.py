@@ -5,7 +5,14 @@ from collections.abc import Collection, Sequence
 
 from rich.text import Text
 
-from curriculum.inspection.run_notes import anchor_words, finished_runs, rises, samples, silences
+from curriculum.inspection.run_notes import (
+    FinishedRun,
+    anchor_words,
+    finished_runs,
+    rises,
+    samples,
+    silences,
+)
 from curriculum.inspection.run_tables import run_lines
 from curriculum.inspection.runs import ending, report_of, unused_budget
 from curriculum.pipeline.execute import Scope
@@ -13,7 +20,7 @@ from curriculum.pipeline.gates import Verdict, approve_command
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.run_config import command
 from curriculum.pipeline.status import later_phases, phases_left
-from curriculum.store import Artefact, Store
+from curriculum.store import Artefact
 from dashboards.report.facts import report_path
 from flows import settings
 from flows.cli.console import ACCENT, MUTED, out, table, warn
@@ -35,14 +42,13 @@ def print_runs(plan: RunPlan, runs: Sequence[Artefact]) -> None:
             out.print(Text(f"{report.phase}: {unused}", MUTED), soft_wrap=True)
     for words in samples(plan.store, finished):
         out.print(Text(words, MUTED), soft_wrap=True)
-    warn_of_rises(plan.store, runs)
+    warn_of_rises(finished)
     for words in silences(finished):
         warn(words)
 
 
-def warn_of_rises(store: Store, runs: Sequence[Artefact]) -> None:
+def warn_of_rises(finished: Sequence[FinishedRun]) -> None:
     """Warn of each run whose val_bpb rose, and of an anchor that an earlier run left lower."""
-    finished = finished_runs(store, runs)
     for words in filter(None, (*rises(finished), anchor_words(finished))):
         warn(words)
 

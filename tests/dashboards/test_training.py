@@ -91,7 +91,7 @@ def test_curves_grow_with_the_parts_and_the_heartbeat(folder: Path) -> None:
     _part(folder, 41, 90)
     _beat(folder, 91, *_figures(0, 40, 80))
     found = training_curves(folder)
-    assert [found.losses[0].step, found.losses[-1].step] == [1, 90]
+    assert [found.losses[0][0], found.losses[-1][0]] == [1, 90]
     assert [each.step for each in found.anchor] == [0, 40, 80]
     said = _said(folder)
     assert "step 91 of 400" in said
@@ -101,9 +101,9 @@ def test_curves_grow_with_the_parts_and_the_heartbeat(folder: Path) -> None:
 
 def test_a_part_that_a_resumed_run_writes_again_replaces_the_first(folder: Path) -> None:
     _part(folder, 1, 10, loss=3.0)
-    assert {each.loss for each in training_curves(folder).losses} == {3.0}
+    assert {loss for _, loss in training_curves(folder).losses} == {3.0}
     _part(folder, 1, 10, loss=2.0)
-    assert {each.loss for each in training_curves(folder).losses} == {2.0}
+    assert {loss for _, loss in training_curves(folder).losses} == {2.0}
     kept = training_curves(folder)
     open_runs._part.cache_clear()
     assert training_curves(folder) == kept, "as without what was kept"
@@ -114,9 +114,9 @@ def test_a_long_run_has_means_at_so_many_points_at_most(folder: Path) -> None:
         _part(folder, first, first + 99)
     losses = training_curves(folder, points=90).losses
     assert len(losses) == 84
-    assert losses[0].step == 12
-    assert losses[0].loss == pytest.approx(sum(5.0 - step / 100 for step in range(1, 13)) / 12)
-    assert losses[-1].step == 1000
+    assert losses[0][0] == 12
+    assert losses[0][1] == pytest.approx(sum(5.0 - step / 100 for step in range(1, 13)) / 12)
+    assert losses[-1][0] == 1000
 
 
 def test_a_damaged_part_of_the_metrics_is_said(folder: Path) -> None:
