@@ -1,5 +1,6 @@
 """Runs and their figures as lines of words and numbers, the same in the terminal and on pages."""
 
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
@@ -83,10 +84,13 @@ def _saved(report: Report) -> str:
 
 def figure_lines(report: Report, changes: Changes = NO_CHANGES) -> Iterator[Line]:
     """A line an evaluation of the run: its figure before and after, and what documents changed by."""
-    places = {_place(figure): figure for figure in report.before}
+    measured: defaultdict[Place, deque[Figure]] = defaultdict(deque)
+    for figure in report.before:
+        measured[_place(figure)].append(figure)
     for after in report.after:
         place = _place(after)
-        before = places.get(place)
+        # Rows of several lengths or bases have figures of one place, in the same order each time.
+        before = measured[place].popleft() if measured[place] else None
         yield {
             "set": after.set,
             "phase": after.phase,

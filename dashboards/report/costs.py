@@ -55,7 +55,7 @@ class TimeLine:
         """The axis of time."""
         return marks.axis([label for _, label in self.scale.ticks])
 
-    def drawn(self, span: Span) -> Markup:
+    def line_of(self, span: Span) -> Markup:
         """An attempt on the axis."""
         from_to = " to ".join(moment(then.isoformat()) for then in (span.start, span.end))
         return marks.time_line(

@@ -168,19 +168,75 @@ class Facts:
     """Artefacts that the report lacks, since they are gone or damaged: path and fault of each."""
 
 
-Lost = dict[Path, str]
-"""Artefacts that can't be loaded, with the fault of each."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MarkedArtefacts:
+    """Artefacts that a specialist's phases left last, each loaded once."""
+
+    built: Mapping[str, tuple[Artefact, ...]]
+    """Those of the builds of a phase, of whatever corpus and row length."""
+    runs: Mapping[str, Artefact]
+    """Current runs by phase."""
+    mixtures: Mapping[str, Artefact]
+    lost: tuple[str, ...]
+    """Artefacts that are gone or damaged: path and fault of each."""
+
+    @staticmethod
+    def of(plan: RunPlan) -> "MarkedArtefacts":
+        """Load what the marks of a plan list."""
+        loaded: dict[str, Artefact | None] = {}
+        lost: dict[str, str] = {}
+
+        def marked(stage: str, phase: str, more: str = "") -> tuple[Artefact, ...]:
+            marks = f"{plan.mark_of(stage, phase)}{more}.txt"
+            files = sorted((plan.store.root / "current").glob(marks))
+            lines = [line for file in files for line in read_mark(file)]
+            for line in dict.fromkeys(lines):
+                if line not in loaded:
+                    try:
+                        loaded[line] = plan.store.load(plan.store.root / line)
+                    except (StoreError, SchemaError) as fault:
+                        loaded[line] = None
+                        lost[line] = f"{fault.cause}. {fault.cure}"
+            return tuple(found for line in lines if (found := loaded[line]) is not None)
+
+        names = [phase.name for phase in plan.phases]
+        built = {name: marked("build", name, "+*") for name in names}
+        runs, mixtures = (
+            {name: found[0] for name in names if (found := marked(stage, name))}
+            for stage in ("runs", "mixtures")
+        )
+        listed = tuple(f"{path}: {fault}" for path, fault in sorted(lost.items()))
+        return MarkedArtefacts(built=built, runs=runs, mixtures=mixtures, lost=listed)
+
+    @property
+    def artefacts(self) -> dict[str, Artefact]:
+        """Those of all builds, by key."""
+        return {each.key: each for phase in self.built.values() for each in phase}
+
+    def rows(self) -> Iterator[tuple[Artefact, list[Artefact]]]:
+        """Yield the rows that are trained on, each once, with what they are made of that is there.
+
+        Imported rows were made with a tokenizer that is like the one built with.
+        """
+        built = self.artefacts
+        alike = {
+            each.content: key for key, each in built.items() if each.manifest.stage == TOKENIZERS
+        }
+        for rows in filter(_is_trained_on, built.values()):
+            inputs = rows.manifest.inputs
+            keys = (each.key if each.key in built else alike.get(each.content) for each in inputs)
+            yield rows, [built[key] for key in keys if key is not None]
 
 
 def read(
     plan: RunPlan,
     resources: Resources,
+    marked: MarkedArtefacts,
     examples: Mapping[str, Example] = MappingProxyType({}),
 ) -> Facts:
     """The facts of a specialist, as its workspace holds them now; `examples` has rows by their key."""
-    diet, lost = plan.diet, Lost()
-    built = list({each.key: each for each in _built(plan, lost)}.values())
-    phases = tuple(_phases(plan, resources, examples, lost, filled=filling_of(built)))
+    diet, built = plan.diet, [*marked.artefacts.values()]
+    filled, statuses = filling_of(built), phase_statuses(plan, resources)
     return Facts(
         specialist=diet.specialist,
         branch=diet.branch,
@@ -191,79 +247,63 @@ def read(
         tokenizer=diet.tokenizer,
         token_budget=diet.token_budget,
         written=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        phases=phases,
+        phases=tuple(
+            _phase(plan, number, status, marked, examples, filled=filled)
+            for number, status in enumerate(statuses, start=1)
+        ),
         sources=_sources(built),
         exclusions=Exclusions.of(built),
-        lost=tuple(
-            f"{path.relative_to(plan.store.root)}: {fault}" for path, fault in sorted(lost.items())
-        ),
+        lost=marked.lost,
     )
-
-
-def rows_of(plan: RunPlan) -> Iterator[tuple[Artefact, list[Artefact]]]:
-    """Yield the rows that the phases of a plan are trained on, each once, with all that they are made of."""
-    built = {each.key: each for each in _built(plan, {})}
-    for each in built.values():
-        if _is_trained_on(each):
-            yield each, [built[key] for key in _made_of(each, built) if key in built]
-
-
-def _made_of(rows: Artefact, built: Mapping[str, Artefact]) -> Iterator[str]:
-    """The keys of its inputs; imported rows were made with a tokenizer that is like the one built with."""
-    alike = {each.content: key for key, each in built.items() if each.manifest.stage == TOKENIZERS}
-    for record in rows.manifest.inputs:
-        yield record.key if record.key in built else alike.get(record.content, record.key)
 
 
 def _is_trained_on(artefact: Artefact) -> bool:
     return artefact.manifest.stage == "rows" and artefact.manifest.labels["split"] == "train"
 
 
-def _phases(
+def _phase(
     plan: RunPlan,
-    resources: Resources,
+    number: int,
+    status: PhaseStatus,
+    marked: MarkedArtefacts,
     examples: Mapping[str, Example],
-    lost: Lost,
     *,
     filled: str,
-) -> Iterator[PhaseFacts]:
-    statuses = phase_statuses(plan, resources)
-    for number, (phase, status) in enumerate(zip(plan.phases, statuses, strict=True), start=1):
-        run, mixture = (
-            next(_loaded(plan, plan.mark_of(stage, phase.name), lost), None)
-            for stage in ("runs", "mixtures")
-        )
-        rows = {each.key: each for each in _marked(plan, phase, lost) if _is_trained_on(each)}
-        found = Attempt.at(run.path) if run else None
-        current = TrainedRun.of(plan.store, found) if found else None
-        mixed = [record.key for record in mixture.manifest.inputs] if mixture else [*rows]
-        begun = found or (Attempt.at(status.run) if status.run else None)
-        yield PhaseFacts(
-            number=number,
-            phase=phase,
-            evaluation=plan.diet.phases[-1].phase if phase.is_anneal else phase.name,
-            status=status,
-            # None before its first heartbeat, and while it is being written.
-            heartbeat=inside.read(Heartbeat, status.run / HEARTBEAT)
-            if status.run and not status.report
-            else None,
-            run=current,
-            changes=changes_within(run.path, current.report) if run and current else {},
-            approval=gates.find_approval(plan.store, run) if run else None,
-            mixture=mixture_report_of(mixture) if mixture else None,
-            packed=tuple(
-                Packed(
-                    labels=rows[key].manifest.labels,
-                    report=rows[key].reported(RowsReport),
-                    example=examples.get(key),
-                )
-                for key in mixed
-                if key in rows
-            ),
-            earlier=tuple(_earlier(plan, phase, run, status)),
-            started=begun.job.begun if begun else "",
-            filled=filled,
-        )
+) -> PhaseFacts:
+    phase = plan.phases[number - 1]
+    run, mixture = marked.runs.get(phase.name), marked.mixtures.get(phase.name)
+    rows = {each.key: each for each in marked.built[phase.name] if _is_trained_on(each)}
+    found = Attempt.at(run.path) if run else None
+    current = TrainedRun.of(plan.store, found) if found else None
+    mixed = [record.key for record in mixture.manifest.inputs] if mixture else [*rows]
+    begun = found or (Attempt.at(status.run) if status.run else None)
+    is_open = status.run is not None and status.report is None
+    return PhaseFacts(
+        number=number,
+        phase=phase,
+        evaluation=plan.diet.phases[-1].phase if phase.is_anneal else phase.name,
+        status=status,
+        # None before its first heartbeat, and while it is being written.
+        heartbeat=inside.read(Heartbeat, status.run / HEARTBEAT)
+        if status.run and is_open
+        else None,
+        run=current,
+        changes=changes_within(run.path, current.report) if run and current else {},
+        approval=gates.find_approval(plan.store, run) if run else None,
+        mixture=mixture_report_of(mixture) if mixture else None,
+        packed=tuple(
+            Packed(
+                labels=rows[key].manifest.labels,
+                report=rows[key].reported(RowsReport),
+                example=examples.get(key),
+            )
+            for key in mixed
+            if key in rows
+        ),
+        earlier=tuple(_earlier(plan, phase, run, status)),
+        started=begun.job.begun if begun else "",
+        filled=filled,
+    )
 
 
 def _earlier(
@@ -277,27 +317,6 @@ def _earlier(
     files = (plan.store.root / folder).glob(f"*/attempt=*/{REPORT}")
     found = [Attempt.at(file.parent) for file in files if file.parent not in excluded]
     return [TrainedRun.of(plan.store, each) for each in sorted(found, key=lambda each: each.order)]
-
-
-def _marked(plan: RunPlan, phase: ResolvedPhase, lost: Lost) -> Iterator[Artefact]:
-    """Yield the artefacts that the builds of a phase left last, of whatever corpus and row length."""
-    yield from _loaded(plan, f"{plan.mark_of('build', phase.name)}+*", lost)
-
-
-def _loaded(plan: RunPlan, marks: str, lost: Lost) -> Iterator[Artefact]:
-    """Yield the artefacts of some marks, and note those that are gone or damaged."""
-    for file in sorted((plan.store.root / "current").glob(f"{marks}.txt")):
-        for line in read_mark(file):
-            path = plan.store.root / line
-            try:
-                yield plan.store.load(path)
-            except (StoreError, SchemaError) as fault:
-                lost[path] = f"{fault.cause}. {fault.cure}"
-
-
-def _built(plan: RunPlan, lost: Lost) -> Iterator[Artefact]:
-    for phase in plan.phases:
-        yield from _marked(plan, phase, lost)
 
 
 def _sources(built: Sequence[Artefact]) -> dict[str, tuple[int, int]]:

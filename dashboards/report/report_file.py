@@ -11,7 +11,7 @@ from curriculum.store import Artefact
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import replace_whole
 from dashboards.html import escaped
-from dashboards.report.facts import REPORTS, read, report_name, report_path, rows_of
+from dashboards.report.facts import REPORTS, MarkedArtefacts, read, report_name, report_path
 from dashboards.report.page import page
 from dashboards.rows import write as rows
 from dashboards.rows.write import Example, example
@@ -29,7 +29,8 @@ def write(plan: RunPlan, resources: Resources, log: Log, folder: Path | None = N
         OSError: where the file can't be written.
     """
     folder = folder or plan.store.root / REPORTS
-    facts = read(plan, resources, _examples(plan, folder, log))
+    marked = MarkedArtefacts.of(plan)
+    facts = read(plan, resources, marked, _examples(plan.store.root, marked, folder, log))
     for lost in facts.lost:
         log(f"not in the report: {lost}")
     text = page(facts)
@@ -39,12 +40,12 @@ def write(plan: RunPlan, resources: Resources, log: Log, folder: Path | None = N
     return file
 
 
-def _examples(plan: RunPlan, folder: Path, log: Log) -> dict[str, Example]:
+def _examples(root: Path, marked: MarkedArtefacts, folder: Path, log: Log) -> dict[str, Example]:
     """A row to look at of each rows artefact, by key; its page is written where it isn't yet."""
     found: dict[str, Example] = {}
-    for each, made_of in rows_of(plan):
+    for each, made_of in marked.rows():
         try:
-            one = example(each) if rows.write(plan.store.root, each, made_of, folder) else None
+            one = example(each) if rows.write(root, each, made_of, folder) else None
         except (CurriculumError, OSError, ArrowException) as failed:
             log(f"the page of rows {each.key[:KEY_DIGITS]} isn't written: {failed}")
             continue

@@ -1,7 +1,7 @@
 from typing import Any
 
 from curriculum.inspection.formats import duration
-from curriculum.inspection.run_tables import machine_line, run_line
+from curriculum.inspection.run_tables import figure_lines, machine_line, run_line
 from schemas.job import ANNEAL, MaskingCost, Report
 from tests.factories import figure, run_report
 
@@ -57,3 +57,11 @@ def test_a_phase_of_imported_rows_alone_has_no_figure_of_the_phase_before() -> N
     assert run_line(imported)["held out"] == ""
     annealed = report(phase=ANNEAL, after=(before,))
     assert annealed.own_mean(annealed.after, "phase") == before
+
+
+def test_figures_of_rows_of_two_lengths_are_compared_each_with_its_own() -> None:
+    place = {"family": "v6_enriched", "domain": "testing"}
+    short, long = figure(2.8, **place), figure(2.3, **place)
+    measured = report(before=(short, long), after=(figure(2.7, **place), figure(2.2, **place)))
+    found = [(line["before"], line["after"]) for line in figure_lines(measured)]
+    assert found == [("2.800", "2.700"), ("2.300", "2.200")]

@@ -200,7 +200,7 @@ def test_a_report_names_the_domains_of_its_own_phase_alone() -> None:
         figure(2.0, phase="file_graph", family="*", domain="*"),
         figure(2.0, phase="file_graph", family="v2_simple", domain="testing"),
     )
-    report = run_report(after=figures)
+    report = run_report(phase="file_graph", after=figures)
     assert measured_domains(report) == ("testing",)
     assert unmeasured_domains(report, mixture("testing", "algorithms")) == ("algorithms",)
     assert unmeasured_domains(run_report(after=()), mixture("testing")) == ()

@@ -17,7 +17,7 @@ from curriculum.train.dataloader import loader_of
 from curriculum.train.export import require_exportable
 from curriculum.train.run_directory import JOB, read_job, read_report
 from dashboards.pipeline_chart import picture
-from dashboards.report.facts import read
+from dashboards.report.facts import MarkedArtefacts, read
 from dashboards.report.page import page
 from schemas.errors import JobError
 from schemas.specialist import SpecialistRef
@@ -87,7 +87,7 @@ def test_the_graph_of_artefacts_and_the_report_show_the_mark(home: Path) -> None
     (other,) = artefact_graph(home, SpecialistRef(NAME), Resources()).of_phase("syntax", "run")
     assert MARK not in f"{other.title} {other.how} {other.why}"
     plan = resolve_plan(RunConfig.of(specialist="tiny.off", workspace=home), dry=True)
-    text = page(read(plan, Resources()))
+    text = page(read(plan, Resources(), MarkedArtefacts.of(plan)))
     # At its head, and at each phase.
     assert text.count(MARK) >= 3
 
