@@ -3,12 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
+import polars as pl
 
 from curriculum import parquet
 from curriculum.inspection.lineage import UNKNOWN, inputs, origins
@@ -23,12 +19,9 @@ KINDS = ("phase", "serving", "family", "domain", "repository", "licence")
 DOCUMENT_COLUMNS = (*KINDS, "document_id", "path", "commit", "lineage", "tokens")
 NO_LICENCE = "none"
 _COLUMNS = ("document_ids", "doc_starts", "valid_token_count", "domain")
-_TYPES: dict[str, pa.DataType] = {"tokens": pa.int64()}
-_FIELDS = [pa.field(name, _TYPES.get(name, pa.string())) for name in DOCUMENT_COLUMNS]
-_NOTHING = pa.schema(_FIELDS).empty_table()
-_NO_TOKENS = _NOTHING.select(["document_id", "domain", "tokens"])
-_SUM: Any = [("tokens", "sum")]
-Int64s = npt.NDArray[np.int64]
+_NOTHING = pl.DataFrame(
+    schema={name: pl.Int64 if name == "tokens" else pl.String for name in DOCUMENT_COLUMNS}
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,18 +33,18 @@ class TokenCounts:
     rows: int
     """Packed rows, each as often as it comes."""
     positions: int
-    documents: pa.Table
+    documents: pl.DataFrame
     """A line a document and way in which it is served, of DOCUMENT_COLUMNS."""
 
     @property
     def tokens(self) -> int:
         """Valid tokens."""
-        return sum(_values(self.documents, "tokens"))
+        return int(self.documents["tokens"].sum())
 
     def by(self, kind: str) -> dict[str, int]:
         """Valid tokens by one of KINDS, or by document_id or lineage."""
-        grouped = self.documents.group_by(kind).aggregate(_SUM)
-        return dict(zip(_values(grouped, kind), _values(grouped, "tokens_sum"), strict=True))
+        grouped = self.documents.group_by(kind, maintain_order=True).agg(pl.col("tokens").sum())
+        return dict(grouped.iter_rows())
 
 
 def counted(store: Store, title: str, artefacts: Sequence[Artefact]) -> TokenCounts:
@@ -60,15 +53,14 @@ def counted(store: Store, title: str, artefacts: Sequence[Artefact]) -> TokenCou
     Raises:
         StoreError: where rows that a mixture draws on are gone.
     """
-    by_key = {each.key: each for each in store.artefacts()}
-    parts = [part for each in artefacts for part in _parts(store, each, by_key)]
-    documents = pa.concat_tables([_NOTHING, *(part.documents for part in parts)])
+    by_key = {artefact.key: artefact for artefact in store.artefacts()}
+    parts = [part for artefact in artefacts for part in _parts(store, artefact, by_key)]
     return TokenCounts(
         title=title,
         artefacts=tuple(artefacts),
         rows=sum(part.rows for part in parts),
         positions=sum(part.positions for part in parts),
-        documents=documents,
+        documents=pl.concat([_NOTHING, *(part.documents for part in parts)]),
     )
 
 
@@ -78,7 +70,7 @@ class _Part:
 
     rows: int
     positions: int
-    documents: pa.Table
+    documents: pl.DataFrame
 
 
 def _parts(store: Store, artefact: Artefact, by_key: Mapping[str, Artefact]) -> Iterator[_Part]:
@@ -86,8 +78,9 @@ def _parts(store: Store, artefact: Artefact, by_key: Mapping[str, Artefact]) -> 
     if artefact.manifest.stage == ROWS:
         yield _part(store, artefact, None, phase="")
         return
-    plan = parquet.read_table(artefact.path / PLAN_NAME, columns=["rows_key", "shard", "row"])
-    for key in _values(plan, "rows_key", once=True):
+    phase = artefact.manifest.labels["phase"]
+    plan = _frame(artefact.path / PLAN_NAME, ("rows_key", "shard", "row"))
+    for key in plan["rows_key"].unique(maintain_order=True):
         if key not in by_key:
             raise StoreError(
                 str(artefact.path),
@@ -95,94 +88,65 @@ def _parts(store: Store, artefact: Artefact, by_key: Mapping[str, Artefact]) -> 
                 cause="the plan draws on rows that are gone",
                 cure="Build the phase again: the same key comes back",
             )
-        mine = plan.filter(pc.field("rows_key") == key)
-        phase = artefact.manifest.labels["phase"]
-        yield _part(store, by_key[key], _Taken.of(mine), phase=phase)
+        yield _part(store, by_key[key], plan.filter(pl.col("rows_key") == key), phase=phase)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Taken:
-    """The rows that a plan takes of one artefact, a line a time."""
-
-    shards: Int64s
-    rows: Int64s
-
-    @staticmethod
-    def of(plan: pa.Table) -> "_Taken":
-        """The lines of a plan that are of one artefact."""
-        return _Taken(shards=plan["shard"].to_numpy(), rows=plan["row"].to_numpy())
-
-    def times(self, shard: int, rows: int) -> Int64s:
-        """[rows]: how often each row of a shard is taken."""
-        return np.bincount(self.rows[self.shards == shard], minlength=rows).astype(np.int64)
-
-
-def _part(store: Store, rows: Artefact, taken: _Taken | None, *, phase: str) -> _Part:
-    labels = rows.manifest.labels
-    length, number, pieces = int(labels["row_length"]), 0, []
+def _part(store: Store, rows: Artefact, plan: pl.DataFrame | None, *, phase: str) -> _Part:
+    """The rows of an artefact; with a plan those it takes, as often as it takes them."""
+    labels, number, counts = rows.manifest.labels, 0, []
     for shard, file in enumerate(rows.files(".parquet")):
-        table = parquet.read_table(file, columns=list(_COLUMNS)).combine_chunks()
-        ones = np.ones(len(table), np.int64)
-        times = ones if taken is None else taken.times(shard, len(table))
-        number += int(times.sum())
-        pieces.append(_tokens(table, times))
-    counted = (
-        pa.concat_tables([_NO_TOKENS, *pieces]).group_by(["document_id", "domain"]).aggregate(_SUM)
-    )
-    counted = counted.rename_columns(["document_id", "domain", "tokens"])
-    documents = _with_origins(store, rows, counted.filter(pc.field("tokens") > 0))
+        lines = _frame(file, _COLUMNS).with_row_index("row")
+        if plan is not None:
+            taken = plan.filter(pl.col("shard") == shard).select(pl.col("row").cast(pl.UInt32))
+            lines = taken.join(lines, on="row")
+        number += len(lines)
+        counts.append(_tokens(lines))
     family = f"{labels['family']} of {labels['base']}" if "base" in labels else labels["family"]
     packer = f" {labels['packer']}" if "packer" in labels else ""
-    serving = f"{family} {labels['objective']} {length}{packer}"
-    for name, value in (("family", family), ("serving", serving), ("phase", phase)):
-        documents = documents.append_column(name, pa.array([value] * len(documents), pa.string()))
+    serving = f"{family} {labels['objective']} {labels['row_length']}{packer}"
+    documents = (
+        pl.concat([_NOTHING.select("document_id", "domain", "tokens"), *counts])
+        .group_by("document_id", "domain", maintain_order=True)
+        .agg(pl.col("tokens").sum())
+        .filter(pl.col("tokens") > 0)
+    )
+    words = {"family": family, "serving": serving, "phase": phase}
     return _Part(
-        rows=number, positions=number * length, documents=documents.select(list(DOCUMENT_COLUMNS))
+        rows=number,
+        positions=number * int(labels["row_length"]),
+        documents=_with_origins(store, rows, documents)
+        .with_columns(pl.lit(word).alias(name) for name, word in words.items())
+        .select(DOCUMENT_COLUMNS),
     )
 
 
-def _tokens(table: pa.Table, times: Int64s) -> pa.Table:
-    """A line a document in a row: its valid tokens, as often as the row comes.
+def _tokens(lines: pl.DataFrame) -> pl.DataFrame:
+    """A line a document in a row: its valid tokens.
 
-    Two rows of 8, the second taken twice: documents of 3 and 5 tokens, and one of 6 before padding, are
-    lines of 3, 5 and 12.
+    Rows of 8 with documents of 3 and 5 tokens, and one of 6 before padding, are lines of 3, 5 and 6.
     """
-    ids: Any = table["document_ids"].combine_chunks()
-    starts: Any = table["doc_starts"].combine_chunks()
-    parents = pc.list_parent_indices(ids).to_numpy().astype(np.int64)
-    counts = pc.list_value_length(ids).to_numpy().astype(np.int64)
-    within = np.arange(len(parents)) - np.repeat(np.cumsum(counts) - counts, counts)
-    flat = starts.flatten().to_numpy().astype(np.int64)
-    listed = pc.list_value_length(starts).to_numpy().astype(np.int64)
-    first = np.repeat(np.cumsum(listed) - listed, counts) + within
-    valid = table["valid_token_count"].to_numpy().astype(np.int64)[parents]
-    is_last = within == counts[parents] - 1
-    following = flat[np.minimum(first + 1, max(len(flat) - 1, 0))]
-    lengths = np.where(is_last, valid, following) - flat[first]
-    columns: dict[str, Any] = {
-        "document_id": pc.cast(ids.flatten(), pa.string()),
-        "domain": pc.cast(table["domain"], pa.string()).take(parents),
-        "tokens": pa.array(lengths * times[parents]),
-    }
-    return pa.table(columns)
+    starts = pl.col("doc_starts").list.head(pl.col("document_ids").list.len())
+    ends = pl.concat_list(starts.list.slice(1), "valid_token_count")
+    spans = lines.select(document_id="document_ids", domain="domain", start=starts, end=ends)
+    tokens = (pl.col("end") - pl.col("start")).cast(pl.Int64).alias("tokens")
+    return spans.explode("document_id", "start", "end").select("document_id", "domain", tokens)
 
 
-def _with_origins(store: Store, rows: Artefact, counted: pa.Table) -> pa.Table:
+def _with_origins(store: Store, rows: Artefact, counts: pl.DataFrame) -> pl.DataFrame:
     """Counts with the origin of each document; unknown where the documents are gone."""
-    known = origins(inputs(store, rows, "documents")).drop_columns(["family"])
-    joined = counted.join(known, keys="document_id", join_type="left outer")
-    is_known: Any = pc.is_valid(joined["repository"])
-    columns: dict[str, Any] = {name: joined[name] for name in joined.column_names}
-    for name in ("repository", "commit", "path", "lineage"):
-        columns[name] = pc.fill_null(columns[name], UNKNOWN)
-    licence = pc.fill_null(columns["licence"], NO_LICENCE)
-    columns["licence"] = pc.if_else(is_known, licence, UNKNOWN)
-    return pa.table(columns)
+    known = pl.DataFrame(origins(inputs(store, rows, "documents"))).drop("family")
+    is_known = pl.col("repository").is_not_null()
+    licence = (
+        pl.when(is_known).then(pl.col("licence").fill_null(NO_LICENCE)).otherwise(pl.lit(UNKNOWN))
+    )
+    names = ("repository", "commit", "path", "lineage")
+    return counts.join(known, on="document_id", how="left").with_columns(
+        licence, *(pl.col(name).fill_null(UNKNOWN) for name in names)
+    )
 
 
-def _values(table: pa.Table, name: str, *, once: bool = False) -> list[Any]:
-    column: Any = table[name]
-    return list((pc.unique(column) if once else column).to_pylist())
+def _frame(file: Path, columns: Sequence[str]) -> pl.DataFrame:
+    return pl.DataFrame(parquet.read_table(file, columns=columns))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -278,7 +242,7 @@ def _document_changes(before: TokenCounts, after: TokenCounts) -> tuple[Document
     known: dict[str, dict[str, str]] = {
         line["document_id"]: line
         for side in (before, after)
-        for line in side.documents.select(columns).to_pylist()
+        for line in side.documents.select(columns).to_dicts()
     }
     return tuple(
         DocumentChange(
