@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
-from curriculum.inspection.rows import DocumentInRow, FileRange, Row, RowView, Source
+from curriculum.inspection.rows import DocumentInRow, FileRange, RowChunk, RowView
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
 from dashboards.rows.page import page
-from schemas.structure import StructureChunk, StructureEdge
+from schemas.structure import StructureEdge
 
 CHUNK = 40
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
@@ -93,50 +93,60 @@ def _row(ids: list[int], documents: int, *, structured: bool) -> RowView:
     )
     spans = list(zip(starts.tolist(), [*starts[1:].tolist(), length], strict=True))
     chunks = tuple(_chunks(spans)) if structured else ()
-    row = Row(
+    return RowView(
         pack_id="0123456789ab-0000000042",
         input_ids=ids,
         loss_mask=[int(each) for each in random.random(length) < 0.97],
         doc_starts=starts.tolist(),
-        valid=length,
-        scored=int(0.97 * length),
+        valid_token_count=length,
+        loss_token_count=int(0.97 * length),
         document_ids=[f"{at:032x}" for at in range(len(starts))],
         domain="general",
-        structure_ids=tuple(random.integers(1, 10, length // 6 + 1).repeat(6)[:length].tolist())
+        attention_pairs=1,
+        context_histogram=(1, 1, 1, 1),
+        structure_ids=random.integers(1, 10, length // 6 + 1).repeat(6)[:length].tolist()
         if structured
-        else (),
-        chunks=chunks,
+        else [],
+        chunk_boundaries=chunks,
         call_edges=tuple(
             StructureEdge(source=at, target=int(random.integers(at + 1)), label=1)
             for at in range(1, len(chunks), 2)
         ),
+        documents=tuple(_document(at, start, end) for at, (start, end) in enumerate(spans)),
     )
-    parts = tuple(
-        DocumentInRow(start=start, end=end, scored=end - start, document_id=f"{start:032x}", first_byte=0,
-             last_byte=99_999, source=_source(at))
-        for at, (start, end) in enumerate(spans)
-    )  # fmt: skip
-    return RowView(row=row, parts=parts, attention_pairs=1, histogram=(1, 1, 1, 1), generated=())
 
 
-def _source(document: int) -> Source:
-    commit = hashlib.sha1(str(document).encode(), usedforsecurity=False).hexdigest()
-    places = tuple(
+def _document(number: int, start: int, end: int) -> DocumentInRow:
+    files = [
         FileRange(
             repository="llvm-project",
-            commit=commit,
-            path=f"llvm/lib/Support/File{4 * document + at}.cpp",
+            commit=hashlib.sha1(str(number).encode(), usedforsecurity=False).hexdigest(),
+            path=f"llvm/lib/Support/File{4 * number + at}.cpp",
             num_bytes=1234,
         )
         for at in range(4)
+    ]
+    return DocumentInRow(
+        repository=files[0].repository,
+        commit=files[0].commit,
+        path=files[0].path,
+        licence="Apache-2.0",
+        timestamp=1_700_000_000,
+        num_bytes=99_999,
+        files=tuple(files),
+        document_id=f"{start:032x}",
+        start=start,
+        tokens=end - start,
+        scored=end - start,
+        first_byte=0,
+        last_byte=99_999,
     )
-    return Source(licence="Apache-2.0", timestamp=1_700_000_000, num_bytes=99_999, places=places)
 
 
-def _chunks(spans: list[tuple[int, int]]) -> Iterator[StructureChunk]:
-    for start, end in spans:
+def _chunks(spans: list[tuple[int, int]]) -> Iterator[RowChunk]:
+    for doc, (start, end) in enumerate(spans):
         for at in range(start, end - CHUNK + 1, CHUNK):
-            yield StructureChunk(start=at, end=at + CHUNK, kind=4, name="", dep_level=2)
+            yield RowChunk(start=at, end=at + CHUNK, kind=4, dep_level=2, doc=doc)
 
 
 if __name__ == "__main__":

@@ -1,29 +1,21 @@
 """Documents as one page that needs nothing else: a tree of chunks beside the text, with edges and structure.
 
-`page_content` says what of a document is shown; `page` makes HTML of it, in which a text is once, and whole.
+`article_of` numbers the lines of a document's tree and the places in its text that they lead to; `page`
+makes HTML of it, in which a text is once, and whole.
 """
 
 import itertools
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from curriculum.inspection.documents import (
-    WORDS,
-    Branch,
-    DocumentView,
-    Piece,
-    branches,
-    facts,
-    path_of,
-    pieces,
-    what,
-    widened,
-)
+from curriculum.inspection.context_tree import WORDS, Branch, branches, path_of
+from curriculum.inspection.documents import DocumentView, facts, what
 from curriculum.inspection.formats import integer, number
+from curriculum.inspection.structure_text import Piece, pieces, widened
 from dashboards import html, palette
 from dashboards.palette import DOCUMENT_COLOURS, NAMES
 from schemas.document import EDGE_KINDS, EDGE_LABELS, EdgeKind, EdgeLabel
@@ -32,111 +24,6 @@ from schemas.structure import LABEL_CODES, STRUCTURE_CODES, StructureChunk, Stru
 BESIDE = {STRUCTURE_CODES[name] for name in ("none", "other", "preamble", "comment")}
 """Kinds of chunks that define nothing."""
 LABELS: dict[int, EdgeLabel] = {LABEL_CODES[label]: label for label in EDGE_LABELS}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Node:
-    """A line of the tree, which leads to a section of the text or to a stretch inside one."""
-
-    name: str
-    depth: int
-    word: str = ""
-    """Said before the name: what the line above has to do with it."""
-    size: str = ""
-    note: str = ""
-    colour: str = ""
-    """`k` and a structure code, or `d` and the number of a document's colour."""
-    is_stretch: bool = False
-    """True if it leads to a stretch inside a section."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stretch:
-    """Neighbouring pieces of one structure chunk, or of none."""
-
-    pieces: tuple[Piece, ...]
-    chunk: int = -1
-    """The structure chunk."""
-    node: int = -1
-    """-1: no line of the tree leads to it alone."""
-    level: int = -1
-    """dep_level, from 0; -1 outside of chunks."""
-    code: int = 0
-    """The structure code of the chunk."""
-
-    @property
-    def text(self) -> str:
-        """The text of all its pieces."""
-        return "".join(piece.text for piece in self.pieces)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Section:
-    """A part of the text in an element of its own; -1 where no line of the tree leads to it."""
-
-    node: int
-    stretches: tuple[Stretch, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Link:
-    """An edge between two nodes; one of structure has no confidence."""
-
-    source: int
-    target: int
-    kind: EdgeKind
-    label: EdgeLabel
-    confidence: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PageContent:
-    """One document; its nodes are numbered from 0, in the order of the tree."""
-
-    title: str
-    facts: tuple[str, ...]
-    nodes: tuple[Node, ...]
-    sections: tuple[Section, ...]
-    links: tuple[Link, ...] = ()
-
-    @property
-    def codes(self) -> set[int]:
-        """The structure categories that occur; none where nothing has structure."""
-        stretches = (stretch for section in self.sections for stretch in section.stretches)
-        found = {piece.code for stretch in stretches for piece in stretch.pieces}
-        return found if found - {0} else set()
-
-
-def stretches(
-    pieces: Iterable[Piece], chunks: Sequence[StructureChunk], nodes: Mapping[int, int]
-) -> Iterator[Stretch]:
-    """Pieces put together by structure chunk; `nodes` has the line of each chunk that has one of its own."""
-    for index, group in itertools.groupby(widened(pieces), key=lambda piece: piece.chunk):
-        if index < 0:
-            yield Stretch(pieces=tuple(group))
-            continue
-        chunk = chunks[index]
-        yield Stretch(
-            pieces=tuple(group),
-            chunk=index,
-            node=nodes.get(index, -1),
-            level=chunk.dep_level - 1,
-            code=chunk.kind,
-        )
-
-
-def structure_node(chunk: StructureChunk, depth: int) -> Node:
-    """The line of a structure chunk."""
-    kind = NAMES[chunk.kind] if 0 <= chunk.kind < len(NAMES) else f"kind {chunk.kind}"
-    return Node(
-        name=chunk.name or kind,
-        depth=depth,
-        note=f"{kind} · level {chunk.dep_level - 1}",
-        colour=f"k{chunk.kind}",
-        is_stretch=True,
-    )
-
-
 COLOURS = {
     "function": "func_sig",
     "class": "class_decl",
@@ -149,50 +36,143 @@ COLOURS = {
 }
 """A definition has the colour of the category that it would be."""
 LONGEST_NAME = 80
+DEEPEST = 12
+"""Levels of the tree that are indented; what lies deeper is drawn below the deepest."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TreeLine:
+    """A line of the tree, which leads to the place of its number."""
+
+    number: int
+    look: str
+    """Classes: `l` and its depth; `k` and a structure code, or `d` and the number of a document's colour; `s`
+    where it leads to a stretch inside a block."""
+    name: str
+    word: str = ""
+    """Said before the name: what the line above has to do with it."""
+    size: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """Pieces of text in one element, each with its class where it isn't that of the element."""
+
+    pieces: list[tuple[str, str]]
+    look: str = ""
+    """Empty where the pieces have no element of their own."""
+    level: int | None = None
+    """The dep_level of a structure chunk, from 0, where it begins."""
+    place: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Block:
+    """A part of the text in an element of its own; its place is None where no line leads to it."""
+
+    place: int | None
+    look: str
+    runs: list[Run]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Link:
+    """An edge between two lines of the tree; one of structure has no confidence."""
+
+    source: int
+    target: int
+    kind: EdgeKind
+    label: EdgeLabel
+    confidence: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Article:
+    """A document as it is drawn; its place is None where it is alone on its page."""
+
+    title: str
+    place: int | None = None
+    facts: list[list[str]]
+    """Lines of words, which break between their items only."""
+    tree: list[TreeLine]
+    blocks: list[Block]
+    links: list[Link]
+    codes: set[int]
+    """The structure categories that occur; none where nothing has structure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Tree:
     """The tree of a document in the making, with the line of each chunk, part and structure chunk."""
 
-    seen: DocumentView
+    document: DocumentView
+    first: int
+    """Number of its first line."""
+    has_title: bool
     inside: dict[int, list[int]]
     """The structure chunks with lines of their own that begin in each part."""
-    nodes: list[Node] = field(default_factory=list)
+    lines: list[TreeLine] = field(default_factory=list)
     of_chunk: dict[int, int] = field(default_factory=dict)
     of_part: dict[int, int] = field(default_factory=dict)
     of_structure: dict[int, int] = field(default_factory=dict)
-    shown_by_section: set[int] = field(default_factory=set)
+    whole: set[int] = field(default_factory=set)
     """Structure chunks that are what a chunk of the document is: they have no line of their own."""
 
+    @property
+    def next(self) -> int:
+        """Number of the next line."""
+        return self.first + len(self.lines)
 
-def page_content(seen: DocumentView) -> PageContent:
-    """The content of a document's page."""
-    tree = _Tree(seen=seen, inside=_structure_by_part(seen))
-    if seen.document.chunks:
-        for branch in branches(seen.document):
+    def look(self, depth: int, colour: str) -> str:
+        """Return the classes of a line."""
+        return f"l{min(depth + self.has_title, DEEPEST)} {colour}"
+
+
+def articles(documents: Sequence[DocumentView]) -> Iterator[Article]:
+    """Documents as articles; where there are several, each has a line of the tree above its own."""
+    first = 0
+    for document in documents:
+        article = article_of(document, first, has_title=len(documents) > 1)
+        first += len(article.tree)
+        yield article
+
+
+def article_of(document: DocumentView, first: int = 0, *, has_title: bool = False) -> Article:
+    """A document as an article, whose lines and places are numbered from `first`."""
+    inside = _structure_by_part(document)
+    tree = _Tree(document=document, first=first, has_title=has_title, inside=inside)
+    words = [*facts(document)]
+    if has_title:
+        title = document.document_id
+        tree.lines.append(TreeLine(number=first, look="l0 sheet", name=title, note=words[0]))
+    if document.chunks:
+        for branch in branches(document):
             _add_chunk(tree, branch)
     else:
-        for part in range(len(seen.document.parts)):
+        for part in range(len(document.parts)):
             _add_part(tree, part)
-    return PageContent(
-        title=seen.document_id,
-        facts=tuple(facts(seen)),
-        nodes=tuple(tree.nodes),
-        sections=tuple(_sections(tree)),
-        links=tuple(_links(tree)),
+    codes = set(document.structure.structure_ids) if document.structure else set()
+    return Article(
+        title=document.document_id,
+        place=first if has_title else None,
+        facts=[line.split(" · ") for line in words],
+        tree=tree.lines,
+        blocks=[*_blocks(tree)],
+        links=[*_links(tree)],
+        codes=codes if codes - {0} else set(),
     )
 
 
-def _structure_by_part(seen: DocumentView) -> dict[int, list[int]]:
+def _structure_by_part(document: DocumentView) -> dict[int, list[int]]:
     """The structure chunks of each part that the tree shows: definitions, and whatever an edge ends at."""
     found: dict[int, list[int]] = defaultdict(list)
-    structure = seen.structure
+    structure = document.structure
     if structure is None:
         return found
     edges = (*structure.call_edges, *structure.type_edges)
     ends = {end for edge in edges for end in (edge.source, edge.target)}
-    starts = [part.start for part in seen.document.parts]
+    starts = [part.start for part in document.parts]
     for index, chunk in enumerate(structure.chunks):
         if index in ends or chunk.kind not in BESIDE:
             found[bisect_right(starts, chunk.start) - 1].append(index)
@@ -201,11 +181,11 @@ def _structure_by_part(seen: DocumentView) -> dict[int, list[int]]:
 
 def _add_chunk(tree: _Tree, branch: Branch) -> None:
     """Add the line of a chunk, and below it those of the structure chunks in it."""
-    document, structure = tree.seen.document, tree.seen.structure
+    document, structure = tree.document, tree.document.structure
     chunk = document.chunks[branch.chunk]
     first, last = document.parts[chunk.first_part], document.parts[chunk.last_part - 1]
     parts = range(chunk.first_part, chunk.last_part)
-    tree.of_chunk[branch.chunk] = len(tree.nodes)
+    tree.of_chunk[branch.chunk] = tree.next
     note = [path_of(document, chunk)]
     if branch.edge:
         note.append(f"{branch.edge.label} {branch.edge.confidence:.2g}")
@@ -219,247 +199,124 @@ def _add_chunk(tree: _Tree, branch: Branch) -> None:
     inside = (index for part in parts for index in tree.inside.get(part, ()))
     same = [index for index in inside if structure and structure.chunks[index].name == chunk.name]
     if structure and same:
-        tree.of_structure[same[0]] = len(tree.nodes)
-        tree.shown_by_section.add(same[0])
+        tree.of_structure[same[0]] = tree.next
+        tree.whole.add(same[0])
         note.insert(2, f"level {structure.chunks[same[0]].dep_level - 1}")
-    tree.nodes.append(
-        Node(
+    colour = STRUCTURE_CODES[COLOURS.get(chunk.symbol, "other")]
+    tree.lines.append(
+        TreeLine(
+            number=tree.next,
+            look=tree.look(branch.depth, f"k{colour}"),
             name=chunk.name,
-            depth=branch.depth,
             word=branch.word,
-            size=_size(tree.seen, chunk.first_part, chunk.last_part),
+            size=_size(document, parts),
             note=" · ".join(filter(None, note)),
-            colour=f"k{STRUCTURE_CODES[COLOURS.get(chunk.symbol, 'other')]}",
         )
     )
     _add_structure(tree, parts, branch.depth)
 
 
 def _add_part(tree: _Tree, index: int) -> None:
-    part = tree.seen.document.parts[index]
-    text = tree.seen.content[part.start : part.end].decode(errors="replace")
+    part = tree.document.parts[index]
+    text = tree.document.content[part.start : part.end].decode(errors="replace")
     first_line = text.strip().partition("\n")[0][:LONGEST_NAME]
-    tree.nodes.append(
-        Node(
+    parts = range(index, index + 1)
+    tree.lines.append(
+        TreeLine(
+            number=tree.next,
+            look=tree.look(0, f"d{index % len(DOCUMENT_COLOURS)}"),
             name=first_line or "white space",
-            depth=0,
             word=part.kind,
-            size=_size(tree.seen, index, index + 1),
+            size=_size(tree.document, parts),
             note=f"rank {part.rank}, may be left out" if part.elidable else "",
-            colour=f"d{index % len(DOCUMENT_COLOURS)}",
         )
     )
-    _add_structure(tree, range(index, index + 1), 0)
+    _add_structure(tree, parts, 0)
 
 
 def _add_structure(tree: _Tree, parts: range, depth: int) -> None:
     """Give parts to the last line, and put the lines of the structure chunks in them below it."""
-    tree.of_part.update(dict.fromkeys(parts, len(tree.nodes) - 1))
-    structure = tree.seen.structure
-    if structure is None:
-        return
-    for part in parts:
-        for index in tree.inside.get(part, ()):
-            if index in tree.shown_by_section:
-                continue
-            chunk = structure.chunks[index]
-            tree.of_structure[index] = len(tree.nodes)
-            tree.nodes.append(structure_node(chunk, depth + 1))
+    tree.of_part.update(dict.fromkeys(parts, tree.next - 1))
+    structure = tree.document.structure
+    for index in (index for part in parts for index in tree.inside.get(part, ())):
+        if structure and index not in tree.whole:
+            tree.of_structure[index] = tree.next
+            tree.lines.append(_structure_line(tree, structure.chunks[index], depth + 1))
 
 
-def _size(seen: DocumentView, first: int, last: int) -> str:
-    parts = seen.document.parts
-    tokens = seen.tokens(first, last)
+def _structure_line(tree: _Tree, chunk: StructureChunk, depth: int) -> TreeLine:
+    kind = NAMES[chunk.kind] if 0 <= chunk.kind < len(NAMES) else f"kind {chunk.kind}"
+    return TreeLine(
+        number=tree.next,
+        look=f"{tree.look(depth, f'k{chunk.kind}')} s",
+        name=chunk.name or kind,
+        note=f"{kind} · level {chunk.dep_level - 1}",
+    )
+
+
+def _size(document: DocumentView, parts: range) -> str:
+    tokens = document.tokens(parts.start, parts.stop)
     if tokens is not None:
         return number(tokens, "token")
-    return number(parts[last - 1].end - parts[first].start, "byte")
+    first, last = document.parts[parts.start], document.parts[parts.stop - 1]
+    return number(last.end - first.start, "byte")
 
 
-def _sections(tree: _Tree) -> Iterator[Section]:
-    """The text in its order: a section a chunk, and a section a part that is of no chunk."""
-    document, seen = tree.seen.document, tree.seen
+def _blocks(tree: _Tree) -> Iterator[Block]:
+    """The text in its order: a block a chunk, and a block a part that is of no chunk."""
+    document = tree.document
     ends = {chunk.first_part: chunk.last_part for chunk in document.chunks}
-    structure_chunks = seen.structure.chunks if seen.structure else ()
-    own = {
-        index: node
-        for index, node in tree.of_structure.items()
-        if index not in tree.shown_by_section
-    }
+    begun: set[int] = set()
     part = 0
     while part < len(document.parts):
         last = max(ends.get(part, 0), part + 1)
         start, end = document.parts[part].start, document.parts[last - 1].end
-        cut = pieces(seen.content, start, end, seen.structure)
-        yield Section(
-            node=tree.of_part.get(part, -1),
-            stretches=tuple(stretches(cut, structure_chunks, own)),
+        cut = [*widened(pieces(document.content, start, end, document.structure))]
+        code = cut[0].code if cut else 0
+        is_empty = bool(cut) and cut[0].text.startswith("\n")
+        yield Block(
+            place=tree.of_part.get(part),
+            look=" ".join([f"k{code}"] * bool(code) + ["e"] * is_empty),
+            runs=[*_runs(tree, cut, code, begun)],
         )
         part = last
 
 
-def _links(tree: _Tree) -> Iterator[Link]:
-    """The document's edges, and those of its structure that say more."""
-    known = set()
-    for edge in tree.seen.document.edges:
-        source, target = tree.of_chunk[edge.source], tree.of_chunk[edge.target]
-        known.add((source, target))
-        confidence = round(edge.confidence, 2)
-        yield Link(
-            source=source, target=target, kind=edge.kind, label=edge.label, confidence=confidence
-        )
-    structure = tree.seen.structure
-    if structure is None:
-        return
-    kinds: tuple[tuple[EdgeKind, Sequence[StructureEdge]], ...] = (
-        ("calls", structure.call_edges),
-        ("uses", structure.type_edges),
-    )
-    for kind, edges in kinds:
-        for each in edges:
-            source, target = tree.of_structure[each.source], tree.of_structure[each.target]
-            if (source, target) not in known:
-                yield Link(source=source, target=target, kind=kind, label=LABELS[each.label])
+def _runs(tree: _Tree, cut: Sequence[Piece], code: int, begun: set[int]) -> Iterator[Run]:
+    """Pieces of a block in the colour `code`, put together by structure chunk.
 
-
-DEEPEST = 12
-"""Levels of the tree that are indented; what lies deeper is drawn below the deepest."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TreeLine:
-    """A line of the tree that leads to the place of its number."""
-
-    number: int
-    look: str
-    name: str
-    word: str = ""
-    size: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
-    """Pieces of text in one element, each with its class where it isn't that of the element."""
-
-    pieces: list[tuple[str, str]]
-    look: str = ""
-    """Empty where the pieces have no element of their own."""
-    level: int | None = None
-    """The level of a chunk, where it begins."""
-    place: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Block:
-    """A section as it is drawn; None where no line of the tree leads to it."""
-
-    place: int | None
-    look: str
-    runs: list[Run]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Article:
-    """A document as it is drawn; its place is None where it is alone."""
-
-    title: str
-    place: int | None
-    facts: list[list[str]]
-    """Lines of words, which break between their items only."""
-    blocks: list[Block]
-
-
-def page(title: str, subtitle: str, contents: Sequence[PageContent]) -> str:
-    """The page as HTML; where there are several documents, each has a line of the tree above its own."""
-    codes = sorted(set().union(*(content.codes for content in contents)))
-    documents = "".join(f".d{at}{{--c:{colour}}}" for at, colour in enumerate(DOCUMENT_COLOURS))
-    style = palette.properties() + palette.structure_style() + documents
-    return html.page(
-        "document.html",
-        style=style + html.asset("document.css"),
-        script=html.asset("document.js"),
-        data=_data(contents),
-        title=title,
-        subtitle=subtitle,
-        legend=[(code, NAMES[code]) for code in codes],
-        tree=[*_tree(contents)],
-        articles=[*_articles(contents)],
-    )
-
-
-def _tree(contents: Sequence[PageContent]) -> Iterator[TreeLine]:
-    """A line a node, and one a document where there are several."""
-    numbers = itertools.count()
-    is_several = len(contents) > 1
-    for content in contents:
-        if is_several:
-            yield TreeLine(
-                number=next(numbers), look="l0 sheet", name=content.title, note=content.facts[0]
-            )
-        for node in content.nodes:
-            depth = min(node.depth + is_several, DEEPEST)
-            yield TreeLine(
-                number=next(numbers),
-                look=f"l{depth} {node.colour}{' s' if node.is_stretch else ''}",
-                name=node.name,
-                word=node.word,
-                size=node.size,
-                note=node.note,
-            )
-
-
-def _articles(contents: Sequence[PageContent]) -> Iterator[Article]:
-    first = 0
-    is_several = len(contents) > 1
-    for content in contents:
-        chunks_begun: set[int] = set()
-        yield Article(
-            title=content.title,
-            place=first if is_several else None,
-            facts=[fact.split(" · ") for fact in content.facts],
-            blocks=[_block(each, first + is_several, chunks_begun) for each in content.sections],
-        )
-        first += is_several + len(content.nodes)
-
-
-def _block(section: Section, first: int, chunks_begun: set[int]) -> Block:
-    """A section in the colour of its first piece; a piece of another colour has a class of its own.
-
-    `chunks_begun` has the chunks whose beginning is drawn already: their later stretches are no targets.
+    `begun` has the chunks whose beginning is drawn already: their later runs are no targets.
     """
-    code = section.stretches[0].pieces[0].code if section.stretches else 0
-    runs, before = list[Run](), "\n"
-    for stretch in section.stretches:
-        if stretch.level < 0:
-            runs.append(Run(pieces=_coloured(stretch, code)))
+    chunks = tree.document.structure.chunks if tree.document.structure else ()
+    before = "\n"
+    for index, group in itertools.groupby(cut, key=lambda piece: piece.chunk):
+        same = [*group]
+        text = "".join(piece.text for piece in same)
+        if index < 0:
+            yield Run(pieces=_coloured(same, code))
         else:
-            is_whole_lines = before.endswith("\n") and stretch.text.endswith("\n")
-            begins = stretch.chunk not in chunks_begun
-            chunks_begun.add(stretch.chunk)
-            runs.append(
-                Run(
-                    pieces=_coloured(stretch, stretch.code),
-                    look=f"k{stretch.code}{' w' if is_whole_lines else ''}",
-                    level=stretch.level if begins else None,
-                    place=first + stretch.node if begins and stretch.node >= 0 else None,
-                )
+            chunk, begins = chunks[index], index not in begun
+            begun.add(index)
+            is_whole_lines = before.endswith("\n") and text.endswith("\n")
+            is_target = begins and index not in tree.whole
+            yield Run(
+                pieces=_coloured(same, chunk.kind),
+                look=f"k{chunk.kind}{' w' if is_whole_lines else ''}",
+                level=chunk.dep_level - 1 if begins else None,
+                place=tree.of_structure.get(index) if is_target else None,
             )
-        before = stretch.text
-    begins_empty = bool(section.stretches) and section.stretches[0].text.startswith("\n")
-    looks = [f"k{code}"] * bool(code) + ["e"] * begins_empty
-    place = first + section.node if section.node >= 0 else None
-    return Block(place=place, look=" ".join(looks), runs=runs)
+        before = text
 
 
-def _coloured(stretch: Stretch, code: int) -> list[tuple[str, str]]:
-    """The texts of a stretch, with a class where a piece has another code than the element around it."""
+def _coloured(cut: Iterable[Piece], code: int) -> list[tuple[str, str]]:
+    """Texts, with a class where a piece has another code than the element around it."""
     return [
         (piece.text, "" if piece.code == code or piece.text.isspace() else f"k{piece.code}")
-        for piece in joined(stretch.pieces)
+        for piece in joined(cut)
     ]
 
 
-def joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
+def joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Neighbours of one look as one: white space looks like what precedes it."""
     held: Piece | None = None
     for piece in pieces:
@@ -473,21 +330,57 @@ def joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
         yield held
 
 
-def _data(contents: Sequence[PageContent]) -> Markup:
+def _links(tree: _Tree) -> Iterator[Link]:
+    """The document's edges, and those of its structure that say more."""
+    known = set()
+    for edge in tree.document.edges:
+        source, target = tree.of_chunk[edge.source], tree.of_chunk[edge.target]
+        known.add((source, target))
+        confidence = round(edge.confidence, 2)
+        yield Link(
+            source=source, target=target, kind=edge.kind, label=edge.label, confidence=confidence
+        )
+    structure = tree.document.structure
+    if structure is None:
+        return
+    kinds: tuple[tuple[EdgeKind, Sequence[StructureEdge]], ...] = (
+        ("calls", structure.call_edges),
+        ("uses", structure.type_edges),
+    )
+    for kind, edges in kinds:
+        for each in edges:
+            source, target = tree.of_structure[each.source], tree.of_structure[each.target]
+            if (source, target) not in known:
+                yield Link(source=source, target=target, kind=kind, label=LABELS[each.label])
+
+
+def page(title: str, subtitle: str, articles: Sequence[Article]) -> str:
+    """The page as HTML."""
+    codes = sorted(set().union(*(article.codes for article in articles)))
+    documents = "".join(f".d{at}{{--c:{colour}}}" for at, colour in enumerate(DOCUMENT_COLOURS))
+    style = palette.properties() + palette.structure_style() + documents
+    return html.page(
+        "document.html",
+        style=style + html.asset("document.css"),
+        script=html.asset("document.js"),
+        data=_data(articles),
+        title=title,
+        subtitle=subtitle,
+        legend=[(code, NAMES[code]) for code in codes],
+        articles=articles,
+    )
+
+
+def _data(articles: Sequence[Article]) -> Markup:
     """The edges for the script: source, target and look of each in one list, and the looks by number.
 
     A look is an edge's kind, label and, where it is known, confidence.
     """
     looks: dict[tuple[float, ...], int] = {}
     edges: list[int] = []
-    first = 0
-    is_several = len(contents) > 1
-    for content in contents:
-        first += is_several
-        for link in content.links:
-            confidence = () if link.confidence is None else (link.confidence,)
-            look = (EDGE_KINDS.index(link.kind), EDGE_LABELS.index(link.label), *confidence)
-            edges += (first + link.source, first + link.target, looks.setdefault(look, len(looks)))
-        first += len(content.nodes)
+    for link in (link for article in articles for link in article.links):
+        confidence = () if link.confidence is None else (link.confidence,)
+        look = (EDGE_KINDS.index(link.kind), EDGE_LABELS.index(link.label), *confidence)
+        edges += (link.source, link.target, looks.setdefault(look, len(looks)))
     words = [WORDS[kind] for kind in EDGE_KINDS]
     return html.data({"words": words, "labels": EDGE_LABELS, "looks": [*looks], "edges": edges})

@@ -1,8 +1,10 @@
 """Published artefacts as typed views, for the command line, reports and pages.
 
-rows.py                packed rows with their documents
-documents.py           documents with tokens and facts; context documents as trees; text cut by structure
-line_selection.py      the chosen lines of an artefact
+rows.py                packed rows with their documents, down to the commit
+documents.py           documents with their tokens, structure and facts
+context_tree.py        context documents as trees
+structure_text.py      text cut by structure
+line_selection.py      options of inspect, and the lines of an artefact that they choose
 lineage.py             artefacts that others were made from, origins of documents
 runs.py                reports of runs, and comparisons of several
 paired.py              two runs, or one before and after, document by document

@@ -24,36 +24,19 @@ class _Head(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tensor:
-    """One tensor of the weights."""
+class Weights:
+    """A tensor; or those that belong to one block, or to one thing outside the blocks."""
 
     name: str
     kind: str
-    """Its type, as F32."""
-    shape: tuple[int, ...]
-
-    @property
-    def parameters(self) -> int:
-        """Number of parameters."""
-        return prod(self.shape)
-
-    @property
-    def tensors(self) -> int:
-        """One."""
-        return 1
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
-    """Tensors that belong to one block, or to one thing outside the blocks."""
-
-    name: str
-    kind: str
-    tensors: int
+    """Type, as F32; of several tensors all types."""
+    shape: tuple[int, ...] = ()
+    """Shape of a tensor."""
+    tensors: int = 1
     parameters: int
 
 
-def tensors(checkpoint: Path) -> list[Tensor]:
+def tensors(checkpoint: Path) -> list[Weights]:
     """The tensors of a checkpoint's weights, as the file lists them; none where it has no such file.
 
     Raises:
@@ -73,28 +56,28 @@ def tensors(checkpoint: Path) -> list[Tensor]:
     except ValidationError as broken:
         raise damaged(file, f"its head: {broken.errors()[0]['msg']}") from None
     return [
-        Tensor(name=name, kind=each.dtype, shape=each.shape)
-        for name, each in head.items()
+        Weights(name=name, kind=tensor.dtype, shape=tensor.shape, parameters=prod(tensor.shape))
+        for name, tensor in head.items()
         if name != "__metadata__"
     ]
 
 
-def groups(listed: Sequence[Tensor]) -> list[Group]:
+def groups(listed: Sequence[Weights]) -> list[Weights]:
     """Tensors by the block that they are of, else by the first part of their name.
 
     blocks.0.norm, blocks.0.mlp.up, embedding.weight -> blocks.0, embedding
     """
-    by_name: dict[str, list[Tensor]] = {}
-    for each in listed:
-        numbered = _NUMBERED.match(each.name)
-        name = numbered[1] if numbered else each.name.partition(".")[0]
-        by_name.setdefault(name, []).append(each)
+    by_name: dict[str, list[Weights]] = {}
+    for tensor in listed:
+        numbered = _NUMBERED.match(tensor.name)
+        name = numbered[1] if numbered else tensor.name.partition(".")[0]
+        by_name.setdefault(name, []).append(tensor)
     return [
-        Group(
+        Weights(
             name=name,
-            kind=", ".join(sorted({each.kind for each in own})),
+            kind=", ".join(sorted({tensor.kind for tensor in own})),
             tensors=len(own),
-            parameters=sum(each.parameters for each in own),
+            parameters=sum(tensor.parameters for tensor in own),
         )
         for name, own in sorted(by_name.items(), key=lambda pair: _order(pair[0]))
     ]

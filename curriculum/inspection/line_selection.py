@@ -1,15 +1,16 @@
 """Options of `inspect`, and the artefact's lines that they choose."""
 
+import itertools
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
+import polars as pl
+import pyarrow.parquet as pq
 
 from curriculum import parquet
 from curriculum.inspection.lineage import inputs
@@ -18,20 +19,32 @@ from curriculum.store import Artefact, Store
 from schemas.document import PARTS
 from schemas.errors import StoreError
 
+OF_DOCUMENTS = ("repository", "path", "commit", "licence")
+"""Filters that only documents have: rows are chosen by the documents in them."""
 FILTERS = {
-    "rows": ("family", "domain", "repository", "path", "commit", "licence", "where"),
-    "documents": ("family", "domain", "repository", "path", "commit", "licence", "where"),
-    "tokens": ("family", "domain", "repository", "path", "commit", "licence"),
+    "rows": ("family", "domain", *OF_DOCUMENTS, "where"),
+    "documents": ("family", "domain", *OF_DOCUMENTS, "where"),
+    "tokens": ("family", "domain", *OF_DOCUMENTS),
     "selections": ("family", "domain", "repository", "path", "where"),
-    "mixtures": (
-        *("family", "domain", "repository", "path", "commit", "licence", "step", "where"),
-    ),
+    "mixtures": ("family", "domain", *OF_DOCUMENTS, "step", "where"),
     "runs": ("family", "domain", "step", "where"),
     "checkpoints": ("family", "domain"),
 }
 """Filters of the lines of each stage; a run's lines are its figures and its steps."""
-OF_DOCUMENTS = ("repository", "path", "commit", "licence")
-"""Filters that only documents have: rows are chosen by the documents in them."""
+FILES = {
+    "documents": (PARTS,),
+    "rows": (PARTS,),
+    "mixtures": (PLAN_NAME,),
+    "selections": ("selection.parquet", "kept.parquet"),
+    "runs": ("metrics/",),
+    "tokenizers": ("token_bytes.parquet",),
+}
+"""Beginnings of the names of the files that hold the lines of a stage."""
+NO_LICENCE = "none"
+BATCH_LINES = 8
+Mask = npt.NDArray[np.bool_]
+Line = dict[str, Any]
+"""A line of a Parquet file, as Arrow gives it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,12 +78,12 @@ class LineFilter:
         value = getattr(self, name)
         return "-".join(dict.fromkeys(map(str, value))) if isinstance(value, tuple) else str(value)
 
-    def refuse(self, stage: str, what: str, *, known: Collection[str] | None = None) -> None:
-        """Nothing that is asked for may be passed over.
+    def has_figure(self, family: str, domain: str) -> bool:
+        """Return True for the family and domain of a figure that is asked for."""
+        return self.family in (None, family) and self.domain in (None, domain)
 
-        Raises:
-            StoreError: for what the lines of a stage can't be chosen by.
-        """
+    def refuse(self, stage: str, what: str, *, known: Collection[str] | None = None) -> None:
+        """Raise a StoreError for a filter that the lines of a stage don't have."""
         can = FILTERS.get(stage, ()) if known is None else known
         for name in self.given:
             if name not in can:
@@ -90,7 +103,7 @@ class InspectOptions:
     rows: int = 1
     pack_id: str | None = None
     document: str | None = None
-    """The first digits of a document's id."""
+    """Id of a document."""
     full: bool = False
     only: LineFilter = LineFilter()
 
@@ -117,109 +130,184 @@ def steps(text: str | None) -> tuple[int, int] | None:
     return found
 
 
-Mask = npt.NDArray[np.bool_]
-NO_LICENCE = "none"
-NAMES = {
-    "documents": (PARTS,),
-    "rows": (PARTS,),
-    "mixtures": (PLAN_NAME,),
-    "selections": ("selection.parquet", "kept.parquet"),
-    "runs": ("metrics/",),
-    "tokenizers": ("token_bytes.parquet",),
-}
-"""Beginnings of the names of the files that hold the lines of a stage."""
-
-
 def line_files(artefact: Artefact) -> list[Path]:
     """The files that hold an artefact's lines, in their order."""
-    prefixes = NAMES.get(artefact.manifest.stage, ())
+    prefixes = FILES.get(artefact.manifest.stage, ())
     names = [each.name for each in artefact.manifest.files]
     mine = sorted(name for name in names if name.startswith(prefixes) and prefixes)
     return [artefact.path / name for name in mine if name.endswith(".parquet")]
 
 
-def select_lines(store: Store, artefact: Artefact, only: LineFilter) -> list[Mask] | None:
+def documents_of(store: Store, tokens: Artefact) -> Artefact | None:
+    """Return the documents that tokens were made of, row by row the same; None where they were deleted."""
+    own = {record.key for record in tokens.manifest.inputs if record.name == "documents"}
+    found = [each for each in inputs(store, tokens, "documents") if each.key in own]
+    return found[0] if found and line_files(found[0]) else None
+
+
+def has_lines(store: Store, artefact: Artefact, options: InspectOptions) -> bool:
+    """Return True if an artefact has a line of what is asked for; of tokens their documents count."""
+    stage = artefact.manifest.stage
+    if options.pack_id is not None and stage != "rows":
+        return False
+    if stage == "tokens" and options.only.given:
+        documents = documents_of(store, artefact)
+        return documents is not None and has_lines(store, documents, options)
+    masks = select_lines(store, artefact, options)
+    return masks is None or any(mask.any() for mask in masks)
+
+
+def chosen_lines(
+    store: Store, artefact: Artefact, options: InspectOptions
+) -> Iterator[tuple[int, Line]]:
+    """Yield the chosen lines with their numbers in the artefact.
+
+    Raises:
+        StoreError: for what lines of this stage can't be chosen by.
+    """
+    return lines_of(line_files(artefact), select_lines(store, artefact, options))
+
+
+def first_lines(
+    store: Store, artefact: Artefact, options: InspectOptions, most: int | None
+) -> tuple[tuple[Line, ...], int]:
+    """Return at most so many of the chosen lines, and the number of all chosen lines."""
+    files, masks = line_files(artefact), select_lines(store, artefact, options)
+    sizes = [parquet.read_metadata(file).num_rows for file in files]
+    number = sum(sizes) if masks is None else sum(int(mask.sum()) for mask in masks)
+    return tuple(line for _, line in itertools.islice(lines_of(files, masks), most)), number
+
+
+def lines_of(
+    files: Sequence[Path], masks: Sequence[Mask] | None, columns: Collection[str] | None = None
+) -> Iterator[tuple[int, Line]]:
+    """Yield lines of files, by default all, numbered through all files.
+
+    Lines are decoded in small batches. Columns that a file lacks are left out.
+    """
+    first = 0
+    for number, file in enumerate(files):
+        inside = 0
+        with parquet.File(file) as opened:
+            there = opened.schema_arrow.names
+            names = [name for name in there if columns is None or name in columns]
+            for group in range(opened.num_row_groups):
+                size = opened.metadata.row_group(group).num_rows
+                mask = np.ones(size, np.bool_) if masks is None else masks[number][inside:][:size]
+                if mask.any():
+                    yield from _lines_in(opened, group, first + inside, mask, names)
+                inside += size
+        first += inside
+
+
+def _lines_in(
+    opened: pq.ParquetFile, group: int, first: int, mask: Mask, names: list[str]
+) -> Iterator[tuple[int, Line]]:
+    at, left = 0, int(mask.sum())
+    for batch in opened.iter_batches(BATCH_LINES, row_groups=[group], columns=names):
+        kept = np.flatnonzero(mask[at : at + len(batch)])
+        lines = batch.take(kept).to_pylist() if len(kept) else []
+        yield from zip((kept + first + at).tolist(), lines, strict=True)
+        at, left = at + len(batch), left - len(kept)
+        if not left:
+            return
+
+
+def select_lines(store: Store, artefact: Artefact, options: InspectOptions) -> list[Mask] | None:
     """Return the mask of chosen lines of each of the artefact's files; None for all.
 
     Raises:
         StoreError: for what lines of this stage can't be chosen by.
         CatalogError: for a condition that is none.
     """
-    if not only.given:
-        return None
-    stage, files = artefact.manifest.stage, line_files(artefact)
-    only.refuse(stage, artefact.path.name)
-    masks = [np.ones(parquet.read_metadata(file).num_rows, np.bool_) for file in files]
-    if only.family is not None and not _is_family(artefact, only.family):
-        return [np.zeros_like(mask) for mask in masks]
-    wanted = _wanted_document_ids(store, artefact, only) if stage == "rows" else None
-    for mask, file in zip(masks, files, strict=True):
-        match stage:
-            case "documents":
-                mask &= _documents_mask(file, only)
-                mask &= _in_domain(store, artefact, file, only)
-            case "rows":
-                mask &= _rows_mask(file, only, wanted)
-            case "selections":
-                mask &= _selection_mask(file, only)
-            case "mixtures":
-                mask &= _plan_mask(store, artefact, file, only)
-            case "runs" if only.step:
-                mask &= _range_mask(file, "step", *only.step)
-    if only.where is not None:
-        masks = _matching_condition(files, masks, only.where)
-    return masks
-
-
-def has_row(rows: Artefact, pack_id: str) -> bool:
-    """Return True if an artefact holds a row with this pack_id."""
-    return any(
-        bool(_equal_mask(parquet.read_table(file, columns=["pack_id"])["pack_id"], pack_id).any())
-        for file in line_files(rows)
-    )
-
-
-def _is_family(artefact: Artefact, family: str) -> bool:
-    """Return True if an artefact may have lines of a family: an artefact of one family has no other."""
-    return artefact.manifest.labels.get("family", family) == family
-
-
-def _matching_condition(files: Sequence[Path], masks: list[Mask], condition: str) -> list[Mask]:
+    only, files = options.only, line_files(artefact)
+    only.refuse(artefact.manifest.stage, artefact.path.name)
+    conditions = [*_conditions(store, artefact, options)]
+    masks = [_mask(file, pl.all_horizontal(conditions)) for file in files] if conditions else None
+    if only.where is None:
+        return masks
     from curriculum.catalog.answer import matching
 
-    found = matching(files, condition)
-    kept = [np.zeros_like(mask) for mask in masks]
-    for mask, numbers in zip(kept, found, strict=True):
-        mask[numbers] = True
-    return [mask & each for mask, each in zip(masks, kept, strict=True)]
+    matched = [
+        np.isin(np.arange(parquet.read_metadata(file).num_rows), numbers)
+        for file, numbers in zip(files, matching(files, only.where), strict=True)
+    ]
+    return matched if masks is None else [a & b for a, b in zip(masks, matched, strict=True)]
 
 
-def _documents_mask(file: Path, only: LineFilter) -> Mask:
-    """Choose by provenance, where one of a document's sources is enough."""
-    table = parquet.read_table(file, columns=["provenance"])
-    provenance: Any = table["provenance"].combine_chunks()
-    flat: Any = provenance.flatten()
-    fits = np.ones(len(flat), np.bool_)
-    if only.repository is not None:
-        fits &= _equal_mask(pc.struct_field(flat, "repository"), only.repository)
-    if only.commit is not None:
-        fits &= _as_mask(pc.starts_with(pc.struct_field(flat, "commit"), only.commit.lower()))
-    if only.path is not None:
-        fits &= _as_mask(pc.match_substring_regex(pc.struct_field(flat, "path"), regex(only.path)))
-    if only.licence is not None:
-        licence: Any = pc.struct_field(flat, "licence")
-        fits &= _equal_mask(pc.fill_null(licence, NO_LICENCE), only.licence)
-    mask = np.zeros(len(table), np.bool_)
-    parents: Any = pc.list_parent_indices(provenance)
-    mask[parents.to_numpy()[fits]] = True
+def _mask(file: Path, condition: pl.Expr) -> Mask:
+    """Read the columns of a condition, and no other, and return where it is true."""
+    names = condition.meta.root_names()
+    if not names:
+        size = parquet.read_metadata(file).num_rows
+        return np.full(size, bool(pl.select(condition).item()))
+    mask: Mask = _frame(file, names).select(condition.fill_null(False)).to_series().to_numpy()
     return mask
 
 
-def _in_domain(store: Store, documents: Artefact, file: Path, only: LineFilter) -> Mask:
+def _frame(file: Path, names: Sequence[str]) -> pl.DataFrame:
+    return pl.DataFrame(parquet.read_table(file, columns=list(dict.fromkeys(names))))
+
+
+def _conditions(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[pl.Expr]:
+    """Conditions on the columns of an artefact's lines."""
+    only, labels = options.only, artefact.manifest.labels
+    # An artefact of one family has no lines of another.
+    if only.family is not None and labels.get("family", only.family) != only.family:
+        yield pl.lit(False)
+        return
+    match artefact.manifest.stage:
+        case "documents":
+            yield from _document_conditions(store, artefact, options)
+        case "rows":
+            yield from _row_conditions(store, artefact, options)
+        case "selections":
+            yield from _selection_conditions(artefact, only)
+        case "mixtures":
+            yield from _plan_conditions(store, artefact, only)
+        case "runs" if only.step is not None:
+            yield pl.col("step").is_between(*only.step)
+
+
+def _document_conditions(
+    store: Store, documents: Artefact, options: InspectOptions
+) -> Iterator[pl.Expr]:
+    if options.document is not None:
+        yield pl.col("document_id") == options.document
+    if set(options.only.given) & set(OF_DOCUMENTS):
+        yield _has_source(options.only)
+    if options.only.domain is not None:
+        yield _in_domain(store, documents, options.only.domain)
+
+
+def _row_conditions(store: Store, rows: Artefact, options: InspectOptions) -> Iterator[pl.Expr]:
+    if options.pack_id is not None:
+        yield pl.col("pack_id") == options.pack_id
+    if options.only.domain is not None:
+        yield pl.col("domain") == options.only.domain
+    if set(options.only.given) & set(OF_DOCUMENTS):
+        yield _with_documents(store, rows, options.only)
+
+
+def _has_source(only: LineFilter) -> pl.Expr:
+    """Choose documents by their provenance, where one entry is enough."""
+    return pl.col("provenance").list.eval(pl.all_horizontal([*_source_conditions(only)])).list.any()
+
+
+def _source_conditions(only: LineFilter) -> Iterator[pl.Expr]:
+    field = pl.element().struct.field
+    if only.repository is not None:
+        yield field("repository") == only.repository
+    if only.commit is not None:
+        yield field("commit").str.starts_with(only.commit.lower())
+    if only.path is not None:
+        yield field("path").str.contains(regex(only.path))
+    if only.licence is not None:
+        yield field("licence").fill_null(NO_LICENCE) == only.licence
+
+
+def _in_domain(store: Store, documents: Artefact, domain: str) -> pl.Expr:
     """Choose by the newest selection that decided on these documents."""
-    number = parquet.read_metadata(file).num_rows
-    if only.domain is None:
-        return np.ones(number, np.bool_)
     keys = {documents.key, *(each.key for each in documents.manifest.inputs)}
     decided = [
         each
@@ -229,99 +317,79 @@ def _in_domain(store: Store, documents: Artefact, file: Path, only: LineFilter) 
     if not decided:
         raise StoreError(
             "--domain",
-            only.domain,
+            domain,
             cause=f"no selection has said yet in which domains the documents of {documents.path.name} are",
             cure="Build the phase to its rows first",
         )
     newest = max(decided, key=lambda each: each.manifest.created)
-    known = parquet.read_table(
-        newest.path / "selection.parquet",
-        columns=["document_id"],
-        filters=[("domain", "=", only.domain)],
-    )
+    lines = _frame(newest.path / "selection.parquet", ["document_id", "domain"])
+    known = lines.filter(pl.col("domain") == domain)["document_id"].to_list()
     # A document of v6_enriched stands where its base's does.
-    column = "base_document_id" if documents.manifest.labels.get("base") else "document_id"
-    ids: Any = parquet.read_table(file, columns=[column])[column]
-    return _as_mask(pc.is_in(ids, value_set=known["document_id"].combine_chunks()))
+    is_enriched = documents.manifest.labels.get("base")
+    return pl.col("base_document_id" if is_enriched else "document_id").is_in(known)
 
 
 def _has_domains(selection: Artefact) -> bool:
     return any(each.name == "selection.parquet" for each in selection.manifest.files)
 
 
-def _rows_mask(file: Path, only: LineFilter, wanted: Any) -> Mask:
-    """Choose by domain, and by the documents in a row, where some are wanted."""
-    if only.domain is not None:
-        domains = parquet.read_table(file, columns=["domain"])["domain"]
-        return _equal_mask(domains, only.domain) & _rows_with_documents(file, wanted)
-    return _rows_with_documents(file, wanted)
+def _with_documents(store: Store, rows: Artefact, only: LineFilter) -> pl.Expr:
+    """Choose the rows that hold a document of what is asked for."""
+    wanted = [
+        name
+        for documents in inputs(store, rows, "documents")
+        if only.repository in (None, documents.manifest.labels.get("repository", only.repository))
+        for file in line_files(documents)
+        for name in _frame(file, ["document_id", "provenance"])
+        .filter(_has_source(only))["document_id"]
+        .to_list()
+    ]
+    return pl.col("document_ids").list.eval(pl.element().is_in(wanted)).list.any()
 
 
-def _rows_with_documents(file: Path, wanted: Any) -> Mask:
-    """Mask of the rows that hold one of some documents; None asks for none of them."""
-    if wanted is None:
-        return np.ones(parquet.read_metadata(file).num_rows, np.bool_)
-    ids: Any = parquet.read_table(file, columns=["document_ids"])["document_ids"].combine_chunks()
-    held = _as_mask(pc.is_in(ids.flatten(), value_set=wanted))
-    parents: Any = pc.list_parent_indices(ids)
-    has = np.zeros(len(ids), np.bool_)
-    has[parents.to_numpy()[held]] = True
-    return has
-
-
-def _wanted_document_ids(store: Store, rows: Artefact, only: LineFilter) -> Any:
-    """The ids of the documents of rows that are what is asked for; None where all are."""
-    if not set(only.given) & set(OF_DOCUMENTS):
-        return None
-    found: list[str] = []
-    for each in inputs(store, rows, "documents"):
-        if only.repository in (None, each.manifest.labels.get("repository", only.repository)):
-            for file in line_files(each):
-                ids = parquet.read_table(file, columns=["document_id"])["document_id"]
-                fitting: Any = ids.filter(pa.array(_documents_mask(file, only)))
-                found += fitting.to_pylist()
-    return pa.array(found, pa.string())
-
-
-def _selection_mask(file: Path, only: LineFilter) -> Mask:
-    names = [*("family", "repository", "lineage"), *(["domain"] if only.domain else [])]
-    there = parquet.read_schema(file).names
-    if only.domain and "domain" not in there:
+def _selection_conditions(selection: Artefact, only: LineFilter) -> Iterator[pl.Expr]:
+    if only.domain is not None and not _has_domains(selection):
         raise StoreError(
             "--domain",
             only.domain,
-            cause=f"{file.parent.name} says what is kept, before domains are decided",
+            cause=f"{selection.path.name} says what is kept, before domains are decided",
             cure="Look at the selection beside it, which holds selection.parquet",
         )
-    table = parquet.read_table(file, columns=names)
-    mask = np.ones(len(table), np.bool_)
     for name in ("family", "repository", "domain"):
         if (value := getattr(only, name)) is not None:
-            mask &= _equal_mask(table[name], value)
+            yield pl.col(name) == value
     if only.path is not None:
-        paths = [str(each).partition(":")[2] for each in table["lineage"].to_pylist()]
-        mask &= _as_mask(pc.match_substring_regex(pa.array(paths, pa.string()), regex(only.path)))
-    return mask
+        path = pl.col("lineage").str.splitn(":", 2).struct.field("field_1").fill_null("")
+        yield path.str.contains(regex(only.path))
 
 
-def _plan_mask(store: Store, mixture: Artefact, file: Path, only: LineFilter) -> Mask:
+def _plan_conditions(store: Store, mixture: Artefact, only: LineFilter) -> Iterator[pl.Expr]:
     """Choose by stratum, by step, and by the content of the rows."""
-    table = parquet.read_table(file, columns=["slot", "stratum", "rows_key", "shard", "row"])
     report = report_of(mixture)
-    mask = np.ones(len(table), np.bool_)
     if only.family is not None or only.domain is not None:
         strata = [
-            each.stratum
-            for each in report.strata
-            if only.family in (None, each.family) and only.domain in (None, each.domain)
+            stratum.stratum
+            for stratum in report.strata
+            if only.has_figure(stratum.family, stratum.domain)
         ]
-        mask &= np.isin(table["stratum"].to_numpy(), strata)
+        yield pl.col("stratum").is_in(strata)
     if only.step is not None:
         slots = slots_of(only.step, report.tokens_per_step // report.slot_length)
-        mask &= _range_mask(file, "slot", slots.start, slots.stop - 1)
+        yield pl.col("slot").is_between(slots.start, slots.stop - 1)
     if set(only.given) & set(OF_DOCUMENTS):
-        mask &= _planned_rows_mask(store, mixture, table, only)
-    return mask
+        plan = _frame(mixture.path / PLAN_NAME, ["rows_key"])
+        planned = set(plan["rows_key"].unique())
+        wanted = [
+            name
+            for rows in inputs(store, mixture, "rows")
+            if rows.key in planned
+            for condition in [_with_documents(store, rows, only)]
+            for file in line_files(rows)
+            for name in _frame(file, ["pack_id", "document_ids"])
+            .filter(condition)["pack_id"]
+            .to_list()
+        ]
+        yield pl.col("pack_id").is_in(wanted)
 
 
 def slots_of(steps: tuple[int, int], each: int) -> range:
@@ -333,26 +401,6 @@ def slots_of(steps: tuple[int, int], each: int) -> range:
     return range((steps[0] - 1) * each, steps[1] * each)
 
 
-def _planned_rows_mask(store: Store, mixture: Artefact, plan: pa.Table, only: LineFilter) -> Mask:
-    mask = np.zeros(len(plan), np.bool_)
-    shards, numbers = plan["shard"].to_numpy(), plan["row"].to_numpy()
-    for rows in inputs(store, mixture, "rows"):
-        mine = _equal_mask(plan["rows_key"], rows.key)
-        if not mine.any():
-            continue
-        wanted = _wanted_document_ids(store, rows, only)
-        for shard, file in enumerate(line_files(rows)):
-            here = np.flatnonzero(mine & (shards == shard))
-            mask[here] = _rows_with_documents(file, wanted)[numbers[here]]
-    return mask
-
-
-def _range_mask(file: Path, name: str, first: int, last: int) -> Mask:
-    values = parquet.read_table(file, columns=[name])[name].to_numpy()
-    mask: Mask = (values >= first) & (values <= last)
-    return mask
-
-
 def regex(pattern: str) -> str:
     r"""A path, a folder or a pattern as a regular expression.
 
@@ -362,14 +410,3 @@ def regex(pattern: str) -> str:
     letters = {"*": ".*", "?": "."}
     written = "".join(letters.get(letter) or re.escape(letter) for letter in pattern.rstrip("/"))
     return f"^{written}(/.*)?$"
-
-
-def _equal_mask(values: Any, value: str) -> Mask:
-    return _as_mask(pc.equal(values, pa.scalar(value)))
-
-
-def _as_mask(values: Any) -> Mask:
-    """Booleans as an array; null is false."""
-    known: Any = pc.fill_null(values, False)
-    mask: Mask = np.asarray(known.to_numpy(zero_copy_only=False), np.bool_)
-    return mask

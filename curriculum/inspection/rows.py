@@ -1,106 +1,208 @@
-"""Packed rows with the documents in them, and what the workspace has of their sources."""
+"""Packed rows as values: their columns, and their documents down to the commit."""
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from curriculum import parquet
-from curriculum.inspection.documents import Line, Piece
-from curriculum.inspection.lineage import inputs, origins, tokenizer_artefact
+from curriculum.inspection.line_selection import InspectOptions, Line, chosen_lines, lines_of
+from curriculum.inspection.lineage import inputs, tokenizer_artefact
+from curriculum.inspection.structure_text import Piece
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
+from schemas.errors import StoreError
 from schemas.packed_row import GENERATED_PIECE
-from schemas.structure import StructureChunk, StructureEdge
+from schemas.structure import StructureEdge
+
+COLUMNS = (
+    *("pack_id", "input_ids", "loss_mask", "doc_starts", "valid_token_count", "loss_token_count"),
+    *("attention_pairs", "context_histogram", "domain", "document_ids", "pieces"),
+    *("structure_ids", "chunk_boundaries", "call_edges", "type_edges"),
+)
+"""Columns of a row that pages show; those of structure where it has them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Origin:
-    """Origin of a document: of several files its lineage's, the target's largest."""
+class FileRange:
+    """Some bytes of a file at a commit."""
 
     repository: str
     commit: str
     path: str
-    licence: str | None = None
-
-
-NOWHERE = Origin(repository="?", commit="", path="")
-"""Origin of a document whose artefact is gone."""
+    num_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
-    """Content of one packed row, for showing."""
+class Source:
+    """What a document was made of, and the first file of its lineage: of several the target's largest."""
+
+    repository: str = "?"
+    commit: str = ""
+    path: str = ""
+    licence: str | None = None
+    timestamp: int = 0
+    num_bytes: int = 0
+    files: tuple[FileRange, ...] = ()
+    """Each file at a commit once, in the order of the text."""
+
+
+UNKNOWN = Source()
+"""Source of a document whose artefact is gone."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentInRow(Source):
+    """A document in a row."""
+
+    document_id: str
+    start: int
+    """Token of the row."""
+    tokens: int
+    scored: int
+    """Predictions that count."""
+    first_byte: int
+    last_byte: int
+    """End of the document's bytes in this row."""
+
+    @property
+    def end(self) -> int:
+        """End of its tokens in the row."""
+        return self.start + self.tokens
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowPiece:
+    """Tokens of a row, and the bytes of a document that they encode."""
+
+    doc: int
+    kind: int
+    token_start: int
+    token_end: int
+    byte_start: int
+    byte_end: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowChunk:
+    """A structure chunk over tokens; rows don't keep names."""
+
+    start: int
+    end: int
+    kind: int
+    dep_level: int
+    doc: int
+
+
+class RowView(BaseModel):
+    """A packed row by its columns, also those that aren't named here, and its documents."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     pack_id: str
     input_ids: list[int]
     loss_mask: list[int]
     doc_starts: list[int]
-    valid: int
-    scored: int
-    document_ids: list[str]
+    valid_token_count: int
+    loss_token_count: int
+    attention_pairs: int = 0
+    context_histogram: tuple[int, ...] = ()
     domain: str
-    structure_ids: tuple[int, ...] = ()
+    document_ids: list[str]
+    pieces: tuple[RowPiece, ...] = ()
+    structure_ids: list[int] = []
     """A code a token; none where the row has no structure columns."""
-    chunks: tuple[StructureChunk, ...] = ()
-    """Over tokens; rows don't keep names."""
+    chunk_boundaries: tuple[RowChunk, ...] = ()
     call_edges: tuple[StructureEdge, ...] = ()
     type_edges: tuple[StructureEdge, ...] = ()
+    documents: tuple[DocumentInRow, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """T."""
+        return len(self.input_ids)
 
     @property
     def spans(self) -> list[tuple[int, int]]:
         """Half-open token ranges of the documents.
 
-        Row(..., doc_starts=[0, 3], valid=5).spans -> [(0, 3), (3, 5)]
+        RowView(..., doc_starts=[0, 3, 5], valid_token_count=5).spans -> [(0, 3), (3, 5)]
         """
-        return list(itertools.pairwise([*self.doc_starts[: len(self.document_ids)], self.valid]))
+        valid = self.valid_token_count
+        return list(itertools.pairwise([*(at for at in self.doc_starts if at < valid), valid]))
 
     @property
     def is_structured(self) -> bool:
         """Return True if any token has structure."""
         return any(self.structure_ids)
 
+    @property
+    def generated(self) -> list[tuple[int, int]]:
+        """Token ranges that encode no byte of a document: BOS, EOS, sentinels, elision lines."""
+        made = (piece for piece in self.pieces if piece.kind == GENERATED_PIECE)
+        return [(piece.token_start, piece.token_end) for piece in made]
 
-def row_of(line: Line) -> Row:
-    """A row from its line; structure columns that it lacks are empty."""
-    chunks = line.get("chunk_boundaries") or ()
-    return Row(
-        pack_id=line["pack_id"],
-        input_ids=line["input_ids"],
-        loss_mask=line["loss_mask"],
-        doc_starts=line["doc_starts"],
-        valid=line["valid_token_count"],
-        scored=line["loss_token_count"],
-        document_ids=line["document_ids"],
-        domain=line["domain"],
-        structure_ids=tuple(line.get("structure_ids") or ()),
-        chunks=tuple(
-            StructureChunk(
-                start=each["start"],
-                end=each["end"],
-                kind=each["kind"],
-                name="",
-                dep_level=each["dep_level"],
-            )
-            for each in chunks
-        ),
-        call_edges=tuple(StructureEdge(**each) for each in line.get("call_edges") or ()),
-        type_edges=tuple(StructureEdge(**each) for each in line.get("type_edges") or ()),
-    )
+    @property
+    def density(self) -> float:
+        """Pairs that attention computes, of those that one document of the row's length would need."""
+        return self.attention_pairs / (self.length * (self.length + 1) / 2)
 
 
-def row_pieces(row: Row, tokenizer: Tokenizer, start: int, end: int) -> Iterator[Piece]:
+def rows(store: Store, artefact: Artefact, options: InspectOptions) -> list[RowView]:
+    """Return the first `options.rows` chosen rows."""
+    found = itertools.islice(chosen_lines(store, artefact, options), options.rows)
+    return row_views((line for _, line in found), inputs(store, artefact, "documents"))
+
+
+def row_views(lines: Iterable[Line], documents: Sequence[Artefact]) -> list[RowView]:
+    """Return rows with their documents, whose sources are read for all rows at once.
+
+    Raises:
+        StoreError: for a line that is no row.
+    """
+    try:
+        held = [RowView.model_validate(line) for line in lines]
+    except ValidationError as wrong:
+        raise StoreError(
+            "rows", cause=f"a line is no row: {wrong.errors()[0]['msg']}", cure="Build them again"
+        ) from None
+    known = sources_of(documents, {name for row in held for name in row.document_ids})
+    return [row.model_copy(update={"documents": tuple(_documents(row, known))}) for row in held]
+
+
+def _documents(row: RowView, known: dict[str, Source]) -> Iterator[DocumentInRow]:
+    names = dict(enumerate(row.document_ids))
+    for number, (start, end) in enumerate(row.spans):
+        name = names.get(number, "")
+        texts = [
+            piece for piece in row.pieces if piece.doc == number and piece.kind != GENERATED_PIECE
+        ]
+        source = known.get(name, UNKNOWN)
+        yield DocumentInRow(
+            **{each.name: getattr(source, each.name) for each in fields(source)},
+            document_id=name,
+            start=start,
+            tokens=end - start,
+            scored=sum(row.loss_mask[start:end]),
+            first_byte=min((piece.byte_start for piece in texts), default=0),
+            last_byte=max((piece.byte_end for piece in texts), default=0),
+        )
+
+
+def row_pieces(row: RowView, tokenizer: Tokenizer, start: int, end: int) -> Iterator[Piece]:
     """The text of the tokens [start, end), cut where scoring, category or chunk change."""
-    chunk_of = [-1] * len(row.input_ids)
-    for index, chunk in enumerate(row.chunks):
+    chunk_of = [-1] * row.length
+    for index, chunk in enumerate(row.chunk_boundaries):
         chunk_of[chunk.start : chunk.end] = [index] * (chunk.end - chunk.start)
     scored = [0, *row.loss_mask[:-1]]
     """Token t is predicted at t - 1."""
-    codes = row.structure_ids or (0,) * len(row.input_ids)
+    codes = row.structure_ids or [0] * row.length
 
     def what(at: int) -> tuple[int, int, bool]:
         return codes[at], chunk_of[at], bool(scored[at])
@@ -110,38 +212,21 @@ def row_pieces(row: Row, tokenizer: Tokenizer, start: int, end: int) -> Iterator
         yield Piece(text, code, place, counts)
 
 
-def origins_of(store: Store, artefact: Artefact, row: Row) -> dict[str, Origin]:
-    """Return the origins of the row's documents; one whose documents artefact is gone has none."""
-    return _origins(inputs(store, artefact, "documents"), row.document_ids)
-
-
-def origins_in(
+def sources_in(
     store: Store, artefact: Artefact, pack_ids: Collection[str]
-) -> dict[str, list[Origin]]:
-    """Return the origins of the documents of some rows of an artefact, in the rows' order, by pack_id."""
+) -> dict[str, list[Source]]:
+    """Return the sources of the documents of some rows of an artefact, in the rows' order, by pack_id."""
     wanted = [("pack_id", "in", pa.array(list(pack_ids), pa.string()))]
-    held: list[Line] = [
-        line
+    held: dict[str, list[str]] = {
+        line["pack_id"]: line["document_ids"]
         for file in artefact.files(".parquet")
         for line in parquet.read_table(
             file, columns=["pack_id", "document_ids"], filters=wanted
         ).to_pylist()
-    ]
-    ids = list({name for line in held for name in line["document_ids"]})
-    known = _origins(inputs(store, artefact, "documents"), ids)
-    return {line["pack_id"]: [known[name] for name in line["document_ids"]] for line in held}
-
-
-def _origins(documents: list[Artefact], ids: list[str]) -> dict[str, Origin]:
-    found = dict.fromkeys(ids, NOWHERE)
-    for line in origins(documents, ids).to_pylist():
-        found[line["document_id"]] = Origin(
-            repository=line["repository"],
-            commit=line["commit"],
-            path=line["path"],
-            licence=line["licence"],
-        )
-    return found
+    }
+    names = {name for ids in held.values() for name in ids}
+    known = sources_of(inputs(store, artefact, "documents"), names)
+    return {pack_id: [known.get(name, UNKNOWN) for name in ids] for pack_id, ids in held.items()}
 
 
 def tokenizer_of(store: Store, artefact: Artefact) -> Tokenizer:
@@ -158,92 +243,6 @@ def tokenizer_in(artefact: Artefact) -> Tokenizer:
     return load_tokenizer(artefact)
 
 
-COLUMNS = (
-    *("pack_id", "input_ids", "loss_mask", "doc_starts", "valid_token_count", "loss_token_count"),
-    *("attention_pairs", "context_histogram", "domain", "document_ids", "pieces"),
-    *("structure_ids", "chunk_boundaries", "call_edges", "type_edges"),
-)
-"""Columns of a row; those of structure where it has them."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FileRange:
-    """Some bytes of a file at a commit."""
-
-    repository: str
-    commit: str
-    path: str
-    num_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
-    """A document as it lies in the workspace: what it was made of, the target first."""
-
-    licence: str | None = None
-    timestamp: int = 0
-    num_bytes: int = 0
-    places: tuple[FileRange, ...] = ()
-
-    @property
-    def first(self) -> FileRange:
-        """The place that stands for all of them."""
-        return self.places[0] if self.places else NO_FILE
-
-
-NO_FILE = FileRange(repository="?", commit="", path="", num_bytes=0)
-UNKNOWN = Source()
-"""Source of a document whose artefact is gone."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DocumentInRow:
-    """A document in a row."""
-
-    start: int
-    end: int
-    """Tokens of the row, half-open."""
-    scored: int
-    """Predictions that count."""
-    document_id: str
-    first_byte: int
-    last_byte: int
-    """End of the document's bytes in this row."""
-    source: Source
-
-    @property
-    def tokens(self) -> int:
-        """Number of tokens."""
-        return self.end - self.start
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RowView:
-    """A packed row with what the workspace knows of its documents."""
-
-    row: Row
-    parts: tuple[DocumentInRow, ...]
-    attention_pairs: int
-    histogram: tuple[int, ...]
-    generated: tuple[tuple[int, int], ...]
-    """Token ranges that encode no byte of a document: BOS, EOS, sentinels, elision lines."""
-
-    @property
-    def length(self) -> int:
-        """T."""
-        return len(self.row.input_ids)
-
-    @property
-    def spans(self) -> list[tuple[int, int]]:
-        """Token ranges of the documents."""
-        return [(part.start, part.end) for part in self.parts]
-
-    @property
-    def density(self) -> float:
-        """Pairs that attention computes, of those that one document of the row's length would need."""
-        return self.attention_pairs / (self.length * (self.length + 1) / 2)
-
-
 def spread(artefact: Artefact, most: int, columns: Collection[str] = COLUMNS) -> Iterator[Line]:
     """Rows of an artefact at even distances: the middle one of each of `most` parts of it.
 
@@ -253,79 +252,13 @@ def spread(artefact: Artefact, most: int, columns: Collection[str] = COLUMNS) ->
     files = artefact.files(".parquet")
     sizes = [parquet.read_metadata(file).num_rows for file in files]
     most = min(most, sum(sizes))
-    wanted = [(2 * at + 1) * sum(sizes) // (2 * most) for at in range(most)]
-    first = 0
-    for file, rows in zip(files, sizes, strict=True):
-        inside = [each - first for each in wanted if first <= each < first + rows]
-        if inside:
-            with parquet.File(file) as opened:
-                yield from _lines_at(opened, inside, columns)
-        first += rows
+    chosen = np.zeros(sum(sizes), np.bool_)
+    chosen[[(2 * at + 1) * sum(sizes) // (2 * most) for at in range(most)]] = True
+    masks = np.split(chosen, np.cumsum(sizes)[:-1])
+    return (line for _, line in lines_of(files, masks, columns))
 
 
-def _lines_at(
-    file: pq.ParquetFile, wanted: Sequence[int], columns: Collection[str]
-) -> Iterator[Line]:
-    there = [name for name in columns if name in file.schema_arrow.names]
-    first = 0
-    for group in range(file.num_row_groups):
-        size = file.metadata.row_group(group).num_rows
-        inside = [each - first for each in wanted if first <= each < first + size]
-        if inside:
-            table = file.read_row_group(group, columns=there, use_threads=False)
-            for at in inside:
-                yield table.slice(at, 1).to_pylist()[0]
-        first += size
-
-
-def shown(lines: Iterable[Line], documents: Sequence[Artefact]) -> Iterator[RowView]:
-    """Rows with where their documents came from, which is looked up for all of them at once."""
-    held = list(lines)
-    names = {name for line in held for name in line["document_ids"]}
-    known = sources_of(documents, names)
-    for line in held:
-        yield _shown(line, known)
-
-
-def _shown(line: Line, known: Mapping[str, Source]) -> RowView:
-    row = row_of(line)
-    pieces = line.get("pieces") or ()
-    return RowView(
-        row=row,
-        parts=tuple(_parts(row, pieces, known)),
-        attention_pairs=line["attention_pairs"],
-        histogram=tuple(line["context_histogram"]),
-        generated=tuple(
-            (each["token_start"], each["token_end"])
-            for each in pieces
-            if each["kind"] == GENERATED_PIECE
-        ),
-    )
-
-
-def _parts(
-    row: Row, pieces: Sequence[Line], known: Mapping[str, Source]
-) -> Iterator[DocumentInRow]:
-    ends = [*row.doc_starts[1:], row.valid]
-    for number, (start, end) in enumerate(zip(row.doc_starts, ends, strict=False)):
-        if start >= row.valid:
-            return
-        name = row.document_ids[number] if number < len(row.document_ids) else ""
-        texts = [
-            each for each in pieces if each["doc"] == number and each["kind"] != GENERATED_PIECE
-        ]
-        yield DocumentInRow(
-            start=start,
-            end=min(end, row.valid),
-            scored=sum(row.loss_mask[start:end]),
-            document_id=name,
-            first_byte=min((each["byte_start"] for each in texts), default=0),
-            last_byte=max((each["byte_end"] for each in texts), default=0),
-            source=known.get(name, UNKNOWN),
-        )
-
-
-def sources_of(documents: Iterable[Artefact], names: set[str]) -> dict[str, Source]:
+def sources_of(documents: Iterable[Artefact], names: Collection[str]) -> dict[str, Source]:
     """Return the sources of documents by id; only the row groups that hold one of them are read."""
     found: dict[str, Source] = {}
     wanted = pa.array(sorted(names), pa.string())
@@ -339,7 +272,7 @@ def sources_of(documents: Iterable[Artefact], names: set[str]) -> dict[str, Sour
 
 def _sources(file: pq.ParquetFile, wanted: pa.StringArray) -> Iterator[tuple[str, Source]]:
     # What adds structure to documents of another family names them, and where they came from too.
-    columns = ["document_id", "licence", "timestamp", "num_bytes", "provenance"]
+    columns = ["document_id", "licence", "timestamp", "num_bytes", "lineage", "provenance"]
     for group in range(file.num_row_groups):
         ids = file.read_row_group(group, columns=["document_id"], use_threads=False)["document_id"]
         inside = pc.is_in(ids, value_set=wanted)
@@ -351,17 +284,21 @@ def _sources(file: pq.ParquetFile, wanted: pa.StringArray) -> Iterator[tuple[str
 
 
 def _source(line: Line) -> Source:
+    sizes: dict[tuple[str, str, str], int] = {}
+    for each in line["provenance"]:
+        name = (each["repository"], each["commit"], each["path"])
+        sizes[name] = sizes.get(name, 0) + each["end"] - each["start"]
+    own = (each for each in line["provenance"] if each["lineage"] == line["lineage"])
+    first = next(own, line["provenance"][-1])
     return Source(
+        repository=first["repository"],
+        commit=first["commit"],
+        path=first["path"],
         licence=line["licence"],
         timestamp=line["timestamp"],
         num_bytes=line["num_bytes"],
-        places=tuple(
-            FileRange(
-                repository=each["repository"],
-                commit=each["commit"],
-                path=each["path"],
-                num_bytes=each["end"] - each["start"],
-            )
-            for each in line["provenance"]
+        files=tuple(
+            FileRange(repository=repository, commit=commit, path=path, num_bytes=size)
+            for (repository, commit, path), size in sizes.items()
         ),
     )

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from curriculum.inspection.formats import day, integer, number, percent
-from curriculum.inspection.rows import DocumentInRow, FileRange, RowView, Source
+from curriculum.inspection.rows import DocumentInRow, RowView
 from curriculum.tokens.codec import Tokenizer
 from dashboards import html, palette
 from dashboards.charts import marks
@@ -62,16 +62,16 @@ def page(
     script = html.asset("rows.js")
     articles, data = list[Markup](), list[dict[str, Any]]()
     size = len(style) + len(script)
-    for index, shown in enumerate(rows):
-        texts = texts_of(shown, tokenizer)
-        article = html.render("row.html", **_article(shown, f"r{index}", texts.texts))
-        row_data = _data(shown, texts.lengths)
+    for index, row in enumerate(rows):
+        texts = texts_of(row, tokenizer)
+        article = html.render("row.html", **_article(row, f"r{index}", texts.texts))
+        row_data = _data(row, texts.lengths)
         size += len(article.encode()) + len(html.data(row_data))
         if max_bytes and articles and size > max_bytes:
             break
         articles.append(article)
         data.append(row_data)
-    codes_met = sorted(set().union(*(each.row.structure_ids for each in rows[: len(articles)])))
+    codes_met = sorted(set().union(*(row.structure_ids for row in rows[: len(articles)])))
     return html.page(
         "rows.html",
         style=style,
@@ -97,20 +97,19 @@ def _style() -> str:
     return palette.properties() + colours + html.asset("scroll.css") + html.asset("rows.css")
 
 
-def _article(shown: RowView, place: str, texts: Sequence[str]) -> dict[str, object]:
+def _article(row: RowView, place: str, texts: Sequence[str]) -> dict[str, object]:
     """The values of a row's template; its documents have places that begin with its own."""
-    parts, length = shown.parts, shown.length
+    parts, length = row.documents, row.length
     lines = [(part, *_words(part)) for part in parts[:MAX_LINES]]
     documents = [
-        (part, _document_facts(part), _files(part.source), text)
-        for part, text in zip(parts, texts, strict=True)
+        (part, _document_facts(part), text) for part, text in zip(parts, texts, strict=True)
     ]
     return {
         "place": place,
-        "pack_id": shown.row.pack_id,
-        "mask": marks.mask(shown.spans, length),
-        "facts": [*_facts(shown)],
-        "strips": [*_strips(shown)],
+        "pack_id": row.pack_id,
+        "mask": marks.mask(row.spans, length),
+        "facts": [*_facts(row)],
+        "strips": [*_strips(row)],
         "axis": marks.axis([integer(length * tick // 4) for tick in range(5)], look="ticks"),
         "lines": lines,
         "more_lines": len(parts) - len(lines),
@@ -120,51 +119,55 @@ def _article(shown: RowView, place: str, texts: Sequence[str]) -> dict[str, obje
     }
 
 
-def _facts(shown: RowView) -> Iterator[tuple[str, str, str]]:
+def _facts(row: RowView) -> Iterator[tuple[str, str, str]]:
     """Names and values of a row's facts, with a note each."""
-    row, length = shown.row, shown.length
-    yield "tokens", integer(row.valid), f"of {integer(length)}"
-    yield "documents", integer(len(shown.parts)), row.domain
-    yield "packed", percent(row.valid / length), ""
-    yield "scored", percent(row.scored / row.valid) if row.valid else "–", ""
-    yield "attention", percent(shown.density), "of a full square"
-    total = sum(shown.histogram)
-    if shown.length > HISTOGRAM_EDGES[0] and total:
+    length = row.length
+    yield "tokens", integer(row.valid_token_count), f"of {integer(length)}"
+    yield "documents", integer(len(row.documents)), row.domain
+    yield "packed", percent(row.valid_token_count / length), ""
+    yield (
+        "scored",
+        percent(row.loss_token_count / row.valid_token_count) if row.valid_token_count else "–",
+        "",
+    )
+    yield "attention", percent(row.density), "of a full square"
+    total = sum(row.context_histogram)
+    if row.length > HISTOGRAM_EDGES[0] and total:
         # Shares of the scored tokens with more context than each edge.
-        far = [sum(shown.histogram[at + 1 :]) / total for at in range(len(HISTOGRAM_EDGES))]
+        far = [sum(row.context_histogram[at + 1 :]) / total for at in range(len(HISTOGRAM_EDGES))]
         at = max((at for at, share in enumerate(far) if share >= LEAST_SHARE), default=0)
         yield "context", percent(far[at]), f"scored after {HISTOGRAM_EDGES[at] // 1024}k or more"
 
 
-def _strips(shown: RowView) -> Iterator[tuple[str, Markup]]:
+def _strips(row: RowView) -> Iterator[tuple[str, Markup]]:
     """The strips of a row, drawn to its width, with their names."""
-    row, length = shown.row, shown.length
-    yield "documents", marks.document_strip(shown.spans, length)
-    label = f"{integer(row.scored)} of {integer(length)} tokens are scored"
-    yield "loss", marks.strip("loss", length, _loss_path(shown), label=label)
+    length = row.length
+    yield "documents", marks.document_strip(row.spans, length)
+    label = f"{integer(row.loss_token_count)} of {integer(length)} tokens are scored"
+    yield "loss", marks.strip("loss", length, _loss_path(row), label=label)
     if row.is_structured:
-        drawn = _structure_rects(shown)
+        drawn = _structure_rects(row)
         yield "structure", marks.strip("structure", length, *drawn, label="what the code is")
     if edges := (*row.call_edges, *row.type_edges):
         label = f"{len(edges)} edges between chunks"
-        yield "edges", marks.strip("edges", length, *_arcs(shown, edges), label=label)
+        yield "edges", marks.strip("edges", length, *_arcs(row, edges), label=label)
 
 
-def _loss_path(shown: RowView) -> Markup:
+def _loss_path(row: RowView) -> Markup:
     """The scored share of each stretch, as a step line that is filled."""
-    shares = [f"{1 - share:.3g}" for share in binned(scored(shown))]
-    size = -(-shown.length // BINS)
+    shares = [f"{1 - share:.3g}" for share in binned(scored(row))]
+    size = -(-row.length // BINS)
     path, end = "M0 1", 0
     for height, run in itertools.groupby(shares):
         end += sum(1 for _ in run)
-        path += f"V{height}H{min(end * size, shown.length)}"
+        path += f"V{height}H{min(end * size, row.length)}"
     return element("path", d=f"{path}V1z")
 
 
-def _structure_rects(shown: RowView) -> Iterator[Markup]:
+def _structure_rects(row: RowView) -> Iterator[Markup]:
     """The most frequent structure of each stretch."""
-    size = -(-shown.length // BINS)
-    values = np.asarray(shown.row.structure_ids[: shown.row.valid], dtype=np.int64)
+    size = -(-row.length // BINS)
+    values = np.asarray(row.structure_ids[: row.valid_token_count], dtype=np.int64)
     most = [int(np.bincount(values[at : at + size]).argmax()) for at in range(0, len(values), size)]
     start = 0
     for code, run in itertools.groupby(most):
@@ -174,9 +177,9 @@ def _structure_rects(shown: RowView) -> Iterator[Markup]:
         start += width
 
 
-def _arcs(shown: RowView, edges: Sequence[StructureEdge]) -> Iterator[Markup]:
+def _arcs(row: RowView, edges: Sequence[StructureEdge]) -> Iterator[Markup]:
     """Calls and uses as arcs between the chunks that they join."""
-    chunks = shown.row.chunks
+    chunks = row.chunk_boundaries
     for each in edges:
         first, last = (
             (chunks[end].start + chunks[end].end) // 2 for end in (each.source, each.target)
@@ -200,9 +203,8 @@ def binned(flags: npt.NDArray[np.bool_]) -> list[float]:
 
 def _words(part: DocumentInRow) -> tuple[str, str, str, str]:
     """Repository, commit, licence and scored share of a document."""
-    first = part.source.first
     share = percent(part.scored / part.tokens)
-    return first.repository, first.commit[:COMMIT_DIGITS], part.source.licence or "", share
+    return part.repository, part.commit[:COMMIT_DIGITS], part.licence or "", share
 
 
 def rest(parts: Sequence[DocumentInRow]) -> tuple[list[str], list[int]]:
@@ -214,35 +216,21 @@ def rest(parts: Sequence[DocumentInRow]) -> tuple[list[str], list[int]]:
 
 
 def _document_facts(part: DocumentInRow) -> list[str]:
-    first, source = part.source.first, part.source
+    is_known = bool(part.commit)
     facts = [
-        f"{first.repository} at {first.commit}"
-        if first.commit
-        else "its documents artefact is gone"
+        f"{part.repository} at {part.commit}" if is_known else "its documents artefact is gone"
     ]
-    if source.timestamp:
-        facts.append(day(source.timestamp))
-    if source.licence:
-        facts.append(source.licence)
+    if part.timestamp:
+        facts.append(day(part.timestamp))
+    if part.licence:
+        facts.append(part.licence)
     facts.append(f"{number(part.tokens, 'token')} from {integer(part.start)}")
     if part.scored < part.tokens - 1:
         facts.append(f"{integer(part.scored)} scored")
-    if 0 < part.last_byte - part.first_byte < source.num_bytes:
+    if 0 < part.last_byte - part.first_byte < part.num_bytes:
         span = f"{integer(part.first_byte)} to {integer(part.last_byte)}"
-        facts.append(f"bytes {span} of {integer(source.num_bytes)}")
+        facts.append(f"bytes {span} of {integer(part.num_bytes)}")
     return facts
-
-
-def _files(source: Source) -> list[FileRange]:
-    """Places of one file at one commit as one, in the order in which they occur first."""
-    sizes: dict[tuple[str, str, str], int] = {}
-    for each in source.places:
-        name = (each.repository, each.commit, each.path)
-        sizes[name] = sizes.get(name, 0) + each.num_bytes
-    return [
-        FileRange(repository=repository, commit=commit, path=path, num_bytes=size)
-        for (repository, commit, path), size in sizes.items()
-    ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -254,15 +242,15 @@ class Texts:
     """Lengths of all documents' tokens in a row, in UTF-16 units, as `written` has them."""
 
 
-def texts_of(shown: RowView, tokenizer: Tokenizer) -> Texts:
+def texts_of(row: RowView, tokenizer: Tokenizer) -> Texts:
     """The documents' texts; a character of several tokens belongs to the one that completes it."""
     special = tokenizer.special
     known: dict[int, bytes] = {}
     texts, lengths = [], list[int]()
-    for part in shown.parts:
+    for part in row.documents:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         decoded = []
-        ids = shown.row.input_ids[part.start : part.end]
+        ids = row.input_ids[part.start : part.end]
         for at, token in enumerate(ids, start=1):
             if token not in known:
                 is_control = bool(special[token])
@@ -294,20 +282,21 @@ def written(lengths: Iterable[int]) -> str:
     )
 
 
-def _data(shown: RowView, lengths: str) -> dict[str, Any]:
+def _data(row: RowView, lengths: str) -> dict[str, Any]:
     """Return the script's data beside the texts: everything in tokens, runs where there are runs."""
-    row = shown.row
-    words, lines = rest(shown.parts)
+    words, lines = rest(row.documents)
     return {
-        "length": shown.length,
-        "valid": row.valid,
-        "starts": [each.start for each in shown.parts],
+        "length": row.length,
+        "valid": row.valid_token_count,
+        "starts": [each.start for each in row.documents],
         "lengths": lengths,
-        "scored": runs(scored(shown)[: row.valid]),
-        "made": runs(generated(shown)[: row.valid]),
-        "codes": codes(shown),
+        "scored": runs(scored(row)[: row.valid_token_count]),
+        "made": runs(generated(row)[: row.valid_token_count]),
+        "codes": codes(row),
         "chunks": [
-            value for each in row.chunks for value in (each.start, each.end, each.dep_level)
+            value
+            for each in row.chunk_boundaries
+            for value in (each.start, each.end, each.dep_level)
         ],
         "calls": [end for each in row.call_edges for end in (each.source, each.target)],
         "types": [end for each in row.type_edges for end in (each.source, each.target)],
@@ -327,25 +316,25 @@ def runs(flags: Sequence[bool] | npt.NDArray[np.bool_]) -> list[int]:
     return [end - start for start, end in itertools.pairwise((0, *edges, len(values)))]
 
 
-def scored(shown: RowView) -> npt.NDArray[np.bool_]:
+def scored(row: RowView) -> npt.NDArray[np.bool_]:
     """[T]: whether a prediction of each token counts, which the token before it makes."""
-    mask = np.asarray(shown.row.loss_mask, dtype=np.bool_)
+    mask = np.asarray(row.loss_mask, dtype=np.bool_)
     return np.concatenate([[False], mask[:-1]])
 
 
-def generated(shown: RowView) -> npt.NDArray[np.bool_]:
+def generated(row: RowView) -> npt.NDArray[np.bool_]:
     """[T]: whether each token is one that no document holds."""
-    flags = np.zeros(shown.length, dtype=np.bool_)
-    for start, end in shown.generated:
+    flags = np.zeros(row.length, dtype=np.bool_)
+    for start, end in row.generated:
         flags[start:end] = True
     return flags
 
 
-def codes(shown: RowView) -> list[int]:
+def codes(row: RowView) -> list[int]:
     """Structure codes and the lengths of their runs, in turn; empty where the row has no structure."""
-    if not shown.row.is_structured:
+    if not row.is_structured:
         return []
-    grouped = itertools.groupby(shown.row.structure_ids[: shown.row.valid])
+    grouped = itertools.groupby(row.structure_ids[: row.valid_token_count])
     return [value for code, run in grouped for value in (code, sum(1 for _ in run))]
 
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from curriculum.inspection.documents import chosen_lines
 from curriculum.inspection.line_selection import InspectOptions
-from curriculum.inspection.lineage import inputs
 from curriculum.inspection.row_yields import RowYields
-from curriculum.inspection.rows import RowView, shown, spread, tokenizer_in, tokenizer_of
+from curriculum.inspection.rows import RowView, row_views, spread, tokenizer_in, tokenizer_of
+from curriculum.inspection.rows import rows as chosen
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
@@ -74,7 +73,7 @@ def write(root: Path, rows: Artefact, made_of: Sequence[Artefact], reports: Path
         return file
     tokenizers = [each for each in made_of if each.manifest.stage == "tokenizers"]
     documents = [each for each in made_of if each.manifest.stage == "documents"]
-    held = list(shown(spread(rows, MAX_ROWS), documents))
+    held = row_views(spread(rows, MAX_ROWS), documents)
     if not held or not tokenizers:
         return None
     tokenizer = tokenizer_in(tokenizers[0])
@@ -91,8 +90,7 @@ def chosen_rows(store: Store, rows: Artefact, options: InspectOptions) -> str:
         StoreError: where there is no such row, or the tokenizer is gone.
     """
     tokenizer = tokenizer_of(store, rows)
-    found = (line for _, line in itertools.islice(chosen_lines(store, rows, options), options.rows))
-    held = list(shown(found, inputs(store, rows, "documents")))
+    held = chosen(store, rows, options)
     if not held:
         raise StoreError(
             rows.path.relative_to(store.root).as_posix(),

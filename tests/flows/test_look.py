@@ -13,7 +13,7 @@ from rich.console import Console
 from curriculum import catalog
 from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.inspection.line_selection import InspectOptions
-from curriculum.inspection.rows import Row
+from curriculum.inspection.rows import RowView
 from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.references import find
 from curriculum.pipeline.run_config import RunConfig
@@ -22,7 +22,7 @@ from flows import settings
 from flows.cli import builds, demo, phases, status, workspace
 from flows.cli.console import colour, table
 from flows.cli.inspect import command
-from flows.cli.inspect.documents import STRIP_WIDTH, strip
+from flows.cli.inspect.rows import STRIP_WIDTH, strip
 from schemas.errors import CurriculumError, StoreError
 
 
@@ -124,8 +124,9 @@ def test_json_is_json_with_the_manifest(
     artefact = _artefact(home, stage)
     command.show(home, artefact.key, InspectOptions(rows=2), as_json=True)
     said = json.loads(capsys.readouterr().out)
-    assert said["manifest"]["key"] == artefact.key
-    assert len(said.get("lines", [])) == (0 if stage == "tokens" else 2)
+    (shown,) = said["artefacts"]
+    assert shown["manifest"]["key"] == artefact.key
+    assert len(shown["lines"]) == (12 if stage == "mixtures" else 2)
 
 
 def test_a_key_that_several_begin_with_is_refused(home: Path) -> None:
@@ -136,14 +137,14 @@ def test_a_key_that_several_begin_with_is_refused(home: Path) -> None:
         find(store, shared)
 
 
-def _row(starts: list[int], valid: int, length: int) -> Row:
-    return Row(
+def _row(starts: list[int], valid: int, length: int) -> RowView:
+    return RowView(
         pack_id="r-0",
         input_ids=[0] * length,
         loss_mask=[1] * length,
         doc_starts=[*starts, valid] if valid < length else starts,
-        valid=valid,
-        scored=valid,
+        valid_token_count=valid,
+        loss_token_count=valid,
         document_ids=[f"d{index}" for index in range(len(starts))],
         domain="general",
     )

@@ -13,7 +13,7 @@ from curriculum.stages.tokens import given_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import NOT_COMPILED
 from curriculum.tokens.train import train_tokenizer
-from flows.cli.inspect.tokenizers import tokenizer
+from flows.cli.inspect.tokenizers import tokenizer_panels, tokenizer_view
 
 
 def given(folder: Path, *, pattern: str | None) -> Artefact:
@@ -43,6 +43,7 @@ def test_a_tokenizer_whose_pattern_is_not_compiled_is_named(
         True
     ] * is_named
     console = Console(record=True, width=200)
-    for part in tokenizer(made, InspectOptions()):
+    store, options = Store.containing(made.path), InspectOptions()
+    for part in tokenizer_panels(store, made, tokenizer_view(store, made, options), options):
         console.print(part)
     assert (NOT_COMPILED in console.export_text()) == is_named

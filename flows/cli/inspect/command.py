@@ -1,38 +1,55 @@
 """`curriculum inspect`: what is found, in the terminal, as JSON or as a page."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import RenderableType
-from rich.panel import Panel
 from rich.text import Text
 
 from curriculum import parquet
 from curriculum.inspection.documents import documents
-from curriculum.inspection.formats import count, number
-from curriculum.inspection.line_selection import InspectOptions, line_files
-from curriculum.pipeline.attempts import specialist_of
+from curriculum.inspection.formats import number
+from curriculum.inspection.line_selection import FILTERS, InspectOptions, has_lines, line_files
 from curriculum.pipeline.built_for import last_built_first, of_owner
 from curriculum.pipeline.references import Reference, find, store_of
 from curriculum.store import Artefact, Store
-from curriculum.store.artefact import KEY_DIGITS
-from dashboards.document_page import page, page_content
+from dashboards.document_page import articles, page
 from dashboards.rows.write import chosen_rows
-from flows.cli.console import ACCENT, MUTED, out, plain_table, print_json
-from flows.cli.inspect.checkpoints import checkpoint
-from flows.cli.inspect.documents import document_panels, examples_of, row_panels
-from flows.cli.inspect.json_content import content
-from flows.cli.inspect.mixtures import plan, selection
-from flows.cli.inspect.narrowing import narrowed
-from flows.cli.inspect.runs import open_run, run
-from flows.cli.inspect.text import counts
-from flows.cli.inspect.tokenizers import token_panels, tokenizer
+from flows.cli.console import MUTED, out, print_json
+from flows.cli.inspect.artefacts import (
+    InspectedArtefact,
+    Inspection,
+    counts,
+    header,
+    index,
+    with_lines,
+    without_lines,
+)
+from flows.cli.inspect.checkpoints import checkpoint_panels, checkpoint_view
+from flows.cli.inspect.documents import document_panels, document_view, require_some
+from flows.cli.inspect.mixtures import plan_panels
+from flows.cli.inspect.rows import row_panels, row_view
+from flows.cli.inspect.runs import open_run_panels, open_run_view, run_panels, run_view
+from flows.cli.inspect.selections import selection_panels
+from flows.cli.inspect.tokenizers import tokenizer_panels, tokenizer_view
+from flows.cli.inspect.tokens import token_panels, token_view
 from schemas.errors import StoreError
-from schemas.specialist import spelled
-from schemas.visible import one_line
 
+View = Callable[[Store, Artefact, InspectOptions], InspectedArtefact[Any]]
+Panels = Callable[[Store, Artefact, Any, InspectOptions], Iterator[RenderableType]]
+STAGES: dict[str, tuple[View, Panels]] = {
+    "rows": (row_view, row_panels),
+    "documents": (document_view, document_panels),
+    "tokens": (token_view, token_panels),
+    "tokenizers": (tokenizer_view, tokenizer_panels),
+    "mixtures": (with_lines, plan_panels),
+    "selections": (with_lines, selection_panels),
+    "runs": (run_view, run_panels),
+}
+"""The value of an artefact of each stage, and how the terminal shows it; of other stages the counts."""
 BY_LINE = ("rows", "documents", "tokens")
 """Stages whose lines are looked at one by one: of several artefacts the first lines are shown."""
 
@@ -75,11 +92,103 @@ def show(
         _write(as_page(store, _sole(found), options), draft or html)
         typer.echo(html.absolute().as_uri())
     if as_json:
-        print_json(content(store, found, options, listed=listed))
+        print_json(view_of(store, found, options, listed=listed))
     if html or as_json:
         return
-    for piece in index(store, found) if listed else look(store, found, options):
+    for piece in index(store, found.artefacts) if listed else look(store, found, options):
         out.print(piece, soft_wrap=isinstance(piece, Text) and "\n" not in piece.plain)
+
+
+def narrowed(store: Store, found: Reference, options: InspectOptions) -> Reference:
+    """Return a reference without artefacts that have no chosen line.
+
+    Raises:
+        StoreError: where none is left, and for what can't be chosen by.
+    """
+    only, asked = options.only, []
+    if found.open_run is not None or found.checkpoint is not None:
+        only.refuse("checkpoints", "it", known=FILTERS["checkpoints"] if found.checkpoint else ())
+        return found
+    for stage in sorted({artefact.manifest.stage for artefact in found.artefacts}):
+        only.refuse(stage, "it")
+    if options.pack_id is not None:
+        asked.append(options.pack_id)
+    asked += [f"--{name} {only.words(name)}" for name in only.given]
+    if not asked:
+        return found
+    left = [artefact for artefact in found.artefacts if has_lines(store, artefact, options)]
+    if not left:
+        raise StoreError(
+            " ".join(asked),
+            cause=f"nothing in {number(len(found.artefacts), 'artefact')} matches",
+            cure="Use fewer filters; --list shows the artefacts that were searched",
+        )
+    return replace(found, artefacts=tuple(left))
+
+
+def view_of(
+    store: Store, found: Reference, options: InspectOptions, *, listed: bool = False
+) -> object:
+    """Return what was found as the value that JSON has."""
+    if found.checkpoint is not None:
+        return checkpoint_view(store, found.checkpoint)
+    if found.open_run is not None:
+        return open_run_view(store, found.open_run)
+    if listed:
+        return Inspection(artefacts=tuple(map(without_lines, found.artefacts)))
+    shown = [view for _, view in _views(store, found, options)]
+    return Inspection(artefacts=tuple(shown), more=_rest(found, shown))
+
+
+def look(store: Store, found: Reference, options: InspectOptions) -> Iterator[RenderableType]:
+    """Yield the panels of what was found."""
+    if found.checkpoint is not None:
+        yield from checkpoint_panels(store, checkpoint_view(store, found.checkpoint), options)
+        return
+    if found.open_run is not None:
+        yield from open_run_panels(store, open_run_view(store, found.open_run))
+        return
+    shown = []
+    for artefact, view in _views(store, found, options):
+        shown.append(view)
+        yield from header(store, artefact)
+        if artefact.manifest.stage in STAGES:
+            yield from STAGES[artefact.manifest.stage][1](store, artefact, view, options)
+        else:
+            yield counts(artefact.manifest.report)
+    if rest := _rest(found, shown):
+        yield Text(f"… and {number(rest, 'more artefact')}: --list names them", MUTED)
+
+
+def _views(
+    store: Store, found: Reference, options: InspectOptions
+) -> Iterator[tuple[Artefact, InspectedArtefact[Any]]]:
+    """Yield the first artefact; of rows, documents and tokens as many as hold the wanted number of lines."""
+    left = options.rows
+    for artefact in found.artefacts:
+        stage = artefact.manifest.stage
+        if stage not in BY_LINE:
+            view, _ = STAGES.get(stage, (None, None))
+            yield artefact, view(store, artefact, options) if view else without_lines(artefact)
+            return
+        if len(found.artefacts) > 1 and _is_empty(artefact):
+            continue
+        shown = STAGES[stage][0](store, artefact, replace(options, rows=left))
+        yield artefact, shown
+        left -= len(shown.lines)
+        if left <= 0:
+            return
+
+
+def _rest(found: Reference, shown: list[InspectedArtefact[Any]]) -> int:
+    """Return the number of artefacts after the last one shown."""
+    paths = [artefact.path for artefact in found.artefacts]
+    return len(paths) - paths.index(shown[-1].path) - 1 if shown else 0
+
+
+def _is_empty(artefact: Artefact) -> bool:
+    files = line_files(artefact)
+    return bool(files) and not any(parquet.read_metadata(file).num_rows for file in files)
 
 
 def as_page(store: Store, artefact: Artefact, options: InspectOptions) -> str:
@@ -90,7 +199,7 @@ def as_page(store: Store, artefact: Artefact, options: InspectOptions) -> str:
     """
     match artefact.manifest.stage:
         case "documents":
-            sheets = [page_content(each) for each in documents(store, artefact, options)]
+            shown = require_some(artefact, documents(store, artefact, options))
         case "rows":
             return chosen_rows(store, artefact, options)
         case stage:
@@ -102,7 +211,7 @@ def as_page(store: Store, artefact: Artefact, options: InspectOptions) -> str:
             )
     labels = artefact.manifest.labels
     title = " ".join(value for name, value in labels.items() if name in ("family", "repository"))
-    return page(title, artefact.path.relative_to(store.root).as_posix(), sheets)
+    return page(title, artefact.path.relative_to(store.root).as_posix(), [*articles(shown)])
 
 
 def _sole(found: Reference) -> Artefact:
@@ -118,102 +227,3 @@ def _write(page: str, file: Path) -> None:
         raise StoreError(
             str(file), failed.strerror, cause="the page can't be written", cure="Name another file"
         ) from None
-
-
-def look(store: Store, found: Reference, options: InspectOptions) -> Iterator[RenderableType]:
-    """Yield the panels of what was found."""
-    if found.checkpoint is not None:
-        yield from checkpoint(store, found.checkpoint, options)
-    elif found.open_run is not None:
-        yield from open_run(store, found.open_run)
-    else:
-        yield from _artefacts(store, found, options)
-
-
-def _artefacts(store: Store, found: Reference, options: InspectOptions) -> Iterator[RenderableType]:
-    """The first artefact; of rows and documents as many as it takes to show what is wished."""
-    left = options.rows
-    for artefact in found.artefacts:
-        stage = artefact.manifest.stage
-        mine = replace(options, rows=left) if stage in BY_LINE else options
-        if stage in BY_LINE and len(found.artefacts) > 1 and _is_empty(artefact):
-            continue
-        yield from _header(store, artefact)
-        shown = 0
-        for piece in _of_stage(store, artefact, mine):
-            shown += isinstance(piece, Panel)
-            yield piece
-        left -= shown if stage in BY_LINE else left
-        if left <= 0:
-            break
-    rest = len(found.artefacts) - found.artefacts.index(artefact) - 1 if found.artefacts else 0
-    if rest:
-        yield Text(f"… and {number(rest, 'more artefact')}: --list names them", MUTED)
-
-
-def _is_empty(artefact: Artefact) -> bool:
-    files = line_files(artefact)
-    return bool(files) and not any(parquet.read_metadata(file).num_rows for file in files)
-
-
-def _of_stage(
-    store: Store, artefact: Artefact, options: InspectOptions
-) -> Iterator[RenderableType]:
-    match artefact.manifest.stage:
-        case "rows":
-            yield from row_panels(store, artefact, options)
-        case "documents":
-            yield from document_panels(store, artefact, options)
-            yield from examples_of(artefact)
-        case "mixtures":
-            yield from plan(store, artefact, options)
-        case "runs":
-            yield from run(store, artefact, options)
-        case "selections":
-            yield from selection(store, artefact, options)
-        case "tokenizers":
-            yield from tokenizer(artefact, options)
-        case "tokens":
-            yield from token_panels(store, artefact, options)
-        case _:
-            yield counts(artefact)
-
-
-def index(store: Store, found: Reference) -> Iterator[RenderableType]:
-    """The artefacts, a line each."""
-    drawn = plain_table("stage", "key", "what", "size", "made")
-    drawn.columns[3].justify = "right"
-    for each in found.artefacts:
-        manifest = each.manifest
-        drawn.add_row(
-            Text(one_line(manifest.stage), "bold"),
-            Text(one_line(each.key[:KEY_DIGITS])),
-            Text(one_line(_labels(each))),
-            f"{count(sum(record.num_bytes for record in manifest.files))}B",
-            Text(one_line(manifest.created[:16].replace("T", " "))),
-        )
-    yield drawn
-    yield Text(f"{number(len(found.artefacts), 'artefact')} of {store.root}", MUTED)
-
-
-def _labels(artefact: Artefact) -> str:
-    labels = artefact.manifest.labels
-    if "specialist" in labels:
-        return spelled(specialist_of(artefact), labels["phase"])
-    return " · ".join(
-        f"{name} {value}" if value.isdigit() else value for name, value in labels.items()
-    )
-
-
-def _header(store: Store, artefact: Artefact) -> Iterator[Text]:
-    manifest = artefact.manifest
-    size = sum(record.num_bytes for record in manifest.files)
-    yield Text.assemble(
-        (f"{manifest.stage} ", f"bold {ACCENT}"),
-        (_labels(artefact), "bold"),
-        (f"  {artefact.key[:KEY_DIGITS]}", MUTED),
-    )
-    yield Text(
-        f"{number(len(manifest.files), 'file')} · {count(size)}B · {manifest.created[:19]}", MUTED
-    )
-    yield Text(artefact.path.relative_to(store.root).as_posix(), MUTED)

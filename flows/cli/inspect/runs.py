@@ -1,48 +1,132 @@
-"""Runs and checkpoints in the terminal: how training went, what it has learnt from, what was kept."""
+"""Runs in the terminal: how training went, what a run has learnt from, and what was kept."""
 
-import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from curriculum import parquet
-from curriculum.inspection.documents import chosen_lines
-from curriculum.inspection.formats import Line, count, number
-from curriculum.inspection.line_selection import InspectOptions
+from curriculum.inspection.formats import Line as TableLine
+from curriculum.inspection.formats import count, number
+from curriculum.inspection.line_selection import InspectOptions, Line
 from curriculum.inspection.paired import changes_within
+from curriculum.inspection.runs import ending, mixture_of_run, report_of, unused_budget
 from curriculum.inspection.run_tables import figure_lines, machine_line, run_lines
-from curriculum.inspection.runs import ending, mixture_of_run, unused_budget
-from curriculum.inspection.runs import report_of as run_report_of
 from curriculum.pipeline.attempts import Attempt, SlotQueue, attempt_state, checkpoints
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import HEARTBEAT
-from flows.cli.console import MUTED, plain_table, table
+from flows.cli.console import MUTED, table
+from flows.cli.inspect.artefacts import InspectedArtefact, with_lines
 from flows.cli.inspect.text import bar, line
 from flows.settings.contexts import resources
 from schemas.errors import StoreError
-from schemas.job import Heartbeat, Job, Report
+from schemas.job import Heartbeat, Job
 from schemas.json_text import read_json
 from schemas.study import study_mark
 from schemas.visible import one_line
 
-STEP_LINES = 12
 METRICS = ("loss", "gradient_norm", "learning_rate", "tokens_per_second", "mean_context")
 """Metrics of a step that are shown."""
 
 
-def run(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[RenderableType]:
-    """A closed run: what it consumed, its loss, its checkpoints, and every figure before and after.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeptCheckpoint:
+    """A checkpoint that a run keeps."""
 
-    Where lines are chosen, those lines alone: steps, figures or both.
+    step: int
+    path: Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunView(InspectedArtefact[Line]):
+    """A finished run; its lines are its steps, where some are asked for."""
+
+    job: Job
+    figures: tuple[TableLine, ...]
+    checkpoints: tuple[KeptCheckpoint, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenRunView:
+    """A run that isn't finished: its state, its progress, and what it has kept."""
+
+    path: Path
+    name: str
+    state: str
+    why: str
+    job: Job
+    progress: Heartbeat | None
+    checkpoints: tuple[KeptCheckpoint, ...]
+
+
+def run_view(store: Store, artefact: Artefact, options: InspectOptions) -> RunView:
+    """Return a finished run; means of figures belong to all families and domains."""
+    report, only = report_of(artefact), options.only
+    has_steps = only.step is not None or only.where is not None
+    shown = with_lines(store, artefact, options) if has_steps else None
+    figures = figure_lines(report, changes_within(artefact.path, report))
+    return RunView(
+        path=artefact.path,
+        manifest=artefact.manifest,
+        lines=shown.lines if shown else (),
+        matching=shown.matching if shown else None,
+        job=Attempt.at(artefact.path).job,
+        figures=tuple(
+            figure
+            for figure in figures
+            if only.has_figure(str(figure["family"]), str(figure["domain"]))
+        ),
+        checkpoints=_checkpoints(artefact.path),
+    )
+
+
+def open_run_view(store: Store, begun: Attempt) -> OpenRunView:
+    """Return a run that isn't finished."""
+    found = attempt_state(store, begun, SlotQueue.read(resources().slots_of(store.root)))
+    beat = begun.path / HEARTBEAT
+    progress = None
+    if beat.is_file():
+        progress = read_json(
+            Heartbeat,
+            beat,
+            error=StoreError,
+            cause="it was changed since it was written",
+            cure=f"Move {one_line(str(beat))} out of the workspace: the next heartbeat writes another",
+        )
+    return OpenRunView(
+        path=begun.path,
+        name=begun.name,
+        state=found.state,
+        why=found.why,
+        job=begun.job,
+        progress=progress,
+        checkpoints=_checkpoints(begun.path),
+    )
+
+
+def _checkpoints(run: Path) -> tuple[KeptCheckpoint, ...]:
+    return tuple(KeptCheckpoint(step=step, path=path) for step, path in sorted(checkpoints(run)))
+
+
+def run_panels(
+    store: Store, artefact: Artefact, view: RunView, options: InspectOptions
+) -> Iterator[RenderableType]:
+    """Yield what a finished run consumed, its loss, its checkpoints, and each figure before and after.
+
+    With a filter only the chosen steps, figures or both.
     """
-    report, job = run_report_of(artefact), Attempt.at(artefact.path).job
-    if options.only.given:
-        yield from _filtered(store, artefact, report, options)
+    only = options.only
+    if only.given:
+        if view.matching is not None:
+            yield from _steps(view)
+        if only.family or only.domain:
+            yield from _figures(view)
         return
-    yield ordered(job)
+    report = report_of(artefact)
+    yield ordered(view.job)
     yield ""
     yield table(run_lines([report]))
     yield Text(ending(report), MUTED)
@@ -51,32 +135,17 @@ def run(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[R
         yield Text(unused, MUTED)
     yield ""
     yield table([machine_line(report)])
-    losses = _losses(artefact.path)
-    if losses:
-        yield ""
-        yield _curve(losses)
-    yield from _figures(artefact.path, report, options)
-    yield from _kept_checkpoints(store, artefact.path)
+    yield from _curve(artefact.path, "")
+    yield from _figures(view)
+    yield from _kept(store, view.checkpoints)
 
 
-def open_run(store: Store, begun: Attempt) -> Iterator[RenderableType]:
-    """A run that isn't finished: how it stands, how far it is, what it has kept."""
-    found = attempt_state(store, begun, SlotQueue.read(resources().slots_of(store.root)))
-    job = begun.job
-    way = begun.name
-    where = begun.path.relative_to(store.root).as_posix()
-    yield Text.assemble((f"{found.state} ", "bold yellow"), (one_line(way), "bold"))
-    yield Text(f"{where} · {found.why}", MUTED)
-    yield ordered(job)
-    beat = begun.path / HEARTBEAT
-    if beat.is_file():
-        now = read_json(
-            Heartbeat,
-            beat,
-            error=StoreError,
-            cause="it was changed since it was written",
-            cure=f"Move {one_line(str(beat))} out of the workspace: the next heartbeat writes another",
-        )
+def open_run_panels(store: Store, view: OpenRunView) -> Iterator[RenderableType]:
+    """Yield state, progress and checkpoints of a run that isn't finished."""
+    yield Text.assemble((f"{view.state} ", "bold yellow"), (one_line(view.name), "bold"))
+    yield Text(f"{view.path.relative_to(store.root).as_posix()} · {view.why}", MUTED)
+    yield ordered(view.job)
+    if now := view.progress:
         yield ""
         yield Text.assemble(
             bar(now.step / max(now.steps, 1)), f"  step {now.step:,} of {now.steps:,}"
@@ -85,22 +154,8 @@ def open_run(store: Store, begun: Attempt) -> Iterator[RenderableType]:
             f"{count(now.valid_tokens)} tokens, {now.tokens_per_second:,.0f} a second"
             + (f", val_bpb {now.val_bpb:.3f}" if now.val_bpb is not None else "")
         )
-    losses = _losses(begun.path)
-    if losses:
-        yield _curve(losses)
-    yield from _kept_checkpoints(store, begun.path)
-
-
-def figures_of(run: Path, report: Report, options: InspectOptions) -> list[Line]:
-    """The figures that are wished; means belong to all families and domains."""
-    changes = changes_within(run, report)
-    return [each for each in figure_lines(report, changes) if fits(each, options)]
-
-
-def fits(figure: Line, options: InspectOptions) -> bool:
-    """Return True for a figure of the family and domain that are asked for."""
-    only = options.only
-    return only.family in (None, figure["family"]) and only.domain in (None, figure["domain"])
+    yield from _curve(view.path)
+    yield from _kept(store, view.checkpoints)
 
 
 def ordered(job: Job) -> Text:
@@ -122,66 +177,49 @@ def origin_of(job: Job) -> str:
     return f"continues {start.run_key[:KEY_DIGITS]}" if start else "new weights"
 
 
-def _curve(losses: list[float]) -> Text:
-    """The loss of all steps as a line."""
-    return Text.assemble(("loss  ", MUTED), line(losses), f"  {losses[0]:.3f} → {losses[-1]:.3f}")
-
-
-def _filtered(
-    store: Store, artefact: Artefact, report: Report, options: InspectOptions
-) -> Iterator[RenderableType]:
-    """The steps and the figures that are asked for."""
-    only = options.only
-    if only.step or only.where:
-        yield from _steps(store, artefact, options)
-    if only.family or only.domain:
-        yield from _figures(artefact.path, report, options)
-
-
-def _steps(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[RenderableType]:
-    """A line a chosen step."""
-    found = chosen_lines(store, artefact, options)
-    held = [each for _, each in itertools.islice(found, None if options.full else STEP_LINES)]
-    yield ""
-    drawn = plain_table("step", "tokens", *METRICS)
-    for column in drawn.columns:
-        column.justify = "right"
-    for each in held:
-        values = (each.get(name) for name in METRICS)
-        drawn.add_row(
-            f"{each['step']:,}",
-            f"{each['valid_tokens']:,}",
-            *("" if value is None else f"{value:,.4g}" for value in values),
-        )
-    yield drawn
-    rest = sum(1 for _ in found)
-    if rest:
-        yield Text(f"… {number(rest, 'more step')} (--full)", MUTED)
-
-
-def _losses(run: Path) -> list[float]:
-    """The loss of each step, as far as it is written."""
+def _curve(run: Path, *before: str) -> Iterator[RenderableType]:
+    """Yield the loss of all written steps as a line of levels."""
     found: dict[int, float] = {}
     for file in sorted((run / "metrics").glob("[0-9]*.parquet")):
         read = parquet.read_table(file, ["step", "loss"]).to_pylist()
-        found |= {each["step"]: each["loss"] for each in read}
-    return [found[step] for step in sorted(found)]
+        found |= {step["step"]: step["loss"] for step in read}
+    losses = [found[step] for step in sorted(found)]
+    if losses:
+        yield from before
+        change = f"  {losses[0]:.3f} → {losses[-1]:.3f}"
+        yield Text.assemble(("loss  ", MUTED), line(losses), change)
 
 
-def _figures(run: Path, report: Report, options: InspectOptions) -> Iterator[RenderableType]:
-    lines = figures_of(run, report, options)
+def _steps(view: RunView) -> Iterator[RenderableType]:
+    """Yield a line for each chosen step."""
     yield ""
-    yield table(lines) if lines else Text("no figure matches", MUTED)
+    yield table(
+        {
+            "step": step["step"],
+            "tokens": f"{step['valid_tokens']:,}",
+            **{name: _metric(step.get(name)) for name in METRICS},
+        }
+        for step in view.lines
+    )
+    if rest := (view.matching or 0) - len(view.lines):
+        yield Text(f"… {number(rest, 'more step')} (--full)", MUTED)
 
 
-def _kept_checkpoints(store: Store, run: Path) -> Iterator[RenderableType]:
-    """The checkpoints that a run keeps."""
-    there = sorted(checkpoints(run))
-    if not there:
-        return
+def _metric(value: float | None) -> str:
+    return "" if value is None else f"{value:,.4g}"
+
+
+def _figures(view: RunView) -> Iterator[RenderableType]:
     yield ""
-    for step, path in there:
-        where = path.relative_to(store.root).as_posix()
+    yield table(view.figures) if view.figures else Text("no figure matches", MUTED)
+
+
+def _kept(store: Store, kept: tuple[KeptCheckpoint, ...]) -> Iterator[RenderableType]:
+    """Yield a line for each checkpoint."""
+    if kept:
+        yield ""
+    for checkpoint in kept:
+        where = checkpoint.path.relative_to(store.root).as_posix()
         yield Text.assemble(
-            ("checkpoint ", MUTED), (f"step {step:,}", "bold"), (f"  {where}", MUTED)
+            ("checkpoint ", MUTED), (f"step {checkpoint.step:,}", "bold"), (f"  {where}", MUTED)
         )

@@ -1,15 +1,16 @@
-"""Drawings of characters: code with its structure in colour, shares as bars, numbers as lines, counts."""
+"""Drawings of characters: code with its structure in colour, shares as bars, numbers as lines."""
 
 import itertools
-import json
 from collections.abc import Iterable, Iterator, Sequence
 
+from rich.console import RenderableType
+from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from curriculum.inspection.documents import Piece, shares
-from curriculum.inspection.formats import percent
-from curriculum.store import Artefact
+from curriculum.inspection.formats import number, percent
+from curriculum.inspection.rows import RowChunk
+from curriculum.inspection.structure_text import Piece, shares
 from dashboards.palette import NAMES, family_colours, shade
 from flows.cli.console import ACCENT, MUTED, plain_table
 from schemas.structure import Structure, StructureChunk
@@ -17,6 +18,32 @@ from schemas.visible import one_line, visible
 
 LEVEL_CELLS = 3
 TAB_CELLS = 4
+TONES = ("", "on grey23")
+"""Neighbouring tokens differ in their ground."""
+Chunks = Sequence[StructureChunk] | Sequence[RowChunk]
+
+
+def panel(title: str, body: RenderableType) -> Panel:
+    """Draw a frame with a title."""
+    name = Text(one_line(title))
+    return Panel(body, title=name, title_align="left", border_style=MUTED, padding=(0, 1))
+
+
+def columns(*names: str, right: Sequence[str] = ()) -> Table:
+    """Return an empty table with left-aligned columns, then right-aligned ones."""
+    drawn = plain_table(*names, *right)
+    for column in drawn.columns[len(names) :]:
+        column.justify = "right"
+    return drawn
+
+
+def cut_off(lines: Iterable[Text], most: int | None) -> Iterator[Text]:
+    """Yield at most so many lines, and the number of further ones."""
+    left = iter(lines)
+    yield from itertools.islice(left, most)
+    more = sum(1 for _ in left)
+    if more:
+        yield Text(f"… {number(more, 'more line')} (--full)", MUTED)
 
 
 def legend(structure: Structure) -> Text:
@@ -31,7 +58,7 @@ def legend(structure: Structure) -> Text:
     return drawn
 
 
-def painted(pieces: Iterable[Piece], chunks: Sequence[StructureChunk]) -> Iterator[Text]:
+def painted(pieces: Iterable[Piece], chunks: Chunks) -> Iterator[Text]:
     """Lines in the colours of their structure; a bar marks each chunk, its dep_level its first line."""
     known = -1
     for line in lines_of(pieces):
@@ -63,9 +90,7 @@ def plain(pieces: Iterable[Piece]) -> Iterator[Text]:
         yield line
 
 
-def _line(
-    pieces: Iterable[Piece], chunk: int, begins: bool, chunks: Sequence[StructureChunk]
-) -> Text:
+def _line(pieces: Iterable[Piece], chunk: int, begins: bool, chunks: Chunks) -> Text:
     line = Text()
     for piece in pieces:
         style = shade(piece.code).terminal
@@ -135,16 +160,3 @@ def strip(parts: Sequence[tuple[float, str]], cells: int) -> Text:
 def family_style(family: str) -> str:
     """The colour of a family, as pages have it on a light ground: it stands on a dark one too."""
     return family_colours()[family].light if family in family_colours() else MUTED
-
-
-LONGEST_VALUE = 200
-
-
-def counts(artefact: Artefact) -> Table:
-    """Return the counts of a stage as a table."""
-    drawn = plain_table("counted", "value")
-    for name, value in artefact.manifest.report.items():
-        shown = f"{value:,}" if isinstance(value, int) else json.dumps(value, ensure_ascii=False)
-        short = shown if len(shown) < LONGEST_VALUE else f"{shown[: LONGEST_VALUE - 1]}…"
-        drawn.add_row(Text(one_line(name)), Text(one_line(short)))
-    return drawn

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.inspection.documents import Piece, pieces, shares, widened
+from curriculum.inspection.structure_text import Piece, pieces, shares, widened
 from schemas.structure import Structure, StructureChunk
 
 TEXT = "größer 🙂 {int f();}\n" * 3

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from curriculum.inspection.documents import DocumentView
 from curriculum.store import Store
 from dashboards import document_page, frame, html
 from dashboards.report import page as report_page
@@ -18,6 +17,7 @@ from dashboards.server import PLAIN_PATHS
 from schemas.document import Document
 from tests.dashboards.conftest import dashboard_of
 from tests.dashboards.looking import GROUND_IS, PATIENCE_MS
+from tests.flows.cli.inspect.conftest import view_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 WIDTHS, SCHEMES = (1280, 390), ("light", "dark")
@@ -74,19 +74,11 @@ class Opened:
 
 
 def _files(made: Any, facts: Any, wide: Document) -> dict[str, str]:
-    seen = DocumentView(
-        document=wide,
-        document_id=wide.document_id,
-        number=0,
-        part_tokens=None,
-        base_document_id=None,
-        structure=None,
-    )
-    content = document_page.page_content(seen)
+    articles = [*document_page.articles([view_of(wide)])]
     return {
         "report": report_page.page(facts),
         "rows": rows_page.page("rows", "of <arena>", made.shown(), made.loaded()),
-        "document": document_page.page("title", "subtitle" * 20, [content]),
+        "document": document_page.page("title", "subtitle" * 20, articles),
         "sentence": html.sentence("Open it from the terminal"),
     }
 

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 from typer.testing import CliRunner
 
-from curriculum.inspection.documents import DocumentView, Piece
 from curriculum.inspection.line_selection import InspectOptions
+from curriculum.inspection.structure_text import Piece
 from curriculum.store import Artefact, Store
 from dashboards.document_page import (
+    Article,
+    Block,
     Link,
-    Node,
-    PageContent,
-    Section,
-    Stretch,
+    Run,
+    TreeLine,
+    article_of,
     joined,
     page,
-    page_content,
 )
 from dashboards.palette import SHADES
 from flows import cli
@@ -32,6 +32,7 @@ from flows.cli.inspect import command
 from schemas.document import Document, Part
 from schemas.errors import StoreError
 from schemas.visible import visible
+from tests.flows.cli.inspect.conftest import view_of
 from tests.flows.html_text import Read
 
 SHOTS = Path(__file__).parents[3] / "test-output"
@@ -48,19 +49,8 @@ def _text(read: Read) -> str:
     return "".join(read.texts)
 
 
-def _seen(document: Document) -> DocumentView:
-    return DocumentView(
-        document=document,
-        document_id=document.document_id,
-        number=0,
-        part_tokens=None,
-        base_document_id=None,
-        structure=None,
-    )
-
-
 def _page(document: Document) -> str:
-    return page("title", "subtitle", [page_content(_seen(document))])
+    return page("title", "subtitle", [article_of(view_of(document))])
 
 
 def _artefact(home: Path, family: str) -> Artefact:
@@ -169,33 +159,26 @@ def test_edges_join_lines_of_the_tree(context: Document) -> None:
 @pytest.mark.parametrize("repeat", [1, 30, 450])
 def test_a_page_is_at_most_three_times_its_text_and_100_kb(repeat: int) -> None:
     size = 262_144
-    sections = tuple(
-        Section(
-            node=number,
-            stretches=(
-                Stretch(pieces=(Piece("int f(const Slice& a) {\n" * (size // repeat // 24)),)),
-            ),
-        )
-        for number in range(repeat)
-    )
-    nodes = tuple(
-        Node(
-            name=f"leveldb::VersionSet::Builder::Apply{section.node}",
-            depth=2,
+    line = "int f(const Slice& a) {\n"
+    runs = [Run(pieces=[(line * (size // repeat // len(line)), "")])]
+    tree = [
+        TreeLine(
+            number=number,
+            look="l2 k3",
+            name=f"leveldb::VersionSet::Builder::Apply{number}",
             word="called by",
             size="1,200 tokens",
             note="db/version_set.cc · syntactic 0.25 · function, signature · hop 2 · rank 3 · 600 bytes",
-            colour="k3",
         )
-        for section in sections
-    )
-    links = tuple(
+        for number in range(repeat)
+    ]
+    links = [
         Link(source=at % repeat, target=0, kind="calls", label="syntactic", confidence=0.25)
         for at in range(4 * repeat)
-    )
-    text = page(
-        "", "", [PageContent(title="", facts=(), nodes=nodes, sections=sections, links=links)]
-    )
+    ]
+    blocks = [Block(place=number, look="", runs=runs) for number in range(repeat)]
+    article = Article(title="", facts=[], tree=tree, blocks=blocks, links=links, codes=set())
+    text = page("", "", [article])
     assert len(_text(Read(text))) > size * 0.9
     assert len(text.encode()) <= 3 * len(_text(Read(text)).encode()) + 100_000
 

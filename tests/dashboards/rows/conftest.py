@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.inspection.rows import RowView, shown, spread
+from curriculum.inspection.rows import RowView, row_views, spread
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
 from curriculum.tokens.codec import Roles, Tokenizer
 from curriculum.tokens.train import train_tokenizer
@@ -50,7 +50,7 @@ class Made:
 
     def shown(self, most: int = 6) -> list[RowView]:
         """The rows as they are shown."""
-        return list(shown(spread(self.rows, most), self.documents))
+        return row_views(spread(self.rows, most), self.documents)
 
 
 def document(number: int) -> Document:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 
-from curriculum.inspection.rows import DocumentInRow, FileRange, RowView, Source
+from curriculum.inspection.rows import DocumentInRow, FileRange
 from dashboards.charts.marks import document_strip, mask
 from dashboards.rows import page as making
 from dashboards.rows.page import page
@@ -37,9 +37,9 @@ def test_every_text_is_there_as_it_is_trained_on(made: Any) -> None:
     read = Read(_page(made))
     tokenizer = made.loaded()
     said = [
-        tokenizer.decode(each.row.input_ids[part.start : part.end])
+        tokenizer.decode(each.input_ids[part.start : part.end])
         for each in made.shown()
-        for part in each.parts
+        for part in each.documents
     ]
     assert read.texts == said
     assert any("</script><img src=x onerror=alert(1)>{{data}}" in text for text in read.texts)
@@ -51,8 +51,8 @@ def test_each_document_is_told_down_to_the_commit(made: Any) -> None:
         assert f"arena at {at}c{'0' * 38}" in said
         assert f"src/</script>{at}.cpp" in said, "what else it was made of"
     for each in made.shown():
-        assert each.row.pack_id in said
-        for part in each.parts:
+        assert each.pack_id in said
+        for part in each.documents:
             assert part.document_id in said
 
 
@@ -62,12 +62,14 @@ def test_what_people_wrote_is_never_markup(made: Any) -> None:
     hostile = []
     for each in made.shown():
         place = FileRange(repository=evil, commit=evil, path=evil, num_bytes=1)
-        parts = tuple(
-            replace(part, source=replace(part.source, licence=evil, places=(place,) * 2))
-            for part in each.parts
+        documents = tuple(
+            replace(
+                document, repository=evil, commit=evil, path=evil, licence=evil, files=(place,) * 2
+            )
+            for document in each.documents
         )
-        row = replace(each.row, pack_id=evil, domain=evil)
-        hostile.append(replace(each, row=row, parts=parts))
+        words = {"pack_id": evil, "domain": evil, "documents": documents}
+        hostile.append(each.model_copy(update=words))
     read = Read(page(evil, evil, hostile, made.loaded()))
     gone = {"li", "b", "i", "code"}  # Places of one file at one commit are one.
     assert [tag for tag in read.tags if tag not in gone] == [
@@ -139,24 +141,24 @@ def test_a_row_of_65536_tokens_takes_at_most_a_megabyte(
     assert len(ids) == 65_536
     size = 65_536 // documents
     spans = [(at * size, (at + 1) * size) for at in range(documents)]
-    parts = tuple(
-        replace(one.parts[0], start=start, end=end, scored=size, source=_whence(start, files))
-        for start, end in spans
+    row = one.model_copy(
+        update={
+            "input_ids": ids,
+            "loss_mask": [1, 0] * 32_768,
+            "valid_token_count": documents * size,
+            "doc_starts": [start for start, _ in spans],
+            "documents": tuple(
+                replace(
+                    one.documents[0], start=start, tokens=size, scored=size, **_whence(start, files)
+                )
+                for start, _ in spans
+            ),
+        }
     )
-    row = replace(
-        one.row,
-        input_ids=ids,
-        loss_mask=[1, 0] * 32_768,
-        valid=documents * size,
-        doc_starts=[s for s, _ in spans],
-    )
-    shown = RowView(
-        row=row, parts=parts, attention_pairs=1, histogram=(1, 0, 0, 0), generated=one.generated
-    )
-    assert len(page("x", "", [shown], tokenizer).encode()) <= 1_000_000
+    assert len(page("x", "", [row], tokenizer).encode()) <= 1_000_000
 
 
-def _whence(number: int, files: int) -> Source:
+def _whence(number: int, files: int) -> dict[str, Any]:
     """Where a document came from that shares no file with any other."""
     places = [
         FileRange(
@@ -167,7 +169,8 @@ def _whence(number: int, files: int) -> Source:
         )
         for at in range(files)
     ]
-    return Source(licence="Apache-2.0", timestamp=1, num_bytes=1234, places=tuple(places))
+    first = {name: getattr(places[0], name) for name in ("repository", "commit", "path")}
+    return {**first, "licence": "Apache-2.0", "num_bytes": 1234, "files": tuple(places)}
 
 
 def test_of_each_file_is_said_what_the_head_of_its_document_does_not_say(made: Any) -> None:
@@ -179,10 +182,12 @@ def test_of_each_file_is_said_what_the_head_of_its_document_does_not_say(made: A
         replace(own, repository="other", commit="c" * 40, num_bytes=5),
     )
     part = DocumentInRow(
-        start=0, end=2, scored=1, document_id="d" * 32, first_byte=0, last_byte=1,
-        source=Source(places=places, num_bytes=1),
+        repository="arena", commit="a" * 40, path="one.cpp", num_bytes=1, files=places,
+        document_id="d" * 32, start=0, tokens=2, scored=1, first_byte=0, last_byte=1,
     )  # fmt: skip
-    said = Read(page("", "", [replace(made.shown()[0], parts=(part,))], made.loaded())).said
+    said = Read(
+        page("", "", [made.shown()[0].model_copy(update={"documents": (part,)})], made.loaded())
+    ).said
     assert f"arena at {'a' * 40} ·" in said
     assert f"made of 4 files document {'d' * 32} this file, 1 bytes two.cpp 1 bytes" in said
     assert f"{'b' * 10} one.cpp 1 bytes other {'c' * 10} one.cpp 5 bytes" in said
@@ -191,17 +196,12 @@ def test_of_each_file_is_said_what_the_head_of_its_document_does_not_say(made: A
 def _many(made: Any) -> tuple[str, str]:
     """A page of more documents than lines of them are written, with hostile words; and one of all lines."""
     calm = made.shown()[1]
-    parts = list(calm.parts)
     licences = ("MIT", "</script><img src=x onerror=alert(1)>", None)
-    sources_of = [
-        replace(part.source, licence=licence) for part, licence in zip(parts, licences, strict=True)
-    ]
-    shown = replace(
-        calm,
-        parts=tuple(
-            replace(part, source=source) for part, source in zip(parts, sources_of, strict=True)
-        ),
+    documents = tuple(
+        replace(document, licence=licence)
+        for document, licence in zip(calm.documents, licences, strict=True)
     )
+    shown = calm.model_copy(update={"documents": documents})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(making, "MAX_LINES", 1)
         few = page("rows", "", [shown], made.loaded())
@@ -319,7 +319,7 @@ def test_documents_of_all_rows_are_searched_by_keyboard_and_the_address_keeps_it
     browser_page.keyboard.type("njk")
     expect(counted).to_have_text("0 of 5")
     browser_page.wait_for_url(lambda url: url.endswith("#r0&q=njk"))
-    ids = [part.document_id for part in made.shown()[1].parts]
+    ids = [part.document_id for part in made.shown()[1].documents]
     for asked, rows in (
         ("f2.cpp", ["row 2, 2", "row 3, 0"]),
         ("ARENA 1c000", ["row 2, 1"]),

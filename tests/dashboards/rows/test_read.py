@@ -63,27 +63,28 @@ def test_rows_are_taken_once_each_in_order_from_all_over_an_artefact(
 
 def test_each_document_of_a_row_has_its_tokens_its_bytes_and_where_it_came_from(made: Any) -> None:
     one, three, _ = made.shown()
-    assert [len(each.parts) for each in (one, three)] == [1, 3]
+    assert [len(each.documents) for each in (one, three)] == [1, 3]
     assert three.spans[0][0] == 0
-    assert three.spans[-1][1] == three.row.valid
-    for at, part in enumerate(three.parts):
-        assert part.source.licence == "MIT"
-        assert part.source.first.path == f"src/f{at}.cpp"
-        assert part.source.first.commit.startswith(f"{at}c")
+    assert three.spans[-1][1] == three.valid_token_count
+    for at, part in enumerate(three.documents):
+        assert part.licence == "MIT"
+        assert part.path == f"src/f{at}.cpp"
+        assert part.commit.startswith(f"{at}c")
         assert part.first_byte == 0
-        assert part.last_byte == part.source.num_bytes
-        assert part.scored == sum(three.row.loss_mask[part.start : part.end])
+        assert part.last_byte == part.num_bytes
+        assert part.scored == sum(three.loss_mask[part.start : part.end])
     assert sum(end - start for start, end in three.generated) == 3, "a BOS a document"
     assert 0 < three.density < one.density * 9
 
 
 def test_a_document_whose_artefact_is_gone_is_unknown_and_the_rest_is_there(made: Any) -> None:
-    alone = next(iter(inspected_rows.shown(spread(made.rows, 1), [])))
-    assert alone.parts[0].source == inspected_rows.UNKNOWN
-    assert alone.parts[0].source.first.repository == "?"
+    alone = inspected_rows.row_views(spread(made.rows, 1), [])[0]
+    document = alone.documents[0]
+    assert (document.repository, document.commit, document.files) == ("?", "", ())
+    assert document.document_id == alone.document_ids[0]
 
 
 def test_only_what_is_asked_for_is_found(made: Any) -> None:
     artefact: Artefact = made.documents[0]
-    wanted = made.shown()[1].row.document_ids[1]
+    wanted = made.shown()[1].document_ids[1]
     assert [*sources_of([artefact], {wanted, "0" * 32})] == [wanted]

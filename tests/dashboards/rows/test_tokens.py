@@ -40,10 +40,10 @@ def test_texts_are_whole_and_lengths_cut_them_into_the_tokens(made: Any) -> None
     for each in made.shown():
         said = texts_of(each, tokenizer)
         lengths = _read(said.lengths)
-        assert len(lengths) == each.row.valid
+        assert len(lengths) == each.valid_token_count
         at = 0
-        for part, text in zip(each.parts, said.texts, strict=True):
-            ids = each.row.input_ids[part.start : part.end]
+        for part, text in zip(each.documents, said.texts, strict=True):
+            ids = each.input_ids[part.start : part.end]
             assert text == tokenizer.decode(ids)
             units = text.encode("utf-16-le")
             assert sum(lengths[part.start : part.end]) == len(units) // 2
@@ -66,13 +66,13 @@ def test_a_token_is_scored_where_the_token_before_it_predicts(made: Any) -> None
     one = made.shown()[0]
     flags = scored(one)
     assert not flags[0], "nothing predicts the first"
-    assert flags[1:].tolist() == [bool(each) for each in one.row.loss_mask[:-1]]
-    assert int(flags.sum()) == one.row.scored > 0
+    assert flags[1:].tolist() == [bool(each) for each in one.loss_mask[:-1]]
+    assert int(flags.sum()) == one.loss_token_count > 0
 
 
 def test_what_no_document_holds_is_told_apart(made: Any) -> None:
     three = made.shown()[1]
-    assert np.flatnonzero(generated(three)).tolist() == [part.start for part in three.parts]
+    assert np.flatnonzero(generated(three)).tolist() == [part.start for part in three.documents]
 
 
 def test_structure_is_told_in_runs_and_not_at_all_without(made: Any) -> None:
@@ -80,4 +80,4 @@ def test_structure_is_told_in_runs_and_not_at_all_without(made: Any) -> None:
     assert codes(one) == []
     told = codes(structured)
     assert told[::2] == [0, 3, 4]
-    assert sum(told[1::2]) == structured.row.valid
+    assert sum(told[1::2]) == structured.valid_token_count

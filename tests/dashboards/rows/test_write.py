@@ -31,7 +31,7 @@ def test_a_page_is_written_once_and_anew_only_where_it_would_look_different(
         == root / "reports/rows" / f"{made.rows.key[:12]}.html"
     )
     first = file.stat().st_mtime_ns
-    monkeypatch.setattr(writing, "shown", None)
+    monkeypatch.setattr(writing, "row_views", None)
     assert write(root, made.rows, [], root / "reports") == file, "it isn't read again"
     assert file.stat().st_mtime_ns == first
     monkeypatch.undo()

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,6 +11,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
 from curriculum.families.write import EnrichedWriter, as_table
+from curriculum.inspection.documents import DocumentView
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import tokenize_documents
@@ -154,6 +155,18 @@ def _provenance(made: Made) -> Provenance:
         path=made.path,
         blob="0" * 40,
         end=len(made.code.encode()),
+    )
+
+
+def view_of(document: Document) -> DocumentView:
+    """A document as it is shown where the workspace knows nothing beside it."""
+    values = {field.name: getattr(document, field.name) for field in fields(document)}
+    return DocumentView(
+        **values,
+        document_id=document.document_id,
+        content_id=document.content_id,
+        num_bytes=len(document.text.encode()),
+        number=0,
     )
 
 

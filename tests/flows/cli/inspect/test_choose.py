@@ -11,11 +11,11 @@ from rich.console import Console
 
 from curriculum.catalog import CatalogError
 from curriculum.catalog.answer import matching
-from curriculum.inspection.documents import chosen_lines
 from curriculum.inspection.line_selection import (
     FILTERS,
     InspectOptions,
     LineFilter,
+    chosen_lines,
     regex,
     select_lines,
     slots_of,
@@ -151,7 +151,7 @@ def test_the_demos_documents_know_their_domains(demo_home: Path) -> None:
         ids = {
             line["document_id"] for file in each.files() for line in pq.read_table(file).to_pylist()
         }
-        masks = select_lines(store, each, LineFilter(domain="testing"))
+        masks = select_lines(store, each, InspectOptions(only=LineFilter(domain="testing")))
         assert masks is not None
         assert sum(int(mask.sum()) for mask in masks) == len(ids & decided)
 
@@ -204,7 +204,8 @@ def test_a_choice_of_one_line_looks_through_all_artefacts(
 ) -> None:
     options = InspectOptions(rows=5, only=LineFilter(repository="beta"))
     command.show(larder.home, "rows", options, as_json=True)
-    lines = json.loads(capsys.readouterr().out)["lines"]
+    artefacts = json.loads(capsys.readouterr().out)["artefacts"]
+    lines = [line for artefact in artefacts for line in artefact["lines"]]
     assert {each["pack_id"] for each in lines} == {"one-0", "two-0"}
     (both,) = [each["documents"] for each in lines if each["pack_id"] == "one-0"]
     assert [(each["path"], each["start"], each["tokens"]) for each in both] == [
@@ -236,7 +237,7 @@ def test_rows_of_a_phase_begin_with_those_that_give_most_of_its_tokens(
     command.show(larder.home, "rows", InspectOptions(), owner="mine/syntax", as_json=True)
     shown = json.loads(capsys.readouterr().out)
     wanted = {"one": larder.one, "two": larder.two}[first]
-    assert Path(shown["path"]) == wanted.path
+    assert Path(shown["artefacts"][0]["path"]) == wanted.path
 
 
 def test_a_list_names_each_artefact_by_its_key(

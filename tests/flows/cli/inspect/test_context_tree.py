@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.inspection.documents import (
+from curriculum.inspection.context_tree import (
     WORDS,
     Branch,
     branches,

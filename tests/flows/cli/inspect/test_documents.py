@@ -154,9 +154,9 @@ def test_json_has_the_document_and_the_tokens_of_its_parts(
 ) -> None:
     artefact = _artefact(looked, family)
     command.show(looked, str(artefact.path), InspectOptions(), as_json=True)
-    line = json.loads(capsys.readouterr().out)["lines"][0]
+    line = json.loads(capsys.readouterr().out)["artefacts"][0]["lines"][0]
     assert line["family"] == family
-    assert ("run_ends" in line) == (family == "v6_enriched")
+    assert (line["structure"] is not None) == (family == "v6_enriched")
     expected = [part["end"] - part["start"] for part in line["parts"]]
     assert line.get("part_tokens") == (None if family == "v2_simple" else expected)
 
@@ -165,5 +165,5 @@ def test_json_of_an_id_is_that_document(
     looked: Path, wide: Document, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command.show(looked, wide.document_id, InspectOptions(rows=5), as_json=True)
-    said = json.loads(capsys.readouterr().out)["lines"]
+    said = json.loads(capsys.readouterr().out)["artefacts"][0]["lines"]
     assert [line["document_id"] for line in said] == [wide.document_id]

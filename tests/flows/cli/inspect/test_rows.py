@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
-from curriculum.inspection.rows import Row, row_of, row_pieces
+from curriculum.inspection.rows import RowView, row_pieces
 from curriculum.tokens.codec import Tokenizer
 from flows.cli.inspect.text import painted, plain
 from schemas.structure import StructureChunk
@@ -11,10 +11,10 @@ from schemas.structure import StructureChunk
 TEXT = "// f\nint f();\nint g() { f(); }\n"
 
 
-def _row(tokenizer: Tokenizer) -> Row:
+def _row(tokenizer: Tokenizer) -> RowView:
     ids = tokenizer.encode(TEXT).tolist()
     assert len(ids) == len(TEXT)
-    return row_of(
+    return RowView.model_validate(
         {
             "pack_id": "r-0",
             "input_ids": ids,
@@ -49,16 +49,7 @@ def test_a_rows_text_is_cut_where_scoring_category_or_chunk_changes(
 
 def _flat_pieces(tokenizer: Tokenizer) -> list[tuple[str, bool]]:
     row = _row(tokenizer)
-    flat = Row(
-        pack_id=row.pack_id,
-        input_ids=row.input_ids,
-        loss_mask=row.loss_mask,
-        doc_starts=row.doc_starts,
-        valid=row.valid,
-        scored=row.scored,
-        document_ids=row.document_ids,
-        domain=row.domain,
-    )
+    flat = row.model_copy(update={"structure_ids": [], "chunk_boundaries": ()})
     assert not flat.is_structured
     assert row.is_structured
     return [(piece.text, piece.scored) for piece in row_pieces(flat, tokenizer, 0, 31)]
@@ -75,7 +66,7 @@ def test_levels_stand_where_chunks_begin_and_unscored_text_is_dim(
     bytes_tokenizer: Tokenizer,
 ) -> None:
     row = _row(bytes_tokenizer)
-    lines = [*painted(row_pieces(row, bytes_tokenizer, 0, 31), row.chunks)]
+    lines = [*painted(row_pieces(row, bytes_tokenizer, 0, 31), row.chunk_boundaries)]
     assert _drawn(lines) == ["      // f", "  0 ╭ int f();", "  1 ╭ int g() { f(); }"]
     styles = [{str(span.style) for span in line.spans} for line in lines]
     assert [any(style.startswith("dim") for style in each) for each in styles] == [

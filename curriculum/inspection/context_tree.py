@@ -1,0 +1,136 @@
+"""Context documents as trees: every chunk below the chunk that led to it, and edges in words."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from schemas.document import EDGE_KINDS, EDGE_LABELS, Chunk, Document, Edge, EdgeKind
+
+WORDS: dict[EdgeKind, tuple[str, str]] = {
+    "calls": ("calls", "called by"),
+    "constructs": ("constructs", "constructed by"),
+    "overrides": ("overrides", "overridden by"),
+    "inherits": ("inherits", "base of"),
+    "uses": ("uses", "used by"),
+    "member": ("member of", "has member"),
+    "includes": ("includes", "included by"),
+    "links": ("links", "linked by"),
+    "compiles": ("compiles", "compiled by"),
+}
+"""An edge from its source to its target, and read the other way."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Branch:
+    """A chunk where it hangs in the tree."""
+
+    chunk: int
+    depth: int
+    edge: Edge | None = None
+    """Edge from or to the chunk above; None at a root."""
+
+    @property
+    def word(self) -> str:
+        """Return the relation to the chunk above in words; empty at a root.
+
+        Branch(chunk=0, depth=1, edge=Edge(source=0, target=2, kind="calls", …)).word -> 'called by'
+        """
+        if self.edge is None:
+            return ""
+        return WORDS[self.edge.kind][self.edge.source == self.chunk]
+
+
+def branches(document: Document) -> list[Branch]:
+    """Every chunk once, each below the chunk that led to it; siblings by edge kind, surest first.
+
+    A chunk that no target leads to is a root of its own, after the targets.
+    """
+    below = _below(document)
+    roots = [index for index, chunk in enumerate(document.chunks) if chunk.via < 0]
+    waiting = [Branch(chunk=index, depth=0) for index in reversed(roots)]
+    lost = iter(range(len(document.chunks)))
+    placed: dict[int, Branch] = {}
+    while len(placed) < len(document.chunks):
+        if not waiting:
+            waiting.append(Branch(chunk=next(each for each in lost if each not in placed), depth=0))
+        branch = waiting.pop()
+        if branch.chunk in placed:
+            continue
+        placed[branch.chunk] = branch
+        waiting += [
+            Branch(chunk=chunk, depth=branch.depth + 1, edge=edge)
+            for chunk, edge in reversed(below[branch.chunk])
+        ]
+    return list(placed.values())
+
+
+def nearest(tree: list[Branch], most: int | None) -> list[Branch]:
+    """Return at most so many branches, the shallowest, in their order; all of them for None."""
+    if most is None or len(tree) <= most:
+        return tree
+    kept = {branch.chunk for branch in sorted(tree, key=lambda each: each.depth)[:most]}
+    return [branch for branch in tree if branch.chunk in kept]
+
+
+def guides(tree: list[Branch]) -> list[str]:
+    """The lines that lead to each branch.
+
+    At depths 0, 1, 2, 1: ['', '├ ', '│ └ ', '└ ']
+    """
+    drawn: list[str] = []
+    open_depths: set[int] = set()
+    for branch in reversed(tree):
+        open_depths = {depth for depth in open_depths if depth <= branch.depth}
+        bars = ("│ " if depth in open_depths else "  " for depth in range(1, branch.depth))
+        own = ("├ " if branch.depth in open_depths else "└ ") if branch.depth else ""
+        drawn.append("".join(bars) + own)
+        open_depths.add(branch.depth)
+    return drawn[::-1]
+
+
+def edge_words(edges: tuple[Edge, ...]) -> str:
+    """Edges by kind, and how they are known.
+
+    edge_words(edges) ->
+    'calls 12 (resolved 8, syntactic 4) · inherits 3 (resolved)'
+    """
+    found = Counter((edge.kind, edge.label) for edge in edges)
+    said = []
+    for kind in EDGE_KINDS:
+        by_label = {label: found[kind, label] for label in EDGE_LABELS if found[kind, label]}
+        if by_label:
+            number = len(by_label) > 1
+            labels = (f"{name} {each:,}" if number else name for name, each in by_label.items())
+            said.append(f"{kind} {sum(by_label.values()):,} ({', '.join(labels)})")
+    return " · ".join(said)
+
+
+def target_parts(document: Document) -> tuple[int, int]:
+    """The parts of the target, [first, last); all parts of a document without chunks."""
+    own = [chunk for chunk in document.chunks if chunk.hop == 0]
+    if not own:
+        return 0, len(document.parts)
+    return min(chunk.first_part for chunk in own), max(chunk.last_part for chunk in own)
+
+
+def path_of(document: Document, chunk: Chunk) -> str:
+    """The file that a chunk came from; empty for generated text."""
+    sources = (document.parts[part].source for part in range(chunk.first_part, chunk.last_part))
+    known = next((source for source in sources if source >= 0), None)
+    return "" if known is None else document.provenance[known].path
+
+
+def _below(document: Document) -> dict[int, list[tuple[int, Edge]]]:
+    """The chunks that hang below each chunk, and by which edge."""
+    below: dict[int, list[tuple[int, Edge]]] = defaultdict(list)
+    for index, chunk in enumerate(document.chunks):
+        if 0 <= chunk.via < len(document.edges):
+            edge = document.edges[chunk.via]
+            below[edge.source if edge.target == index else edge.target].append((index, edge))
+    for hanging in below.values():
+        hanging.sort(key=lambda item: _place(document, *item))
+    return below
+
+
+def _place(document: Document, index: int, edge: Edge) -> tuple[int, bool, float, str, int]:
+    kind = EDGE_KINDS.index(edge.kind)
+    return kind, edge.source == index, -edge.confidence, document.chunks[index].name, index

@@ -1,0 +1,92 @@
+"""Packed rows in the terminal: their documents, down to the commit, and their text."""
+
+from collections.abc import Iterator
+
+from rich.console import Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from curriculum.inspection.formats import number, percent
+from curriculum.inspection.line_selection import InspectOptions
+from curriculum.inspection.rows import RowView, row_pieces, rows, tokenizer_of
+from curriculum.store import Artefact, Store
+from curriculum.tokens.codec import Tokenizer
+from flows.cli.console import MUTED, colour, out
+from flows.cli.inspect.artefacts import InspectedArtefact
+from flows.cli.inspect.text import columns, painted, panel, plain
+from schemas.visible import one_line
+
+STRIP_WIDTH = 96
+PANEL_FRAME = 4
+"""Columns of the lines around a panel."""
+TEXT_LINES = 24
+
+
+def row_view(
+    store: Store, artefact: Artefact, options: InspectOptions
+) -> InspectedArtefact[RowView]:
+    """Return an artefact with its chosen rows."""
+    chosen = tuple(rows(store, artefact, options))
+    return InspectedArtefact(path=artefact.path, manifest=artefact.manifest, lines=chosen)
+
+
+def row_panels(
+    store: Store, artefact: Artefact, view: InspectedArtefact[RowView], options: InspectOptions
+) -> Iterator[Panel]:
+    """Yield a panel for each row."""
+    tokenizer = tokenizer_of(store, artefact)
+    width = min(STRIP_WIDTH, out.options.max_width - PANEL_FRAME)
+    for row in view.lines:
+        text = _text(row, tokenizer, full=options.full)
+        facts = Text(row_facts(row))
+        yield panel(row.pack_id, Group(facts, strip(row, width), _documents(row), "", *text))
+
+
+def row_facts(row: RowView) -> str:
+    """Describe a row in a line."""
+    valid = row.valid_token_count
+    return (
+        f"{valid:,}/{row.length:,} tokens · {number(len(row.document_ids), 'document')} · "
+        f"{percent(valid / row.length)} packed · {percent(row.loss_token_count / valid)} scored · "
+        f"{row.domain}"
+    )
+
+
+def strip(row: RowView, width: int = STRIP_WIDTH) -> Text:
+    """The row as a bar, a colour a document, padding dim; every document has at least one cell."""
+    drawn = Text()
+    for index, (start, end) in enumerate(row.spans):
+        cells = round(end * width / row.length) - round(start * width / row.length)
+        drawn.append("█" * max(cells, 1), colour(index))
+    drawn.append("░" * max(width - len(drawn), 0), MUTED)
+    return drawn
+
+
+def _documents(row: RowView) -> Table:
+    drawn = columns("doc", "repository", "commit", "path", right=("start", "tokens", "scored"))
+    for index, document in enumerate(row.documents):
+        drawn.add_row(
+            Text(f"■ {index}", colour(index)),
+            Text(one_line(document.repository)),
+            document.commit[:10],
+            Text(one_line(document.path)),
+            f"{document.start:,}",
+            f"{document.tokens:,}",
+            f"{document.scored:,}",
+        )
+    return drawn
+
+
+def _text(row: RowView, tokenizer: Tokenizer, *, full: bool) -> Iterator[Text]:
+    """The documents' text, a coloured bar beside each; tokens that no prediction is scored on are dim."""
+    most = None if full else max(TEXT_LINES // max(len(row.spans), 1), 3)
+    for index, (start, end) in enumerate(row.spans):
+        cut = row_pieces(row, tokenizer, start, end)
+        drawn = [*(painted(cut, row.chunk_boundaries) if row.is_structured else plain(cut))]
+        for line in drawn[:most]:
+            yield Text.assemble(("▎", colour(index)), line, no_wrap=True, overflow="ellipsis")
+        if most and len(drawn) > most:
+            yield Text.assemble(
+                ("▎", colour(index)), (f"… {len(drawn) - most} more lines (--full)", MUTED)
+            )

@@ -1,0 +1,69 @@
+"""A selection: what is kept in which domains, and why the rest isn't."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from curriculum.inspection.formats import number
+from curriculum.inspection.line_selection import InspectOptions, Line
+from curriculum.store import Artefact, Store
+from flows.cli.console import MUTED, table
+from flows.cli.inspect.artefacts import InspectedArtefact
+from flows.cli.inspect.text import bar
+from schemas.reports import SelectionReport
+from schemas.visible import one_line
+
+
+def selection_panels(
+    _: Store, artefact: Artefact, view: InspectedArtefact[Line], options: InspectOptions
+) -> Iterator[RenderableType]:
+    """Yield domains, losses by reason and some documents; with a filter only the chosen documents."""
+    if not options.only.given:
+        yield from _overview(artefact.reported(SelectionReport))
+    yield table(_document(line) for line in view.lines)
+    if view.matching is not None:
+        yield Text(f"{number(view.matching, 'document')} match", MUTED)
+
+
+def _overview(report: SelectionReport) -> Iterator[RenderableType]:
+    yield Text(
+        f"{report.kept:,} of {number(report.documents, 'document')} kept, {report.val:,} of them to "
+        "validate" + (f" · {report.repeated:,} repeated" if report.repeated else "")
+    )
+    if report.domains:
+        yield ""
+        yield table(
+            {
+                "domain": name,
+                "documents": domain.documents,
+                "val": domain.val,
+                "bytes": domain.bytes,
+                "share": domain.share,
+                "": bar(domain.share).plain,
+                "comments share": domain.comment_share,
+            }
+            for name, domain in sorted(report.domains.items(), key=lambda pair: -pair[1].bytes)
+        )
+    if report.rejected:
+        yield ""
+        yield table(
+            {"not kept": reason.replace("_", " "), "documents": some}
+            for reason, some in sorted(report.rejected.items(), key=lambda pair: -pair[1])
+        )
+    for warning in report.warnings:
+        yield Text(f"\n{one_line(warning)}", "yellow")
+    yield ""
+
+
+def _document(line: Line) -> dict[str, str]:
+    fate = "" if line["keep"] else " ".join(filter(None, (line["reason"], line["evidence"])))
+    return {
+        "document": line["document_id"],
+        **{name: line[name] or "" for name in ("family", "repository")},
+        "file": line["lineage"],
+        "split": line["split"],
+        "domain": line.get("domain") or "",
+        "by the rule": line.get("domain_rule") or "",
+        "not kept": fate,
+    }
