@@ -19,7 +19,7 @@ from curriculum.inspection.structure_text import Piece, pieces, widened
 from dashboards import html, palette
 from dashboards.palette import DOCUMENT_COLOURS, NAMES
 from schemas.document import EDGE_KINDS, EDGE_LABELS, EdgeKind, EdgeLabel
-from schemas.structure import LABEL_CODES, STRUCTURE_CODES, StructureChunk, StructureEdge
+from schemas.structure import LABEL_CODES, STRUCTURE_CODES, StructureEdge
 
 BESIDE = {STRUCTURE_CODES[name] for name in ("none", "other", "preamble", "comment")}
 """Kinds of chunks that define nothing."""
@@ -124,9 +124,14 @@ class _Tree:
         """Number of the next line."""
         return self.first + len(self.lines)
 
-    def look(self, depth: int, colour: str) -> str:
-        """Return the classes of a line."""
-        return f"l{min(depth + self.has_title, DEEPEST)} {colour}"
+    def add(
+        self, name: str, depth: int, look: str, *, word: str = "", size: str = "", note: str = ""
+    ) -> None:
+        """Add a line."""
+        indented = f"l{min(depth + self.has_title, DEEPEST)} {look}"
+        self.lines.append(
+            TreeLine(number=self.next, look=indented, name=name, word=word, size=size, note=note)
+        )
 
 
 def articles(documents: Sequence[DocumentView]) -> Iterator[Article]:
@@ -203,15 +208,13 @@ def _add_chunk(tree: _Tree, branch: Branch) -> None:
         tree.whole.add(same[0])
         note.insert(2, f"level {structure.chunks[same[0]].dep_level - 1}")
     colour = STRUCTURE_CODES[COLOURS.get(chunk.symbol, "other")]
-    tree.lines.append(
-        TreeLine(
-            number=tree.next,
-            look=tree.look(branch.depth, f"k{colour}"),
-            name=chunk.name,
-            word=branch.word,
-            size=_size(document, parts),
-            note=" · ".join(filter(None, note)),
-        )
+    tree.add(
+        chunk.name,
+        branch.depth,
+        f"k{colour}",
+        word=branch.word,
+        size=_size(document, parts),
+        note=" · ".join(filter(None, note)),
     )
     _add_structure(tree, parts, branch.depth)
 
@@ -221,15 +224,13 @@ def _add_part(tree: _Tree, index: int) -> None:
     text = tree.document.content[part.start : part.end].decode(errors="replace")
     first_line = text.strip().partition("\n")[0][:LONGEST_NAME]
     parts = range(index, index + 1)
-    tree.lines.append(
-        TreeLine(
-            number=tree.next,
-            look=tree.look(0, f"d{index % len(DOCUMENT_COLOURS)}"),
-            name=first_line or "white space",
-            word=part.kind,
-            size=_size(tree.document, parts),
-            note=f"rank {part.rank}, may be left out" if part.elidable else "",
-        )
+    tree.add(
+        first_line or "white space",
+        0,
+        f"d{index % len(DOCUMENT_COLOURS)}",
+        word=part.kind,
+        size=_size(tree.document, parts),
+        note=f"rank {part.rank}, may be left out" if part.elidable else "",
     )
     _add_structure(tree, parts, 0)
 
@@ -240,18 +241,11 @@ def _add_structure(tree: _Tree, parts: range, depth: int) -> None:
     structure = tree.document.structure
     for index in (index for part in parts for index in tree.inside.get(part, ())):
         if structure and index not in tree.whole:
+            chunk = structure.chunks[index]
             tree.of_structure[index] = tree.next
-            tree.lines.append(_structure_line(tree, structure.chunks[index], depth + 1))
-
-
-def _structure_line(tree: _Tree, chunk: StructureChunk, depth: int) -> TreeLine:
-    kind = NAMES[chunk.kind] if 0 <= chunk.kind < len(NAMES) else f"kind {chunk.kind}"
-    return TreeLine(
-        number=tree.next,
-        look=f"{tree.look(depth, f'k{chunk.kind}')} s",
-        name=chunk.name or kind,
-        note=f"{kind} · level {chunk.dep_level - 1}",
-    )
+            kind = NAMES[chunk.kind] if 0 <= chunk.kind < len(NAMES) else f"kind {chunk.kind}"
+            note = f"{kind} · level {chunk.dep_level - 1}"
+            tree.add(chunk.name or kind, depth + 1, f"k{chunk.kind} s", note=note)
 
 
 def _size(document: DocumentView, parts: range) -> str:

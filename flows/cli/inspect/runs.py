@@ -193,20 +193,9 @@ def _curve(run: Path, *before: str) -> Iterator[RenderableType]:
 def _steps(view: RunView) -> Iterator[RenderableType]:
     """Yield a line for each chosen step."""
     yield ""
-    yield table(
-        {
-            "step": step["step"],
-            "tokens": f"{step['valid_tokens']:,}",
-            **{name: _metric(step.get(name)) for name in METRICS},
-        }
-        for step in view.lines
-    )
+    yield table(view.lines, ("step", "valid_tokens", *METRICS), heads={"valid_tokens": "tokens"})
     if rest := (view.matching or 0) - len(view.lines):
         yield Text(f"… {number(rest, 'more step')} (--full)", MUTED)
-
-
-def _metric(value: float | None) -> str:
-    return "" if value is None else f"{value:,.4g}"
 
 
 def _figures(view: RunView) -> Iterator[RenderableType]:

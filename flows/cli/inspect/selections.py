@@ -61,7 +61,7 @@ def _document(line: Line) -> dict[str, str]:
     return {
         "document": line["document_id"],
         **{name: line[name] or "" for name in ("family", "repository")},
-        "file": line["lineage"],
+        "path": line["lineage"].partition(":")[2],
         "split": line["split"],
         "domain": line.get("domain") or "",
         "by the rule": line.get("domain_rule") or "",
