@@ -215,6 +215,18 @@ def test_a_choice_of_one_line_looks_through_all_artefacts(
     assert [each["licence"] for each in both] == ["MIT", None]
 
 
+@pytest.mark.parametrize(("number", "keys", "more"), [(1, 1, 1), (9, 2, 0)])
+def test_json_has_the_artefacts_that_the_terminal_shows(
+    larder: Larder, capsys: pytest.CaptureFixture[str], number: int, keys: int, more: int
+) -> None:
+    command.show(larder.home, "rows", InspectOptions(rows=number), as_json=True)
+    said = json.loads(capsys.readouterr().out)
+    assert (len(said["artefacts"]), said["more"]) == (keys, more)
+    lines = [line for artefact in said["artefacts"] for line in artefact["lines"]]
+    assert lines[0]["input_ids"]
+    assert all(line["documents"][0]["start"] == 0 for line in lines)
+
+
 def test_the_rows_of_a_step_are_shown_with_their_documents(
     larder: Larder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from curriculum.inspection.documents import subject_of
+from curriculum.inspection.documents import document_of, documents, subject_of
 from curriculum.inspection.line_selection import InspectOptions
+from curriculum.inspection.rows import sources_of
 from curriculum.pipeline.references import Reference
 from curriculum.store import Artefact, Store
 from dashboards.palette import NAMES, SHADES
@@ -167,3 +168,27 @@ def test_json_of_an_id_is_that_document(
     command.show(looked, wide.document_id, InspectOptions(rows=5), as_json=True)
     said = json.loads(capsys.readouterr().out)["artefacts"][0]["lines"]
     assert [line["document_id"] for line in said] == [wide.document_id]
+
+
+def test_a_document_of_several_files_is_named_by_the_file_of_its_lineage_everywhere(
+    looked: Path, context: Document
+) -> None:
+    artefact, name = _artefact(looked, "v4_context_graph"), context.document_id
+    options = InspectOptions(document=name)
+    (document,) = documents(Store(looked, dry=True), artefact, options)
+    source = sources_of([artefact], {name})[name]
+    assert source.path == "src/bump.cpp" != context.provenance[0].path
+    assert document.origin is not None
+    assert (document.origin.repository, document.origin.commit, document.origin.path) == (
+        source.repository,
+        source.commit,
+        source.path,
+    )
+    assert {file.path for file in source.files} == {each.path for each in context.provenance}
+
+
+def test_a_line_that_is_no_document_is_named(looked: Path) -> None:
+    artefact = _artefact(looked, "v2_simple")
+    with pytest.raises(StoreError, match="line 7") as refused:
+        document_of(artefact, {"document_id": "d", "text": 3}, 7, None)
+    assert str(artefact.path) in str(refused.value)
