@@ -1,6 +1,6 @@
 """A mixture in the terminal: shares of its strata, and planned rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -93,7 +93,7 @@ def _strata(report: MixtureReport) -> Table:
     return drawn
 
 
-def _require_planned(mixture: Artefact, report: MixtureReport, lines: tuple[Line, ...]) -> None:
+def _require_planned(mixture: Artefact, report: MixtureReport, lines: Sequence[Line]) -> None:
     """Raise a StoreError for a line of a plan that its report doesn't describe, or that lacks a value."""
     known = {stratum.stratum for stratum in report.strata}
     for line in lines:
