@@ -41,7 +41,7 @@ class FileRange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """What a document was made of, and the first file of its lineage: of several the target's largest."""
+    """Origin of a document: the first file of its lineage (of several the target's largest), and all files."""
 
     repository: str = "?"
     commit: str = ""

@@ -137,7 +137,7 @@ def run_panels(
     yield table([machine_line(report)])
     yield from _curve(artefact.path, "")
     yield from _figures(view)
-    yield from _kept(store, view.checkpoints)
+    yield from _checkpoint_lines(store, view.checkpoints)
 
 
 def open_run_panels(store: Store, view: OpenRunView) -> Iterator[RenderableType]:
@@ -155,7 +155,7 @@ def open_run_panels(store: Store, view: OpenRunView) -> Iterator[RenderableType]
             + (f", val_bpb {now.val_bpb:.3f}" if now.val_bpb is not None else "")
         )
     yield from _curve(view.path)
-    yield from _kept(store, view.checkpoints)
+    yield from _checkpoint_lines(store, view.checkpoints)
 
 
 def ordered(job: Job) -> Text:
@@ -203,7 +203,7 @@ def _figures(view: RunView) -> Iterator[RenderableType]:
     yield table(view.figures) if view.figures else Text("no figure matches", MUTED)
 
 
-def _kept(store: Store, kept: tuple[KeptCheckpoint, ...]) -> Iterator[RenderableType]:
+def _checkpoint_lines(store: Store, kept: tuple[KeptCheckpoint, ...]) -> Iterator[RenderableType]:
     """Yield a line for each checkpoint."""
     if kept:
         yield ""
