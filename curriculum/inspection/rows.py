@@ -41,7 +41,7 @@ class FileRange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """Origin of a document: the first file of its lineage (of several the target's largest), and all files."""
+    """Origin of a document: the first file of its lineage, and all of its files."""
 
     repository: str = "?"
     commit: str = ""
