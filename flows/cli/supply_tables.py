@@ -13,9 +13,9 @@ from schemas.families import ENRICHED_FAMILY
 
 TableLine = Mapping[str, str | float | None]
 SHORTENED_NOTE = (
-    "shortened: documents that leave out parts so that the rest fits a row: functions that the commit "
-    "didn't touch (v3), or the farthest context (v4, v5); in longer rows fewer are. v3 has no documents of "
-    "files that a commit adds"
+    "shortened_share: share of documents that leave out parts so that the rest fits a row: functions that "
+    "the commit didn't touch (v3), or the farthest context (v4, v5); in longer rows fewer do. routed: "
+    "documents that are too long for such a row. v3 has no documents of files that a commit adds"
 )
 
 

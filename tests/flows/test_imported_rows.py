@@ -351,5 +351,5 @@ def test_a_check_of_a_diet_names_what_is_imported(trained: tuple[Path, Path]) ->
     done = curriculum("diet", "check", str(file), "--json", "--home", str(home), *LITTLE)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    assert {each["built"] for each in found["servings"]} == {True}
+    assert {each["source"] for each in found["servings"]} == {"rows"}
     assert {each["imported"] for each in found["servings"]} == {"my-rows", None}

@@ -68,7 +68,7 @@ def test_supply_of_a_repository_is_a_table_for_people(tmp_path: Path, sample_clo
     )
     assert answer.returncode == 0, answer.stderr
     assert re.search(r"v3_simple +512 +[\d.]+k +\d+ +\d+\.\d%", answer.stdout)
-    assert "shortened: documents that leave out parts" in answer.stdout
+    assert "shortened_share: share of documents that leave out parts" in answer.stdout
     assert f"{sample_clone.name} " in answer.stdout
     assert "all commits with a change that the corpus reads were read" in answer.stdout
 
@@ -145,7 +145,7 @@ def test_a_diet_that_asks_too_much_ends_with_2_and_a_cure(tmp_path: Path) -> Non
     answer = curriculum(*words, home=tmp_path / "home")
     assert answer.returncode == 2
     found = json.loads(answer.stdout)
-    assert any(each["short"] and not each["built"] for each in found["servings"])
+    assert any(each["is_short"] and each["source"] != "rows" for each in found["servings"])
     assert found["hours"] > 0
     assert "docs/benchmarks.md" in found["speed"]["source"]
     assert any("raise max_repetition" in each for each in found["faults"])
@@ -387,7 +387,7 @@ def test_a_workspace_with_rows_and_runs_tells_rows_and_hours(demo_home: Path) ->
     answer = curriculum("diet", "check", "templates.demo", "--json", home=demo_home)
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
-    assert all(each["built"] for each in found["servings"])
+    assert all(each["source"] == "rows" for each in found["servings"])
     assert found["hours"] > 0
     assert found["speed"]["model"] == "tiny"
     assert sorted(demo_home.rglob("manifest.json")) == before
