@@ -6,7 +6,8 @@ context_tree.py        context documents as trees
 structure_text.py      text cut by structure
 line_selection.py      options of inspect, and the lines of an artefact that they choose
 lineage.py             artefacts that others were made from, origins of documents
-runs.py                reports of runs, and comparisons of several
+runs.py                reports of runs
+comparison.py          runs side by side: settings, figures with verdicts, shares of mixtures
 paired.py              two runs, or one before and after, document by document
 open_runs.py           loss and val_bpb of runs that train now
 losses.py              excluded documents by stage
@@ -15,4 +16,5 @@ checkpoint_weights.py  names and shapes of a checkpoint
 build_tables.py        builds and mixtures as tables
 run_tables.py          runs and their figures as tables
 formats.py             numbers and times as text
+units.py               the format of a figure by its name
 """
