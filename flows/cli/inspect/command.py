@@ -1,6 +1,6 @@
 """`curriculum inspect`: what is found, in the terminal, as JSON or as a page."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from curriculum import parquet
 from curriculum.inspection.documents import documents
 from curriculum.inspection.formats import number
 from curriculum.inspection.line_selection import FILTERS, InspectOptions, has_lines, line_files
+from curriculum.inspection.rows import rows
 from curriculum.pipeline.built_for import last_built_first, of_owner
 from curriculum.pipeline.references import Reference, find, store_of
 from curriculum.store import Artefact, Store
@@ -29,29 +30,36 @@ from flows.cli.inspect.artefacts import (
     without_lines,
 )
 from flows.cli.inspect.checkpoints import checkpoint_panels, checkpoint_view
-from flows.cli.inspect.documents import document_panels, document_view, require_some
+from flows.cli.inspect.documents import document_panels, require_some
 from flows.cli.inspect.mixtures import plan_panels
-from flows.cli.inspect.rows import row_panels, row_view
+from flows.cli.inspect.rows import row_panels
 from flows.cli.inspect.runs import open_run_panels, open_run_view, run_panels, run_view
 from flows.cli.inspect.selections import selection_panels
 from flows.cli.inspect.tokenizers import tokenizer_panels, tokenizer_view
-from flows.cli.inspect.tokens import token_panels, token_view
+from flows.cli.inspect.tokens import token_documents, token_panels
 from schemas.errors import StoreError
 
+Lines = Callable[[Store, Artefact, InspectOptions], Sequence[object]]
 View = Callable[[Store, Artefact, InspectOptions], InspectedArtefact[Any]]
 Panels = Callable[[Store, Artefact, Any, InspectOptions], Iterator[RenderableType]]
-STAGES: dict[str, tuple[View, Panels]] = {
-    "rows": (row_view, row_panels),
-    "documents": (document_view, document_panels),
-    "tokens": (token_view, token_panels),
-    "tokenizers": (tokenizer_view, tokenizer_panels),
-    "mixtures": (with_lines, plan_panels),
-    "selections": (with_lines, selection_panels),
-    "runs": (run_view, run_panels),
-}
-"""The value of an artefact of each stage, and how the terminal shows it; of other stages the counts."""
-BY_LINE = ("rows", "documents", "tokens")
+BY_LINE: dict[str, Lines] = {"rows": rows, "documents": documents, "tokens": token_documents}
 """Stages whose lines are looked at one by one: of several artefacts the first lines are shown."""
+WHOLE: dict[str, View] = {
+    "tokenizers": tokenizer_view,
+    "mixtures": with_lines,
+    "selections": with_lines,
+    "runs": run_view,
+}
+"""Stages whose artefacts are looked at one by one; of other stages the counts are shown."""
+PANELS: dict[str, Panels] = {
+    "rows": row_panels,
+    "documents": document_panels,
+    "tokens": token_panels,
+    "tokenizers": tokenizer_panels,
+    "mixtures": plan_panels,
+    "selections": selection_panels,
+    "runs": run_panels,
+}
 
 
 def show(
@@ -152,8 +160,8 @@ def look(store: Store, found: Reference, options: InspectOptions) -> Iterator[Re
     for artefact, view in _views(store, found, options):
         shown.append(view)
         yield from header(store, artefact)
-        if artefact.manifest.stage in STAGES:
-            yield from STAGES[artefact.manifest.stage][1](store, artefact, view, options)
+        if panels := PANELS.get(artefact.manifest.stage):
+            yield from panels(store, artefact, view, options)
         else:
             yield counts(artefact.manifest.report)
     if rest := _rest(found, shown):
@@ -168,14 +176,14 @@ def _views(
     for artefact in found.artefacts:
         stage = artefact.manifest.stage
         if stage not in BY_LINE:
-            view, _ = STAGES.get(stage, (None, None))
+            view = WHOLE.get(stage)
             yield artefact, view(store, artefact, options) if view else without_lines(artefact)
             return
         if len(found.artefacts) > 1 and _is_empty(artefact):
             continue
-        shown = STAGES[stage][0](store, artefact, replace(options, rows=left))
-        yield artefact, shown
-        left -= len(shown.lines)
+        lines = tuple(BY_LINE[stage](store, artefact, replace(options, rows=left)))
+        yield artefact, replace(without_lines(artefact), lines=lines)
+        left -= len(lines)
         if left <= 0:
             return
 

@@ -15,7 +15,7 @@ from curriculum.inspection.context_tree import (
     path_of,
     target_parts,
 )
-from curriculum.inspection.documents import DocumentView, documents, facts, what
+from curriculum.inspection.documents import DocumentView, facts, what
 from curriculum.inspection.formats import number, percent
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.structure_text import pieces
@@ -38,14 +38,6 @@ FLEXIBLE = {"chunk": 5, "what": 2, "path": 3, "first line": 1}
 FIRST_LINE = 80
 Cells = dict[str, Text | str]
 """A line of a table by column; columns that nothing is known for aren't there."""
-
-
-def document_view(
-    store: Store, artefact: Artefact, options: InspectOptions
-) -> InspectedArtefact[DocumentView]:
-    """Return an artefact with its chosen documents."""
-    chosen = tuple(documents(store, artefact, options))
-    return InspectedArtefact(path=artefact.path, manifest=artefact.manifest, lines=chosen)
 
 
 def require_some(artefact: Artefact, chosen: Sequence[DocumentView]) -> Sequence[DocumentView]:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from curriculum.inspection.formats import number, percent
 from curriculum.inspection.line_selection import InspectOptions
-from curriculum.inspection.rows import RowView, row_pieces, rows, tokenizer_of
+from curriculum.inspection.rows import RowView, row_pieces, tokenizer_of
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from flows.cli.console import MUTED, colour, out
@@ -21,14 +21,6 @@ STRIP_WIDTH = 96
 PANEL_FRAME = 4
 """Columns of the lines around a panel."""
 TEXT_LINES = 24
-
-
-def row_view(
-    store: Store, artefact: Artefact, options: InspectOptions
-) -> InspectedArtefact[RowView]:
-    """Return an artefact with its chosen rows."""
-    chosen = tuple(rows(store, artefact, options))
-    return InspectedArtefact(path=artefact.path, manifest=artefact.manifest, lines=chosen)
 
 
 def row_panels(

@@ -34,16 +34,19 @@ def _overview(report: SelectionReport) -> Iterator[RenderableType]:
     if report.domains:
         yield ""
         yield table(
-            {
-                "domain": name,
-                "documents": domain.documents,
-                "val": domain.val,
-                "bytes": domain.bytes,
-                "share": domain.share,
-                "": bar(domain.share).plain,
-                "comments share": domain.comment_share,
-            }
-            for name, domain in sorted(report.domains.items(), key=lambda pair: -pair[1].bytes)
+            (
+                {
+                    "domain": name,
+                    "documents": domain.documents,
+                    "val": domain.val,
+                    "bytes": domain.bytes,
+                    "share": domain.share,
+                    "": bar(domain.share).plain,
+                    "comment_share": domain.comment_share,
+                }
+                for name, domain in sorted(report.domains.items(), key=lambda pair: -pair[1].bytes)
+            ),
+            heads={"comment_share": "comments"},
         )
     if report.rejected:
         yield ""

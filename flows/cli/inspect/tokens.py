@@ -28,22 +28,15 @@ BORDERS = (0, *(4**power for power in range(3, 10)), 1 << 40)
 """Tokens of a document, by which documents are counted."""
 
 
-def token_view(
+def token_documents(
     store: Store, artefact: Artefact, options: InspectOptions
-) -> InspectedArtefact[DocumentView]:
-    """Return an artefact of tokens with the chosen documents; without any where they were deleted."""
+) -> list[DocumentView]:
+    """Return the chosen documents of an artefact of tokens; none where they were deleted."""
     documents, tokens = documents_of(store, artefact), TokenStore.open(artefact.path)
-    found = (
-        ()
-        if documents is None
-        else (
-            document_of(documents, line, number, tokens)
-            for number, line in itertools.islice(
-                chosen_lines(store, documents, options), options.rows
-            )
-        )
-    )
-    return InspectedArtefact(path=artefact.path, manifest=artefact.manifest, lines=tuple(found))
+    if documents is None:
+        return []
+    chosen = itertools.islice(chosen_lines(store, documents, options), options.rows)
+    return [document_of(documents, line, number, tokens) for number, line in chosen]
 
 
 def token_panels(
