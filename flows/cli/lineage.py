@@ -1,6 +1,6 @@
 """`curriculum lineage`: what a step of a run read, down to commits; and which steps read a commit."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -17,9 +17,7 @@ from flows.cli.lineage_reads import (
     ReadCommit,
     Readers,
     ReadUntil,
-    Share,
     StepRead,
-    Visit,
     missing_words,
 )
 from schemas.label_folders import label_of
@@ -57,82 +55,64 @@ def _step(read: StepRead) -> None:
         f"{', '.join(sorted({each.repository for each in read.commits})) or 'nowhere'}",
         f"licences: {', '.join(licences) or NO_LICENCE}",
     )
+    rows = [
+        asdict(row) | {"documents": len(row.documents), "pass": row.repetition + 1}
+        for row in read.rows
+    ]
+    shown = ("position", "pack_id", "family", "objective", "domain", "row_length", "tokens")
+    heads = {"pack_id": "row", "row_length": "length"}
     out.print()
-    out.print(table(_row_lines(read)))
-    out.print()
-    out.print(table(_document_lines(read)))
-
-
-def _row_lines(read: StepRead) -> Iterator[Line]:
-    for row in read.rows:
-        yield {
-            "position": row.position,
-            "row": row.pack_id,
-            "family": row.family,
-            "objective": row.objective,
-            "domain": row.domain,
-            "length": row.row_length,
-            "tokens": row.tokens,
-            "documents": len(row.documents),
-            "pass": row.repetition + 1,
-        }
-
-
-def _document_lines(read: StepRead) -> Iterator[Line]:
+    out.print(table(rows, (*shown, "documents", "pass"), heads=heads))
     unknown = (ReadCommit(repository="", commit="", file="", licence=None),)
-    for row in read.rows:
-        for document in row.documents:
-            for commit in document.commits or unknown:
-                yield {
-                    "position": row.position,
-                    "document": document.document_id[:KEY_DIGITS],
-                    "tokens": document.tokens,
-                    "commit": commit.commit[:KEY_DIGITS],
-                    "file": one_line(commit.file),
-                    "licence": one_line(commit.licence or NO_LICENCE),
-                }
+    documents_of = [
+        {"position": row.position, **asdict(document), **asdict(commit)}
+        | {"licence": commit.licence or NO_LICENCE}
+        for row in read.rows
+        for document in row.documents
+        for commit in document.commits or unknown
+    ]
+    names = ("position", "document_id", "tokens", "commit", "file", "licence")
+    out.print()
+    out.print(table(documents_of, names, heads={"document_id": "document"}))
 
 
 def _readers(found: Readers) -> None:
     if found.missing:
-        warn(
-            f"steps that read it from rows that were deleted aren't found: {missing_words(found.missing)}"
-        )
+        words = missing_words(found.missing)
+        warn(f"steps that read it from rows that were deleted aren't found: {words}")
     is_id = found.kind in ("commit", "document")
     _title(f"{found.kind} {one_line(found.name[:KEY_DIGITS] if is_id else found.name)}")
     if not found.visits:
         _print("no step of any run has read it")
         return
-    runs = {each.run_key for each in found.visits}
-    _print(f"read by {number(len(found.visits), 'step')} of {number(len(runs), 'run')}")
-    out.print()
-    drawn = table(_run_lines(found.visits))
+    runs = [
+        [*visits]
+        for _, visits in groupby(found.visits, lambda visit: (visit.run_key, visit.attempt))
+    ]
+    keys = {visit.run_key for visit in found.visits}
+    _print(f"read by {number(len(found.visits), 'step')} of {number(len(keys), 'run')}")
+    lines = [
+        {
+            "run": visits[0].run,
+            "key": visits[0].run_key,
+            "attempt": visits[0].attempt,
+            "rows": sum(visit.rows for visit in visits),
+            "tokens": sum(visit.tokens for visit in visits),
+            "study": visits[0].study,
+            "steps": spans(visit.step for visit in visits),
+        }
+        for visits in runs
+    ]
+    drawn = table(lines)
     drawn.columns[-1].justify = "left"  # Spans begin like numbers.
+    out.print()
     out.print(drawn)
-    listed = found.checkpoints[:MOST_CHECKPOINTS]
-    if listed:
+    if found.checkpoints:
         out.print()
         _print(f"{number(len(found.checkpoints), 'checkpoint')} trained on it")
-        out.print(table(map(_checkpoint_line, listed)))
-    if len(found.checkpoints) > len(listed):
-        _print(f"{len(found.checkpoints) - len(listed):,} more: --json shows all")
-
-
-def _run_lines(visits: Sequence[Visit]) -> Iterator[Line]:
-    has_studies = any(each.study for each in visits)
-    for (run, key, attempt), of_run in groupby(
-        visits, lambda each: (each.run, each.run_key, each.attempt)
-    ):
-        same = list(of_run)
-        yield {
-            "run": run,
-            "key": key[:KEY_DIGITS],
-            "attempt": attempt,
-            "rows": sum(each.rows for each in same),
-            "tokens": sum(each.tokens for each in same),
-            **({"study": same[0].study} if has_studies else {}),
-            "steps": spans(each.step for each in same),
-        }
+        out.print(table(map(_checkpoint_line, found.checkpoints[:MOST_CHECKPOINTS])))
+    if len(found.checkpoints) > MOST_CHECKPOINTS:
+        _print(f"{len(found.checkpoints) - MOST_CHECKPOINTS:,} more: --json shows all")
 
 
 def _checkpoint_line(path: str) -> Line:
@@ -140,34 +120,18 @@ def _checkpoint_line(path: str) -> Line:
     parts = path.split("/")
     labels = dict(map(label_of, parts))
     names = [labels[name] for name in ("specialist", "branch", "phase") if name in labels]
-    return {
-        "run": one_line("/".join(names)),
-        "key": parts[-4],
-        "attempt": parts[-3].removeprefix("attempt="),
-        "step": parts[-1].removeprefix(STEP),
-    }
+    attempt, step = parts[-3].removeprefix("attempt="), parts[-1].removeprefix(STEP)
+    return {"run": "/".join(names), "key": parts[-4], "attempt": int(attempt), "step": int(step)}
 
 
 def _until(read: ReadUntil) -> None:
     _title(read.run, read.run_key, mark=read.study)
     tokens = number(sum(each.tokens for each in read.phases), "token")
     _print(f"all that was read until step {read.step:,}: {tokens} in all phases")
-    out.print()
-    out.print(table(_share_lines(read.phases, ("phase",))))
-    out.print()
-    out.print(table(_share_lines(read.repositories, ("repository", "licence"))))
-
-
-def _share_lines(shares: Iterable[Share], names: Sequence[str]) -> Iterator[Line]:
-    for each in shares:
-        yield {
-            **dict(zip(names, map(one_line, each.names), strict=True)),
-            "steps": each.steps,
-            "rows": each.rows,
-            "documents": each.documents,
-            "commits": each.commits,
-            "tokens": each.tokens,
-        }
+    heads = ("phase",), ("repository", "licence")
+    for names, shares in zip(heads, (read.phases, read.repositories), strict=True):
+        out.print()
+        out.print(table(shares, heads={"names": names}))
 
 
 def spans(steps: Iterable[int]) -> str:
