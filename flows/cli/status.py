@@ -11,8 +11,7 @@ from rich.text import Text
 from curriculum.inspection.formats import Line, count
 from curriculum.inspection.runs import change
 from curriculum.mixing.load import diet_names
-from curriculum.pipeline.attempts import Attempt, attempts_in, names_of, specialist_of
-from curriculum.pipeline.forecast import money
+from curriculum.pipeline.attempts import attempts_in, names_of, specialist_of
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import newest_plan
 from curriculum.pipeline.references import named
@@ -20,7 +19,6 @@ from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status import PhaseStatus, StatusInputs, replaced_runs
 from curriculum.pipeline.status_table import write_status
 from curriculum.store import Artefact, Store, garbage
-from curriculum.store.artefact import KEY_DIGITS
 from curriculum.store.inside import missing_workspace
 from flows import settings
 from flows.cli.console import MUTED, out, print_json, table, warn
@@ -28,7 +26,7 @@ from flows.settings.contexts import resources
 from flows.settings.trust import shadow_words, shadows
 from schemas.errors import CurriculumError, StoreError
 from schemas.mistakes import nearest
-from schemas.specialist import SpecialistRef, spelled
+from schemas.specialist import spelled
 
 
 def status(
@@ -53,8 +51,8 @@ def status(
     if specialist is not None:
         phases = _phases_of(store, specialist, phases)
     stages = [*_stages(artefacts, len(garbage(store)))] if specialist is None else []
+    listed = [_phase_line(store, each) for each in phases]
     if as_json:
-        listed = [_phase_json(store, each) for each in phases]
         content = {"home": str(home), "stages": stages, "phases": listed}
         print_json({**content, "shadows": [*shadows(home)]})
         return
@@ -73,7 +71,8 @@ def status(
         out.print(Text(UNUSED_NOTE, MUTED))
     if phases:
         out.print()
-        out.print(table(_phase_lines(phases), dropped_first=("anchor", "attempt", "cost")))
+        cost = ("cost",) if any(line["cost"] for line in listed) else ()
+        out.print(table(listed, (*SHOWN, *cost, "key", "why"), dropped_first=DROPPED_FIRST))
 
 
 def _phases_of(store: Store, name: str, phases: Sequence[PhaseStatus]) -> list[PhaseStatus]:
@@ -96,6 +95,8 @@ def _phases_of(store: Store, name: str, phases: Sequence[PhaseStatus]) -> list[P
     return found
 
 
+SHOWN = ("specialist", "phase", "state", "attempt", "val_bpb", "anchor")
+DROPPED_FIRST = ("anchor", "attempt", "cost")
 UNUSED_NOTE = (
     "unused: nothing that is current is made of it, such as estimates and what was replaced; "
     "`curriculum gc` lists it, and asks before it deletes"
@@ -117,26 +118,7 @@ def _stages(artefacts: list[Artefact], dead: int) -> Iterator[Line]:
         yield {"stage": "unused", "artefacts": dead, "size": "", "newest": "curriculum gc"}
 
 
-def _phase_lines(phases: Sequence[PhaseStatus]) -> Iterator[Line]:
-    """A line a phase; what GPUs cost has a column where something did."""
-    is_priced = any(each.report and each.report.cost for each in phases)
-    for each in phases:
-        line = {
-            "specialist": spelled(each.ref),
-            "phase": each.phase,
-            "state": each.state,
-            "attempt": "" if each.attempt is None else str(each.attempt),
-            **_figures(each),
-            "cost": money(each.report.cost) if each.report else "",
-            "key": each.key[:KEY_DIGITS],
-            "why": each.why,
-        }
-        if not is_priced:
-            del line["cost"]
-        yield line
-
-
-def _phase_json(store: Store, each: PhaseStatus) -> dict[str, object]:
+def _phase_line(store: Store, each: PhaseStatus) -> dict[str, object]:
     report = each.report
     return {
         "specialist": spelled(each.ref),
@@ -144,19 +126,14 @@ def _phase_json(store: Store, each: PhaseStatus) -> dict[str, object]:
         "attempt": each.attempt,
         "state": each.state,
         "why": each.why,
-        **_figures(each),
+        "val_bpb": change(report, "phase") if report else "",
+        "anchor": change(report, "anchor") if report else "",
         "gpu_seconds": report.gpu_seconds if report else None,
         "cost": report.cost if report else None,
         "key": each.key,
         "path": each.run.relative_to(store.root).as_posix() if each.run else "",
-        "unfinished": _phase_json(store, each.unfinished) if each.unfinished else None,
+        "unfinished": _phase_line(store, each.unfinished) if each.unfinished else None,
     }
-
-
-def _figures(each: PhaseStatus) -> dict[str, str]:
-    if each.report is None:
-        return {"val_bpb": "", "anchor": ""}
-    return {"val_bpb": change(each.report, "phase"), "anchor": change(each.report, "anchor")}
 
 
 def report(home: Path, specialist: str | None, *, show: bool, folder: Path | None = None) -> None:
@@ -178,58 +155,43 @@ def report(home: Path, specialist: str | None, *, show: bool, folder: Path | Non
         warn("no browser was found; open the path above")
 
 
-def _plans(home: Path, specialist: str | None) -> Iterator[RunPlan]:
-    """Yield the plan of each specialist of that name: templates/demo, templates.demo, templates.
+def _plans(home: Path, name: str | None) -> Iterator[RunPlan]:
+    """Yield the plan of each specialist of that name, or that has a run of that name.
 
     Without a name those of all; one whose diet is gone is reported and skipped then.
+
+    Raises:
+        StoreError: for an empty workspace, and a name of neither, with the likely one.
     """
     store = Store(home, dry=True)
     attempts = attempts_in(store)
-    known = {each.ref for each in attempts}
-    known |= {specialist_of(each) for each in store.artefacts("mixtures")}
-    found = [each for each in known if specialist in {None, *names_of(each), each.specialist}]
-    if not found and specialist is not None and "/" in specialist:
-        found = _of_run(store, specialist, attempts)
-    if not found and specialist is not None:
-        # It has built at most; its diet says what.
-        yield resolve_plan(RunConfig.of(specialist=specialist, workspace=home), dry=True)
-    elif not found:
+    mixed = {specialist_of(mixture) for mixture in store.artefacts("mixtures")}
+    found = {attempt.ref for attempt in attempts if name is None or name in attempt.names}
+    found |= {ref for ref in mixed if name in {None, *names_of(ref), ref.specialist}}
+    if name is None and not found:
         raise StoreError(
             str(home),
             cause="no specialist has been mixed or trained here",
             cure="Start with: curriculum demo",
         )
+    if name is not None and not found:
+        if "/" in name and not Path(name).is_file():
+            refs = sorted(mixed | {attempt.ref for attempt in attempts}, key=spelled)
+            known = dict.fromkeys([*map(spelled, refs), *(attempt.name for attempt in attempts)])
+            raise StoreError(
+                name,
+                cause="no specialist and no run is called so, and no diet lies there",
+                cure=nearest(name, known),
+            )
+        # It has built at most; its diet says what.
+        yield resolve_plan(RunConfig.of(specialist=name, workspace=home), dry=True)
     for ref in sorted(found, key=spelled):
         try:
             yield newest_plan(store, ref, attempts)
         except CurriculumError as wrong:
-            if specialist is not None:
+            if name is not None:
                 raise
             warn(f"{spelled(ref)} has no report: {wrong}")
-
-
-def _of_run(store: Store, name: str, attempts: Sequence[Attempt]) -> list[SpecialistRef]:
-    """The specialist of a run that is named: its report has all phases; none for the path of a diet.
-
-    Raises:
-        StoreError: for a name that is no run's, with the likely one.
-    """
-    if Path(name).is_file():
-        return []
-    refs = {each.ref for each in attempts}
-    meant = named(store.root, name, refs)
-    if meant is not None and meant.phase in {
-        each.job.phase for each in attempts if each.ref == meant.ref
-    }:
-        return [meant.ref]
-    known = dict.fromkeys(
-        [*map(spelled, sorted(refs, key=spelled)), *(each.name for each in attempts)]
-    )
-    raise StoreError(
-        name,
-        cause="no specialist and no run is called so, and no diet lies there",
-        cure=nearest(name, known),
-    )
 
 
 def _write_report(plan: RunPlan, folder: Path | None) -> Path:
