@@ -8,8 +8,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
-import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from curriculum.train.document_sums import (
@@ -83,31 +84,24 @@ def changes_within(run: Path, report: Report) -> dict[Place, PairedChange]:
 
 
 def _strata(documents: pa.Table) -> dict[_Stratum, DocumentSums]:
+    """Sum up each document once: servings of several repositories may have it in rows of each."""
     names = ("set", "phase", "family", "domain", "objective", "row_length")
-    keys = zip(*(documents[name].to_pylist() for name in names), strict=True)
-    sums = zip(
-        *(documents[name].to_pylist() for name in ("document_id", "nats", "bytes", "tokens")),
-        strict=True,
+    sums = (
+        pl.DataFrame(documents)
+        .group_by(*names, "document_id", maintain_order=True)
+        .agg(pl.col("lineage").last(), pl.col("nats", "bytes", "tokens").sum())
     )
-    lineage_of = {
-        str(each["document_id"]): str(each["lineage"])
-        for each in documents.select(["document_id", "lineage"]).to_pylist()
+    return {
+        cast("_Stratum", stratum): _sums(found.sort("document_id"))
+        for stratum, found in sums.partition_by(names, as_dict=True).items()
     }
-    found: dict[_Stratum, dict[str, list[float]]] = defaultdict(dict)
-    for key, (document, *counted) in zip(keys, sums, strict=True):
-        there = found[key].setdefault(document, [0.0, 0, 0])
-        # Servings of several repositories have rows of their own, where a document may be in both.
-        found[key][document] = [one + more for one, more in zip(there, counted, strict=True)]
-    return {key: _sums(by_document, lineage_of) for key, by_document in found.items()}
 
 
-def _sums(by_document: Mapping[str, list[float]], lineage_of: Mapping[str, str]) -> DocumentSums:
-    ids = sorted(by_document)
-    nats, num_bytes, tokens = zip(*(by_document[each] for each in ids), strict=True)
+def _sums(found: pl.DataFrame) -> DocumentSums:
     return DocumentSums(
-        document_ids=tuple(ids),
-        lineages=tuple(lineage_of[each] for each in ids),
-        nats=np.array(nats),
-        num_bytes=np.array(num_bytes, dtype=np.int64),
-        tokens=np.array(tokens, dtype=np.int64),
+        document_ids=tuple(found["document_id"]),
+        lineages=tuple(found["lineage"]),
+        nats=found["nats"].to_numpy(),
+        num_bytes=found["bytes"].to_numpy(),
+        tokens=found["tokens"].to_numpy(),
     )
