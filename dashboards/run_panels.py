@@ -39,19 +39,27 @@ class Gain:
     study: str | None = None
 
     @property
-    def count(self) -> HeldOutCount:
-        """Return what the figure is of."""
-        return HeldOutCount(
+    def interval(self) -> str:
+        """The interval of the figure and what it is of, in words; empty where it isn't known."""
+        if self.low is None or self.high is None:
+            return ""
+        count = HeldOutCount(
             documents=self.documents or 0,
             lineages=self.lineages or 0,
             effective_documents=self.effective_documents or 0.0,
             effective_lineages=self.effective_lineages or 0.0,
         )
+        words = formats.interval(self.low, self.high, is_sure=count.is_sure)
+        return f"95 % interval: {words}, {formats.held_out_words(count)}"
 
     @property
     def by(self) -> float:
         """Return the fall of the figure; below 0 it rose."""
         return self.before - self.after
+
+    def depth(self, best: float) -> float:
+        """Return the percentage of the accent, beside the best fall of the phase."""
+        return DEEPEST * self.by / best if self.by > 0 and best > 0 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,58 +106,22 @@ def none_yet(home: Path) -> Markup:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HeatCell:
-    """The gain of a phase."""
-
-    gain: Gain
-    depth: float
-    """Percentage of the accent."""
-    interval: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HeatLine:
-    """The gain of each phase for a specialist; None where it wasn't trained."""
-
-    name: str
-    is_chosen: bool
-    cells: list[HeatCell | None]
-    anchor: tuple[float, float] | None
-    """The anchor before the first phase and after the last, where both are known."""
-
-
 def heatmap(found: Sequence[Gain], chosen: str) -> Markup:
-    """Specialists by phases: what each phase won, coloured within its phase."""
+    """Specialists by phases: what each phase won, coloured within its phase.
+
+    Beside them the anchor before the first phase and after the last, where both are known.
+    """
     gained: dict[str, dict[str, Gain]] = {}
-    for each in found:
-        gained.setdefault(each.specialist, {})[each.phase] = each
+    for gain in found:
+        gained.setdefault(gain.specialist, {})[gain.phase] = gain
     phases = in_order([list(by_phase) for by_phase in gained.values()])
-    best = {phase: max(each.by for each in found if each.phase == phase) for phase in phases}
-    lines = []
-    for name, by_phase in gained.items():
-        before = next(iter(by_phase.values())).anchor_before
-        after = list(by_phase.values())[-1].anchor_after
-        lines.append(
-            HeatLine(
-                name=name,
-                is_chosen=name == chosen,
-                cells=[_heat(by_phase.get(phase), best[phase]) for phase in phases],
-                anchor=None if before is None or after is None else (before, after),
-            )
-        )
-    return html.part(TEMPLATE, "heatmap", phases, lines, question("panels/gains"))
-
-
-def _heat(gain: Gain | None, best: float) -> HeatCell | None:
-    if gain is None:
-        return None
-    interval = ""
-    if gain.low is not None and gain.high is not None:
-        said = formats.interval(gain.low, gain.high, is_sure=gain.count.is_sure)
-        interval = f"95 % interval: {said}, {formats.held_out_words(gain.count)}"
-    depth = DEEPEST * gain.by / best if gain.by > 0 and best > 0 else 0.0
-    return HeatCell(gain=gain, depth=depth, interval=interval)
+    best = {phase: max(gain.by for gain in found if gain.phase == phase) for phase in phases}
+    anchors = {
+        name: (next(iter(by_phase.values())).anchor_before, [*by_phase.values()][-1].anchor_after)
+        for name, by_phase in gained.items()
+    }
+    asked = question("panels/gains")
+    return html.part(TEMPLATE, "heatmap", phases, gained, best, anchors, chosen, asked)
 
 
 def curves(snapshot: Snapshot, chosen: str) -> Markup:
