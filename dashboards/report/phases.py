@@ -116,30 +116,19 @@ class Mixture:
 def mixture(each: PhaseFacts) -> Mixture:
     """The mixture of a phase; before it is mixed, the shares of its diet."""
     servings, report = each.phase.servings, each.mixture
-    if report is None:
-        return Mixture(
-            servings=tuple(
-                ServingShares(
-                    own=ShareLine(
-                        name=name, how=how, family=each.family, planned=each.share, more=("", "")
-                    )
-                )
-                for each in servings
-                for name, how in [_serving_name(each)]
-            ),
-            end=share_end([serving.share for serving in servings], PHASE_STEP),
-            note="Ring: the diet’s share. Nothing is mixed yet.",
-        )
-    plan = explain_plan(report, title=each.name, key="")
-    held = {branch.serving: branch for branch in plan.branches}
+    plan = None if report is None else explain_plan(report, title=each.name, key="")
+    held = {branch.serving: branch for branch in (plan.branches if plan else ())}
     # The share of a serving of which the plan holds nothing was given to the others.
+    realised = None if plan is None else 0.0
     branches = [
         held.get(serving.index)
-        or Branch(title=serving.title, tokens=0, planned=serving.share, realised=0.0)
+        or Branch(title=serving.title, tokens=0, planned=serving.share, realised=realised)
         for serving in servings
     ]
-    note = "Ring: the diet’s share. Dot: what the plan holds."
-    if each.report is not None and each.report.stopped != "budget":
+    note = "Ring: the diet’s share. " + (
+        "Dot: what the plan holds." if plan else "Nothing is mixed yet."
+    )
+    if report is not None and each.report is not None and each.report.stopped != "budget":
         note += (
             f" The first {each.report.tokens.valid / report.budget:.0%} of it were trained on; "
             "any part of a plan is mixed like the whole."
@@ -148,7 +137,7 @@ def mixture(each: PhaseFacts) -> Mixture:
         servings=tuple(map(_serving_shares, servings, branches)),
         end=share_end(_shares(branches), PHASE_STEP),
         note=note,
-        warnings=tuple(_warnings(report)),
+        warnings=tuple(_warnings(report)) if report else (),
     )
 
 
@@ -174,13 +163,14 @@ def _serving_shares(serving: ResolvedServing, branch: Branch) -> ServingShares:
 
 def _branch_line(branch: Branch, name: str, how: str, *, family: str) -> ShareLine:
     seen = "" if branch.repetition is None else f"{branch.repetition:.2f}×"
+    tokens = "" if branch.realised is None else count(branch.tokens)
     return ShareLine(
         name=name,
         how=how,
         family=family,
         planned=branch.planned,
         realised=branch.realised,
-        more=(seen, count(branch.tokens)),
+        more=(seen, tokens),
     )
 
 
