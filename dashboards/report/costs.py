@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from curriculum.inspection.formats import duration, gpu_hours, integer, moment, money
+from curriculum.inspection.formats import duration, gpu_hours, moment, money
 from curriculum.inspection.run_tables import machine_line
 from curriculum.inspection.runs import change
 from dashboards.charts import marks, plots
@@ -102,51 +102,61 @@ def _utc(iso: str) -> datetime.datetime:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunLine:
-    """A run's line: its machine's columns, then time, GPU time and cost."""
-
-    name: str
-    look: str
-    note: str
-    machine: tuple[str, ...]
-    tokens_per_second: str
-    took: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Costs:
     """Time, machines and money of each run, and of all together."""
 
     columns: tuple[str, ...]
     """Columns of the machine."""
-    took: tuple[str, ...]
-    """Columns of which there are sums."""
+    is_priced: bool
     price: str
-    lines: tuple[RunLine, ...]
-    totals: tuple[str, ...]
+    runs: tuple[tuple[str, str, str, Report], ...]
+    """Phase, class, note and report of each."""
+
+    @property
+    def took(self) -> tuple[str, ...]:
+        """Columns of which there are sums."""
+        return ("took", "GPU time", *(["cost"] if self.is_priced else []))
+
+    def machine(self, report: Report) -> list[str]:
+        """Cells of a run in the columns of the machine."""
+        measured = machine_line(report)
+        return [str(measured[column]) for column in self.columns]
+
+    def sums(self, reports: Sequence[Report]) -> list[str]:
+        """Time, GPU time and cost of some runs together."""
+        gpu_seconds = sum(report.gpu_seconds for report in reports)
+        took = duration(sum(report.seconds for report in reports))
+        paid = [report.cost for report in reports if report.cost is not None]
+        cells = [took, gpu_hours(gpu_seconds) if gpu_seconds else "–"]
+        return cells + [money(sum(paid)) if paid else "–"] * self.is_priced
 
 
 def costs(facts: Facts) -> Costs | None:
     """A line a run; attempts that were replaced are counted too. None where nothing was trained."""
-    reports = [report for each in facts.phases for report in each.spent]
-    if not reports:
+    runs = tuple(line for phase in facts.phases for line in _runs(phase))
+    if not runs:
         return None
+    reports = [report for *_, report in runs]
     measured = [machine_line(report) for report in reports]
-    columns = tuple(
-        name
-        for name in measured[0]
-        if name not in COUNTED_HERE and any(line[name] for line in measured)
-    )
-    is_priced = any(report.cost is not None and report.gpu_seconds for report in reports)
     return Costs(
-        columns=columns,
-        took=("took", "GPU time", *(["cost"] if is_priced else [])),
-        price=_price(facts, reports),
-        lines=tuple(
-            line for each in facts.phases for line in _run_lines(each, columns, is_priced=is_priced)
+        columns=tuple(
+            name
+            for name in measured[0]
+            if name not in COUNTED_HERE and any(line[name] for line in measured)
         ),
-        totals=_took(reports, is_priced=is_priced),
+        is_priced=any(report.cost is not None and report.gpu_seconds for report in reports),
+        price=_price(facts, reports),
+        runs=runs,
     )
+
+
+def _runs(phase: PhaseFacts) -> Iterator[tuple[str, str, str, Report]]:
+    if phase.report:
+        yield phase.name, phase_class(phase.number), "", phase.report
+    for run in reversed(phase.earlier):
+        gained = change(run.report, "phase") or run.report.stopped
+        note = f"attempt {run.report.attempt} of {run.key}, {gained}"
+        yield phase.name, "earlier", note, run.report
 
 
 def _price(facts: Facts, reports: Sequence[Report]) -> str:
@@ -158,31 +168,3 @@ def _price(facts: Facts, reports: Sequence[Report]) -> str:
     if not prices:
         return "No price is known: set CURRICULUM_GPU_PRICE to what an hour of one GPU costs."
     return f"At {' and '.join(map(money, prices))} an hour of one GPU."
-
-
-def _run_lines(each: PhaseFacts, columns: Sequence[str], *, is_priced: bool) -> Iterator[RunLine]:
-    runs = [(each.report, phase_class(each.number), "")] if each.report else []
-    for attempt in reversed(each.earlier):
-        gained = change(attempt.report, "phase") or attempt.report.stopped
-        note = f"attempt {attempt.report.attempt} of {attempt.key}, {gained}"
-        runs.append((attempt.report, "earlier", note))
-    for report, look, note in runs:
-        measured = machine_line(report)
-        yield RunLine(
-            name=each.name,
-            look=look,
-            note=note,
-            machine=tuple(str(measured[column]) for column in columns),
-            tokens_per_second=integer(report.tokens_per_second),
-            took=_took([report], is_priced=is_priced),
-        )
-
-
-def _took(reports: Sequence[Report], *, is_priced: bool) -> tuple[str, ...]:
-    gpu_seconds = sum(report.gpu_seconds for report in reports)
-    took = duration(sum(report.seconds for report in reports))
-    cells = (took, gpu_hours(gpu_seconds) if gpu_seconds else "–")
-    if not is_priced:
-        return cells
-    paid = [report.cost for report in reports if report.cost is not None]
-    return (*cells, money(sum(paid)) if paid else "–")
