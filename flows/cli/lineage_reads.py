@@ -226,9 +226,8 @@ class LineageQuestions:
                 cause=f"it has taken {steps:,} steps" if steps else "it has taken no step yet",
                 cure=f"Give one from 1 to {steps}" if steps else "Wait for its first",
             )
-        self._require_plan(run)
-        missing = self._missing("y.run = ? AND y.back = 0 AND s.step = ?", path, step)
-        self._require_whole(run, f"step {step:,}", missing)
+        of_step = "y.run = ? AND y.back = 0 AND s.step = ?"
+        self._require_rows(run, f"step {step:,}", of_step, path, step)
         rows = self._ask(ReadRow, _ROWS, path, step)
         if not rows:
             raise LineageError(
@@ -320,10 +319,9 @@ class LineageQuestions:
         )
 
     def _until(self, run: Attempt, step: int) -> ReadUntil:
-        self._require_plan(run)
-        path, until = self._path(run), "s.step <= CASE y.back WHEN 0 THEN ? ELSE y.until_step END"
-        missing = self._missing(f"y.run = ? AND {until}", path, step)
-        self._require_whole(run, f"all until step {step:,}", missing)
+        path = self._path(run)
+        until = "y.run = ? AND s.step <= CASE y.back WHEN 0 THEN ? ELSE y.until_step END"
+        self._require_rows(run, f"all until step {step:,}", until, path, step)
         phase = "[coalesce(phase, 'unknown')]"
         licence = f"[coalesce(repository, 'unknown'), coalesce(licence, '{NO_LICENCE}')]"
         phases, repositories = (
@@ -358,31 +356,28 @@ class LineageQuestions:
             cure=nearest_or(name, dict.fromkeys(self._texts(names)), usual),
         )
 
-    def _require_plan(self, run: Attempt) -> None:
-        """Raise where the mixture of a run is gone: it alone says which rows a step read."""
+    def _require_rows(self, run: Attempt, what: str, condition: str, *values: object) -> None:
+        """Raise where a plan or rows are gone: what is left would look like all that was read."""
         plan = self.store.root / run.job.plan
-        if not plan.is_file():
+        is_there = plan.is_file()
+        missing = self._missing(condition, *values) if is_there else ()
+        if is_there and not missing:
+            return
+        config = newest_plan(self.store, run.ref, attempts_in(self.store)).config
+        if not is_there:
             raise LineageError(
                 run.name,
                 str(plan),
                 cause="the plan of its steps isn't there any more",
-                cure=f"Mix it again: {self._command('mix', run)}",
+                cure=f"Mix it again: {command('mix', config)}",
             )
-
-    def _require_whole(self, run: Attempt, what: str, missing: Sequence[MissingRows]) -> None:
-        """Raise where rows that were read are gone: the others would look like all that was read."""
-        if missing:
-            raise LineageError(
-                run.name,
-                what,
-                cause=f"{number(sum(each.rows for each in missing), 'row')} that it read can't be shown: "
-                f"{missing_words(missing)}",
-                cure=f"Build them again: {self._command('build', run)}",
-            )
-
-    def _command(self, verb: str, run: Attempt) -> str:
-        """Return the command that builds or mixes what a run read."""
-        return command(verb, newest_plan(self.store, run.ref, attempts_in(self.store)).config)
+        count = number(sum(each.rows for each in missing), "row")
+        raise LineageError(
+            run.name,
+            what,
+            cause=f"{count} that it read can't be shown: {missing_words(missing)}",
+            cure=f"Build them again: {command('build', config)}",
+        )
 
 
 def missing_words(missing: Sequence[MissingRows]) -> str:
