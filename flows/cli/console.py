@@ -127,7 +127,7 @@ class FittedTable(Table):
         self.dropped_first = dropped_first
         self.details = details
         self.more = ""
-        """What is said below the lines of those that aren't shown."""
+        """Text below the lines that are shown, of those that aren't."""
 
     def add_values(self, head: str, cells: Sequence[tuple[str, object]], limit: int | None) -> None:
         """Add a column of cells with their values, unless all are empty; numbers go right."""
