@@ -188,19 +188,15 @@ class TotalChange:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CountedSide:
-    """Name of one side of a difference, and the paths of its artefacts."""
-
-    title: str
-    paths: tuple[Path, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class TokenDifference:
     """All that changes between two token counts."""
 
-    before: CountedSide
-    after: CountedSide
+    before: str
+    after: str
+    """Titles of the two sides."""
+    paths_before: tuple[Path, ...]
+    paths_after: tuple[Path, ...]
+    """Artefacts of the two sides."""
     totals: tuple[TotalChange, ...]
     by: Mapping[str, tuple[TokenChange, ...]]
     """Changes by KINDS, largest first."""
@@ -210,13 +206,12 @@ class TokenDifference:
 
 def difference(before: TokenCounts, after: TokenCounts) -> TokenDifference:
     """Compute the difference between two token counts."""
-    sides = (before, after)
-    named = (CountedSide(title=s.title, paths=tuple(a.path for a in s.artefacts)) for s in sides)
-    first, last = named
-    old, new = (_totals(side) for side in sides)
+    old, new = _totals(before), _totals(after)
     return TokenDifference(
-        before=first,
-        after=last,
+        before=before.title,
+        after=after.title,
+        paths_before=tuple(artefact.path for artefact in before.artefacts),
+        paths_after=tuple(artefact.path for artefact in after.artefacts),
         totals=tuple(
             TotalChange(name=name, before=old[name], after=new[name], change=new[name] - old[name])
             for name in old

@@ -120,12 +120,10 @@ def _shown(group: Group, *, full: bool) -> Iterator[RenderableType]:
     where = ("set", "phase") if is_brief else ("set", "phase", "family", "domain")
     if figures:
         gap = "paired" if any(pair.paired for pair in figures) else "bpb_change"
-        last = (gap, *COUNT_COLUMNS)
-        heads = {"figures": titles}
+        columns = (*where, "figures", gap, *COUNT_COLUMNS)
+        dropped = ("lineages", "documents", gap)
         yield ""
-        yield table(
-            figures, (*where, "figures", *last), heads=heads, limit=limit, dropped_first=last
-        )
+        yield table(figures, columns, heads={"figures": titles}, limit=limit, dropped_first=dropped)
     shares = [] if is_brief else shared_strata(group.runs)
     if shares:
         yield ""

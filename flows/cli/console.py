@@ -103,11 +103,11 @@ IDENTITIES = frozenset(
 """Columns that stand whole on one line at every width: what they hold is copied into other commands."""
 DETAILS = frozenset(("state", "why", "file", "path", "study"))
 """Columns that stand in a line below their row where the width doesn't hold them, and are never left out."""
-LEAST_TEXT, LEAST_DETAIL = 12, 32
+MIN_TEXT, MIN_DETAIL = 12, 32
 """Characters of a column of text below which folding it is no use."""
-LONGEST_WORD = 60
+MAX_WORD = 60
 """Characters of a word, such as a path, that is broken only in a column of its own."""
-LEAST_FLEXIBLE = 4
+MIN_FLEXIBLE = 4
 """Characters of a column that takes a share of what the others leave; its words are cut."""
 GAP = 2
 MAX_NAMED_COLUMNS = 12
@@ -191,7 +191,7 @@ class FittedTable(Table):
         """Order of removal: long details, then others (the caller's first), short details, names."""
         name, place = str(column.header), self.columns.index(column)
         if name in self.details:
-            is_long = _natural_width(console, console.options, column) > LEAST_DETAIL
+            is_long = _natural_width(console, console.options, column) > MIN_DETAIL
             return (0 if is_long else 3), -place
         if name in self.dropped_first:
             return 1, self.dropped_first.index(name)
@@ -234,13 +234,13 @@ def _natural_width(console: Console, options: ConsoleOptions, column: Column) ->
 def _least_width(console: Console, options: ConsoleOptions, column: Column) -> int:
     """Characters that a column needs at least: all of a number or a name, and the words of a text."""
     if column.flexible:
-        return LEAST_FLEXIBLE
+        return MIN_FLEXIBLE
     most = _natural_width(console, options, column)
     if column.no_wrap or column.justify == "right":
         return most
     cells = (Measurement.get(console, options.update(width=1 << 16), cell) for cell in column.cells)
-    word = min(max((cell.minimum for cell in cells), default=0), LONGEST_WORD)
-    least = LEAST_DETAIL if str(column.header) in DETAILS else LEAST_TEXT
+    word = min(max((cell.minimum for cell in cells), default=0), MAX_WORD)
+    least = MIN_DETAIL if str(column.header) in DETAILS else MIN_TEXT
     return max(len(str(column.header)), min(most, max(least, word)))
 
 

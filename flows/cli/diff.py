@@ -165,8 +165,8 @@ def tokens_of(home: Path, what: str) -> TokenCounts:
 
 
 def _shown(found: TokenDifference, *, full: bool) -> Iterator[RenderableType]:
-    yield Text.assemble(("before  ", MUTED), (found.before.title, "bold"))
-    yield Text.assemble(("after   ", MUTED), (found.after.title, f"bold {ACCENT}"))
+    yield Text.assemble(("before  ", MUTED), (found.before, "bold"))
+    yield Text.assemble(("after   ", MUTED), (found.after, f"bold {ACCENT}"))
     yield ""
     yield table(found.totals)
     changed = [change for kind in KINDS for change in found.by[kind] if change.tokens_change]

@@ -115,27 +115,27 @@ class _Lines:
     """A line when a stage begins, waits, ends, and every so many seconds between."""
 
     def __init__(self) -> None:
-        self.told: dict[str, float] = {}
+        self.printed: dict[str, float] = {}
         self.clocks: dict[str, _Clock] = {}
-        self.still: dict[str, Progress] = {}
+        self.last: dict[str, Progress] = {}
 
     def watch(self, progress: Progress) -> None:
         title, note = _line_of(progress)
         ended = progress.total is not None and progress.done >= progress.total
-        now, before = time.monotonic(), self.still.get(title)
+        now, before = time.monotonic(), self.last.get(title)
         begins = before is None or progress.done < before.done
         if begins:
             self.clocks[title] = _Clock(now)
         times = self.clocks[title].times(progress, now)
         # What doesn't move and has something else to say waits for something.
         waits = before is not None and before.done == progress.done and before.note != progress.note
-        self.still[title] = progress
+        self.last[title] = progress
         if begins:
             # The end of a single task says enough, unless it is slow.
-            self.told[title] = now
+            self.printed[title] = now
             begins = progress.unit != TASKS or progress.total != 1
-        if begins or ended or waits or now - self.told[title] >= LINE_EVERY_S:
-            self.told[title] = now
+        if begins or ended or waits or now - self.printed[title] >= LINE_EVERY_S:
+            self.printed[title] = now
             of = f"/{progress.total:,}" if progress.total is not None else ""
             words = (f"{title}: {progress.done:,}{of} {progress.unit}", times, note)
             line = one_line("  ".join(filter(None, words)))

@@ -31,9 +31,9 @@ from schemas.cures import install_command
 from schemas.errors import CatalogError, CurriculumError
 from schemas.visible import in_json, one_line, visible
 
-MOST_ROWS = 40
+MAX_ROWS = 40
 """Rows of an answer that a terminal shows; every other form gives all."""
-MOST_LETTERS = 200
+MAX_LETTERS = 200
 """Characters of a value in a table."""
 STDIN = "-"
 _DIGEST = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
@@ -163,8 +163,8 @@ def _print(answer: catalog.Stream) -> None:
     lines: list[tuple[Any, ...]] = []
     total = 0
     for batch in answer.batches:
-        if len(lines) < MOST_ROWS:
-            lines += _rows(batch.slice(0, MOST_ROWS - len(lines)))
+        if len(lines) < MAX_ROWS:
+            lines += _rows(batch.slice(0, MAX_ROWS - len(lines)))
         total += len(batch)
     out.print(_draw_table(answer.schema.names, lines))
     rest = total - len(lines)
@@ -193,7 +193,7 @@ def _shown(value: Any) -> Text:
     text = "" if value is None else visible(value)
     if _DIGEST.fullmatch(text):
         return Text(text[:KEY_DIGITS])
-    return Text(text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…")
+    return Text(text if len(text) <= MAX_LETTERS else f"{text[: MAX_LETTERS - 1]}…")
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:

@@ -135,7 +135,7 @@ def test_a_diet_that_can_be_served_is_told_with_what_there_is(tmp_path: Path) ->
     answer = curriculum(*words, home=tmp_path / "home")
     assert answer.returncode == 0, answer.stderr
     assert "estimate" in answer.stdout
-    assert re.search(r"source files of +asked +distinct", answer.stdout)
+    assert re.search(r"source_files_of +asked_tokens +distinct_tokens", answer.stdout)
     assert "by the demo on two shared CPU cores (docs/benchmarks.md)" in answer.stdout
 
 

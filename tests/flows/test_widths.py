@@ -200,7 +200,7 @@ def test_ids_stand_whole_on_one_line_of_a_terminal(
 
 def test_what_is_piped_is_as_wide_as_a_wide_terminal(workspace: Workspace) -> None:
     piped = curriculum("compare", SYNTAX, GRAPH, home=workspace.home).stdout.splitlines()
-    assert piped[0].split()[:4] == ["run", "phase", "key", "val_bpb"]
+    assert piped[0].split()[:4] == ["specialist", "phase", "key", "val_bpb"]
     assert max(map(len, piped)) > 100
     assert "not shown at 80" not in "".join(piped)
 
