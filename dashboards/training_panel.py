@@ -9,9 +9,10 @@ from markupsafe import Markup
 
 from curriculum.inspection.formats import bits, count, duration, integer
 from curriculum.inspection.open_runs import TrainingCurves, training_curves
-from curriculum.pipeline.attempts import AttemptState, SlotQueue, attempt_state, open_attempts
+from curriculum.pipeline.attempts import SlotQueue, attempt_state, open_attempts
 from curriculum.pipeline.context import Resources
 from curriculum.store import Store
+from curriculum.store.attempt_state import AttemptState
 from dashboards import html
 from dashboards.charts import marks, plots
 from dashboards.charts.plots import Point, Series

@@ -7,6 +7,7 @@ there is none, the tables stay in memory.
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -123,25 +124,21 @@ def take(home: Path, status: pa.Table | None = None, *, verified: bool = True) -
     files, faults = _readable(findings, own["live"], own["data"], verified=verified)
     if is_kept:
         findings.keep(digest)
-    running, written = open_tables(home, listing.open_runs), written_status(home)
-    gates = closed_gates(home)
+    fresh = (open_tables(home, listing.open_runs), written_status(home), closed_gates(home))
     new_problems = [
         {"path": path, "problem": problem}
         for path, problem in (
             *_dangling(marked, manifests),
             *faults,
             *listing.passed_over,
-            *running.problems,
-            *written.problems,
-            *gates.problems,
+            *itertools.chain(*(each.problems for each in fresh)),
         )
     ]
     problems = table_of(new_problems, _OWN["problems"])
     tables = {
         **({} if is_kept else own),
-        **running.tables,
-        "closed_gates": gates.table,
-        "status": written.table if status is None else status,
+        **{name: table for each in fresh for name, table in each.tables.items()},
+        **({} if status is None else {"status": status}),
         "problems": pa.concat_tables([own["problems"], own["lost_inputs"], problems]),
     }
     kept = [name for name in KEPT if name not in tables] if is_kept else []

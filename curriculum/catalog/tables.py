@@ -8,25 +8,24 @@ is replaced. Those of open runs, closed gates and status, in `OPEN_TABLES`, are 
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from curriculum import parquet
 from curriculum.store import Artefact
-from curriculum.store.owners import is_owner_alive, train_lock
-from schemas.cures import is_lost
+from curriculum.store.attempt_state import state_of_attempt
 from schemas.errors import StoreError
-from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report, RunState, TokenCounts
+from schemas.job import METRICS_SCHEMA, Figure, Job, Report
 from schemas.mixture import MixtureReport
 from schemas.phase_status import STATUS_NAME, STATUS_SCHEMA, ClosedGate
 from schemas.specialist import spelled
 from schemas.study import study_words
 
-JOB_NAME, REPORT_NAME, HEARTBEAT_NAME = "job.json", "report.json", "heartbeat.json"
+JOB_NAME, REPORT_NAME = "job.json", "report.json"
 
 Line = dict[str, Any]
 """A line of a table, by column."""
@@ -84,11 +83,6 @@ TABLES: dict[str, pa.Schema] = {
         rows:int64 rows_tokens:int64 share:double served:double slots:int64 drawn:int64
         drawn_before:int64 tokens:int64 repetition:double
     """),
-    "taken": _schema("""
-        path key stratum:int64 rows_key domain rows:int64 drawn:int64 drawn_before:int64 passed:int64
-        rows_tokens:int64
-    """),
-    "sources": _schema("path key lineage repetition:double"),
 }
 """Tables of published artefacts; one Parquet file each in the cache."""
 OPEN_TABLES: dict[str, pa.Schema] = {
@@ -141,8 +135,6 @@ def lines_of(artefact: Artefact, path: str) -> Lines:
             lines |= _mixture(artefact.reported(MixtureReport))
     except ValidationError as invalid:
         lines["problems"] = [{"problem": f"no report that can be read: {_first_fault(invalid)}"}]
-    except OSError as refused:
-        lines["problems"] = [{"problem": f"no report that can be read: {refused.strerror}"}]
     for line in itertools.chain(*lines.values()):
         line |= {"path": path, "key": artefact.key}
     return lines
@@ -175,12 +167,7 @@ def _artefact(artefact: Artefact) -> Line:
 
 def _run(artefact: Artefact) -> Lines:
     """The line of a finished run, and those of its figures."""
-    manifest = artefact.manifest
-    file = artefact.path / REPORT_NAME
-    is_there = not is_lost(file)
-    report = (
-        Report.model_validate_json(file.read_bytes()) if is_there else artefact.reported(Report)
-    )
+    manifest, report = artefact.manifest, artefact.reported(Report)
     job, fault = _job_of(artefact.path)
     specialist = spelled((report.specialist, manifest.labels.get("branch")))
     run = {
@@ -271,7 +258,7 @@ def _of_job(job: Job) -> Line:
 
 
 def _mixture(report: MixtureReport) -> Lines:
-    """The line of a mixture, and those of its strata, variants and source files."""
+    """The line of a mixture, and those of its strata."""
     names = ("slot_length", "slots", "rows", "tokens", "budget", "tokens_per_step", "steps")
     continued, sources, left_out = report.continued, report.sources, report.left_out
     mixture = {
@@ -293,83 +280,45 @@ def _mixture(report: MixtureReport) -> Lines:
             {**each.model_dump(exclude={"variants", "imported"}), "repetition": each.repetition}
             for each in report.strata
         ],
-        "taken": [
-            {"stratum": each.stratum, "domain": each.domain, **variant.model_dump()}
-            for each in report.strata
-            for variant in each.by_variant
-        ],
-        "sources": [
-            {"lineage": lineage, "repetition": repetition}
-            for lineage, repetition in (sources.most if sources else ())
-        ],
     }
 
 
 def open_run(home: Path, path: str, job: Job) -> Line:
-    """The line of a run that isn't closed.
-
-    How far it is its heartbeat says, and where none is left the checkpoint that it would resume from.
-    """
-    directory = home / path
-    owner, beat = _owner(directory), _heartbeat(directory)
-    lock = train_lock(home, job.run_key, job.attempt)
-    trains = owner is not None and is_owner_alive(lock, owner, beat.at if beat else "")
-    line: Line = {
+    """The line of a run that isn't closed."""
+    found = state_of_attempt(home, home / path, job)
+    owner, beat = found.owner, found.beat
+    return {
         "path": path,
         "key": job.run_key,
         "specialist": spelled((job.specialist, job.branch)),
         "phase": job.phase,
         "attempt": job.attempt,
-        "state": "running" if trains else "interrupted",
+        "state": found.state,
+        "stopped": found.stopped,
+        "reason": found.why or None,
         "device": owner.device if owner and owner.device else job.device,
         "backend": owner.backend if owner and owner.backend else job.backend,
         **_of_job(job),
+        "steps": found.steps,
+        "valid_tokens": found.valid_tokens,
+        "tokens_per_second": beat.tokens_per_second if beat else None,
+        "phase_bpb_after": beat.val_bpb if beat else None,
     }
-    if beat is None:
-        saved = _saved(directory)
-        return line | ({"steps": saved.step, "valid_tokens": saved.tokens.valid} if saved else {})
-    return line | {
-        "steps": beat.step,
-        "valid_tokens": beat.valid_tokens,
-        "tokens_per_second": beat.tokens_per_second,
-        "phase_bpb_after": beat.val_bpb,
-    }
-
-
-class _Saved(BaseModel):
-    """The fields that are read of the state of a checkpoint."""
-
-    step: int
-    tokens: TokenCounts
-
-
-def _saved(run: Path) -> _Saved | None:
-    """Return the state of a run's newest checkpoint; None where it keeps none or that can't be read."""
-    files = (run / "checkpoints").glob("step=*/manifest.json")
-    steps = (file.parent.name.removeprefix("step=") for file in files)
-    newest = max((step for step in steps if step.isdecimal()), key=int, default=None)
-    if newest is None:
-        return None
-    name = f"checkpoints/step={newest}/{STATE_NAME}"
-    try:
-        return _Saved.model_validate_json((run / name).read_bytes())
-    except (OSError, ValidationError):
-        return None
 
 
 GATES_FOLDER = "gates"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OpenTable:
-    """A table that is read anew each time, and why something of it can't be read."""
+class OpenTables:
+    """Tables that are read anew each time, and why something of them can't be read."""
 
-    table: pa.Table
-    problems: list[tuple[str, str]]
+    tables: dict[str, pa.Table]
+    problems: list[tuple[str, str]] = field(default_factory=list)
     """Paths, each with the reason."""
 
 
-def closed_gates(home: Path) -> OpenTable:
+def closed_gates(home: Path) -> OpenTables:
     """The table of the gates that are closed; what goes while it is read is left out."""
     lines: list[Line] = []
     problems: list[tuple[str, str]] = []
@@ -383,7 +332,8 @@ def closed_gates(home: Path) -> OpenTable:
             problems.append((f"{GATES_FOLDER}/{file.name}", _first_fault(invalid)))
         except OSError as refused:
             problems.append((f"{GATES_FOLDER}/{file.name}", str(refused.strerror)))
-    return OpenTable(table=table_of(lines, OPEN_TABLES["closed_gates"]), problems=problems)
+    gates = table_of(lines, OPEN_TABLES["closed_gates"])
+    return OpenTables(tables={"closed_gates": gates}, problems=problems)
 
 
 def _first_fault(invalid: ValidationError) -> str:
@@ -394,34 +344,25 @@ def _first_fault(invalid: ValidationError) -> str:
 STATUS_FILE = f"current/{STATUS_NAME}"
 
 
-def written_status(home: Path) -> OpenTable:
+def written_status(home: Path) -> OpenTables:
     """Read the status of a workspace: no line where none was computed yet."""
-    empty = table_of([], STATUS_SCHEMA)
+    empty = {"status": table_of([], STATUS_SCHEMA)}
     try:
         table = parquet.read_table(home / STATUS_FILE, columns=STATUS_SCHEMA.names)
         table = table.select(STATUS_SCHEMA.names)
         # A cast imports all of pyarrow's functions, even where there is nothing to do.
         same = table.schema.equals(STATUS_SCHEMA)
-        return OpenTable(table=table if same else table.cast(STATUS_SCHEMA), problems=[])
+        return OpenTables(tables={"status": table if same else table.cast(STATUS_SCHEMA)})
     except FileNotFoundError:
-        return OpenTable(table=empty, problems=[])
+        return OpenTables(tables=empty)
     except (OSError, StoreError, KeyError, ValueError, pa.ArrowException) as refused:
-        return OpenTable(table=empty, problems=[(STATUS_FILE, str(refused).partition("\n")[0])])
+        return OpenTables(tables=empty, problems=[(STATUS_FILE, str(refused).partition("\n")[0])])
 
 
-STATE_NAME, METRICS_NAME = "state.json", "metrics"
+METRICS_NAME = "metrics"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Running:
-    """The open runs as tables, and why something of them can't be read."""
-
-    tables: dict[str, pa.Table]
-    problems: list[tuple[str, str]]
-    """Paths, each with the reason."""
-
-
-def open_tables(home: Path, paths: Sequence[str]) -> Running:
+def open_tables(home: Path, paths: Sequence[str]) -> OpenTables:
     """Return the tables of the open runs at these paths; what a trainer removes meanwhile is left out."""
     lines: list[Line] = []
     problems: list[tuple[str, str]] = []
@@ -442,7 +383,7 @@ def open_tables(home: Path, paths: Sequence[str]) -> Running:
                     problems.append((file, f"{said}: its lines are left out"))
     runs = table_of(lines, OPEN_TABLES["open_runs"])
     tables = {"open_runs": runs, "open_metrics": pa.concat_tables(metrics)}
-    return Running(tables=tables, problems=problems)
+    return OpenTables(tables=tables, problems=problems)
 
 
 def _metrics_files(home: Path, path: str) -> Iterator[str]:
@@ -462,19 +403,3 @@ def _metrics(file: Path, path: str) -> pa.Table:
     ]
     columns.append(pa.repeat(path, len(found)))
     return pa.table(columns, schema=OPEN_TABLES["open_metrics"])
-
-
-def _owner(run: Path) -> RunState | None:
-    """The process that trains or trained an open run, as far as it left its state."""
-    try:
-        return RunState.model_validate_json((run / STATE_NAME).read_bytes())
-    except (OSError, ValidationError):
-        return None
-
-
-def _heartbeat(run: Path) -> Heartbeat | None:
-    """The last heartbeat of an open run; None before its first step is done."""
-    try:
-        return Heartbeat.model_validate_json((run / HEARTBEAT_NAME).read_bytes())
-    except (OSError, ValidationError):
-        return None

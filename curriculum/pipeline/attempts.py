@@ -6,27 +6,23 @@ clocks may be set back, and a workspace can be copied or restored.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from curriculum.inspection.formats import count
-from curriculum.store import Artefact, Store, inside, read_mark
+from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.store.owners import is_owner_alive, launch_lock, launcher_record, train_lock
+from curriculum.store.attempt_state import AttemptState, state_of_attempt
 from curriculum.train.launch.gpu_slots import SlotRecord, Slots
 from curriculum.train.run_directory import (
     CHECKPOINTS,
-    HEARTBEAT,
     JOB,
-    REPORT,
-    STATE,
     is_finished,
     number_of,
     read_job,
     resumable,
 )
-from schemas.job import CheckpointRef, Heartbeat, Job, Report, RunState
+from schemas.job import CheckpointRef, Heartbeat, Job, RunState
 from schemas.label_folders import label_of
 from schemas.manifest import MANIFEST_NAME
 from schemas.specialist import SpecialistRef, file_stem, spelled
@@ -59,8 +55,6 @@ def current_artefacts(store: Store, stage: str) -> list[Artefact]:
 
 STEP = "step="
 """First characters of a checkpoint's directory."""
-State = Literal["running", "waiting", "failed", "interrupted"]
-CONTINUES = "the same command continues from there"
 
 
 def names_of(ref: SpecialistRef) -> set[str]:
@@ -262,14 +256,6 @@ def open_attempts(store: Store) -> list[Attempt]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AttemptState:
-    """State of an open attempt, and the reason."""
-
-    state: State
-    why: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SlotQueue:
     """Holders of this machine's slots, and jobs that wait for one, the first first."""
 
@@ -294,27 +280,13 @@ class SlotQueue:
 
 
 def attempt_state(store: Store, attempt: Attempt, queue: SlotQueue) -> AttemptState:
-    """Determine the state of an open attempt."""
-    run, job = attempt.path, attempt.job
-    if waits := queue.why_waiting(run):
+    """Determine the state of an open attempt, in words."""
+    if waits := queue.why_waiting(attempt.path):
         return AttemptState(state="waiting", why=waits)
-    owner = inside.read(RunState, run / STATE)
-    lock = train_lock(store.root, job.run_key, job.attempt)
-    if owner is None:
-        owner = inside.read(RunState, launcher_record(store.root, job.run_key))
-        lock = launch_lock(store.root, job.run_key)
-    beat = inside.read(Heartbeat, run / HEARTBEAT)
-    if owner is not None and is_owner_alive(lock, owner, beat.at if beat else ""):
-        return AttemptState(state="running", why=_progress(owner, beat))
-    report = inside.read(Report, run / REPORT)
-    if report is not None and report.stopped == "failed":
-        return AttemptState(state="failed", why=report.reason)
-    step = max((number for number, _ in checkpoints(run)), default=0)
-    how = "cancelled" if report is not None and report.stopped == "cancelled" else "stopped"
-    where = f"{how} at step {step:,} of {job.steps:,}" if step else f"{how} before a checkpoint"
-    return AttemptState(
-        state="interrupted", why=f"{where}; {CONTINUES if step else 'it begins anew'}"
-    )
+    found = state_of_attempt(store.root, attempt.path, attempt.job)
+    if found.state == "running" and found.owner is not None:
+        return replace(found, why=_progress(found.owner, found.beat))
+    return found
 
 
 def _progress(owner: RunState, beat: Heartbeat | None) -> str:

@@ -35,6 +35,7 @@ from curriculum.pipeline.steps import build_phases
 from curriculum.stages import Built
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
+from curriculum.store.attempt_state import AttemptState
 from curriculum.train.launch.gpu_slots import Machine
 from curriculum.train.run_directory import finished, run_recipe
 from schemas.errors import CorpusError, CurriculumError
@@ -65,10 +66,26 @@ class PhaseStatus:
     attempt: int | None = None
     report: Report | None = None
     """The report of a finished run."""
+    progress: AttemptState | None = None
+    """The progress of an attempt that isn't finished."""
     study: Study | None = None
     """The study that the run is of."""
     unfinished: "PhaseStatus | None" = None
     """Status of a newer attempt that isn't finished, and so doesn't replace the run."""
+
+    @property
+    def steps(self) -> int | None:
+        """Return the steps that the attempt has done; None where none was begun."""
+        if self.report is not None:
+            return self.report.steps
+        return self.progress.steps if self.progress else None
+
+    @property
+    def valid_tokens(self) -> int | None:
+        """Return the valid tokens of these steps."""
+        if self.report is not None:
+            return self.report.tokens.valid
+        return self.progress.valid_tokens if self.progress else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -307,6 +324,7 @@ class _SpecialistRuns:
             run=attempt.path,
             key=attempt.job.run_key,
             attempt=attempt.job.attempt,
+            progress=found,
             study=attempt.job.study,
         )
 

@@ -5,6 +5,7 @@ store.py      find, make, publish, verify
 explain.py    differences from the last version, as a tree
 leases.py     keys that running processes use
 owners.py     the processes that records name, and whether they still live
+attempt_state.py  attempts at runs that aren't finished: their state and progress
 inside.py     files of a workspace: names, locks, removal
 gc.py         artefacts that nothing refers to, and their removal by way of .trash
 marks.py      the lists of live artefacts in current/

@@ -81,10 +81,10 @@ def lock(root: Path, name: str) -> Path:
 
 
 def read(model: type[Model], file: Path) -> Model | None:
-    """Parse a small file that another process may be writing; None where it is missing or damaged."""
+    """Parse a small file that another process may be writing; None where it can't be read."""
     try:
         return model.model_validate_json(file.read_bytes())
-    except (FileNotFoundError, ValidationError):
+    except (OSError, ValidationError):
         return None
 
 

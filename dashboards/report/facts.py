@@ -19,12 +19,12 @@ from curriculum.pipeline.context import Resources
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.status import PhaseStatus, phase_statuses
 from curriculum.published_files import require_published
-from curriculum.store import Artefact, Store, inside, read_mark
+from curriculum.store import Artefact, Store, read_mark
 from curriculum.train.document_sums import PairedChange
-from curriculum.train.run_directory import HEARTBEAT, JOB, REPORT, read_report
+from curriculum.train.run_directory import JOB, REPORT, read_report
 from dashboards.rows.write import Example
 from schemas.errors import SchemaError, StoreError
-from schemas.job import Figure, Heartbeat, Report
+from schemas.job import Figure, Report
 from schemas.label_folders import label_folder
 from schemas.mixture import MixtureReport
 from schemas.phase_status import Approval
@@ -109,8 +109,6 @@ class PhaseFacts:
     evaluation: str
     """The phase whose held-out rows it is measured on: itself, of the anneal the one before."""
     status: PhaseStatus
-    heartbeat: Heartbeat | None
-    """Progress of an open attempt."""
     run: TrainedRun | None
     """The current run."""
     changes: Mapping[Place, PairedChange]
@@ -277,16 +275,11 @@ def _phase(
     current = TrainedRun.of(plan.store, found) if found else None
     mixed = [record.key for record in mixture.manifest.inputs] if mixture else [*rows]
     begun = found or (Attempt.at(status.run) if status.run else None)
-    is_open = status.run is not None and status.report is None
     return PhaseFacts(
         number=number,
         phase=phase,
         evaluation=plan.diet.phases[-1].phase if phase.is_anneal else phase.name,
         status=status,
-        # None before its first heartbeat, and while it is being written.
-        heartbeat=inside.read(Heartbeat, status.run / HEARTBEAT)
-        if status.run and is_open
-        else None,
         run=current,
         changes=changes_within(run.path, current.report) if run and current else {},
         approval=gates.find_approval(plan.store, run) if run else None,

@@ -84,7 +84,7 @@ def _statuses(home: Path, resources: Resources) -> dict[SpecialistRef, list[tupl
         computed = current_status(home, resources)
     except CurriculumError:
         computed = None
-    table = written_status(home).table if computed is None else computed
+    table = written_status(home).tables["status"] if computed is None else computed
     found: dict[SpecialistRef, list[tuple[str, State]]] = {}
     for line in table.to_pylist():
         ref = SpecialistRef.parse(line["specialist"])

@@ -50,22 +50,20 @@ def budget_bands(facts: Facts) -> Iterator[Band]:
 
 def trained_share(each: PhaseFacts) -> float:
     """The share of a phase's budget that was trained on."""
-    if each.report is not None:
+    report = each.status.report
+    if report is not None:
         # Steps are whole: a phase ends below its budget by less than one.
-        ended = each.report.stopped == "budget"
-        return 1.0 if ended else min(1.0, each.report.tokens.valid / each.phase.tokens)
-    heartbeat = each.heartbeat
-    return min(1.0, heartbeat.step / heartbeat.steps) if heartbeat and heartbeat.steps else 0.0
+        ended = report.stopped == "budget"
+        return 1.0 if ended else min(1.0, report.tokens.valid / each.phase.tokens)
+    steps, planned = each.status.steps, each.mixture.steps if each.mixture else 0
+    return min(1.0, steps / planned) if steps and planned else 0.0
 
 
 def tokens_text(each: PhaseFacts) -> str:
     """Tokens of a phase that were trained on, and its budget."""
     budget = count(each.phase.tokens)
-    if each.report is not None:
-        return f"{count(each.report.tokens.valid)} of {budget}"
-    if each.heartbeat is not None:
-        return f"{count(each.heartbeat.valid_tokens)} of {budget}"
-    return budget
+    tokens = each.status.valid_tokens
+    return budget if tokens is None else f"{count(tokens)} of {budget}"
 
 
 def state_note(each: PhaseFacts) -> str:
@@ -89,8 +87,7 @@ def sheet_facts(each: PhaseFacts) -> list[str]:
     lengths = sorted({serving.row_length for serving in each.phase.servings})
     facts = [f"rows of {', '.join(map(integer, lengths))} tokens", f"{tokens_text(each)} tokens"]
     if each.mixture is not None:
-        beat = each.heartbeat.step if each.heartbeat else 0
-        steps = each.report.steps if each.report else beat
+        steps = each.status.steps or 0
         facts.append(f"{integer(steps)} of {number(each.mixture.steps, 'step')}")
     if each.report and each.report.mean_context is not None:
         facts.append(f"mean context {integer(each.report.mean_context)} tokens")

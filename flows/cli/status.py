@@ -126,6 +126,8 @@ def _phase_line(store: Store, each: PhaseStatus) -> dict[str, object]:
         "attempt": each.attempt,
         "state": each.state,
         "why": each.why,
+        "steps": each.steps,
+        "valid_tokens": each.valid_tokens,
         "val_bpb": change(report, "phase") if report else "",
         "anchor": change(report, "anchor") if report else "",
         "gpu_seconds": report.gpu_seconds if report else None,

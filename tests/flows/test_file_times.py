@@ -41,10 +41,9 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("train", "templates.demo", "--explain"),
     ("query", "SHOW TABLES"),
     ("query", "SELECT * EXCLUDE (created) FROM runs ORDER BY path", "--format", "json"),
-    ("query", "SELECT * EXCLUDE (created) FROM phases ORDER BY ALL", "--format", "json"),
+    ("query", "SELECT * EXCLUDE (created) FROM status ORDER BY ALL", "--format", "json"),
     ("query", "FROM artefacts ORDER BY path", "--format", "json"),
     ("query", "FROM problems", "--format", "json"),
-    ("query", "FROM stale()", "--format", "json"),
     ("query", "SELECT count(*), sum(valid_token_count) FROM rows", "--format", "json"),
 )
 
@@ -243,7 +242,7 @@ def test_a_run_of_another_machine_lives_by_the_time_within_its_heartbeat(
         == state
     )
     path = folder.relative_to(line.home).as_posix()
-    asked = f"SELECT state FROM runs WHERE path = '{path}'"
+    asked = f"SELECT state FROM attempts WHERE path = '{path}'"
     assert query(line.home, asked).rows == [(state,)]
 
 

@@ -16,6 +16,7 @@ from curriculum.catalog import open_catalog, query, snapshot
 from curriculum.catalog.page_query import ask
 from curriculum.catalog.snapshot import walk
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store, garbage, published
+from curriculum.train.run_directory import launching
 from schemas.job import (
     METRICS_SCHEMA,
     Heartbeat,
@@ -29,7 +30,7 @@ from schemas.job import (
 from schemas.json_text import now
 from schemas.manifest import read_manifest
 from schemas.mixture import LEFT_OUT_SCHEMA, PLAN_SCHEMA, MixtureReport
-from tests.factories import training
+from tests.factories import run_report, training
 
 
 def _lines(schema: pa.Schema, number: int) -> pa.Table:
@@ -358,11 +359,11 @@ def test_a_run_that_trains_appears_with_its_heartbeat_and_metrics(home: Path) ->
     run = _begin(home)
     with training(run):
         assert walk(home).open_runs == (run.relative_to(home).as_posix(),)
-        asked = "SELECT state, stopped, steps, valid_tokens, phase_bpb_after, current FROM runs"
+        asked = "SELECT state, stopped, steps, valid_tokens, phase_bpb_after, current FROM attempts"
         assert query(home, asked).rows == [("running", None, 4, 77, 1.25, True)]
         assert query(home, "SELECT count(*) FROM metrics").rows == [(4,)]
-        asked = "SELECT state, steps FROM phases WHERE state = 'running'"
-        assert query(home, asked).rows == [("running", 4)]
+        (line,) = query(home, "SELECT run, steps FROM status").rows
+        assert line == (run.relative_to(home).as_posix(), 4)
 
 
 def test_a_run_whose_process_ended_is_interrupted(home: Path) -> None:
@@ -381,6 +382,22 @@ def test_a_run_of_another_machine_goes_on_while_its_heart_beats(home: Path) -> N
     (run / "heartbeat.json").write_text(silent.model_dump_json())
     _owner(run, host="elsewhere", at=LONG_AGO)
     assert query(home, "SELECT state FROM runs").rows == [("interrupted",)]
+
+
+def test_a_run_is_running_from_when_its_launcher_has_it(home: Path) -> None:
+    run = _begin(home)
+    (run / "heartbeat.json").unlink()
+    with launching(Store(home), _job(), lambda _: None):
+        assert query(home, "SELECT state FROM runs").rows == [("running",)]
+    assert query(home, "SELECT state FROM runs").rows == [("interrupted",)]
+
+
+def test_an_attempt_that_failed_is_failed_and_has_the_reason(home: Path) -> None:
+    run = _begin(home)
+    failed = run_report(specialist="s", phase="one", stopped="failed", reason="loss is nan")
+    (run / "report.json").write_text(failed.model_dump_json())
+    asked = "SELECT state, stopped, reason FROM runs"
+    assert query(home, asked).rows == [("failed", "failed", "loss is nan")]
 
 
 def test_metrics_of_an_open_run_stay_readable_when_its_trainer_begins_anew(home: Path) -> None:

@@ -43,7 +43,7 @@ def states(folder: Path) -> tuple[str, str]:
     slots = SlotQueue.read(Resources().slots_of(store.root))
     found = attempt_state(store, Attempt.at(folder), slots).state
     path = folder.relative_to(store.root).as_posix()
-    ((asked,),) = query(store.root, f"SELECT state FROM runs WHERE path = '{path}'").rows
+    ((asked,),) = query(store.root, f"SELECT state FROM attempts WHERE path = '{path}'").rows
     return found, str(asked)
 
 

@@ -9,12 +9,12 @@ from curriculum.inspection.losses import Exclusions
 from curriculum.inspection.paired import Place
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.status import PhaseStatus, State
+from curriculum.store.attempt_state import AttemptState
 from curriculum.train.document_sums import PairedChange
 from dashboards.report.facts import Facts, Packed, PhaseFacts, TrainedRun
 from dashboards.rows.write import Example
 from schemas.diet import AdvanceWhen, StopsImproving
-from schemas.job import Figure, Heartbeat, Report, TokenCounts
-from schemas.json_text import now
+from schemas.job import Figure, Report, TokenCounts
 from schemas.mixture import LeftOut, MixtureReport, StratumReport
 from schemas.phase_status import Approval
 from schemas.reports import DomainRows, EncodeReport, RowsReport, SelectionReport, SkipsReport
@@ -260,16 +260,10 @@ def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
             state=state,
             why=WHYS.get(state, ""),
             report=report(number) if done else None,
+            progress=AttemptState(state="running", steps=12_000, valid_tokens=1_100_000_000)
+            if state == "running"
+            else None,
         ),
-        heartbeat=Heartbeat(
-            step=12_000,
-            steps=20_000,
-            valid_tokens=1_100_000_000,
-            tokens_per_second=401_000.0,
-            at=now(),
-        )
-        if state == "running"
-        else None,
         run=TrainedRun(
             path=f"runs/specialist-templates/branch-wide/phase-{each.name}/{'a' * 12}/attempt=1",
             report=report(number),

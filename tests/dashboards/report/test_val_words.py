@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from curriculum.store.attempt_state import AttemptState
 from dashboards.report.phases import sheet_facts
-from schemas.job import Heartbeat
 from tests.dashboards.report.conftest import phase_facts
 
 
@@ -14,12 +14,10 @@ def test_a_phase_names_the_files_that_fill_val() -> None:
     assert words in sheet_facts(replace(facts, filled=words))
 
 
-def test_a_phase_that_trains_has_the_steps_of_its_heartbeat() -> None:
+def test_a_phase_that_trains_has_the_steps_of_its_progress() -> None:
     facts = replace(phase_facts(0, 0.4, "running"), run=None)
     assert facts.mixture is not None
     steps = facts.mixture.steps
-    beat = Heartbeat(
-        step=7, steps=steps, valid_tokens=1, tokens_per_second=1.0, val_bpb=None, at=""
-    )
-    assert f"7 of {steps:,} steps" in sheet_facts(replace(facts, heartbeat=beat))
-    assert f"0 of {steps:,} steps" in sheet_facts(replace(facts, heartbeat=None))
+    for done, progress in (("7", AttemptState(state="running", steps=7)), ("0", None)):
+        status = replace(facts.status, progress=progress)
+        assert f"{done} of {steps:,} steps" in sheet_facts(replace(facts, status=status))

@@ -1,0 +1,87 @@
+"""State of an attempt that isn't finished: the one rule of commands, pages and SQL."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel
+
+from curriculum.store import inside
+from curriculum.store.owners import is_owner_alive, launch_lock, launcher_record, train_lock
+from schemas.job import Heartbeat, Job, Report, RunState, Stopped, TokenCounts
+from schemas.manifest import MANIFEST_NAME
+
+State = Literal["running", "waiting", "failed", "interrupted"]
+CONTINUES = "the same command continues from there"
+_STATE, _HEARTBEAT, _REPORT = "state.json", "heartbeat.json", "report.json"
+_STEP = "step="
+
+
+class _Counts(BaseModel):
+    """The counts in state.json of a checkpoint."""
+
+    tokens: TokenCounts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttemptState:
+    """State of an attempt that isn't finished, the reason, and its progress."""
+
+    state: State
+    why: str = ""
+    """Empty while it runs: its heartbeat says more."""
+    stopped: Stopped | None = None
+    """How its last process ended, as far as a report says."""
+    owner: RunState | None = None
+    """The process that trains it, or trained it last."""
+    beat: Heartbeat | None = None
+    """The last heartbeat; None before the first step and after the process ended well."""
+    steps: int | None = None
+    """Steps done: by the heartbeat, else by the newest checkpoint, from which it would resume."""
+    valid_tokens: int | None = None
+    """Valid tokens of these steps."""
+
+
+def state_of_attempt(root: Path, run: Path, job: Job) -> AttemptState:
+    """Determine the state of an attempt that isn't finished, except whether it waits for a slot.
+
+    Args:
+        root: The workspace.
+        run: The directory of the attempt.
+        job: The job in that directory.
+    """
+    beat = inside.read(Heartbeat, run / _HEARTBEAT)
+    owner = inside.read(RunState, run / _STATE)
+    lock = train_lock(root, job.run_key, job.attempt)
+    if owner is None:
+        owner = inside.read(RunState, launcher_record(root, job.run_key))
+        lock = launch_lock(root, job.run_key)
+    step, saved_tokens = _saved(run)
+    found = AttemptState(
+        state="running",
+        owner=owner,
+        beat=beat,
+        steps=beat.step if beat else step,
+        valid_tokens=beat.valid_tokens if beat else saved_tokens,
+    )
+    if owner is not None and is_owner_alive(lock, owner, beat.at if beat else ""):
+        return found
+    report = inside.read(Report, run / _REPORT)
+    stopped = report.stopped if report else None
+    if report is not None and stopped == "failed":
+        return replace(found, state="failed", why=report.reason, stopped=stopped)
+    how = "cancelled" if stopped == "cancelled" else "stopped"
+    where = f"at step {step:,} of {job.steps:,}" if step else "before a checkpoint"
+    why = f"{how} {where}; {CONTINUES if step else 'it begins anew'}"
+    return replace(found, state="interrupted", why=why, stopped=stopped)
+
+
+def _saved(run: Path) -> tuple[int | None, int | None]:
+    """Return the step of an attempt's newest checkpoint and its valid tokens, as far as they are known."""
+    files = (run / "checkpoints").glob(f"{_STEP}*/{MANIFEST_NAME}")
+    steps = (file.parent.name.removeprefix(_STEP) for file in files)
+    newest = max((int(step) for step in steps if step.isdecimal()), default=None)
+    if newest is None:
+        return None, None
+    counts = inside.read(_Counts, run / "checkpoints" / f"{_STEP}{newest}" / _STATE)
+    return newest, counts.tokens.valid if counts else None
