@@ -6,7 +6,7 @@ from typing import Literal
 from curriculum.inspection.formats import TOO_FEW, count, held_out_words
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.store import Artefact, Store
-from curriculum.train.run_directory import JOB, read_job, read_report
+from curriculum.train.run_directory import JOB, read_job
 from schemas.job import Report
 from schemas.manifest import MANIFEST_NAME
 from schemas.mixture import MixtureReport
@@ -14,8 +14,8 @@ from schemas.study import Study, study_mark
 
 
 def report_of(run: Artefact) -> Report:
-    """Read the report of a closed run."""
-    return read_report(run.path)
+    """Return the report of a closed run, as its manifest has it."""
+    return run.reported(Report)
 
 
 def run_words(report: Report) -> str:

@@ -15,7 +15,7 @@ import filelock
 from curriculum.store import Artefact, Input, Recipe, Store, inside, read_mark
 from curriculum.store.gc import discarded
 from curriculum.store.owners import launch_lock, launcher_record, this_process, train_lock
-from schemas.cures import cure_of, is_lost, set_aside
+from schemas.cures import cure_of, set_aside
 from schemas.errors import JobError
 from schemas.job import Job, Report, RunState
 from schemas.json_text import of_version, read_json
@@ -204,13 +204,13 @@ def read_job(path: Path) -> Job:
 
 
 def read_report(directory: Path) -> Report:
-    """The report that a run left; where the file is marked as lost, the copy in the run's manifest.
+    """Return the report of an attempt: of a finished one the copy in its manifest, else report.json.
 
     Raises:
         JobError: for a file that isn't there, or isn't what was written.
     """
     file, manifest = directory / REPORT, directory / MANIFEST_NAME
-    if is_lost(file) and manifest.is_file():
+    if manifest.is_file():
         kept = read_manifest(manifest)
         return of_version(Report, kept.report, kept.schema_version)
     if not file.is_file():

@@ -223,6 +223,7 @@ def _run(
     def write(drafts: Sequence[StagingDirectory]) -> None:
         (draft,) = drafts
         (draft.path / "report.json").write_text(report.model_dump_json())
+        draft.report.update(report.model_dump(mode="json"))
         (draft.path / "metrics").mkdir()
         lines = [
             {

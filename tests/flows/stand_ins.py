@@ -44,7 +44,7 @@ def finished(store: Store, said: Report, *, weights: str = "") -> Artefact:
     (folder / "report.json").write_text(said.model_dump_json())
     (folder / "weights").write_text(weights)
     store.open()
-    return store.publish_run(folder, recipe, {}, content="weights")
+    return store.publish_run(folder, recipe, said.model_dump(mode="json"), content="weights")
 
 
 @dataclass

@@ -61,7 +61,8 @@ def train(plan: RunPlan, *, steps: int, attempt: int) -> None:
     said = factories.run_report(phase="file_graph", attempt=attempt, stopped="gate", reason="why")
     said = said.model_copy(update={"steps": steps})
     (folder / "report.json").write_text(said.model_dump_json())
-    run = plan.store.publish_run(folder, recipe, {}, content=f"attempt {attempt}")
+    kept = said.model_dump(mode="json")
+    run = plan.store.publish_run(folder, recipe, kept, content=f"attempt {attempt}")
     plan.keep("runs", plan.phase("file_graph"), run)
 
 

@@ -48,6 +48,7 @@ def _run(plan: RunPlan, phase: str, stopped: Stopped = "budget", seed: int = 0) 
     def make(drafts: object) -> None:
         for draft in drafts:  # type: ignore[attr-defined]
             (draft.path / "report.json").write_text(_report(phase, stopped).model_dump_json())
+            draft.report.update(_report(phase, stopped).model_dump(mode="json"))
 
     return Store(plan.store.root).produce([recipe], make)[0]
 

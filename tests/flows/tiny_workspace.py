@@ -322,7 +322,9 @@ def run(
     report = Report(**{**values, **left})
     (folder / "report.json").write_text(report.model_dump_json())
     store = Store(home)
-    made = store.publish_run(folder, recipe, {}, content="checkpoints/step=1")
+    made = store.publish_run(
+        folder, recipe, report.model_dump(mode="json"), content="checkpoints/step=1"
+    )
     ref = SpecialistRef(ordered.specialist, ordered.branch)
     store.mark("+".join(["runs", file_stem(ref), ordered.phase]), [made])
     return folder

@@ -144,7 +144,7 @@ def _run(store: Store, figures: tuple[Figure, ...]) -> Artefact:
     pq.write_table(older, folder / "metrics" / "0000000001.parquet")
     pq.write_table(metrics, folder / "metrics" / "0000000002.parquet")
     (folder / "report.json").write_text(report.model_dump_json())
-    return store.publish_run(folder, recipe, {})
+    return store.publish_run(folder, recipe, report.model_dump(mode="json"))
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -321,7 +321,7 @@ def test_the_names_that_a_refusal_can_propose_are_those_of_the_catalog(workspace
     given = {each.name: each.parameters for each in signatures()}
     views = {each.name for each in relations(connection)}
     assert {name for name, parameters in given.items() if parameters is None} == views
-    called = {each.name: ", ".join(each.columns) for each in macros(connection)}
+    called = {each.name: ", ".join(each.columns) for each in macros()}
     assert {name: each for name, each in given.items() if each is not None} == called
 
 

@@ -24,6 +24,7 @@ def _run(home: Path, revision: int = 1) -> Artefact:
     def make(drafts: object) -> None:
         for draft in drafts:  # type: ignore[attr-defined]
             (draft.path / "report.json").write_text(report().model_dump_json())
+            draft.report.update(report().model_dump(mode="json"))
             (draft.path / "weights").write_text(f"{revision}")
 
     (made,) = store.produce([recipe], make)

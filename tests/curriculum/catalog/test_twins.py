@@ -39,7 +39,7 @@ def _of_another(run: Path, changes: Mapping[str, Any]) -> None:
     files = json.loads((run / "manifest.json").read_text())["files"]
     for each in files:
         each["num_bytes"] = (run / each["name"]).stat().st_size
-    _edit(run / "manifest.json", {"files": files})
+    _edit(run / "manifest.json", {"files": files, "report": changes})
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +88,10 @@ def _one(catalog: duckdb.DuckDBPyConnection, sql: str) -> Any:
 
 def test_each_phase_of_each_specialist_has_one_line(catalog: duckdb.DuckDBPyConnection) -> None:
     found = catalog.execute(
-        "SELECT specialist, attempt FROM phases WHERE phase = 'syntax' ORDER BY ALL"
+        "SELECT specialist, attempt FROM status WHERE phase = 'syntax' ORDER BY ALL"
     ).fetchall()
     assert found == [("templates/demo", 2), ("twin/demo", 1)]
-    assert _one(catalog, "SELECT count(*) FROM phases") == 6
+    assert _one(catalog, "SELECT count(*) FROM status") == 6
 
 
 def test_a_phase_that_lies_with_another_specialist_is_of_whom_the_marks_say(
@@ -107,11 +107,11 @@ def test_a_phase_that_lies_with_another_specialist_is_of_whom_the_marks_say(
         shutil.rmtree(workspace / stage / "specialist-twin")
     catalog = open_catalog(workspace)
     found = catalog.execute(
-        "SELECT specialist, phase, steps, starts_with(run, $1) FROM phases "
+        "SELECT specialist, phase, steps, starts_with(run, $1) FROM status "
         "WHERE specialist <> 'templates/demo'",
         [f"runs/{PHASE}"],
     ).fetchall()
-    ours = "SELECT steps FROM phases WHERE specialist = 'templates/demo' AND phase = 'syntax'"
+    ours = "SELECT steps FROM status WHERE specialist = 'templates/demo' AND phase = 'syntax'"
     assert found == [("twin/demo", "syntax", _one(catalog, ours), True)]
     assert _one(catalog, "SELECT count(*) FROM consumed('twin/demo/syntax', 3)") > 0
     assert _one(

@@ -126,7 +126,8 @@ def finished(world: Any, job: Job, directory: Path) -> Artefact:
         checkpoint="runs/x/checkpoints/step=1",
     )
     (directory / "report.json").write_text(report.model_dump_json())
-    artefact: Artefact = world.store.publish_run(directory, run_recipe(job), {})
+    kept = report.model_dump(mode="json")
+    artefact: Artefact = world.store.publish_run(directory, run_recipe(job), kept)
     return artefact
 
 
