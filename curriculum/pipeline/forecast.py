@@ -11,7 +11,7 @@ from curriculum.inspection.runs import whole_steps
 from curriculum.mixing.check import PhaseCheck
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.pipeline.attempts import resumed_step
+from curriculum.pipeline.attempts import Attempt, SlotQueue, attempt_state, resumed_step
 from curriculum.pipeline.checks import known_supply, supply_warnings
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import Event, Scope, Verb, execute, here
@@ -29,6 +29,7 @@ from curriculum.pipeline.training_time import (
 )
 from curriculum.store import Artefact, Difference, Explanation, Step, Store, explain, explain_all
 from curriculum.store.artefact import Recipe
+from curriculum.train.run_directory import resumable
 from schemas.errors import MixtureError
 from schemas.label_folders import label_of
 from schemas.study import study_remark
@@ -112,8 +113,9 @@ def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
     if unmixed:
         found = known_supply(plan, {each.phase: each.built for each in made if each.built})
     checks = {each.phase.name: each for each in found.phases} if found else {}
+    queue = SlotQueue.read(context.resources.slots_of(plan.store.root))
     return Forecast(
-        phases=tuple(_phase_forecasts(plan, scope, made, checks)),
+        phases=tuple(_phase_forecasts(plan, scope, made, checks, queue)),
         model=plan.diet.model,
         speed=last_speed(plan, context.resources),
         price=context.resources.gpu_price,
@@ -166,6 +168,9 @@ def _stages(to_make: Mapping[str, int]) -> str:
     return ", ".join(f"{stage} {made}" for stage, made in to_make.items()) or "nothing"
 
 
+_LAST_STEP_DONE = "No step is left to train: each run is finished from its last checkpoint."
+
+
 def forecast_words(found: Forecast, *, until: Verb) -> Iterator[str]:
     """Sentences on tokens that whole steps leave out, on the time and the cost of all phases together."""
     for each in found.phases:
@@ -182,11 +187,16 @@ def forecast_words(found: Forecast, *, until: Verb) -> Iterator[str]:
         elif found.cost is not None:
             yield f"{money(found.cost)} at {found.price:g} for a GPU hour"
     elif not refused and found.refusal is None:
-        yield "Nothing to train: every run is there."
+        is_open = any("runs" in each.to_make for each in found.phases)
+        yield _LAST_STEP_DONE if is_open else "Nothing to train: every run is there."
 
 
 def _phase_forecasts(
-    plan: RunPlan, scope: Scope, made: Sequence[Event], checks: Mapping[str, PhaseCheck]
+    plan: RunPlan,
+    scope: Scope,
+    made: Sequence[Event],
+    checks: Mapping[str, PhaseCheck],
+    queue: SlotQueue,
 ) -> Iterator[PhaseForecast]:
     seen: set[Path] = set()
     blocked = ""
@@ -199,7 +209,7 @@ def _phase_forecasts(
             yield PhaseForecast(phase=name, to_make=to_make)
             continue
         if each.run.planned:
-            ahead = _training(plan, phase, each.mixture, each.run, checks.get(name))
+            ahead = _training(plan, phase, each.mixture, each.run, checks.get(name), queue)
             if ahead.tokens:
                 ahead = replace(ahead, work=workload_of(phase, ahead.tokens, ahead.steps))
             again = scope.retrain and name == scope.phase and not resumed_step(each.run.path)
@@ -226,8 +236,9 @@ def _training(
     mixture: Artefact,
     run: Artefact,
     check: PhaseCheck | None,
+    queue: SlotQueue,
 ) -> PhaseForecast:
-    """Tokens and steps that are still to be trained on, and the step that a run resumes at."""
+    """Tokens and steps that are still to be trained on, and the state of an attempt that was begun."""
     name, step = phase.name, tokens_per_step(plan)
     ahead = PhaseForecast(phase=name, to_make={})
     if mixture.planned and check is not None and check.fault is not None:
@@ -252,15 +263,29 @@ def _training(
         note = "steps are a guess: it isn't mixed yet"
         return replace(ahead, tokens=tokens, steps=max(tokens // step, 1), note=note)
     report = mixture_report_of(mixture)
-    done = 0 if run.manifest.revision == UNKNOWN else resumed_step(run.path)
+    is_known = run.manifest.revision != UNKNOWN
+    done = resumed_step(run.path) if is_known else 0
     left = max(report.steps - done, 0)
     return replace(
         ahead,
         tokens=report.tokens * left // max(report.steps, 1),
         steps=left,
-        note=f"resumes at step {done:,} of {report.steps:,}" if done else "",
+        note=_open_words(plan, run.path, f"{done:,} of {report.steps:,}", queue)
+        if is_known
+        else "",
         whole=whole_steps(report.steps, report.tokens_per_step, report.tokens, report.budget),
     )
+
+
+def _open_words(plan: RunPlan, run: Path, step: str, queue: SlotQueue) -> str:
+    """Describe the attempt that a run would resume at a step; empty where none was begun."""
+    begun = resumable(run)
+    if begun is None:
+        return ""
+    found = attempt_state(plan.store, Attempt.at(begun), queue)
+    if found.state in ("running", "waiting"):
+        return f"{'is running' if found.state == 'running' else 'waits'}: {found.why}"
+    return f"resumes at step {step}" if resumed_step(run) else ""
 
 
 _LONGEST = 60
