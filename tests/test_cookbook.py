@@ -152,6 +152,14 @@ def commit(document: Row) -> str:
     return str(only)
 
 
+def file_of(document: Row) -> tuple[str, str, str]:
+    """Repository, path and commit of the file that a document is about."""
+    (path,) = {
+        each["path"] for each in document["provenance"] if each["lineage"] == document["lineage"]
+    }
+    return document["repository"], path, commit(document)
+
+
 def half_up(value: float, digits: int) -> float:
     """As SQL rounds: halves go away from zero."""
     scale = 10.0**digits
@@ -257,13 +265,13 @@ def seen_most_often(world: Demo) -> Lines:
         (
             name,
             world.documents[name]["family"],
-            world.documents[name]["lineage"],
+            *file_of(world.documents[name])[:2],
             len(seen),
             len(phases[name]),
         )
         for name, seen in times.items()
     ]
-    return sorted(lines, key=lambda line: (-line[3], line[0]))[:50]
+    return sorted(lines, key=lambda line: (-line[4], line[0]))[:50]
 
 
 @answers
@@ -434,9 +442,7 @@ def before_a_spike(world: Demo) -> Lines:
         (
             *("templates/demo", phase, visit.step, spike, half_up(rise, 2)),
             visit.row["pack_id"],
-            world.documents[name]["repository"],
-            world.documents[name]["lineage"],
-            commit(world.documents[name]),
+            *file_of(world.documents[name]),
         )
         for visit in world.visits
         if visit.phase == phase and visit.step in (spike - 1, spike)
@@ -603,8 +609,7 @@ def what_a_step_read(world: Demo) -> Lines:
     return [
         (
             *(visit.position, visit.row["pack_id"], visit.row["family"], visit.row["domain"]),
-            *(number, name, count, document["repository"], commit(document)),
-            *(document["lineage"], document["licence"]),
+            *(number, name, count, *file_of(document), document["licence"]),
         )
         for visit in world.visits
         if (visit.phase, visit.step) == ("syntax", 3)

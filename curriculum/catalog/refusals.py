@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 
-from curriculum.catalog.views import signatures
+from curriculum.catalog.views import macros, view_names
 from schemas.errors import CatalogError
 
 _MISSING = re.compile(r"(Table Function|Table|Function) with name (\S+) does not exist")
@@ -20,13 +20,13 @@ _STEPS = ("steps", "mixture_rows")
 ELSEWHERE = (
     ("corpus split domain", _DOCUMENTS, "documents JOIN selection USING (document_id, family)"),
     ("corpus", _ROWS, "row_documents JOIN selection USING (document_id)"),
-    ("path commit blob", _DOCUMENTS, "documents JOIN document_sources USING (document_id)"),
+    ("blob", _DOCUMENTS, "documents JOIN document_sources USING (document_id)"),
     (
         "path commit blob repository licence",
         _ROWS,
         "row_documents JOIN document_sources USING (document_id)",
     ),
-    ("commit repository licence file", _STEPS, "lineage"),
+    ("commit repository licence path", _STEPS, "lineage"),
 )
 """Columns that are asked of views which lack them, those views, and what to read to have them."""
 MOST_CANDIDATES = 5
@@ -87,13 +87,13 @@ def _other_view(sql: str, first: str) -> str:
 
 def _near(name: str, *, called: bool) -> list[str]:
     """Return the view, or with `called` the macro as a call, whose name is spelled like another."""
-    known = {each.name: each for each in signatures() if (each.parameters is not None) is called}
+    calls = {each.name: f"{each.name}({', '.join(each.columns)})" for each in macros()}
+    known = calls if called else {each: f'"{each}"' for each in view_names()}
     near = difflib.get_close_matches(name.strip('"').lower(), known, n=1)
-    return [f'"{each}"' if not called else f"{each}({known[each].parameters})" for each in near]
+    return [known[each] for each in near]
 
 
 def _views_of(sql: str) -> Iterator[str]:
     """The views and tables of the catalog that a question reads from, in its order."""
     words = (word for listed in _READ.findall(sql) for word in _WORD.findall(listed.lower()))
-    known = {each.name for each in signatures() if each.parameters is None}
-    yield from dict.fromkeys(word for word in words if word in known)
+    yield from dict.fromkeys(word for word in words if word in view_names())

@@ -1,7 +1,7 @@
 -- Which rows came just before the loss spiked?
 -- The step whose gradient norm rose most over the mean of the five before it, and what that step and the one before read.
 SELECT s.specialist, s.phase, s.step, k.step AS spike, round(k.rise, 2) AS rise,
-       s.pack_id, l.repository, l.file, l."commit"
+       s.pack_id, l.repository, l.path, l."commit"
 FROM (
     SELECT run, step, rise
     FROM (

@@ -1,8 +1,8 @@
 -- Does any file stand on both sides of the split?
 -- Files of which documents stand in training rows and in validation rows; it must be empty.
-SELECT d.lineage AS file, count(DISTINCT r.document_id) FILTER (WHERE r.split = 'train') AS in_train,
+SELECT d.lineage, count(DISTINCT r.document_id) FILTER (WHERE r.split = 'train') AS in_train,
        count(DISTINCT r.document_id) FILTER (WHERE r.split <> 'train') AS in_val
 FROM row_documents r JOIN documents d ON d.document_id = r.document_id
 GROUP BY d.lineage
 HAVING in_train > 0 AND in_val > 0
-ORDER BY file
+ORDER BY d.lineage

@@ -63,7 +63,7 @@ def _step(read: StepRead) -> None:
     heads = {"pack_id": "row", "row_length": "length"}
     out.print()
     out.print(table(rows, (*shown, "documents", "pass"), heads=heads))
-    unknown = (ReadCommit(repository="", commit="", file="", licence=None),)
+    unknown = (ReadCommit(repository="", path="", commit="", licence=None),)
     documents_of = [
         {"position": row.position, **asdict(document), **asdict(commit)}
         | {"licence": commit.licence or NO_LICENCE}
@@ -71,7 +71,7 @@ def _step(read: StepRead) -> None:
         for document in row.documents
         for commit in document.commits or unknown
     ]
-    names = ("position", "document_id", "tokens", "commit", "file", "licence")
+    names = ("position", "document_id", "tokens", "repository", "commit", "path", "licence")
     out.print()
     out.print(table(documents_of, names, heads={"document_id": "document"}))
 

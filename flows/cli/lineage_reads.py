@@ -38,7 +38,7 @@ _ROWS = """
     FROM (
         SELECT position, pack_id, family, objective, domain, row_length, valid_tokens, repetition,
                doc, document_id, tokens, coalesce(
-                   list({'repository': repository, 'commit': "commit", 'file': file, 'licence': licence}
+                   list({'repository': repository, 'path': path, 'commit': "commit", 'licence': licence}
                         ORDER BY "commit") FILTER ("commit" IS NOT NULL), []) AS commits
         FROM consumed(?, ?) GROUP BY ALL
     ) GROUP BY ALL ORDER BY position
@@ -46,7 +46,7 @@ _ROWS = """
 _VISITS = """
     SELECT v.specialist || '/' || v.phase AS run, v.run AS path, v.run_key, v.attempt, v.step, v.rows,
            v.documents, v.tokens, coalesce(r.study, '') AS study
-    FROM {macro}(?) v LEFT JOIN runs r ON r.path = v.run
+    FROM {macro}(?) v LEFT JOIN attempts r ON r.path = v.run
     ORDER BY v.specialist, v.phase, v.run_key, v.attempt, v.step
 """
 _MISSING = """
@@ -77,9 +77,9 @@ class ReadCommit:
     """A commit that a document was made of."""
 
     repository: str
+    path: str
+    """Path of the file that the document is about, at the commit."""
     commit: str
-    file: str
-    """File that the document is about: `repository:path`, the path as it was first."""
     licence: str | None
 
 
@@ -288,7 +288,7 @@ class LineageQuestions:
         return [str(value) for value, *_ in self._connection.execute(sql, values).fetchall()]
 
     def _steps(self, run: Attempt) -> int:
-        found = self._texts("SELECT coalesce(steps, 0) FROM runs WHERE path = ?", self._path(run))
+        found = self._texts("SELECT coalesce(steps, 0) FROM attempts WHERE path = ?", self._path(run))
         return int(found[0]) if found else 0
 
     def _id(self, kind: Kind, digits: str) -> str | None:
@@ -347,7 +347,7 @@ class LineageQuestions:
             return
         usual = "Name a run with --step, a commit, a document's id, a pack_id, or a path in a repository"
         names = """SELECT DISTINCT unnest([specialist, specialist || '/' || phase]), specialist, phase
-            FROM runs ORDER BY 2, 3, 1"""
+            FROM attempts ORDER BY 2, 3, 1"""
         raise LineageError(
             name,
             cause=f"there is no such {kind}"

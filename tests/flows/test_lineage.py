@@ -117,7 +117,7 @@ def test_a_document_a_row_and_a_file_lead_back_to_their_step(
     names = {
         "document": document["document_id"],
         "row": row["pack_id"],
-        "file": document["commits"][0]["file"],
+        "file": "{repository}:{path}".format_map(document["commits"][0]),
     }
     found = told(demo_home, names[kind])
     assert found["kind"] == kind

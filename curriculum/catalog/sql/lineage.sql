@@ -1,23 +1,26 @@
 -- From the step of a run to the commits that it read, and back.
 
-CREATE VIEW row_documents AS
+CREATE VIEW internal.row_parts AS
 SELECT u.pack_id, u.rows_key, u.family, u.objective, u.domain, u.split, u.row_length, u.doc,
        u.document_ids[u.doc + 1] AS document_id,
        u.doc_starts[u.doc + 1] AS token_start,
-       coalesce(u.doc_starts[u.doc + 2], u.valid_token_count) AS token_end
+       coalesce(u.doc_starts[u.doc + 2], u.valid_token_count) AS token_end, u.pieces
 FROM (
     SELECT pack_id, rows_key, family, objective, domain, split, row_length,
-           document_ids, doc_starts, valid_token_count, unnest(range(num_docs)) AS doc
+           document_ids, doc_starts, valid_token_count, pieces, unnest(range(num_docs)) AS doc
     FROM rows
 ) u;
+
+CREATE VIEW row_documents AS
+SELECT * EXCLUDE (pieces) FROM internal.row_parts;
 COMMENT ON VIEW row_documents IS
     'a line for each document of each row, with the tokens [token_start, token_end) that it has there';
 
 CREATE VIEW document_sources AS
 SELECT u.documents_key, u.document_id, u.family, u.provenance[u.source].licence AS licence, u.source - 1 AS source,
        u.provenance[u.source].repository AS repository,
-       u.provenance[u.source]."commit" AS "commit",
        u.provenance[u.source].path AS path,
+       u.provenance[u.source]."commit" AS "commit",
        u.provenance[u.source].blob AS blob,
        u.provenance[u.source]."start" AS byte_start,
        u.provenance[u.source]."end" AS byte_end,
@@ -31,7 +34,7 @@ COMMENT ON VIEW document_sources IS
     'where each piece of a document came from: repository, commit, path, licence, blob and bytes of it';
 
 CREATE VIEW internal.document_commits AS
-SELECT i.key AS rows_key, d.document_id, d.language, d.licence, d.repository, d.lineage,
+SELECT i.key AS rows_key, d.document_id, d.language, d.licence, d.repository, d.path,
        unnest(list_distinct([each."commit" for each in d.provenance])) AS "commit"
 FROM documents d JOIN inputs i ON i.input_key = d.documents_key
 WHERE i.stage = 'rows';
@@ -53,13 +56,13 @@ CREATE VIEW lineage AS
 SELECT s.run, s.run_key, s.attempt, s.specialist, s.phase, s.step, s.position, s.pack_id,
        r.family, r.objective, r.domain, s.row_length, s.valid_tokens, s.repetition,
        r.doc, r.document_id, r.token_end - r.token_start AS tokens,
-       c.repository, c."commit", c.lineage AS file, c.language, c.licence
+       c.repository, c.path, c."commit", c.language, c.licence
 FROM steps s
 JOIN row_documents r ON r.pack_id = s.pack_id AND r.rows_key = s.rows_key
 LEFT JOIN internal.document_commits c
     ON c.rows_key = s.rows_key AND c.document_id = r.document_id;
 COMMENT ON VIEW lineage IS
-    'which step read which document of which commit: a line for each step, row, document and commit; file is what the document is about';
+    'which step read which document of which commit: a line for each step, row, document and commit; path is the file that the document is about';
 
 CREATE VIEW ancestry AS
 WITH RECURSIVE line AS (
@@ -150,20 +153,11 @@ GROUP BY ALL
 ORDER BY __s.specialist, __s.phase, __s.run_key, __s.attempt, __s.step;
 COMMENT ON MACRO TABLE consumers_of_row IS 'every step of every run that read a row, by its pack_id';
 
-CREATE VIEW internal.row_pieces AS
-SELECT u.pack_id, u.rows_key, u.doc, u.pieces, u.document_ids[u.doc + 1] AS document_id,
-       coalesce(u.doc_starts[u.doc + 2], u.valid_token_count) - u.doc_starts[u.doc + 1] AS tokens
-FROM (
-    SELECT pack_id, rows_key, pieces, document_ids, doc_starts, valid_token_count,
-           unnest(range(num_docs)) AS doc
-    FROM rows
-) u;
-
 CREATE MACRO consumers_of_file(of_path) AS TABLE
 WITH __asked AS (SELECT of_path AS __path)
 SELECT __s.specialist, __s.phase, __s.run, __s.run_key, __s.attempt, __s.step,
        count(DISTINCT __s.position) AS rows, count(DISTINCT __r.document_id) AS documents,
-       sum(__r.tokens)::BIGINT AS tokens
+       sum(__r.token_end - __r.token_start)::BIGINT AS tokens
 FROM __asked __f
 LEFT JOIN internal.file_ids __k ON __k.id = __f.__path
 LEFT JOIN ((
@@ -181,7 +175,7 @@ LEFT JOIN ((
     JOIN main.inputs __i ON __i.input_key = __e.documents_key AND __i.stage = 'rows'
     WHERE __e.is_about OR len(__e.sources) > 0
 ) __w
-JOIN internal.row_pieces __r ON __r.rows_key = __w.rows_key AND __r.document_id = __w.document_id
+JOIN internal.row_parts __r ON __r.rows_key = __w.rows_key AND __r.document_id = __w.document_id
     AND (__w.is_about OR len([__piece for __piece in __r.pieces
         if __piece.doc = __r.doc AND __piece.kind = 0 AND len([__part for __part in __w.parts
             if __part."start" < __piece.byte_end AND __part."end" > __piece.byte_start]) > 0]) > 0)
@@ -227,7 +221,7 @@ FROM (
     FROM files
     WHERE file LIKE 'runs/%/checkpoints/step=%'
 ) c
-JOIN runs r ON r.path = c.run;
+JOIN attempts r ON r.path = c.run;
 COMMENT ON VIEW checkpoints IS 'the checkpoints of finished runs, by run and step';
 
 CREATE MACRO checkpoints_after(of_run, of_step) AS TABLE
@@ -260,7 +254,7 @@ GROUP BY ALL;
 
 CREATE MACRO provenance(of_pack) AS TABLE
 SELECT __r.pack_id, __r.doc, __r.token_start, __r.token_end, __r.document_id, __s.licence, __s.source,
-       __s.repository, __s."commit", __s.path, __s.blob, __s.byte_start, __s.byte_end,
+       __s.repository, __s.path, __s."commit", __s.blob, __s.byte_start, __s.byte_end,
        coalesce(__b.num_bytes, 0)::BIGINT AS bytes_in_row
 FROM (SELECT of_pack AS __pack) __a
 LEFT JOIN internal.row_ids __k ON __k.id = __a.__pack

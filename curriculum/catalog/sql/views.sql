@@ -1,13 +1,27 @@
 -- The data itself: views over the files of the artefacts that are in use.
 
 CREATE VIEW documents AS
-SELECT d.* EXCLUDE (file), a.repository, a.base, a.key AS documents_key
-FROM $documents d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
-COMMENT ON VIEW documents IS 'every document with its text, parts and provenance';
+SELECT d.* EXCLUDE (file, origin), a.repository, d.origin.path AS path, d.origin."commit" AS "commit",
+       a.base, a.key AS documents_key
+FROM (
+    SELECT *, coalesce([source for source in provenance if source.lineage = lineage][1], provenance[-1]) AS origin
+    FROM $documents
+) d
+JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
+COMMENT ON VIEW documents IS
+    'every document with its text, parts and provenance; repository, path and commit are those of the file that it is about';
+
+-- The file that a document is about, a line for each id: what doesn't name its columns never reads it.
+CREATE VIEW internal.origins AS
+SELECT document_id, arg_min(repository, documents_key) AS repository, arg_min(path, documents_key) AS path,
+       arg_min("commit", documents_key) AS "commit"
+FROM documents
+GROUP BY document_id;
 
 CREATE VIEW selection AS
-SELECT d.* EXCLUDE (file), a.corpus, a.key AS selection_key
-FROM $selection d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
+SELECT d.* EXCLUDE (file), o.path, o."commit", a.corpus, a.key AS selection_key
+FROM $selection d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path
+LEFT JOIN internal.origins o ON o.document_id = d.document_id;
 COMMENT ON VIEW selection IS
     'what of them is kept, on which side of the split, in which domain by which rule';
 
@@ -73,15 +87,17 @@ COMMENT ON VIEW metrics IS
 CREATE VIEW evaluations AS
 SELECT a.specialist, a.phase AS run_phase, r.attempt,
        try_cast(regexp_extract(d.file, '/step=([0-9]+)/', 1) AS BIGINT) AS step,
-       d.set, d.phase, d.family, d.objective, d.domain, d.row_length, d.document_id, d.lineage,
+       d.set, d.phase, d.family, d.objective, d.domain, d.row_length, d.document_id,
+       o.repository, o.path, o."commit", d.lineage,
        d.nats, d.bytes, d.tokens, d.nats / ln(2) / nullif(d.bytes, 0) AS bits_per_byte,
        d.rows_key, a.key AS run_key, a.path AS run
 FROM $evaluations d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path
-LEFT JOIN internal.runs r ON r.path = f.path;
+LEFT JOIN internal.runs r ON r.path = f.path
+LEFT JOIN internal.origins o ON o.document_id = d.document_id;
 COMMENT ON VIEW evaluations IS
     'a line a held-out document of each set that a run was measured on at a step: nats, bytes and number of its scored tokens';
 
-CREATE VIEW phases AS
+CREATE VIEW status AS
 WITH mixed AS (
     SELECT p.specialist, p.phase, p.path AS mixture, m.created
     FROM internal.places p JOIN mixtures m ON m.path = p.path
