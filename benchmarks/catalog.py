@@ -54,7 +54,7 @@ QUESTIONS = {
         SELECT specialist, phase, phase_bpb_before - phase_bpb_after AS gain FROM runs ORDER BY gain
     """,
     "loss by phase": "SELECT phase, avg(loss) FROM metrics GROUP BY 1",
-    "phases": "FROM phases",
+    "status": "FROM status",
     "artefacts by stage": "SELECT stage, count(*), sum(num_bytes) FROM artefacts GROUP BY 1",
 }
 

@@ -140,7 +140,7 @@ def refusal(refused: CatalogError) -> Markup:
 def sidebar(home: Path) -> Markup:
     """Return the questions, the views with their columns, and the macros."""
     catalog = open_catalog(home)
-    views, calls = relations(catalog), macros(catalog)
+    views, calls = relations(catalog), macros()
     catalog.close()
     questions = []
     for recipe in recipes():

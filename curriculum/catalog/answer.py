@@ -13,6 +13,7 @@ import pyarrow as pa
 from curriculum import parquet
 from curriculum.catalog.answer_text import AnswerForm, in_form
 from curriculum.catalog.notices import notices_of
+from curriculum.catalog.page_query_process import RefusedError, gated
 from curriculum.catalog.parquet_files import pattern, quoted
 from curriculum.catalog.refusals import refusal
 from curriculum.catalog.snapshot import Snapshot, take
@@ -183,15 +184,13 @@ def _relation(
 
 
 def _one_select(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
-    """The one SELECT that a text holds, without its end; else a CatalogError."""
-    # duckdb.extract_statements would open a second database for it.
-    kinds = [each.type.name for each in connection.extract_statements(sql)]
-    if kinds != ["SELECT"]:
+    """Return the one SELECT that a text holds, without its end.
+
+    Raises:
+        CatalogError: for anything else.
+    """
+    try:
+        return gated(connection, sql)
+    except RefusedError:
         cure = "Ask with SELECT, FROM, SHOW TABLES or DESCRIBE"
-        raise CatalogError(sql, cause="a question is exactly one SELECT", cure=cure)
-    ends = (found.start() for found in re.finditer(";", sql))
-    return sql[: next((at for at in ends if _AFTER.fullmatch(sql, at)), len(sql))]
-
-
-_AFTER = re.compile(r"(;|\s|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
-"""Text that may follow a question: its end, spaces and comments."""
+        raise CatalogError(sql, cause="a question is exactly one SELECT", cure=cure) from None

@@ -8,7 +8,7 @@ import functools
 import itertools
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -24,7 +24,7 @@ from curriculum.store.store import WORKSPACE_NAME
 from schemas import regular_files
 from schemas.stages import DATA_TABLES
 
-FIRST = ("tables", "status", "places", "views", "names")
+FIRST = ("tables", "views", "names")
 """Subjects that others build on; the rest follow by name."""
 SCHEMAS: dict[str, pa.Schema] = {
     **KEPT,
@@ -81,19 +81,49 @@ def statements() -> tuple[Statement, ...]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Signature:
-    """The name of a view, a table or a macro that a question may use."""
+class Relation:
+    """A view, table or macro of the catalog, and what it means."""
 
     name: str
-    parameters: str | None
-    """Those of a macro, as they are written; None for what is read by its name alone."""
+    meaning: str
+    columns: tuple[str, ...]
+    """Columns of a view, or parameters of a macro."""
 
 
 @functools.cache
-def signatures() -> tuple[Signature, ...]:
-    """All views, tables and macros that questions may use; no database is asked for them."""
+def macros() -> tuple[Relation, ...]:
+    """The macros that questions may use, in name order; no database is asked for them."""
+    meanings = {each.name: each.text for each in statements() if not each.makes}
+    return tuple(
+        Relation(
+            name=each[1],
+            meaning=_meaning(meanings.get(each[1], "")),
+            columns=tuple(each[2].split(", ")) if each[2] else (),
+        )
+        for each in sorted(_public(), key=lambda found: found[1])
+        if each[2] is not None
+    )
+
+
+@functools.cache
+def view_names() -> frozenset[str]:
+    """The names of the views and tables that questions may use; no database is asked for them."""
+    return frozenset(each[1] for each in _public() if each[2] is None)
+
+
+def _public() -> Iterator[re.Match[str]]:
+    """Yield the beginning of each statement that makes something for questions."""
     found = (_PUBLIC.match(_REMARK.sub("", each.text).strip()) for each in statements())
-    return tuple(Signature(name=each[1], parameters=each[2]) for each in found if each)
+    return (each for each in found if each)
+
+
+def _meaning(comment: str) -> str:
+    r"""Return the text of a comment.
+
+    >>> _meaning("COMMENT ON MACRO TABLE a IS\n    'what isn''t b'")
+    "what isn't b"
+    """
+    return comment.partition(" IS")[2].strip()[1:-1].replace("''", "'")
 
 
 def needed(asked: str) -> list[Statement]:
@@ -209,16 +239,6 @@ _HEAD = """\
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Relation:
-    """A view, table or macro of the catalog, and what it means."""
-
-    name: str
-    meaning: str
-    columns: tuple[str, ...]
-    """Columns of a view, or parameters of a macro."""
-
-
 def connect(snapshot: Snapshot, asked: str | None = None) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB with the views of a snapshot; of a question that is `asked`, what it names."""
     connection = duckdb.connect()
@@ -287,19 +307,6 @@ def relations(connection: duckdb.DuckDBPyConnection) -> list[Relation]:
     return [
         Relation(name=name, meaning=meaning or "", columns=tuple(columns))
         for name, meaning, columns in found
-    ]
-
-
-def macros(connection: duckdb.DuckDBPyConnection) -> list[Relation]:
-    """The macros of a catalog in name order, with their parameters."""
-    found = connection.execute("""
-        SELECT function_name, any_value(comment), any_value(parameters) FROM duckdb_functions()
-        WHERE schema_name = 'main' AND NOT internal AND function_type IN ('macro', 'table_macro')
-        GROUP BY ALL ORDER BY ALL
-    """).fetchall()
-    return [
-        Relation(name=name, meaning=meaning or "", columns=tuple(parameters))
-        for name, meaning, parameters in found
     ]
 
 

@@ -4,7 +4,7 @@ SELECT b.specialist, r.family, r.row_length, r.domain, count(*) AS rows, sum(r.v
        count(*) FILTER (WHERE s.pack_id IS NULL) AS rows_left,
        coalesce(sum(r.valid_token_count) FILTER (WHERE s.pack_id IS NULL), 0)::BIGINT AS tokens_left
 FROM rows r
-CROSS JOIN (SELECT DISTINCT specialist FROM phases) b
+CROSS JOIN (SELECT DISTINCT specialist FROM status) b
 LEFT JOIN (SELECT DISTINCT specialist, pack_id, rows_key FROM steps) s
     ON s.specialist = b.specialist AND s.pack_id = r.pack_id AND s.rows_key = r.rows_key
 WHERE r.split = 'train'

@@ -38,7 +38,7 @@ MAX_LETTERS = 200
 STDIN = "-"
 _DIGEST = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
 """A key, a commit or the id of a document: tables show the digits that other commands take for it."""
-_STATUS = re.compile(r"\b(status|stale)\b", re.IGNORECASE)
+_STATUS = re.compile(r"\bstatus\b", re.IGNORECASE)
 
 
 def query(

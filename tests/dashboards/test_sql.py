@@ -85,7 +85,7 @@ def _tokens(home: Path, family: str) -> int:
 
 def test_the_sidebar_names_every_question_view_and_macro(page: Page, home: Path) -> None:
     with open_catalog(home) as catalog:
-        views, calls = relations(catalog), macros(catalog)
+        views, calls = relations(catalog), macros()
     asked = page.locator("#questions .example")
     expect(asked).to_have_count(len(recipes()), timeout=PATIENT_MS)
     assert asked.count() >= 20

@@ -90,7 +90,9 @@ def of_sql(home: Path) -> Answer:
 
 
 def stale(home: Path) -> set[str]:
-    done = curriculum("query", "SELECT phase FROM stale()", "--format", "jsonl", home=home)
+    done = curriculum(
+        "query", "SELECT phase FROM status WHERE state = 'stale'", "--format", "jsonl", home=home
+    )
     return {json.loads(line)["phase"] for line in done.stdout.splitlines()}
 
 

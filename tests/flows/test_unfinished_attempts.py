@@ -164,11 +164,11 @@ def of_diff(home: Path) -> object:
 
 
 SQL = {
-    "phases": "SELECT phase, state, steps, attempt, run FROM phases ORDER BY ALL",
+    "status": "SELECT phase, state, steps, attempt, run FROM status ORDER BY ALL",
     "run_named": f"FROM run_named('{RUN}')",
     "consumed": f"SELECT count(*) FROM consumed('{RUN}', 1)",
     "planned": f"SELECT stratum, realised_tokens FROM planned_vs_realised('templates/demo', '{PHASE}')",
-    "stale": "SELECT phase FROM stale()",
+    "stale": "SELECT phase FROM status WHERE state = 'stale'",
     "gates": "FROM gates",
 }
 

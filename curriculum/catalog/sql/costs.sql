@@ -13,9 +13,9 @@ FROM (
            arg_max(r.phase_bpb_before - r.phase_bpb_after, r.nth)
                FILTER (WHERE r.state = 'finished') AS won
     FROM (
-        SELECT *, row_number() OVER (ORDER BY current, ordinal, attempt) AS nth FROM runs
+        SELECT *, row_number() OVER (ORDER BY current, ordinal, attempt) AS nth FROM attempts
     ) r
     GROUP BY r.specialist, r.phase
 ) c;
 COMMENT ON VIEW costs IS
-    'a line for each specialist and phase: what all its runs cost, val_bpb of its last one, and seconds and money for each 0.01 that it won; nothing won has no price';
+    'a line for each specialist and phase: what all its attempts cost, val_bpb of its last one, and seconds and money for each 0.01 that it won; nothing won has no price';

@@ -38,7 +38,7 @@ SELECT r.path AS run, r.key AS run_key, r.attempt, r.specialist, r.phase, r.curr
        coalesce(r.steps, 0) AS steps, r.plan_key AS mixture_key,
        coalesce(r.slots_per_step, m.tokens_per_step // m.slot_length) AS slots_per_step,
        r.parent_run, r.parent_step
-FROM main.runs r
+FROM main.attempts r
 LEFT JOIN (SELECT DISTINCT key, tokens_per_step, slot_length FROM internal.mixtures) m
     ON m.key = r.plan_key;
 

@@ -34,12 +34,6 @@ SELECT * FROM $mixtures;
 CREATE TABLE internal.strata AS
 SELECT * FROM $strata;
 
-CREATE TABLE internal.taken AS
-SELECT * FROM $taken;
-
-CREATE TABLE internal.sources AS
-SELECT * FROM $sources;
-
 -- Which artefact each data file belongs to.
 CREATE TABLE internal.data AS
 SELECT file, path FROM $data;
@@ -53,3 +47,14 @@ CREATE TABLE problems AS
 SELECT * FROM $problems ORDER BY path;
 COMMENT ON TABLE problems IS
     'artefacts and files that can''t be read, and why; every view answers without them';
+
+-- Who uses what: a specialist may continue from a run that lies with another. A mark is runs+templates@demo+syntax.
+CREATE TABLE internal.places AS
+SELECT m.names[1] AS stage, array_to_string(m.names[2:], '+') AS place, replace(m.names[2], '@', '/') AS specialist,
+       m.names[3] AS phase, m.path
+FROM (SELECT string_split(mark, '+') AS names, path FROM marks) m
+JOIN artefacts a ON a.path = m.path
+WHERE m.names[1] IN ('mixtures', 'runs');
+
+CREATE TABLE internal.statuses AS
+SELECT row_number() OVER () AS number, * FROM $status;

@@ -65,14 +65,18 @@ SELECT d.* EXCLUDE (file), a.specialist, a.phase, a.key AS mixture_key, a.path A
 FROM $left_out d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
 COMMENT ON VIEW left_out IS 'rows that a plan must not hold, a line a time that one would have come';
 
-CREATE VIEW runs AS
+CREATE VIEW attempts AS
 SELECT r.* EXCLUDE (path), coalesce(a.current, p.place IS NULL) AS current, r.path
 FROM internal.runs r
 LEFT JOIN artefacts a USING (path)
 LEFT JOIN internal.places p
     ON p.stage = 'runs' AND p.specialist = r.specialist AND p.phase = r.phase;
-COMMENT ON VIEW runs IS
-    'training runs with val_bpb before and after; state: finished, running or interrupted; current: in use, and of an attempt that isn''t finished that no finished run of its phase is; ordinal: by when it began';
+COMMENT ON VIEW attempts IS
+    'attempts at training runs with val_bpb before and after; state: finished, running, failed or interrupted; current: in use, and of an attempt that isn''t finished that no finished run of its phase is; ordinal: by when it began';
+
+CREATE VIEW runs AS
+SELECT * EXCLUDE (current) FROM attempts WHERE current;
+COMMENT ON VIEW runs IS 'the attempts that are current, with the same columns: one that another took the place of is no run';
 
 CREATE VIEW metrics AS
 SELECT d.* EXCLUDE (file), a.specialist, a.phase, a.key AS run_key, r.attempt, a.path AS run
@@ -105,22 +109,26 @@ WITH mixed AS (
     SELECT specialist, phase, max_by(path, (state = 'finished', ordinal, attempt)) AS run
     FROM (
         SELECT p.specialist, p.phase, r.path, r.state, r.ordinal, r.attempt
-        FROM internal.places p JOIN runs r ON r.path = p.path
+        FROM internal.places p JOIN attempts r ON r.path = p.path
         UNION ALL
         SELECT specialist, phase, path, state, ordinal, attempt
-        FROM runs WHERE state != 'finished'
+        FROM attempts WHERE state != 'finished'
     )
     GROUP BY ALL
 )
-SELECT coalesce(p.specialist, t.specialist) AS specialist, coalesce(p.phase, t.phase) AS phase,
-       coalesce(r.state, 'mixed') AS state, r.stopped,
-       m.budget, m.tokens AS planned_tokens, m.steps AS planned_steps, r.steps, r.valid_tokens,
-       r.phase_bpb_before, r.phase_bpb_after, r.anchor_bpb_before, r.anchor_bpb_after,
-       r.seconds, r.gpu_seconds, r.cost, r.attempt, p.created, m.key AS mixture_key,
-       r.key AS run_key, p.mixture, t.run
-FROM mixed p
-FULL JOIN trained t ON p.specialist = t.specialist AND p.phase = t.phase
+SELECT specialist, phase, coalesce(s.state, 'unknown') AS state,
+       coalesce(s.why, 'its status wasn''t computed yet') AS why,
+       r.attempt, r.stopped, r.study, m.budget, m.tokens AS planned_tokens, m.steps AS planned_steps,
+       r.steps, r.valid_tokens, r.phase_bpb_before, r.phase_bpb_after, r.anchor_bpb_before,
+       r.anchor_bpb_after, r.seconds, r.gpu_seconds, r.cost, p.created,
+       m.key AS mixture_key, r.key AS run_key, p.mixture, r.path AS run
+FROM internal.statuses s
+FULL JOIN mixed p USING (specialist, phase)
+FULL JOIN trained t USING (specialist, phase)
 LEFT JOIN mixtures m ON m.path = p.mixture
-LEFT JOIN runs r ON r.path = t.run;
-COMMENT ON VIEW phases IS
-    'a line for each specialist and phase: the plan in use, the run in use, how far it is';
+-- Marks are newer than a written status; of an attempt that isn't finished only the status knows whether it stands.
+LEFT JOIN attempts r
+    ON r.path = if(s.state IN ('running', 'waiting', 'failed', 'interrupted'), coalesce(s.path, t.run), t.run)
+ORDER BY s.number NULLS LAST, specialist, p.created;
+COMMENT ON VIEW status IS
+    'a line for each phase of each specialist, in the order of its diet: state and why, as of the last `curriculum status` or run, the mixture in use and the run that stands for it';

@@ -4,15 +4,12 @@ SELECT 1 AS urgency, 'unreadable' AS kind, path AS what, problem AS why, 'curric
        NULL AS specialist, NULL AS phase
 FROM problems
 UNION ALL
-SELECT if(state = 'failed', 2, 3), state, concat_ws('/', specialist, phase), why,
-       'curriculum run ' || replace(specialist, '/', '.'), specialist, phase
-FROM status WHERE state IN ('failed', 'interrupted')
+SELECT CASE state WHEN 'failed' THEN 2 WHEN 'interrupted' THEN 3 ELSE 5 END, state,
+       concat_ws('/', specialist, phase), why, 'curriculum run ' || replace(specialist, '/', '.'),
+       specialist, phase
+FROM status WHERE state IN ('failed', 'interrupted', 'stale')
 UNION ALL
 SELECT 4, kind, concat_ws('/', specialist, phase), why, cure, specialist, phase FROM gates
-UNION ALL
-SELECT 5, 'stale', concat_ws('/', specialist, phase), why,
-       'curriculum run ' || replace(specialist, '/', '.'), specialist, phase
-FROM stale()
 UNION ALL
 SELECT 6, 'warning', concat_ws('/', specialist, string_agg(phase, ', ' ORDER BY created)), warning,
        'curriculum diet check ' || replace(specialist, '/', '.'), specialist, NULL
@@ -22,8 +19,8 @@ FROM (
 UNION ALL
 SELECT 7, 'next', concat_ws('/', specialist, phase), 'mixed, and not trained yet',
        'curriculum run ' || replace(specialist, '/', '.'), specialist, phase
-FROM phases p WHERE state = 'mixed' AND NOT EXISTS (
-    FROM runs r
+FROM status p WHERE mixture IS NOT NULL AND run IS NULL AND NOT EXISTS (
+    FROM attempts r
     WHERE r.state = 'running' AND r.specialist = p.specialist
 )
 ORDER BY urgency, what, why

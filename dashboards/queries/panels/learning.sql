@@ -6,7 +6,7 @@ WITH ordered AS (
                PARTITION BY p.specialist ORDER BY coalesce(o.first, p.created), p.created
                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
            ), 0) AS tokens_before
-    FROM phases p
+    FROM status p
     LEFT JOIN (
         SELECT specialist, phase, min(created) AS first FROM mixtures GROUP BY ALL
     ) o ON o.specialist = p.specialist AND o.phase = p.phase

@@ -6,7 +6,7 @@ SELECT p.specialist, p.phase, s.serving,
        any_value(r.base) AS base, any_value(r.config->>'$.repositories') AS repositories,
        max(json_array_length(x.stratum->'$.variants'))::INTEGER AS variants,
        any_value(x.stratum->>'$.imported') AS imported
-FROM phases p
+FROM status p
 JOIN artefacts a ON a.path = p.mixture
 JOIN strata s ON s.path = p.mixture,
 LATERAL (SELECT a.config->'$.servings'->s.serving::INTEGER AS line) l,

@@ -1,7 +1,7 @@
 -- Which mixtures are in use?
 -- One of each phase of a specialist, in the order in which they were first mixed.
 SELECT p.specialist, p.phase, m.warnings
-FROM phases p
+FROM status p
 JOIN mixtures m ON m.path = p.mixture
 LEFT JOIN (
     SELECT specialist, phase, min(created) AS first FROM mixtures GROUP BY ALL

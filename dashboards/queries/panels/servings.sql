@@ -3,7 +3,7 @@
 WITH trained AS (
     SELECT specialist, phase, mixture,
            CASE WHEN run_key IS NULL THEN 0 ELSE coalesce(steps, 0) END AS steps
-    FROM phases
+    FROM status
 ), taken AS (
     SELECT x.mixture, t.specialist, x.stratum, sum(x.valid_tokens)::BIGINT AS tokens, count(*) AS rows
     FROM mixture_rows x

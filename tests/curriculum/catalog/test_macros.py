@@ -128,12 +128,12 @@ def _holds(catalog: duckdb.DuckDBPyConnection, name: str, answers: Answers, shap
 
 
 def test_every_macro_with_parameters_is_called_here(catalog: duckdb.DuckDBPyConnection) -> None:
-    assert {each.name for each in macros(catalog) if each.columns} == set(CALLS)
+    assert {each.name for each in macros() if each.columns} == set(CALLS)
 
 
 def test_a_plan_beside_each_phase_is_that_phases_plan(catalog: duckdb.DuckDBPyConnection) -> None:
     asked = """
-        SELECT {0}.specialist, {0}.phase, m.* FROM phases {0},
+        SELECT {0}.specialist, {0}.phase, m.* FROM status {0},
             planned_vs_realised({0}.specialist, {0}.phase) m
     """
     lines = _lines(catalog.execute(asked.format("p")))
@@ -144,7 +144,7 @@ def test_a_plan_beside_each_phase_is_that_phases_plan(catalog: duckdb.DuckDBPyCo
 def _same_under(shapes: int, name: str, catalog: duckdb.DuckDBPyConnection) -> None:
     answers = _one_by_one(catalog, name)
     assert len({len(each) for each in answers.values()} | {0}) > 1
-    own = next(each.columns for each in macros(catalog) if each.name == name)
+    own = next(each.columns for each in macros() if each.name == name)
     parameters = [*own, "other"][:2]
 
     @example(("p", ["specialist", "phase"], "s", False, False))
@@ -317,7 +317,7 @@ def test_the_name_of_each_view_is_one_that_macros_take(catalog: duckdb.DuckDBPyC
         """).fetchall()
         assert asked == (9,), view
     (asked,) = catalog.execute("""
-        SELECT count(*) FROM phases p, consumed(p.specialist || '/' || p.phase, 1)
+        SELECT count(*) FROM status p, consumed(p.specialist || '/' || p.phase, 1)
         WHERE p.run IS NOT NULL
     """).fetchall()
     assert asked[0] > 0

@@ -122,7 +122,7 @@ def test_what_an_answer_lacks_is_said_beside_lineage_and_an_error_too(home: Path
 NAMES = {
     "SELECT * FROM runs WHERE specialist = 'template'": ["template"],
     "SELECT * FROM runs r WHERE r.specialist IN ('templates/wider', 'fmt')": ["templates/wider"],
-    "SELECT * FROM phases WHERE \"specialist\" IS NOT DISTINCT FROM 'wide'": ["wide"],
+    "SELECT * FROM status WHERE \"specialist\" IS NOT DISTINCT FROM 'wide'": ["wide"],
     "SELECT * FROM steps WHERE specialist='a' OR specialist != 'it''s'": ["a", "it's"],
     "SELECT * FROM runs WHERE specialist = 'templates/wide' AND phase = 'syntax'": [],
     "SELECT * FROM mixtures WHERE specialist = 'fmt'": [],

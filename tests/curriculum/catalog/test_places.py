@@ -24,7 +24,7 @@ def test_each_specialist_has_a_plan_of_its_own_whatever_its_name(tmp_path: Path)
         for at, (specialist, branch, phase) in enumerate(NAMES)
     }
     assert len({*keys.values()}) == len(NAMES)
-    found = open_catalog(tmp_path).sql("SELECT specialist, phase, mixture_key FROM phases")
+    found = open_catalog(tmp_path).sql("SELECT specialist, phase, mixture_key FROM status")
     held = {(specialist, phase): key for specialist, phase, key in found.fetchall()}
     assert {name: held[name] for name in keys} == keys
 
