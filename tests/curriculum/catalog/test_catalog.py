@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.catalog import CatalogError, macros, open_catalog, query, relations
-from curriculum.catalog.views import signatures
+from curriculum.catalog.views import view_names
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.document import DOCUMENT_SCHEMA, SELECTION_SCHEMA
 from schemas.job import METRICS_SCHEMA, Figure
@@ -318,11 +318,13 @@ def test_a_refusal_keeps_the_candidates_and_names_the_views_of_the_question(
 
 def test_the_names_that_a_refusal_can_propose_are_those_of_the_catalog(workspace: Path) -> None:
     connection = open_catalog(workspace)
-    given = {each.name: each.parameters for each in signatures()}
-    views = {each.name for each in relations(connection)}
-    assert {name for name, parameters in given.items() if parameters is None} == views
-    called = {each.name: ", ".join(each.columns) for each in macros()}
-    assert {name: each for name, each in given.items() if each is not None} == called
+    assert view_names() == {each.name for each in relations(connection)}
+    there = connection.execute("""
+        SELECT function_name, any_value(parameters), any_value(comment) FROM duckdb_functions()
+        WHERE schema_name = 'main' AND NOT internal AND function_type = 'table_macro' GROUP BY ALL
+    """).fetchall()
+    listed = {(each.name, each.columns, each.meaning) for each in macros()}
+    assert listed == {(name, tuple(parameters), said) for name, parameters, said in there}
 
 
 def test_the_default_root_is_the_environments(
