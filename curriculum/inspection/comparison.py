@@ -14,9 +14,10 @@ from curriculum.inspection.runs import NOT_SURE
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.store import Artefact
 from curriculum.store.artefact import KEY_DIGITS
+from curriculum.store.attempt_state import AttemptState
 from curriculum.train.document_sums import PairedChange
 from curriculum.train.run_directory import WHICH_RUN
-from schemas.job import Evaluation, Figure, Heartbeat, Job, Report
+from schemas.job import Evaluation, Figure, Job, Report
 from schemas.label_folders import label_of
 from schemas.mixture import StratumReport
 from schemas.study import study_words
@@ -40,10 +41,8 @@ class ComparedRun:
     job: Job
     report: Report | None
     """None while it is open."""
-    state: str
-    """State of an open one, with its reason; empty of a finished one."""
-    beat: Heartbeat | None
-    """Progress of an open one."""
+    progress: AttemptState | None
+    """State and progress of an open one."""
     mixture: Artefact | None
     """Mixture that it is trained on; None where that is gone."""
     tools: Mapping[str, str]

@@ -80,7 +80,8 @@ def _compared(group: Group) -> Mapping[str, object]:
 
 def _outcome(side: ComparedRun) -> Mapping[str, object]:
     """Return the figures of a run, so far where it is open, with its whole report or heartbeat."""
-    job, report, beat = side.job, side.report, side.beat
+    job, report, progress = side.job, side.report, side.progress
+    beat = progress and progress.beat
     end = report or beat
     return {
         "title": side.title,
@@ -89,16 +90,16 @@ def _outcome(side: ComparedRun) -> Mapping[str, object]:
         "key": job.run_key,
         "attempt": job.attempt,
         "path": side.path,
-        "state": side.state,
+        "state": f"{progress.state}: {progress.why}" if progress else "",
         "val_bpb": change(report, "phase") if report else beat and beat.val_bpb,
         "anchor": change(report, "anchor") if report else None,
-        "tokens": report.tokens.valid if report else beat and beat.valid_tokens,
+        "tokens": report.tokens.valid if report else progress and progress.valid_tokens,
         "tokens_per_second": end and end.tokens_per_second,
         "seconds": report and report.seconds,
         "gpu_seconds": report and (report.gpu_seconds or None),
         "cost": report and report.cost,
-        "steps": report.steps if report else beat and beat.step,
-        "stopped": report and report.stopped,
+        "steps": report.steps if report else progress and progress.steps,
+        "stopped": report.stopped if report else progress and progress.stopped,
         "study": study_words(job.study),
         "report": report,
         "heartbeat": beat,

@@ -9,7 +9,6 @@ from curriculum.pipeline.attempts import Attempt, RunHistory, SlotQueue, attempt
 from curriculum.pipeline.references import named, run_of, store_of
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.train.launch.log_follower import read_heartbeat
 from curriculum.train.run_directory import read_report
 from flows.settings.contexts import resources
 from schemas.job import Job
@@ -70,8 +69,7 @@ def _side(store: Store, title: str, run: Attempt) -> ComparedRun:
         path=run.path,
         job=run.job,
         report=read_report(run.path) if is_closed else None,
-        state=f"{open_.state}: {open_.why}" if open_ else "",
-        beat=None if is_closed else read_heartbeat(run.path),
+        progress=open_,
         mixture=_mixture(store, run.job),
         tools=store.load(run.path).manifest.tools if is_closed else {},
     )

@@ -288,7 +288,9 @@ class LineageQuestions:
         return [str(value) for value, *_ in self._connection.execute(sql, values).fetchall()]
 
     def _steps(self, run: Attempt) -> int:
-        found = self._texts("SELECT coalesce(steps, 0) FROM attempts WHERE path = ?", self._path(run))
+        found = self._texts(
+            "SELECT coalesce(steps, 0) FROM attempts WHERE path = ?", self._path(run)
+        )
         return int(found[0]) if found else 0
 
     def _id(self, kind: Kind, digits: str) -> str | None:

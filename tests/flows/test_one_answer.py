@@ -355,23 +355,19 @@ def of_compare(home: Path) -> Answers:
     names = [f"tiny/{branch}/{PHASE}" for branch in SITUATIONS]
     (group,) = json.loads(said(home, "compare", *names, "--json"))["groups"]
     (figures,) = (
-        each["values"]
+        each["figures"]
         for each in group["figures"]
         if (each["set"], each["phase"], each["family"]) == ("phase", PHASE, "*")
     )
-    answers = {}
-    for run, figure in zip(group["runs"], figures, strict=True):
-        if not run["is_open"]:
-            answers[run["specialist"]] = Facts(
-                attempt=run["attempt"],
-                steps=run["steps"],
-                tokens=run["tokens"]["valid"],
-                after=_rounded(figure["val_bpb"]),
-                stopped=run["stopped"],
-                study="study" in run,
-                path=str(Path(run["path"]).relative_to(home)),
-            )
-    return answers
+    return {
+        run["specialist"]: Facts(
+            **{name: run[name] for name in ("attempt", "steps", "tokens", "stopped")},
+            after=_rounded(figure["val_bpb"] if figure else run["val_bpb"]),
+            study=bool(run["study"]),
+            path=str(Path(run["path"]).relative_to(home)),
+        )
+        for run, figure in zip(group["runs"], figures, strict=True)
+    }
 
 
 def of_dry_run(home: Path) -> Answers:
@@ -433,8 +429,6 @@ READERS: dict[Reader, set[str]] = {
     of_status_view: EVERY,
 }
 """Each reader, and the facts that it must give of every run that it shows."""
-FINISHED = {of_gains, of_compare}
-"""Readers that show finished runs only."""
 NAMED = {of_compare, of_export}
 """Readers of runs that are named: of those in use. Others show the attempts that stand for phases."""
 
@@ -445,7 +439,7 @@ def truth(workspace: Workspace, reader: Reader) -> Answers:
     for name, attempt in workspace.those("in_use" if reader in NAMED else "stands").items():
         trains = {"done": "no", "running": "now"}.get(str(attempt.facts["state"]), "on")
         facts = {**attempt.facts, "path": attempt.path, "trains": trains}
-        is_shown = facts["kind"] == "finished" or reader not in FINISHED
+        is_shown = facts["kind"] == "finished" or reader is not of_gains
         if is_shown and not (reader is of_export and facts["study"]):
             wanted[name] = {fact: facts[fact] for fact in READERS[reader]}
     return wanted
