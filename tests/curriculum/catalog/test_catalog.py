@@ -20,8 +20,8 @@ from schemas.packed_row import PACKED_ROW_SCHEMA
 from tests import factories
 
 VIEWS = (
-    *("artefacts", "documents", "figures", "files", "inputs", "left_out", "metrics"),
-    *("mixture_rows", "mixtures", "phases", "pieces", "problems", "rejected", "rows"),
+    *("artefacts", "attempts", "documents", "figures", "files", "inputs", "left_out", "metrics"),
+    *("mixture_rows", "mixtures", "pieces", "problems", "rejected", "rows"),
     *("runs", "selection", "strata"),
 )
 
