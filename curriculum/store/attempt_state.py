@@ -31,7 +31,7 @@ class AttemptState:
     why: str = ""
     """Empty while it runs: its heartbeat says more."""
     stopped: Stopped | None = None
-    """How its last process ended, as far as a report says."""
+    """Outcome of its last process, where that left a report."""
     owner: RunState | None = None
     """The process that trains it, or trained it last."""
     beat: Heartbeat | None = None

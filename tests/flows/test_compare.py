@@ -204,7 +204,9 @@ def test_an_open_run_stands_beside_finished_ones(
 def test_an_open_runs_line_says_how_it_stands(home: Path) -> None:
     ((_, side),) = runs_by_phase(home, "doctest").items()
     assert side.report is None
-    assert side.state.startswith("interrupted: stopped at step 1 of 2")
+    assert side.progress is not None
+    assert (side.progress.state, side.progress.steps) == ("interrupted", 1)
+    assert side.progress.why.startswith("stopped at step 1 of 2")
 
 
 def test_a_run_is_found_by_key_and_by_path_too(home: Path) -> None:

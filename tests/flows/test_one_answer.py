@@ -149,8 +149,8 @@ class Builder:
         report = self._report(path, job)
         if kind == "finished":
             self._publish(plan, path, recipe, report)
-            ends = [_mean(each) for each in (report.before, report.after)]
-            return _facts(report.steps, report.tokens.valid, *ends, report.stopped)
+            before, after = _mean(report.before), _mean(report.after)
+            return _facts(report.steps, report.tokens.valid, before, after, report.stopped)
         if kind == "running":
             self.stack.enter_context(training(path))
             beat = _beat(report)
