@@ -284,7 +284,7 @@ def test_money_of_all_attempts_counts_and_val_bpb_is_that_of_the_last(
     bare: duckdb.DuckDBPyConnection,
 ) -> None:
     bare.execute("""
-        CREATE TABLE runs AS SELECT * FROM (VALUES
+        CREATE TABLE attempts AS SELECT * FROM (VALUES
             ('a', 'syntax', 1, 'finished', false, 1, 10, 100, 50.0, 50.0, 2.0, 4.0, 3.0),
             ('a', 'syntax', 2, 'finished', true, 3, 10, 100, 60.0, 60.0, 3.0, 4.0, 3.5),
             ('a', 'syntax', 3, 'running', true, 4, 5, 50, 1.0, 1.0, NULL, NULL, 3.9),

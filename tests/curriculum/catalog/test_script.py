@@ -142,7 +142,7 @@ def test_a_cursor_of_a_catalog_has_its_views(home: Path) -> None:
 
 
 def test_every_statement_of_the_files_is_known_by_its_name() -> None:
-    texts = [text_of(subject) for subject in ("tables", "views", "lineage", "mixing", "status")]
+    texts = [text_of(subject) for subject in ("tables", "views", "lineage", "mixing", "names")]
     made = sum(text.count("\nCREATE ") for text in texts)
     assert made > 40
     assert len([each for each in statements() if each.makes]) >= made
@@ -177,7 +177,7 @@ def test_what_a_name_rests_on_is_made_with_it_at_once(home: Path) -> None:
 def test_a_question_makes_little_and_one_about_the_catalog_all() -> None:
     assert {each.name for each in needed("SELECT count(*) FROM Artefacts")} == {"artefacts"}
     runs = {each.name for each in needed("FROM runs")}
-    assert runs == {"runs", "artefacts", "places", "marks"}
+    assert runs == {"runs", "attempts", "artefacts", "places", "marks"}
     assert {each.name for each in needed("FROM documents")} == {"documents", "artefacts", "data"}
     assert len(needed("SHOW TABLES")) == len(statements())
     assert len(needed("SELECT view_name FROM duckdb_views()")) == len(statements())
