@@ -154,10 +154,8 @@ def commit(document: Row) -> str:
 
 def file_of(document: Row) -> tuple[str, str, str]:
     """Repository, path and commit of the file that a document is about."""
-    (path,) = {
-        each["path"] for each in document["provenance"] if each["lineage"] == document["lineage"]
-    }
-    return document["repository"], path, commit(document)
+    own = (each for each in document["provenance"] if each["lineage"] == document["lineage"])
+    return document["repository"], next(own)["path"], commit(document)
 
 
 def half_up(value: float, digits: int) -> float:
