@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -281,7 +282,8 @@ def test_it_keeps_looking_where_the_server_is_away_and_says_so_once(
         if len(pauses) == 3 + LOOKS:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("flows.server.crash_detection.time.sleep", pause)
+    # In place of the module: other threads of this process sleep, too.
+    monkeypatch.setattr(crash_detection, "time", SimpleNamespace(sleep=pause))
     said: list[str] = []
     with pytest.raises(KeyboardInterrupt):
         crash_detection.watch(server.api, home, POOLS, said.append)
