@@ -128,7 +128,7 @@ def test_a_kind_that_is_no_parquet_has_no_paths(home: Path) -> None:
 def test_the_rows_and_documents_in_use_are_listed_by_key(home: Path) -> None:
     found = json.loads(curriculum("ls", "rows", "--json", home=home).stdout)["rows"]
     assert [each["data_set"] for each in found] == [
-        "v2_simple, causal, variant 0, row_length 8, train"
+        ["v2_simple", "causal", "variant 0", "row_length 8", "train"]
     ] * 2
     shown = curriculum("inspect", found[0]["name"], "--json", home=home)
     assert shown.returncode == 0, shown.stderr
