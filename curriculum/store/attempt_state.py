@@ -17,9 +17,10 @@ _STATE, _HEARTBEAT, _REPORT = "state.json", "heartbeat.json", "report.json"
 _STEP = "step="
 
 
-class _Counts(BaseModel):
-    """The counts in state.json of a checkpoint."""
+class _Saved(BaseModel):
+    """The fields that are read of the state of a checkpoint."""
 
+    step: int
     tokens: TokenCounts
 
 
@@ -83,5 +84,5 @@ def _saved(run: Path) -> tuple[int | None, int | None]:
     newest = max((int(step) for step in steps if step.isdecimal()), default=None)
     if newest is None:
         return None, None
-    counts = inside.read(_Counts, run / "checkpoints" / f"{_STEP}{newest}" / _STATE)
-    return newest, counts.tokens.valid if counts else None
+    saved = inside.read(_Saved, run / "checkpoints" / f"{_STEP}{newest}" / _STATE)
+    return newest, saved.tokens.valid if saved else None

@@ -145,6 +145,7 @@ class _Lines:
 class _Clock:
     """Elapsed and remaining time of one round of a stage.
 
+    >>> from dataclasses import replace
     >>> clock, at = _Clock(0.0), Progress(stage="train", item="", done=0, total=9, unit="steps")
     >>> [clock.times(replace(at, done=done), now) for done, now in ((0, 0), (1, 16), (3, 20), (9, 32))]
     ['', '16 s', '20 s, about 12 s left', '32 s']

@@ -37,7 +37,7 @@ GENERIC = {"curriculum/store/artefact.py", "curriculum/store/merge.py"}
 SHOWN_WHOLE = {
     "curriculum/catalog/tables.py",
     "dashboards/manifest_page.py",
-    "flows/cli/inspect/text.py",
+    "flows/cli/inspect/command.py",
 }
 """Modules that show any report as it is, without a field's name."""
 EXPLICIT: dict[type[Any], Any] = {str: "word", int: 3, float: 0.25}
