@@ -10,6 +10,7 @@ from prefect.client.orchestration import get_client
 from curriculum.pipeline import forecast, recorded_config
 from curriculum.pipeline.checks import require_steps
 from curriculum.pipeline.execute import Event, Perform, Scope, execute
+from curriculum.pipeline.explanations import reason_lines
 from curriculum.pipeline.plan import RunPlan, looked_at, resolve_plan
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.pipeline.status_table import record_status
@@ -81,7 +82,7 @@ def show_forecast(specialist: str, changes: BuildChanges, scope: Scope) -> tuple
     summary = forecast.forecast_summary(found, until=scope.until)
     described = "; ".join((words, *forecast.notes_words(found)))
     artifacts.show(plan.mark_of("forecast", phase), described, summary)
-    reasons = [*forecast.reason_lines(plan.store)]
+    reasons = [*reason_lines(plan.store)]
     artifacts.show(plan.mark_of("reasons", phase), "What would be made, and why", reasons)
     for line in lines:
         Log().info(", ".join(f"{name}: {value}" for name, value in line.items() if value))

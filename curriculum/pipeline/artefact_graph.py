@@ -13,7 +13,7 @@ from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.attempts import attempts_in
 from curriculum.pipeline.context import Resources
-from curriculum.pipeline.forecast import why
+from curriculum.pipeline.explanations import why
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.recorded_config import newest_plan
 from curriculum.pipeline.run_config import command

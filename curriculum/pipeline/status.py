@@ -25,7 +25,7 @@ from curriculum.pipeline.attempts import (
 )
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import NOTHING_TO_DO, Scope, Step, execute, selected
-from curriculum.pipeline.forecast import why
+from curriculum.pipeline.explanations import why
 from curriculum.pipeline.gates import verdict
 from curriculum.pipeline.phase_job import job_of
 from curriculum.pipeline.plan import RunPlan

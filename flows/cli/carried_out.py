@@ -14,7 +14,7 @@ from curriculum.mixing.phase_faults import unmeasured
 from curriculum.pipeline.checks import require_steps
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import NOTHING_TO_DO, Event, Scope, execute, here
-from curriculum.pipeline.forecast import explain_steps
+from curriculum.pipeline.explanations import explain_steps
 from curriculum.pipeline.gates import Verdict
 from curriculum.pipeline.plan import RunPlan, looked_at
 from curriculum.pipeline.status_table import record_status

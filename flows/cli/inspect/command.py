@@ -1,6 +1,6 @@
 """`curriculum inspect`: what is found, in the terminal, as JSON or as a page."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from curriculum import parquet
 from curriculum.inspection.documents import documents
 from curriculum.inspection.formats import number
 from curriculum.inspection.line_selection import FILTERS, InspectOptions, has_lines, line_files
-from curriculum.inspection.rows import rows
 from curriculum.pipeline.built_for import last_built_first, of_owner
 from curriculum.pipeline.references import Reference, find, store_of
 from curriculum.store import Artefact, Store
@@ -26,40 +25,13 @@ from flows.cli.inspect.artefacts import (
     counts,
     header,
     index,
-    with_lines,
     without_lines,
 )
 from flows.cli.inspect.checkpoints import checkpoint_panels, checkpoint_view
-from flows.cli.inspect.documents import document_panels, require_some
-from flows.cli.inspect.mixtures import plan_panels
-from flows.cli.inspect.rows import row_panels
-from flows.cli.inspect.runs import open_run_panels, open_run_view, run_panels, run_view
-from flows.cli.inspect.selections import selection_panels
-from flows.cli.inspect.tokenizers import tokenizer_panels, tokenizer_view
-from flows.cli.inspect.tokens import token_documents, token_panels
+from flows.cli.inspect.documents import require_some
+from flows.cli.inspect.runs import open_run_panels, open_run_view
+from flows.cli.inspect.stages import BY_LINE, PANELS, WHOLE
 from schemas.errors import StoreError
-
-Lines = Callable[[Store, Artefact, InspectOptions], Sequence[object]]
-View = Callable[[Store, Artefact, InspectOptions], InspectedArtefact[Any]]
-Panels = Callable[[Store, Artefact, Any, InspectOptions], Iterator[RenderableType]]
-BY_LINE: dict[str, Lines] = {"rows": rows, "documents": documents, "tokens": token_documents}
-"""Stages whose lines are looked at one by one: of several artefacts the first lines are shown."""
-WHOLE: dict[str, View] = {
-    "tokenizers": tokenizer_view,
-    "mixtures": with_lines,
-    "selections": with_lines,
-    "runs": run_view,
-}
-"""Stages whose artefacts are looked at one by one; of other stages the counts are shown."""
-PANELS: dict[str, Panels] = {
-    "rows": row_panels,
-    "documents": document_panels,
-    "tokens": token_panels,
-    "tokenizers": tokenizer_panels,
-    "mixtures": plan_panels,
-    "selections": selection_panels,
-    "runs": run_panels,
-}
 
 
 def show(

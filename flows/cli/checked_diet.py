@@ -1,0 +1,135 @@
+"""Servings and sources of a checked diet, asked and available: values that tables and --json share."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from curriculum.inspection.held_out import ExpectedServing, HeldOut, expected_held_out, held_out
+from curriculum.inspection.largest_files import phase_shares, shares_of
+from curriculum.mixing.check import PhaseCheck, ServingCheck, source_checks
+from curriculum.pipeline.checks import CheckedPlan, kind_of
+from curriculum.stages import Built
+from curriculum.supply import ALL, Estimate
+from flows.cli.supply_tables import doubtful
+
+UNEVEN = 1.1
+"""Ratio from which on a serving's domains are seen unevenly and one is named; rows aren't quite alike."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckedServing:
+    """Tokens that a serving is asked for and has, in one of its domains or, as `*`, in all."""
+
+    phase: str
+    serving: str
+    family: str
+    imported: str | None
+    objective: str
+    row_length: int
+    domain: str
+    asked_tokens: float
+    available_tokens: float
+    source: str
+    """Source of the number of available tokens: the rows, or an estimate with its doubt."""
+    repetition: float
+    most_repeated: str
+    """The domain that is seen most often, where domains are seen unevenly."""
+    limit: float
+    is_short: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckedSource:
+    """Repetition of the source files of a domain, over all phases and forms."""
+
+    source_files_of: str
+    domain: str
+    repositories: tuple[str, ...] | None
+    asked_tokens: float
+    distinct_tokens: float
+    repetition: float
+    limit: float
+    is_often: bool
+
+
+def largest_files(
+    check: PhaseCheck, found: CheckedPlan, built: Mapping[str, Built]
+) -> list[tuple[str, float]]:
+    """The files with most of a phase's tokens: of what is built, else of the estimate's sample."""
+    shares = shares_of(built[check.phase.name])
+    if not shares and found.estimate is not None:
+        shares = found.estimate.shares
+    return phase_shares(check.phase, shares)
+
+
+def held_out_of_phases(
+    found: CheckedPlan, built: Mapping[str, Built], workspace: Path
+) -> Iterator[tuple[str, HeldOut]]:
+    """Yield the held-out documents of each phase: those of its rows, else about those of the estimate."""
+    for each in found.phases:
+        servings, sets = each.phase.servings, [first for first, *_ in found.sets[each.phase.name]]
+        held = held_out(servings, sets, built[each.phase.name], workspace=workspace)
+        if held is None and found.estimate is not None:
+            expected_ones = [
+                ExpectedServing(
+                    kind=kind_of(one), share=one.share, factors=dict(one.domains) or None
+                )
+                for one in servings
+                if one.imported is None
+            ]
+            held = expected_held_out(found.estimate, expected_ones)
+        if held is not None:
+            yield each.phase.name, held
+
+
+def checked_servings(found: CheckedPlan) -> Iterator[CheckedServing]:
+    """Yield each serving of each phase as a whole, of domain `*`, then in each of its domains."""
+    for check in found.phases:
+        for serving in check.phase.servings:
+            held = [one for one in check.held if one.stratum.serving == serving]
+            is_built = found.is_built(check.phase.name, serving.index)
+            for domain, own in ((ALL, held), *((one.stratum.domain, [one]) for one in held)):
+                if own:
+                    yield _checked(domain, own, None if is_built else found.estimate)
+
+
+def _checked(domain: str, held: Sequence[ServingCheck], found: Estimate | None) -> CheckedServing:
+    serving, only = held[0].stratum.serving, held[0].stratum.domain if len(held) == 1 else ALL
+    doubt = doubtful(*found.total(kind_of(serving), only, serving.repositories)) if found else ""
+    return CheckedServing(
+        phase=held[0].phase,
+        serving=serving.title,
+        family=serving.family,
+        imported=serving.imported.name if serving.imported else None,
+        objective=serving.objective,
+        row_length=serving.row_length,
+        domain=domain,
+        asked_tokens=sum(one.asked for one in held),
+        available_tokens=sum(one.available for one in held),
+        source=f"estimate {doubt}".rstrip() if found else "rows",
+        repetition=max(one.repetition for one in held),
+        most_repeated=_most(held),
+        limit=held[0].limit,
+        is_short=any(one.is_short for one in held),
+    )
+
+
+def checked_sources(found: CheckedPlan, limit: float) -> Iterator[CheckedSource]:
+    """Yield how often the source files of each domain are seen, and of named repositories."""
+    for source in source_checks(found.phases):
+        yield CheckedSource(
+            source_files_of=source.title,
+            domain=source.domain,
+            repositories=source.repositories,
+            asked_tokens=source.asked,
+            distinct_tokens=source.distinct,
+            repetition=source.repetition,
+            limit=limit,
+            is_often=source.repetition > limit,
+        )
+
+
+def _most(held: Sequence[ServingCheck]) -> str:
+    most = max(held, key=lambda one: one.repetition)
+    least = min(held, key=lambda one: one.repetition)
+    return most.stratum.domain if most.repetition > UNEVEN * least.repetition else ""

@@ -1,0 +1,96 @@
+"""Tables of `curriculum diet check`, phase by phase, and the time that training takes."""
+
+from collections.abc import Mapping, Sequence
+
+from rich.text import Text
+
+from curriculum.inspection.formats import alike
+from curriculum.inspection.largest_files import (
+    large_file_warning,
+    phase_words,
+)
+from curriculum.inspection.runs import whole_steps
+from curriculum.pipeline.checks import (
+    CheckedPlan,
+)
+from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.steps import tokens_per_step
+from curriculum.pipeline.training_time import (
+    NO_WORK,
+    Speed,
+    Workload,
+    expected,
+    workload_of,
+)
+from curriculum.stages import Built
+from curriculum.supply import ALL
+from flows.cli.checked_diet import (
+    CheckedServing,
+    CheckedSource,
+    held_out_of_phases,
+    largest_files,
+)
+from flows.cli.console import ACCENT, MUTED, out, table, warn
+
+SERVING_COLUMNS = (
+    *("serving", "domain", "asked_tokens", "available_tokens", "source", "repetition"),
+    *("most_repeated", "limit", "is_short"),
+)
+SOURCE_COLUMNS = (
+    *("source_files_of", "asked_tokens", "distinct_tokens", "repetition", "limit", "is_often"),
+)
+COLUMNS_NOTE = (
+    "repetition of a serving: how often a row is seen in its phase; its limit is max_repetition of the "
+    "phase. repetition of source files: about how often their code is seen in all phases and forms; its "
+    "limit is max_source_repetition of the diet."
+)
+
+
+def print_tables(
+    plan: RunPlan,
+    found: CheckedPlan,
+    servings: Sequence[CheckedServing],
+    built: Mapping[str, Built],
+    sources: Sequence[CheckedSource],
+    speed: Speed | None,
+) -> None:
+    """Print what each phase asks for and is served, source files, and the time of training."""
+    for each in found.phases:
+        out.print(Text(each.phase.name, f"bold {ACCENT}"))
+        own = [line for line in servings if line.phase == each.phase.name]
+        uneven = {line.serving for line in own if line.most_repeated}
+        shown = [
+            line for line in own if line.domain == ALL or (line.is_short and line.serving in uneven)
+        ]
+        if shown:
+            out.print(table(shown, SERVING_COLUMNS))
+        if each.whole is not None and each.fault is None:
+            unused = whole_steps(
+                each.whole.steps, found.supply.tokens_per_step, each.whole.tokens, each.phase.tokens
+            )
+            if unused:
+                out.print(Text(f"{'about ' * each.is_estimate}{unused}", MUTED))
+        largest = largest_files(each, found, built)
+        if words := phase_words(largest):
+            out.print(Text(words, MUTED), soft_wrap=True)
+        out.print()
+        for line in (*each.warnings, large_file_warning(largest)):
+            if line is not None:
+                warn(f"{each.phase.name}: {line}")
+    for line in alike(
+        (phase, held.warning()) for phase, held in held_out_of_phases(found, built, plan.store.root)
+    ):
+        warn(line)
+    out.print(table(sources, SOURCE_COLUMNS))
+    out.print(Text(COLUMNS_NOTE, MUTED))
+    out.print()
+    out.print(expected(training_work(plan), plan.diet.model, speed), soft_wrap=True)
+    for note in found.estimate.notes if found.estimate else ():
+        out.print(Text(note, MUTED), soft_wrap=True)
+
+
+def training_work(plan: RunPlan) -> Workload:
+    """Return the work of training all phases from their beginning."""
+    step = tokens_per_step(plan)
+    phases = (workload_of(each, each.tokens, each.tokens // step) for each in plan.phases)
+    return sum(phases, NO_WORK)

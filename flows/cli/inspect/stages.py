@@ -1,0 +1,41 @@
+"""The stages whose artefacts `curriculum inspect` looks into, and what shows them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+
+from curriculum.inspection.documents import documents
+from curriculum.inspection.line_selection import InspectOptions
+from curriculum.inspection.rows import rows
+from curriculum.store import Artefact, Store
+from flows.cli.inspect.artefacts import InspectedArtefact, with_lines
+from flows.cli.inspect.documents import document_panels
+from flows.cli.inspect.mixtures import plan_panels
+from flows.cli.inspect.rows import row_panels
+from flows.cli.inspect.runs import run_panels, run_view
+from flows.cli.inspect.selections import selection_panels
+from flows.cli.inspect.tokenizers import tokenizer_panels, tokenizer_view
+from flows.cli.inspect.tokens import token_documents, token_panels
+
+Lines = Callable[[Store, Artefact, InspectOptions], Sequence[object]]
+View = Callable[[Store, Artefact, InspectOptions], InspectedArtefact[Any]]
+Panels = Callable[[Store, Artefact, Any, InspectOptions], Iterator[RenderableType]]
+BY_LINE: dict[str, Lines] = {"rows": rows, "documents": documents, "tokens": token_documents}
+"""Stages whose lines are looked at one by one: of several artefacts the first lines are shown."""
+WHOLE: dict[str, View] = {
+    "tokenizers": tokenizer_view,
+    "mixtures": with_lines,
+    "selections": with_lines,
+    "runs": run_view,
+}
+"""Stages whose artefacts are looked at one by one; of other stages the counts are shown."""
+PANELS: dict[str, Panels] = {
+    "rows": row_panels,
+    "documents": document_panels,
+    "tokens": token_panels,
+    "tokenizers": tokenizer_panels,
+    "mixtures": plan_panels,
+    "selections": selection_panels,
+    "runs": run_panels,
+}
