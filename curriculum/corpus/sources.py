@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NoReturn
-from urllib.parse import unquote
 
 from curriculum.corpus import git
+from curriculum.corpus.clone_urls import file_url, local_folder
 from curriculum.corpus.kept_answers import KeptAnswer, KeptAnswers, Question, refs_state
 from curriculum.corpus.paths import language_of
 from curriculum.corpus.source_errors import require_each
@@ -433,17 +433,17 @@ class Sources:
         _require_readable(spec)
         if spec.url is not None:
             named = hashlib.sha256(spec.url.encode()).hexdigest()
-            return self._clone(spec.url, f"url-{named[:32]}.git", spec)
+            return self._clone(f"url-{named[:32]}.git", spec)
         assert spec.path is not None
         path = Path(spec.path).expanduser()
         if path.is_dir():
             return path
         with path.open("rb") as file:
             named = hashlib.file_digest(file, "sha256").hexdigest()
-        return self._clone(str(path.resolve()), f"bundle-{named[:32]}.git", spec)
+        return self._clone(f"bundle-{named[:32]}.git", spec)
 
-    def _clone(self, origin: str, name: str, spec: RepositorySpec) -> Path:
-        """Make a bare clone of `origin`, which appears whole or not at all; one that is there stays.
+    def _clone(self, name: str, spec: RepositorySpec) -> Path:
+        """Make a bare clone of a url or a bundle, which appears whole or not at all; one that is there stays.
 
         A clone that lacks the commit of the pin isn't kept.
 
@@ -455,17 +455,19 @@ class Sources:
             if self.aside is None or spec.url is not None:
                 raise CorpusError(
                     spec.title("url"),
-                    origin,
+                    spec.url or spec.path,
                     cause="it isn't cloned yet",
                     cure="`curriculum build` clones what it reads",
                 )
             target = self.aside / name
-        arguments = ("clone", "--quiet", "--bare", "--no-hardlinks", "--template=", "--", origin)
+        if target.is_dir():
+            return target
+        url = _clone_url(spec)
+        arguments = ("clone", "--quiet", "--bare", "--no-hardlinks", "--template=", "--")
 
         def make(draft: Path) -> None:
-            _require_own_objects(origin, spec)
             try:
-                git.transfer(*arguments, str(draft))
+                git.transfer(*arguments, url or _linked_bundle(spec, draft), str(draft))
             except git.GitError as failed:
                 raise failed.of(spec.title("url")) from None
             _require_commit(draft, spec)
@@ -484,8 +486,9 @@ def _is_cloned(spec: RepositorySpec) -> bool:
 
 
 def _require_readable(spec: RepositorySpec) -> None:
-    """Check that a folder or a bundle lies at the path of a pin, without waiting for a pipe."""
+    """Check the form of a url, or that a folder or a bundle lies at a path, without waiting for a pipe."""
     if spec.path is None:
+        local_folder(spec)
         return
     path = Path(spec.path).expanduser()
     if path.is_dir():
@@ -513,18 +516,47 @@ def _require_commit(path: Path, spec: RepositorySpec) -> None:
         _commit(layout, spec)
 
 
-def _require_own_objects(origin: str, spec: RepositorySpec) -> None:
-    """Refuse a repository of this machine that borrows objects: a clone would copy them as its own."""
-    path = unquote(origin.removeprefix("file://")) if origin.startswith("file://") else origin
-    for each in (Path(path), Path(f"{path}.git")):
+def _clone_url(spec: RepositorySpec) -> str | None:
+    """Return what git is given for a url; of this machine the repository itself. None for a bundle."""
+    if spec.url is None:
+        return None
+    place = local_folder(spec)
+    return spec.url if place is None else file_url(_own_repository(place, spec))
+
+
+def _linked_bundle(spec: RepositorySpec, draft: Path) -> str:
+    """Return a link to a bundle in a folder of its own: beside a path git looks for `<path>.git` first."""
+    assert spec.path is not None
+    bundle = draft.parent / "bundle"
+    bundle.symlink_to(Path(spec.path).expanduser().resolve())
+    return str(bundle)
+
+
+def _own_repository(place: Path, spec: RepositorySpec) -> Path:
+    """Return the folder of a repository of this machine, as git would find it.
+
+    Raises:
+        CorpusError: where none lies there, and for one that borrows objects: a clone would copy them as its
+            own.
+    """
+    for each in (place, Path(f"{place}.git")):
         layout = _layout(each, spec) if each.is_dir() else None
-        for index in (layout.common / "objects/pack").glob("multi-pack-index*") if layout else ():
+        if layout is None:
+            continue
+        for index in (layout.common / "objects/pack").glob("multi-pack-index*"):
             raise CorpusError(
                 spec.title("path"),
                 index,
                 cause="it may name packs in another folder, and a clone would follow it",
                 cure="Give the repository by its path instead of a url",
             )
+        return each
+    raise CorpusError(
+        spec.title("url"),
+        spec.url,
+        cause="no folder of a repository lies there",
+        cure="Correct the url; a bundle, or a folder without history, is named by `path:`",
+    )
 
 
 def _layout(path: Path, spec: RepositorySpec) -> git.Layout | None:

@@ -170,19 +170,46 @@ def test_an_index_of_many_packs_cannot_name_a_pack_of_another_repository(
         read(hostile.path, commit=stolen)
 
 
-@pytest.mark.parametrize("attack", [alternates, index_of_elsewhere])
-@pytest.mark.parametrize("scheme", ["file://", ""])
+@pytest.mark.parametrize("attack", [*ATTACKS, index_of_elsewhere])
+@pytest.mark.parametrize("form", ["file://{}", "{}", "file://localhost{}"])
 def test_a_clone_does_not_copy_what_a_repository_borrows(
-    hostile: Any, private: Any, tmp_path: Path, scheme: str, attack: Attack
+    hostile: Any, private: Any, tmp_path: Path, form: str, attack: Attack
 ) -> None:
     attack(hostile, private)
-    hostile.git("update-ref", "refs/heads/stolen", private.ids[0])
-    spec = RepositorySpec(name="repo", url=f"{scheme}{hostile.path}", commit="stolen")
+    for branch in ("main", "stolen"):
+        hostile.git("update-ref", f"refs/heads/{branch}", private.ids[0])
     hostile.git("clone", "-q", "--bare", f"file://{hostile.path}", f"{tmp_path}/plain.git")
     assert hostile.git("-C", f"{tmp_path}/plain.git", "show", "stolen:secret.cc") in SECRET
-    with pytest.raises(CorpusError, match=r"borrows objects|another folder"):
+    spec = RepositorySpec(name="repo", url=form.format(hostile.path), commit="stolen")
+    with pytest.raises(CorpusError) as refused:
         resolve(spec, cache=tmp_path / "cache")
+    assert str(refused.value.value).startswith(str(hostile.path))
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("form", ["file://{}", "{}", "file://localhost{}"])
+def test_a_file_that_names_a_repository_is_not_cloned(
+    private: Any, tmp_path: Path, form: str
+) -> None:
+    (tmp_path / "named").write_text(f"gitdir: {private.path}/.git\n")
+    url = form.format(tmp_path / "named")
+    private.git("clone", "-q", "--bare", url, f"{tmp_path}/plain.git")
+    with pytest.raises(CorpusError, match="no folder of a repository"):
+        resolve(RepositorySpec(name="repo", url=url), cache=tmp_path / "cache")
+
+
+def test_a_repository_beside_a_bundle_is_not_cloned_in_its_place(
+    hostile: Any, private: Any, tmp_path: Path
+) -> None:
+    """Git looks for a.bundle.git before it looks at a.bundle."""
+    bundle = tmp_path / "a.bundle"
+    hostile.git("bundle", "create", "-q", str(bundle), "--all")
+    (tmp_path / "a.bundle.git").symlink_to(private.path / ".git")
+    hostile.git("clone", "-q", "--bare", str(bundle), f"{tmp_path}/plain.git")
+    theirs = f"{tmp_path}/plain.git"
+    assert hostile.git("-C", theirs, "rev-parse", "HEAD") == private.ids[0], "git takes the other"
+    found = resolve(RepositorySpec(name="repo", path=str(bundle)), cache=tmp_path / "cache")
+    assert found.commit == hostile.ids[0]
 
 
 @pytest.mark.parametrize(

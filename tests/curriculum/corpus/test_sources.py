@@ -102,8 +102,8 @@ def test_a_broken_git_file_is_no_plain_directory(read, tmp_path):
 
 
 def test_a_url_that_cannot_be_cloned_says_gits_words(tmp_path):
-    spec = RepositorySpec(name="repo", url=f"file://{tmp_path}/nothing")
-    with pytest.raises(CorpusError, match=r"git clone: exit code 128; .*not appear to be a git"):
+    spec = RepositorySpec(name="repo", url="git://127.0.0.1:1/nothing")
+    with pytest.raises(CorpusError, match=r"git clone: exit code 128; .*unable to connect"):
         resolve(spec, cache=tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
 

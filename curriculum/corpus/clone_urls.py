@@ -1,0 +1,65 @@
+"""Meaning of a pin's url: a folder of this machine, or another machine that git asks.
+
+Git takes most texts for paths: it follows relative ones from its own folder, ignores the host of a file url,
+and decodes %41 in urls alone. So each url is understood here once, as git would, and git is given folders by
+`file_url`; forms that two readers could take for different places are refused.
+"""
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import quote, unquote_to_bytes
+
+from schemas.corpus import RepositorySpec
+from schemas.errors import CorpusError
+
+_URL = re.compile(r"(file|git|https?|ssh)://([^/]*)(.*)")
+_OF_SSH = re.compile(r"(?:[\w.-]+@)?(\w[\w.-]*):(?!:|//)\S.*")
+"""The short form of ssh, such as git@example.org:group/name.git."""
+_TRANSPORTS = ("file", "git", "http", "https", "ssh")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]|%00")
+_OWN_HOSTS = ("", "localhost")
+_CURE = (
+    "Write https://host/path, ssh://host/path or git://host/path; a repository of this machine is named by "
+    "`path:`, or by file:///absolute/path"
+)
+
+
+def local_folder(spec: RepositorySpec) -> Path | None:
+    """Return the path that a url names on this machine; None for one of another machine.
+
+    Raises:
+        CorpusError: for a text that is neither an absolute path nor a url of a transport that is allowed.
+    """
+    url = spec.url or ""
+    if _CONTROL.search(url):
+        raise _refused(spec, "it holds a control character")
+    if url.startswith("/"):
+        return Path(url)
+    parts = _URL.fullmatch(url)
+    if parts is None:
+        short = _OF_SSH.fullmatch(url)
+        if short is None or short[1] in _TRANSPORTS:
+            raise _refused(spec, "it is neither an absolute path nor a url that git may clone")
+        return None
+    transport, host, path = parts.groups()
+    if transport != "file":
+        if not host or host.startswith("-"):
+            raise _refused(spec, "it names no host")
+        return None
+    if host not in _OWN_HOSTS or not path:
+        raise _refused(spec, "a file url has no host, and an absolute path")
+    return Path(os.fsdecode(unquote_to_bytes(path)))
+
+
+def file_url(folder: Path) -> str:
+    """Return the url by which git finds a folder, whatever its path holds.
+
+    >>> file_url(Path("/tmp/50%/a b"))
+    'file:///tmp/50%25/a%20b'
+    """
+    return f"file://{quote(os.fsencode(folder))}"
+
+
+def _refused(spec: RepositorySpec, cause: str) -> CorpusError:
+    return CorpusError(spec.title("url"), f"url = {spec.url!r}", cause=cause, cure=_CURE)
