@@ -22,6 +22,8 @@ from curriculum.corpus.clone_urls import file_url, local_folder
 from curriculum.corpus.kept_answers import KeptAnswer, KeptAnswers, Question, refs_state
 from curriculum.corpus.paths import language_of
 from curriculum.corpus.source_errors import require_each
+from curriculum.store import Store
+from curriculum.store.inside import CLONES
 from schemas import regular_files
 from schemas.corpus import RepositorySpec
 from schemas.errors import CorpusError
@@ -351,6 +353,8 @@ class Sources:
 
     cache: Path
     """The folder that bundles and urls are cloned into."""
+    workspace: Path | None = None
+    """The workspace of that folder; it is made before anything is put there."""
     clones: Clones = "kept"
     aside: Path | None = None
     """Folder of clones that are made for these sources only, with "aside"."""
@@ -362,7 +366,8 @@ class Sources:
     @staticmethod
     def of(workspace: Path, *, clones: Clones = "kept", aside: Path | None = None) -> "Sources":
         """Return sources whose clones lie in a workspace."""
-        return Sources(cache=workspace / "repositories", clones=clones, aside=aside)
+        cache = workspace / CLONES
+        return Sources(cache=cache, workspace=workspace, clones=clones, aside=aside)
 
     def resolve(self, spec: RepositorySpec) -> Source:
         """Find what a pin names; bundles and urls are cloned on first use, others stay put.
@@ -404,8 +409,14 @@ class Sources:
 
     def keep_answers(self) -> None:
         """Keep what git was asked: whoever looks later asks only for what has changed since."""
+        self._make_workspace()
         for question, answer in self.asked.items():
             KeptAnswers.beside(self.cache).keep(question, answer)
+
+    def _make_workspace(self) -> None:
+        """Make the workspace: a folder that holds something else first is taken for another's."""
+        if self.workspace is not None:
+            Store(self.workspace).open()
 
     def _answer(
         self, question: Question, state: str, ask: Callable[[], str], form: re.Pattern[str]
@@ -463,6 +474,8 @@ class Sources:
         if target.is_dir():
             return target
         url = _clone_url(spec)
+        if self.clones == "kept":
+            self._make_workspace()
         arguments = ("clone", "--quiet", "--bare", "--no-hardlinks", "--template=", "--")
 
         def make(draft: Path) -> None:

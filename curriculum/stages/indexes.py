@@ -149,6 +149,7 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
                 files = (entry.path for entry in entries if entry.mode in FILE_MODES)
                 kept = tuple(_as_text(files))
             if not self.store.dry:
+                self.store.open()
                 answers.keep(question, KeptAnswer(state=source.commit, answer=kept))
         return [*kept]
 

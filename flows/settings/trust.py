@@ -19,7 +19,7 @@ from pathlib import Path
 import filelock
 
 from curriculum.store import Store
-from curriculum.store.inside import CLONES, LOCKS, WORKSPACE_NAME
+from curriculum.store.inside import LOCKS, WORKSPACE_NAME
 from curriculum.store.store import when_made
 from curriculum.train.run_directory import replace_whole
 from flows import settings
@@ -30,8 +30,6 @@ from schemas.manifest import MANIFEST_NAME
 from schemas.text import Strict
 
 RECORD = "trusted.json"
-_BEFORE = {CLONES, LOCKS}
-"""Folders that a command may leave behind before it makes a workspace; clones name nothing to be executed."""
 
 
 class TrustedWorkspace(Strict):
@@ -72,10 +70,21 @@ def trusting_new_workspace(home: Path) -> Iterator[None]:
 
 
 def is_new(home: Path) -> bool:
-    """Return True where a workspace has nothing yet but this user's clones and locks, and is this user's."""
+    """Return True where a workspace has nothing yet but this user's locks, and is this user's.
+
+    Each command writes workspace.json before anything but locks. So what else lies there was put there.
+    """
     entries = home.iterdir() if home.exists() else ()
-    is_empty = all(entry.name in _BEFORE and own_exposure(entry) is None for entry in entries)
+    is_empty = all(entry.name == LOCKS and _holds_locks(entry) for entry in entries)
     return is_empty and exposure(home) is None
+
+
+def _holds_locks(folder: Path) -> bool:
+    """Return True for this user's folder of locks: regular files, with nothing in them."""
+    if own_exposure(folder) is not None:
+        return False
+    found = [entry.lstat() for entry in folder.iterdir()]
+    return all(stat.S_ISREG(each.st_mode) and each.st_size == 0 for each in found)
 
 
 def make_trusted(home: Path) -> None:
@@ -110,6 +119,13 @@ def require_trusted(home: Path, *named: str | Path | None) -> None:
     """
     for opened in untrusted(home, named):
         require_unexposed(opened)
+        if not (opened / WORKSPACE_NAME).exists():
+            raise StoreError(
+                str(opened),
+                cause="the folder isn't empty, and is no workspace: it has no workspace.json",
+                cure="Name a new or an empty folder with --home; or, if all in it may be used, and what "
+                f"its diets name may run as you: curriculum trust {shlex.quote(str(opened))}",
+            )
         raise StoreError(
             str(opened),
             cause="you haven't trusted this workspace, and the command would write to it, or run as you "

@@ -121,26 +121,6 @@ def test_a_workspace_made_from_nothing_is_trusted(tmp_path: Path, command: str) 
     assert trainer_command(plan(home, "mine")) == command
 
 
-@pytest.mark.system
-def test_a_workspace_is_trusted_after_a_look_that_left_clones_alone(
-    tmp_path: Path, sample_clone: Path
-) -> None:
-    home, corpus = tmp_path / "home", tmp_path / "mine.yaml"
-    bundle = tmp_path / "mine.bundle"
-    subprocess.run(["git", "bundle", "create", "-q", bundle, "HEAD"], cwd=sample_clone, check=True)
-    corpus.write_text(
-        f"name: mine\nrepositories:\n  - {{name: mine, path: {bundle}, licence: MIT, max_commits: 4}}\n"
-    )
-    looked = curriculum("supply", str(corpus), "--phases-file", "phases.demo", "--home", str(home))
-    assert looked.exit_code == 0, looked.stderr
-    assert trust.is_trusted(home), "the command made it, to keep its estimates"
-    clones = tmp_path / "clones"
-    shutil.copytree(home / "repositories", clones / "repositories")
-    assert not trust.is_trusted(clones)
-    trust.make_trusted(clones)
-    assert trust.is_trusted(clones)
-
-
 def test_a_folder_that_held_something_is_not_trusted_by_being_used(
     tmp_path: Path, command: str
 ) -> None:
