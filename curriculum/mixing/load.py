@@ -245,7 +245,7 @@ def _extended_file(file: Path, name: str, home: Path | None) -> Path:
     """The file of the diet that another extends; that of the package where it has the same name."""
     is_own = home is not None and file.parent == home / "diets"
     others = _diets(None if is_own and name == file.stem else home)
-    path = str(file.parent / Path(name).expanduser()) if _is_path(name) else name
+    path = str(file.parent / Path(name).expanduser()) if is_path(name) else name
     return _find_file(path, others, home, kind="diet")
 
 
@@ -255,7 +255,7 @@ def _diet(file: Path, text: str, home: Path | None) -> Diet:
     content = dict(source.content)
     for name in PATHS:
         value = content.get(name)
-        if isinstance(value, str) and _is_path(value):
+        if isinstance(value, str) and is_path(value):
             content[name] = str(file.parent / Path(value).expanduser())
     if isinstance(source.content.get(EXTENDS), str):
         parent = _extended(file, text, source.content, home)
@@ -309,14 +309,15 @@ def load_phases(name_or_path: str = "phases", home: Path | None = None) -> Phase
     return MappingProxyType(spec.root)
 
 
-def _is_path(name: str) -> bool:
+def is_path(name: str) -> bool:
+    """Return True if a diet or phases file is named by its path, rather than by its name."""
     return "/" in name or name.endswith((".yaml", ".yml", ".json"))
 
 
 def _find_file(
     name_or_path: str, known: Mapping[str, Path], home: Path | None, *, kind: str
 ) -> Path:
-    if not _is_path(name_or_path):
+    if not is_path(name_or_path):
         if name_or_path not in known:
             raise _unknown(name_or_path, known, home, kind)
         return known[name_or_path]

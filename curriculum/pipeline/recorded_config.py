@@ -11,17 +11,17 @@ from pathlib import Path
 
 from pydantic import Field
 
-from curriculum.corpus.domains import is_path
+from curriculum.corpus import domains
 from curriculum.mixing.imported import ImportedRows
-from curriculum.mixing.load import diet_names, load_diet
+from curriculum.mixing.load import diet_names, is_path, load_diet
 from curriculum.pipeline.attempts import Attempt, attempts_in, names_of, specialist_of
 from curriculum.pipeline.plan import RunPlan, plan_of, resolve_plan
 from curriculum.pipeline.resume import ResumePoint, RowExclusions, parse_exclusions
-from curriculum.pipeline.run_config import ResumeConfig, RunConfig
+from curriculum.pipeline.run_config import ResumeConfig, RunConfig, command, option
 from curriculum.store import Store
 from curriculum.train.run_directory import write_text
 from schemas.corpus import CorpusSpec
-from schemas.diet import Diet, PhaseSpec
+from schemas.diet import TRAINED_TOKENIZER, Diet, PhaseSpec
 from schemas.errors import DietError, StoreError
 from schemas.json_text import Sealed, now, read_json
 from schemas.regular_files import PlainPath
@@ -70,7 +70,7 @@ def write_snapshot(plan: RunPlan, flow_run: str) -> None:
     file = snapshot_file(plan.store, flow_run)
     plan.store.open()
     file.parent.mkdir(exist_ok=True)
-    if is_path(plan.corpus.domains):
+    if domains.is_path(plan.corpus.domains):
         shutil.copyfile(plan.corpus.domains, file.with_suffix(DOMAINS))
     checkpoint = plan.resume.checkpoint.relative_to(plan.store.root) if plan.resume else None
     snapshot = ConfigSnapshot(
@@ -99,8 +99,8 @@ def read_plan(store: Store, flow_run: str) -> RunPlan:
     """
     file = snapshot_file(store, flow_run)
     snapshot = _read(file)
-    checkpoint, domains = snapshot.checkpoint, file.with_suffix(DOMAINS)
-    own = {"domains": str(domains)} if domains.is_file() else {}
+    checkpoint, rules = snapshot.checkpoint, file.with_suffix(DOMAINS)
+    own = {"domains": str(rules)} if rules.is_file() else {}
     return plan_of(
         snapshot.config.model_copy(update={"workspace": store.root}),
         store,
@@ -204,11 +204,55 @@ def newest_config(store: Store, ref: SpecialistRef, attempts: Sequence[Attempt])
     )
 
 
-def resolved(config: RunConfig) -> RunConfig:
+def resolved(config: RunConfig, verb: str) -> RunConfig:
+    """Return the config of a command, as `as_recorded`, with nothing in it that a record may not choose.
+
+    A record names diets, corpora and phases of the workspace and the package alone. Files, repositories, and
+    options that run code or loosen a sandbox are the command line's: who sent a workspace wrote its records.
+
+    Raises:
+        DietError: for another config, with the command that says all of it.
+    """
+    made = as_recorded(config)
+    chosen = [*_chosen_by_record(config, made)]
+    if not chosen:
+        return made
+    raise DietError(
+        config.specialist,
+        ", ".join(chosen),
+        cause="a record of the workspace says this, and only a command line may: it names files, or lets "
+        "code run",
+        cure=f"If you want it, say it yourself: {command(verb, made)}",
+    )
+
+
+def _chosen_by_record(given: RunConfig, made: RunConfig) -> Iterator[str]:
+    """Yield what a record chose and only a command line may, as words of a command line."""
+    if made.specialist != given.specialist and is_path(made.specialist):
+        yield made.specialist
+    said = dict(given.changes())
+    for field, value in made.changes("mix"):
+        if said.get(field) != value and _is_for_command_line(field, value):
+            yield option(field)
+
+
+def _is_for_command_line(field: str, value: object) -> bool:
+    """Return True for a value that names a file or repositories, runs code or loosens a sandbox."""
+    match field:
+        case "continue_run":
+            return False  # It is looked up among the workspace's runs.
+        case "tokenizer":
+            return value != TRAINED_TOKENIZER
+        case "without_rows":
+            return is_path(str(value)) or Path(str(value)).is_file()
+    return is_path(value) if isinstance(value, str) else isinstance(value, bool | tuple)
+
+
+def as_recorded(config: RunConfig) -> RunConfig:
     """Return the config whose specialist is the name of a diet or its file; templates/demo is templates.demo.
 
     A branch of the workspace that has no diet of its own, named templates.ux or templates/ux, gets the
-    config that it was made by, with the changes of this one.
+    config that it was made by, with the changes of this one. Who only looks may go by all that it says.
     """
     home = config.workspace
     if _is_diet(home, config.specialist):

@@ -476,7 +476,7 @@ def configured(
                 warn(line)
             with trusting_new_workspace(home):
                 config = RunConfig.of(specialist=specialist, workspace=home, **changes)
-                take(resolved(config), **given)
+                take(resolved(config, name), **given)
 
         own = list(inspect.signature(command).parameters.values())[1:]
         first = _parameter("specialist", Specialist, default=inspect.Parameter.empty)

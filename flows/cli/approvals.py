@@ -6,7 +6,7 @@ from curriculum.inspection.runs import change, report_of
 from curriculum.pipeline import gates
 from curriculum.pipeline.gates import APPROVAL, record_gate, verdict
 from curriculum.pipeline.plan import resolve_plan
-from curriculum.pipeline.recorded_config import resolved
+from curriculum.pipeline.recorded_config import as_recorded
 from curriculum.pipeline.run_config import RunConfig
 from curriculum.store.artefact import KEY_DIGITS
 from flows import settings
@@ -21,7 +21,7 @@ def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
     Raises:
         JobError: where the phase has no finished run.
     """
-    plan = resolve_plan(resolved(RunConfig.of(specialist=specialist, workspace=home)), dry=True)
+    plan = resolve_plan(as_recorded(RunConfig.of(specialist=specialist, workspace=home)), dry=True)
     run = plan.current("runs", plan.phase(phase))
     if run is None:
         raise JobError(
