@@ -6,10 +6,8 @@ torch.compile without a code generator; called bare it would lose gradients of c
 
 import functools
 import math
-import os
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -137,11 +135,6 @@ def _compiled() -> Callable[..., Any]:
 
 
 def _configure_compiler() -> None:
-    """Fail rather than fall back, and keep kernels where no other user can plant code for a later process.
-
-    torch's own place for kernels is a folder of /tmp that whoever comes first owns.
-    """
-    kernels = Path.home() / ".cache" / "torchinductor"
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))
+    """Fail rather than fall back."""
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     torch._dynamo.config.recompile_limit = SHAPES

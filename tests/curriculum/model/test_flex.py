@@ -1,13 +1,15 @@
 """How the adapter compiles; that it agrees with the reference stands in test_backends and test_relations."""
 
+import getpass
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from curriculum.model import flex_backend
 from curriculum.model.backends import attention
 from curriculum.model.masks import Boundaries
 from curriculum.model.structure import Structure
@@ -53,13 +55,50 @@ def test_a_run_fails_rather_than_fall_back_to_the_uncompiled_form() -> None:
     assert torch._dynamo.config.recompile_limit == 64
 
 
+OPTIMIZER = """
+import torch
+from curriculum.train import optimizer
+torch.optim.AdamW(torch.nn.Linear(2, 2).parameters())
+from torch._inductor.runtime.cache_dir_utils import cache_dir
+print(cache_dir())
+"""
+"""What `new_train_state` does: with the first optimizer torch names the folder of its kernels."""
+
+
+@pytest.mark.parametrize("theirs", [None, "elsewhere"], ids=["ours", "the user's own"])
 def test_kernels_are_kept_in_a_folder_that_no_other_user_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, theirs: str | None
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    flex_backend._traced.__wrapped__()
-    assert tmp_path in Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).parents
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/elsewhere")
-    flex_backend._traced.__wrapped__()
-    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "/elsewhere", "the user's own"
+    found = kernels(tmp_path, home="home", theirs=theirs)
+    assert found == tmp_path / (theirs or "home/.cache/torchinductor")
+    assert [file.name for file in (tmp_path / "shared").iterdir()] == [planted()]
+
+
+def test_without_a_home_nobody_guesses_the_folder_of_the_kernels(tmp_path: Path) -> None:
+    one, other = (kernels(tmp_path, home="none") for _ in range(2))
+    assert one != other
+    for folder in (one, other):
+        assert folder.is_relative_to(tmp_path / "shared")
+        assert len(folder.parent.name) == 32
+
+
+def planted() -> str:
+    """Name torch's own folder, where another user of the machine may put a file or a folder."""
+    return f"torchinductor_{getpass.getuser()}"
+
+
+def kernels(place: Path, *, home: str, theirs: str | None = None) -> Path:
+    """Make an optimizer in a fresh process, where another user planted a file; the folder of its kernels."""
+    (place / "home").mkdir(exist_ok=True)
+    (place / "shared").mkdir(exist_ok=True)
+    (place / "shared" / planted()).touch()
+    environment = {
+        **{name: word for name, word in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"},
+        "HOME": str(place / home),
+        "TMPDIR": str(place / "shared"),
+        **({"TORCHINDUCTOR_CACHE_DIR": str(place / theirs)} if theirs else {}),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", OPTIMIZER], env=environment, stdout=subprocess.PIPE, check=True
+    )
+    return Path(done.stdout.decode().strip())
