@@ -7,6 +7,7 @@ returns 1 for whatever exit code of a rank; so a run here isn't started by it.
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import shutil
@@ -250,10 +251,12 @@ def _held(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder, here and in processes that inherit it.
 
     Raises:
-        OSError: for a folder that another process holds, a link, or what only another user may open.
+        OSError: for a folder that another process holds or another user made, and for a link.
     """
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
+        if os.fstat(lock).st_uid != os.getuid():
+            raise PermissionError(errno.EPERM, "it belongs to another user", str(folder))
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.set_inheritable(lock, True)
         yield

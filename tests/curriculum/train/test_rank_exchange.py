@@ -152,3 +152,21 @@ def test_the_next_start_removes_the_folder_of_ranks_that_were_killed(temporary: 
     assert run_ranks("pass") == 0
     assert not met[0].parent.exists()
     assert (others / "kept").is_dir()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
+def test_folders_that_another_user_made_are_left_alone_however_deep(temporary: Path) -> None:
+    """Removing them needs a frame of Python a level."""
+    planted = temporary / "curriculum-ranks-planted"
+    planted.mkdir()
+    os.chown(planted, 65534, 65534)
+    above = os.open(planted, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("in", dir_fd=above)
+        below = os.open("in", os.O_RDONLY, dir_fd=above)
+        os.close(above)
+        above = below
+    os.close(above)
+    assert run_ranks("pass") == 0
+    assert list(temporary.iterdir()) == [planted]
+    subprocess.run(["rm", "-rf", planted], check=True)
