@@ -96,18 +96,27 @@ def open_lock(file: Path, *, fresh: bool = False) -> int:
 
     Raises:
         FileExistsError: for a fresh one that is there.
-        StoreError: for a link, a folder, a pipe, a device or a socket in its place.
+        StoreError: for a link, a folder, a pipe, a device or a socket in its place, and for a lock that this
+            user may not read.
     """
     try:
         if fresh:
             return regular_files.opened(file, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         with contextlib.suppress(PermissionError):
             return regular_files.opened(file, os.O_RDWR | os.O_CREAT)
-        return regular_files.opened(file)
+        return _opened_by_all(file)
     except regular_files.IrregularFileError as refused:
         raise StoreError(
             str(file), cause=f"{refused}, and a lock is a regular file", cure="Remove it"
         ) from None
+
+
+def _opened_by_all(lock: Path) -> int:
+    try:
+        return regular_files.opened(lock)
+    except PermissionError:
+        cause = "its owner lets no other user open it"
+        raise StoreError(str(lock), cause=cause, cure="Have it removed") from None
 
 
 def append(file: Path) -> int:

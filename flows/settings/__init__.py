@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from flows.settings.exposure import exposure_of_links, real_path
+from flows.settings.exposure import exposure_of_entries, exposure_of_links, real_path
 from flows.settings.proxies import without_blanks
 from schemas.errors import CurriculumError
 
@@ -154,9 +154,20 @@ def slots_folder() -> Path | None:
     """$CURRICULUM_SLOTS: the folder of this machine's slots, by default each workspace's own.
 
     Workspaces whose jobs take turns on one machine name the same.
+
+    Raises:
+        SettingError: where another user can rename or remove the files of this user in the folder: a record
+            that is put back would end a run.
     """
-    given = os.environ.get("CURRICULUM_SLOTS")
-    return Path(given).absolute() if given else None
+    if not (given := os.environ.get("CURRICULUM_SLOTS")):
+        return None
+    place = Path(given).absolute()
+    real = real_path(place)
+    cause = exposure_of_links(place, real) or exposure_of_entries(real)
+    if cause is not None:
+        cure = "Name a folder of your own, or one of root with the sticky bit (chmod 1777)"
+        raise SettingError("$CURRICULUM_SLOTS", place, cause=cause, cure=cure)
+    return real
 
 
 def rooted() -> dict[str, str]:

@@ -25,6 +25,15 @@ def exposure(path: Path) -> str | None:
     return next(filter(None, words), None)
 
 
+def exposure_of_entries(folder: Path) -> str | None:
+    """Return how another user could rename or remove what this user has in a folder at a real path, or None.
+
+    The folder and all above it are judged as those above in `exposure`: others may add files of their own to
+    one with the sticky bit.
+    """
+    return next(filter(None, map(_exposure_above, (folder, *folder.parents))), None)
+
+
 def exposure_below(folder: Path) -> str | None:
     """Return how another user could change something in a folder, at any depth, or None.
 

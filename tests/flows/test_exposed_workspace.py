@@ -152,6 +152,31 @@ def test_folders_below_a_shared_one_with_the_sticky_bit_are_their_owners(shared:
     assert exposure(shared) is not None, "others may add files to the folder itself"
 
 
+@pytest.mark.parametrize("expose", EXPOSING)
+def test_slots_whose_records_others_can_rename_are_refused(
+    shared: Path, expose: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old record that is put back would end the run that it names."""
+    monkeypatch.setenv("CURRICULUM_SLOTS", str(shared / "slots"))
+    assert settings.slots_folder() == shared / "slots"
+    expose(shared)
+    for place in (shared, shared / "slots"):
+        monkeypatch.setenv("CURRICULUM_SLOTS", str(place))
+        with pytest.raises(SettingError) as refused:
+            settings.slots_folder()
+        assert refused.value.name == "$CURRICULUM_SLOTS"
+    done = curriculum("--home", shared.parent / "home", "status")
+    assert done.exit_code == WRONG
+
+
+def test_slots_lie_in_a_shared_folder_with_the_sticky_bit(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared.chmod(0o1777)
+    monkeypatch.setenv("CURRICULUM_SLOTS", str(shared))
+    assert settings.slots_folder() == shared
+
+
 def test_a_group_of_its_owner_alone_may_write(
     shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,11 +2,11 @@
 
     <folder>/<host>-0.lock   held while a job trains, by who launched it and by every process that trains
              <host>-0.json   who launched it, locked by the launcher
-             <host>.line/    a ticket for each that waits, held by it; a dead one is passed over
+             <host>.0000000001.json   a ticket of one that waits, held by it; a dead one is passed over
 
 Locks are the system's, so nothing has to be cleaned up after a process that was killed. Those of files on
-shared storage hold one machine's slots each. Other users may write to the folder: of their records only the
-user is read, and no process is ended for one.
+shared storage hold one machine's slots each. Other users may add files to the folder, and may not rename or
+remove those of this user: of their records only the user is read, and no process is ended for one.
 """
 
 import contextlib
@@ -109,7 +109,8 @@ GRACE_SECONDS = 15.0
 """Seconds for processes whose launcher is gone: they get a signal at its death, and end before."""
 
 
-_TICKETS = f"{'[0-9]' * 10}.json"
+_DIGITS = 10
+_LAST_TICKET = 10**_DIGITS - 1
 _MAX_RECORD_BYTES = 1 << 16
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 """Rights with which another user could have written a file of this user."""
@@ -188,7 +189,7 @@ class Slots:
 
     def line(self) -> list[SlotRecord]:
         """Return the waiting runs, the first first. Nothing is written for it."""
-        records = map(_read, sorted(self._line.glob(_TICKETS)))
+        records = map(_read, self._all_tickets())
         return [record for record in records if record.is_alive and (record.run or record.user)]
 
     @contextlib.contextmanager
@@ -207,8 +208,11 @@ class Slots:
         """The last place in the line, until this is left."""
         with self._guard():
             self._tickets()
-            places = [int(ticket.stem) for ticket in self._line.glob(_TICKETS)]
-            ticket = self._line / f"{max(places, default=0) + 1:010d}.json"
+            before = self._all_tickets()
+            number = _number_of(before[-1]) + 1 if before else 1
+            if number > _LAST_TICKET:
+                raise _in_the_way(before[-1], "no ticket can come after it")
+            ticket = self.folder / f"{self._host}.{number:0{_DIGITS}d}.json"
             lock = inside.open_lock(ticket, fresh=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
             os.write(lock, me.model_dump_json().encode())
@@ -219,25 +223,18 @@ class Slots:
                 ticket.unlink(missing_ok=True)
             os.close(lock)
 
-    def _tickets(self) -> list[Path]:
-        """The tickets of those that still wait; the others' are thrown away.
+    def _all_tickets(self) -> list[Path]:
+        return sorted(self.folder.glob(f"{self._host}.{'[0-9]' * _DIGITS}.json"))
 
-        Raises:
-            StoreError: for a link in place of the folder of tickets: another user may have planted it.
-        """
-        self._line.mkdir(exist_ok=True)
-        if self._line.is_symlink():
-            raise StoreError(
-                str(self._line),
-                cause="it is a link, and files of the folder behind it would be removed",
-                cure="Remove the link, or name another folder in CURRICULUM_SLOTS",
-            )
-        tickets = sorted(self._line.glob(_TICKETS))
+    def _tickets(self) -> list[Path]:
+        """The tickets of those that still wait; the others' are thrown away."""
+        tickets = self._all_tickets()
+        held = [ticket for ticket in tickets if _is_held(ticket)]
         for ticket in tickets:
-            if not is_held(ticket):
+            if ticket not in held:
                 with contextlib.suppress(OSError):  # Another user's, or no file.
                     ticket.unlink()
-        return [ticket for ticket in tickets if is_held(ticket)]
+        return held
 
     def _wait(
         self, ticket: Path, me: SlotState, say: Callable[[str], None]
@@ -245,7 +242,13 @@ class Slots:
         shown, patience = "", _Patience()
         while True:
             with self._guard():
-                ahead = self._tickets().index(ticket)
+                if ticket not in (waiting := self._tickets()):
+                    raise StoreError(
+                        str(ticket),
+                        cause="somebody removed or renamed this ticket while its run waited",
+                        cure="Run it again",
+                    )
+                ahead = waiting.index(ticket)
                 if ahead == 0 and (slot := self._free()) is not None:
                     return slot, self._write_record(slot, me)
                 held = {
@@ -264,6 +267,9 @@ class Slots:
         record = HeldFile(self._record(slot.number))
         try:
             record.write(me.model_dump_json())
+        except PermissionError:
+            os.close(slot.lock)
+            raise _in_the_way(self._record(slot.number), "it can't be replaced") from None
         except BaseException:
             os.close(slot.lock)
             raise
@@ -278,11 +284,7 @@ class Slots:
         return None
 
     def _holder(self, number: int) -> SlotRecord | None:
-        return _read(self._record(number)) if is_held(self._lock(number)) else None
-
-    @property
-    def _line(self) -> Path:
-        return self.folder / f"{self._host}.line"
+        return _read(self._record(number)) if _is_held(self._lock(number)) else None
 
     def _lock(self, number: int) -> Path:
         return self.folder / f"{self._host}-{number}.lock"
@@ -291,13 +293,33 @@ class Slots:
         return self.folder / f"{self._host}-{number}.json"
 
 
+def _number_of(ticket: Path) -> int:
+    return int(ticket.stem[-_DIGITS:])
+
+
+def _in_the_way(file: Path, cause: str) -> StoreError:
+    return StoreError(
+        str(file),
+        cause=f"{cause}, and it may be another user's",
+        cure="Have it removed, or name another folder in CURRICULUM_SLOTS",
+    )
+
+
+def _is_held(file: Path) -> bool:
+    """Return True while a process holds a file; False for one that another user lets nobody open."""
+    try:
+        return is_held(file)
+    except PermissionError:
+        return False
+
+
 def _read(file: Path) -> SlotRecord:
     """Read the record of a slot or of a ticket.
 
     The user is that of the file that was opened, and what a record of another user says is left unread: a
     run that it names would be ended.
     """
-    is_alive = is_held(file)
+    is_alive = _is_held(file)
     try:
         content, found = regular_files.read_with_status(file, most=_MAX_RECORD_BYTES)
     except OSError:

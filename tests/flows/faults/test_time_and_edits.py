@@ -81,6 +81,5 @@ def leave_behind(slots: Slots, owner: RunState, run: Path) -> None:
     state = SlotState(**owner.model_dump(), run=str(run)).model_dump_json()
     (record,) = slots.folder.glob("*-0.lock")
     record.with_suffix(".json").write_text(state)
-    line = next(slots.folder.glob("*.line"))
-    (line / "0000000001.json").write_text(state)
+    record.with_name(f"{record.name.removesuffix('-0.lock')}.0000000001.json").write_text(state)
     assert slots.holders() == [None]

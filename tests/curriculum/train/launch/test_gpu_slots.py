@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -191,8 +192,7 @@ def test_a_record_of_before_a_reboot_holds_nothing(tmp_path: Path) -> None:
     slots, me = Slots(tmp_path, 1), this_process()
     before = SlotState(**me.model_dump(), run="runs/a")
     (tmp_path / f"{me.host}-0.json").write_text(before.model_dump_json())
-    (tmp_path / f"{me.host}.line").mkdir()
-    (tmp_path / f"{me.host}.line" / "0000000001.json").write_text(before.model_dump_json())
+    (tmp_path / f"{me.host}.0000000001.json").write_text(before.model_dump_json())
     assert slots.holders() == [None]
     with slots.hold("runs/b", lambda words: pytest.fail(words)):
         assert [each.run for each in slots.holders() if each] == ["runs/b"]
@@ -393,12 +393,11 @@ def test_no_lock_is_opened_where_another_user_planted_something_else(
 
 
 @pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
-@pytest.mark.parametrize("name", ["{host}-0.json", "{host}.line/0000000001.json"])
+@pytest.mark.parametrize("name", ["{host}-0.json", "{host}.0000000001.json"])
 def test_no_record_is_read_where_another_user_planted_something_else(
     tmp_path: Path, name: str, plant: Callable[[Path], None]
 ) -> None:
     host = socket.gethostname()
-    (tmp_path / f"{host}.line").mkdir()
     plant(tmp_path / name.format(host=host))
     lock = os.open(tmp_path / f"{host}-0.lock", os.O_RDWR | os.O_CREAT, 0o644)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -470,12 +469,107 @@ def test_a_slot_of_a_lock_that_may_only_be_read_is_held_too(
         assert (holder.run, holder.is_alive) == ("runs/b", True)
 
 
-def test_no_ticket_is_removed_through_a_link_that_another_user_planted(tmp_path: Path) -> None:
-    folder, kept = tmp_path / "slots", tmp_path / "kept" / "0000000001.json"
-    folder.mkdir()
-    kept.parent.mkdir()
-    kept.write_text("kept")
-    (folder / f"{socket.gethostname()}.line").symlink_to(kept.parent)
-    with pytest.raises(StoreError), Slots(folder, 1).hold("a", silent):
+NOBODY = 65534
+MALLORY = """
+import fcntl, os, sys, time
+os.setgroups([])
+os.setgid(int(sys.argv[1]))
+os.setuid(int(sys.argv[1]))
+file, mode = sys.argv[2], int(sys.argv[3], 8)
+lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+os.fchmod(lock, mode)
+fcntl.flock(lock, fcntl.LOCK_EX)
+print("planted", flush=True)
+time.sleep(6000)
+"""
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder of root where all users may add files, as /tmp is."""
+    if os.getuid() != 0:
+        pytest.skip("only root can act as another user")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o1777)
+        yield Path(folder)
+
+
+@contextlib.contextmanager
+def planted(file: Path, mode: int) -> Iterator[None]:
+    """A file of another user who holds it."""
+    command = [sys.executable, "-c", MALLORY, str(NOBODY), str(file), f"{mode:o}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as mallory:
+        hear("planted", mallory)
+        yield
+        mallory.kill()
+
+
+def hold_as_another_user(folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Hold a slot as a third user: root may open and remove all files."""
+    code = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from curriculum.train.launch.gpu_slots import Slots\n"
+        "os.setgroups([]); os.setgid(65533); os.setuid(65533)\n"
+        "with Slots(Path(sys.argv[1]), 1).hold('runs/a', print): print('taken')\n"
+    )
+    command = [sys.executable, "-c", code, str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("number", ["0000000001", "9999999998"])
+def test_a_ticket_that_nobody_may_open_is_passed_over(shared: Path, number: str) -> None:
+    with planted(shared / f"{socket.gethostname()}.{number}.json", 0):
+        assert hold_as_another_user(shared).stdout == "taken\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [(".9999999999.json", 0o644), ("-0.json", 0o644), ("-0.lock", 0), (".lock", 0)],
+)
+def test_what_another_user_planted_in_the_way_is_refused_by_name(
+    shared: Path, name: str, mode: int
+) -> None:
+    file = shared / f"{socket.gethostname()}{name}"
+    with planted(file, mode):
+        done = hold_as_another_user(file.parent)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("schemas.errors.StoreError")
+    assert str(file) in last
+    file.unlink()
+    assert hold_as_another_user(file.parent).stdout == "taken\n"
+
+
+def test_a_run_whose_ticket_was_renamed_is_refused_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+    ticket = tmp_path / f"{socket.gethostname()}.0000000001.json"
+
+    def rename(_: str) -> None:
+        ticket.rename(tmp_path / "kept")
+
+    slots = Slots(tmp_path, 1)
+    with (
+        slots.hold("first", silent),
+        pytest.raises(StoreError) as refused,
+        slots.hold("second", rename),
+    ):
         pass
-    assert kept.read_text() == "kept"
+    assert str(ticket) in str(refused.value)
+
+
+def test_no_folder_lies_below_the_slots_that_could_become_a_link(tmp_path: Path) -> None:
+    """Who may exchange a folder leads a path to other files of its reader, which would be removed."""
+    slots = Slots(tmp_path, 1)
+
+    def look(_: str) -> None:
+        assert all(file.is_file() for file in tmp_path.iterdir())
+        raise KeyboardInterrupt
+
+    with (
+        slots.hold("first", silent),
+        contextlib.suppress(KeyboardInterrupt),
+        slots.hold("second", look),
+    ):
+        pass
