@@ -304,15 +304,18 @@ def existing_home(given: Path | None) -> Path:
 def own_home(given: Path | None, *named: str | Path | None, there: bool = False) -> Path:
     """The workspace of a command that writes or executes: a new one, or a trusted one.
 
-    So are those that `named` words of the command line lead into. `there`: it makes none.
+    So are those that `named` words of the command line lead into. `there`: it makes none. Else a folder that
+    other users could make first, as in /tmp, is made here, before anything is judged.
 
     Raises:
         StoreError: for one that isn't trusted, or that should be there.
     """
-    from flows.settings.trust import require_trusted
+    from flows.settings import trust
 
     home = existing_home(given) if there else settings.home(given)
-    require_trusted(home, *named)
+    if not there:
+        trust.claim_home(home)
+    trust.require_trusted(home, *named)
     return home
 
 

@@ -64,7 +64,8 @@ def look(
     if not foreign:
         work(output)
         return 0
-    for each in filter(Path.exists, foreign):
+    there = [*filter(Path.exists, foreign)]
+    for each in there:
         require_plain(each)
     if not landlock():
         raise StoreError(
@@ -74,7 +75,8 @@ def look(
             f"you: curriculum trust {shlex.quote(str(foreign[0]))}",
         )
     given = (Path(each).resolve() for each in named if trust.is_there(Path(each)))
-    read = [home, *foreign, *given]
+    # What wasn't there isn't read: others could have made it meanwhile.
+    read = [*there, *given, *(() if home in foreign else (home,))]
     with _drafted(output) as draft, tempfile.TemporaryDirectory(prefix="look-") as scratch:
         place = folder(home) if folder is not None else draft
         written = [] if place is None else [place if draft is None else place.parent]

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from flows.settings.exposure import exposure_of_entries, exposure_of_links, real_path
+from flows.settings.exposure import claim, exposure_above, led_path, real_path
 from flows.settings.proxies import without_blanks
 from schemas.errors import CurriculumError
 
@@ -80,13 +80,13 @@ def home(given: Path | None = None) -> Path:
     except FileNotFoundError:
         gone = "the current directory was removed"
         raise SettingError(str(path), cause=gone, cure="Change to another directory") from None
-    real = real_path(place)
+    real, led = led_path(place)
     if real.exists():
         cause = None if real.is_dir() else "it is a file, and a workspace is a folder"
     elif any(folder.is_symlink() and not folder.exists() for folder in (place, *place.parents)):
         cause = "it is a link that leads nowhere, or in a circle"
     if cause is None and not is_trusted_by_environment(real):
-        cause, cure = exposure_of_links(place, real), f"Name the folder itself: {real}"
+        cause, cure = led, f"Name the folder itself: {real}"
     if cause is not None:
         raise SettingError(str(place), cause=cause, cure=cure)
     return real
@@ -98,15 +98,28 @@ def state_folder() -> Path:
     $CURRICULUM_STATE, else curriculum below $XDG_STATE_HOME, else ~/.local/state/curriculum.
 
     Raises:
-        SettingError: where the folder is a link, a file or somebody else's.
+        SettingError: where the folder is a link, a file or somebody else's, or lies where another user could
+            replace it.
     """
     given = os.environ.get("CURRICULUM_STATE")
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return _own(Path(given) if given else Path(state) / "curriculum").absolute()
+    folder = (Path(given) if given else Path(state) / "curriculum").absolute()
+    above, led = led_path(folder.parent)
+    real = above / folder.name
+    claim(real)
+    if (cause := led or exposure_above(real)) is not None:
+        raise SettingError(
+            "$CURRICULUM_STATE",
+            folder,
+            cause=f"{cause}: they could change what you trust",
+            cure="Name a folder below one of your own, or make each folder named here yours alone (chown, "
+            "chmod go-w)",
+        )
+    return _own(real)
 
 
 def _own(folder: Path) -> Path:
-    """Make a folder for its owner only, unless it is there."""
+    """Make a folder for its owner only, unless it is there; what lies above is the owner's."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700, parents=True)
     there = folder.lstat()
@@ -162,9 +175,8 @@ def slots_folder() -> Path | None:
     if not (given := os.environ.get("CURRICULUM_SLOTS")):
         return None
     place = Path(given).absolute()
-    real = real_path(place)
-    cause = exposure_of_links(place, real) or exposure_of_entries(real)
-    if cause is not None:
+    real, led = led_path(place)
+    if (cause := led or exposure_above(real / "record")) is not None:
         cure = "Name a folder of your own, or one of root with the sticky bit (chmod 1777)"
         raise SettingError("$CURRICULUM_SLOTS", place, cause=cause, cure=cure)
     return real

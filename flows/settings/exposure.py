@@ -1,10 +1,11 @@
 """Paths that another user of the machine can change: folders of others, or folders that others may write."""
 
+import contextlib
 import grp
 import os
 import pwd
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT_USER = 0
@@ -19,19 +20,50 @@ def exposure(path: Path) -> str | None:
 
     The folder must belong to this user, and each folder above it to this user or to root. No other user may
     write to any of these folders; in folders above with the sticky bit, such as /tmp, others can't replace an
-    entry of this user. A path that doesn't exist yet is judged by the folders above it.
+    entry of this user. A path that doesn't exist is safe only where this user and root alone can make it.
     """
-    words = (own_exposure(path), *map(_exposure_above, path.parents))
-    return next(filter(None, words), None)
+    return _words(*_judged(path, (*reversed(path.parents), path)))
 
 
-def exposure_of_entries(folder: Path) -> str | None:
-    """Return how another user could rename or remove what this user has in a folder at a real path, or None.
+def exposure_above(path: Path) -> str | None:
+    """Return how another user could replace what lies at a real path, by the folders above it; or None."""
+    return _words(*_judged(path, reversed(path.parents)))
 
-    The folder and all above it are judged as those above in `exposure`: others may add files of their own to
-    one with the sticky bit.
+
+def claim(path: Path) -> None:
+    """Make what others could make first of a real path: it is this user's then, and nobody can replace it.
+
+    That is one folder in a folder such as /tmp. Where others made it before, `exposure` tells. Nothing is
+    made where another user can change a folder above.
     """
-    return next(filter(None, map(_exposure_above, (folder, *folder.parents))), None)
+    words, missing = _judged(path, (*reversed(path.parents), path))
+    if words is None and missing is not None:
+        with contextlib.suppress(OSError):
+            missing.mkdir(mode=0o755)
+
+
+def _judged(path: Path, folders: Iterable[Path]) -> tuple[str | None, Path | None]:
+    """Return how another user could change one of the folders, and the first that others could make.
+
+    The folders lead down to a path. Each is looked at once, after those above it: where these are safe,
+    nobody else can put another in its place afterwards.
+    """
+    is_shared = False
+    for place in folders:
+        found = _status(place)
+        if found is None:
+            return None, place if is_shared else None
+        if (words := _exposure_of_folder(place, found, is_above=place != path)) is not None:
+            return words, None
+        is_shared = _others_may_write(place, found)
+    return None, None
+
+
+def _words(words: str | None, missing: Path | None) -> str | None:
+    """Return how another user could change a path, of what was found on the way to it."""
+    if missing is not None:
+        return f"{missing} isn't there, and users other than you may make it first"
+    return words
 
 
 def exposure_below(folder: Path) -> str | None:
@@ -50,22 +82,53 @@ def exposure_below(folder: Path) -> str | None:
     )
 
 
-def exposure_of_links(path: Path, real: Path) -> str | None:
-    """Return how another user could lead an absolute path elsewhere than to its real path, or None.
+def led_path(path: Path) -> tuple[Path, str | None]:
+    """Return where the links of an absolute path lead, and how another user could lead it elsewhere, or None.
 
     Each link on the way, and each folder that holds one, must belong to this user or to root, and be safe
-    from others as in `exposure`. Folders above the real path aren't judged.
+    from others as in `exposure`. Folders above the real path aren't judged. Each is judged as it was when it
+    was followed: that it was removed afterwards changes nothing.
     """
-    way = dict.fromkeys(place for place in _way(path) if place not in {real, *real.parents})
-    return next(filter(None, map(_exposure_above, way)), None)
+    way: dict[Path, os.stat_result | None] = {}
+    real = _followed(path, way)
+    if real is None:
+        return path, "its links lead in a circle"
+    owners = {ROOT_USER, os.getuid()}
+    words = (
+        _exposure_of(place, found, owners, sticky_is_safe=True)
+        for place, found in way.items()
+        if place not in {real, *real.parents}
+    )
+    return real, next(filter(None, words), None)
 
 
-def _way(path: Path, links: int = 0) -> Iterator[Path]:
-    """Yield a path, all above it, and the ways to which the links among them lead."""
-    for place in (path, *path.parents):
-        yield place
-        if links < MAX_LINKS and place.is_symlink():
-            yield from _way(place.parent / place.readlink(), links + 1)
+def _followed(path: Path, way: dict[Path, os.stat_result | None]) -> Path | None:
+    """Return a path without links, and note each place on the way as it was; None for too many links."""
+    place, pending, links = Path(path.anchor), [*reversed(path.parts[1:])], 0
+    while pending:
+        name = pending.pop()
+        if name == os.pardir:
+            place = place.parent
+            continue
+        found = way[place / name] = _status(place / name)
+        if found is None or not stat.S_ISLNK(found.st_mode):
+            place /= name
+            continue
+        links += 1
+        if links > MAX_LINKS:
+            return None
+        target = _target(place / name)
+        place = Path(target.anchor) if target.is_absolute() else place
+        pending += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+    return place
+
+
+def _target(link: Path) -> Path:
+    """Return where a link leads; to itself where it was replaced meanwhile."""
+    try:
+        return link.readlink()
+    except OSError:
+        return link
 
 
 def real_path(path: Path) -> Path:
@@ -82,13 +145,15 @@ def real_path(path: Path) -> Path:
 def own_exposure(folder: Path) -> str | None:
     """Return why a folder itself isn't this user's alone, or None; what doesn't exist is no one's."""
     found = _status(folder)
-    if found is not None and not stat.S_ISDIR(found.st_mode):
-        return f"{folder} is a link or a file, not a folder"
-    return _exposure_of(folder, found, {os.getuid()})
+    return None if found is None else _exposure_of_folder(folder, found, is_above=False)
 
 
-def _exposure_above(place: Path) -> str | None:
-    return _exposure_of(place, _status(place), {ROOT_USER, os.getuid()}, sticky_is_safe=True)
+def _exposure_of_folder(place: Path, found: os.stat_result, *, is_above: bool) -> str | None:
+    """Return how another user could change a folder, or replace one in it; no link is one."""
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{place} is a link or a file, not a folder"
+    owners = {os.getuid(), *((ROOT_USER,) if is_above else ())}
+    return _exposure_of(place, found, owners, sticky_is_safe=is_above)
 
 
 def _exposure_of(

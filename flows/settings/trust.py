@@ -23,7 +23,7 @@ from curriculum.store.inside import LOCKS, WORKSPACE_NAME
 from curriculum.store.store import when_made
 from curriculum.train.run_directory import replace_whole
 from flows import settings
-from flows.settings.exposure import exposure, own_exposure, real_path
+from flows.settings.exposure import claim, exposure, own_exposure, real_path
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
 from schemas.manifest import MANIFEST_NAME
@@ -74,9 +74,17 @@ def is_new(home: Path) -> bool:
 
     Each command writes workspace.json before anything but locks. So what else lies there was put there.
     """
+    # Before its contents: where nobody else can change it, they stay as they are found.
+    if exposure(home) is not None:
+        return False
     entries = home.iterdir() if home.exists() else ()
-    is_empty = all(entry.name == LOCKS and _holds_locks(entry) for entry in entries)
-    return is_empty and exposure(home) is None
+    return all(entry.name == LOCKS and _holds_locks(entry) for entry in entries)
+
+
+def claim_home(home: Path) -> None:
+    """Make the folder of a workspace that other users could make first, but below $CURRICULUM_TRUST."""
+    if not settings.is_trusted_by_environment(home):
+        claim(home)
 
 
 def _holds_locks(folder: Path) -> bool:

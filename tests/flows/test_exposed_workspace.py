@@ -13,7 +13,7 @@ from curriculum.mixing.load import PACKAGE
 from curriculum.store import Store
 from flows import settings
 from flows.settings import SettingError, prefect_variables, trust
-from flows.settings.exposure import ACCESS_LIST, exposure
+from flows.settings.exposure import ACCESS_LIST, claim, exposure
 from schemas.errors import StoreError
 from tests.flows.cli_runner import curriculum
 
@@ -148,7 +148,10 @@ def test_a_folder_that_another_user_makes_first_is_not_trusted(
 
 def test_folders_below_a_shared_one_with_the_sticky_bit_are_their_owners(shared: Path) -> None:
     shared.chmod(0o1777)
-    assert exposure(shared / "mine") is None
+    assert exposure(shared / "mine") is not None, "others may make it first"
+    claim(shared / "mine" / "home")
+    assert [*shared.rglob("*")] == [shared / "mine"]
+    assert exposure(shared / "mine" / "home") is None
     assert exposure(shared) is not None, "others may add files to the folder itself"
 
 
