@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,7 +117,7 @@ def test_what_another_user_puts_there_while_the_folder_is_made_is_refused(
 ) -> None:
     home, mkdir = sticky / "home", Path.mkdir
 
-    def mkdir_late(place: Path, *given: int, **named: int) -> None:
+    def mkdir_late(place: Path, *given: Any, **named: Any) -> None:
         if place == home:
             plant = prepared.rename if planted == "folder" else place.symlink_to
             assert _as_nobody(lambda: plant(home if planted == "folder" else prepared)) == 0
@@ -213,8 +214,8 @@ def test_a_link_of_another_user_that_is_gone_after_it_was_followed_is_refused(
     assert settings.home(link) == mine
     os.lchown(link, NOBODY, NOBODY)
 
-    def readlink_once(*given: object, **named: object) -> object:
-        found = readlink(*given, **named)  # type: ignore[call-overload]
+    def readlink_once(*given: Any, **named: Any) -> Any:
+        found = readlink(*given, **named)
         link.unlink(missing_ok=True)
         return found
 
