@@ -17,6 +17,7 @@
     row_sides.py       one side of the split: encodings spooled, planned by domain, written
     rows.py            documents fitted, scored, packed, checked and published as rows
     held_out_text.py   check that no row holds text of files on the other side
+    merge.py           artefacts of other workspaces
 
 `build` is the pipeline from top to bottom. Each stage takes published artefacts and publishes its own; what
 is there already is not made again. Graphs, indexes, structure and conversations are made only where rows of

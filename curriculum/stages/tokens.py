@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from curriculum.corpus.decisions import train_ids
 from curriculum.foreign_tokenizers import load_finished, load_foreign
@@ -17,6 +17,7 @@ from curriculum.tokens import train
 from curriculum.tokens.codec import DocumentTokens, Roles, Tokenizer
 from curriculum.tokens.finished import without_engine
 from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME, TokenizerTexts
+from schemas.errors import TokenizerError
 from schemas.families import VERSIONS_FAMILY
 from schemas.reports import TokenizerReport
 
@@ -147,10 +148,40 @@ def _template(tokenizer: Tokenizer) -> str:
     return tokenizer.chat_template.config if tokenizer.chat_template else ""
 
 
+def exercise_tokenizer(artefact: Artefact, *, name: str) -> None:
+    """Exercise the tokenizer of an artefact from elsewhere; one without an engine runs nothing.
+
+    Raises:
+        TokenizerError: naming the artefact, for one that `load_foreign` refuses or that has no roles.
+        StoreError: where the kernel can't confine a process.
+    """
+    if not _encodes(artefact):
+        return
+    try:
+        roles = TypeAdapter(Roles).validate_python(_roles_of(artefact))
+        load_foreign(TokenizerTexts.read(artefact.path / TOKENIZER_NAME), roles)
+    except (KeyError, ValidationError):
+        value, cause = None, "its manifest doesn't say which tokens have which roles"
+    except TokenizerError as refused:
+        value, cause = refused.value, refused.cause
+    else:
+        return
+    raise TokenizerError(
+        name,
+        value,
+        cause=cause,
+        cure="Ask its sender for another one, or move it out of the workspace",
+    )
+
+
+def _roles_of(artefact: Artefact) -> dict[str, JsonValue]:
+    return {field.name: artefact.manifest.config[field.name] for field in fields(Roles)}
+
+
 def load_tokenizer(artefact: Artefact) -> Tokenizer:
     """The tokenizer of an artefact."""
-    config, texts = artefact.manifest.config, TokenizerTexts.read(artefact.path / TOKENIZER_NAME)
-    roles = Roles(**cast(Any, {field.name: config[field.name] for field in fields(Roles)}))
+    texts = TokenizerTexts.read(artefact.path / TOKENIZER_NAME)
+    roles = Roles(**cast(Any, _roles_of(artefact)))
     if _encodes(artefact):
         return Tokenizer.of(texts, roles)
     return without_engine(texts, roles, artefact.reported(TokenizerReport).engine_reason)

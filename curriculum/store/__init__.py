@@ -9,7 +9,6 @@ attempt_state.py  attempts at runs that aren't finished: their state and progres
 inside.py     files of a workspace: names, locks, removal
 gc.py         artefacts that nothing refers to, and their removal by way of .trash
 marks.py      the lists of live artefacts in current/
-merge.py      artefacts of other workspaces
 os_errors.py  errors of the operating system, such as a full disk
 """
 
@@ -18,7 +17,6 @@ from curriculum.store.explain import Difference, Explanation, explain, explain_a
 from curriculum.store.gc import collect_garbage, garbage, strange
 from curriculum.store.leases import in_lease
 from curriculum.store.marks import read_mark
-from curriculum.store.merge import merge
 from curriculum.store.os_errors import no_room, refusal
 from curriculum.store.store import Step, Store
 
@@ -37,7 +35,6 @@ __all__ = [
     "explain_all",
     "garbage",
     "in_lease",
-    "merge",
     "no_room",
     "published",
     "read_mark",

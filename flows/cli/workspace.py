@@ -15,8 +15,9 @@ from curriculum.packing.check import check as check_rows
 from curriculum.pipeline.attempts import STEP
 from curriculum.pipeline.references import folders_of
 from curriculum.stages.held_out_text import check_sides
+from curriculum.stages.merge import merge
 from curriculum.stages.tokens import load_tokenizer
-from curriculum.store import Artefact, Store, collect_garbage, garbage, merge, strange
+from curriculum.store import Artefact, Store, collect_garbage, garbage, strange
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.checkpoint_files import require_whole
 from curriculum.train.run_directory import CHECKPOINTS

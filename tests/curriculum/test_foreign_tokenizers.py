@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,9 @@ from curriculum import sandboxed_process
 from curriculum.foreign_tokenizers import load_finished, load_foreign
 from curriculum.sandbox import landlock
 from curriculum.stages import tokens as tokens_stage
+from curriculum.stages.merge import merge
 from curriculum.stages.tokens import foreign_tokenizer, given_tokenizer
-from curriculum.store import Artefact, Store
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens.adversarial import LONG_RUNS
 from curriculum.tokens.codec import NO_ENGINE, Roles, Tokenizer
 from curriculum.tokens.tokenizer_texts import TokenizerTexts
@@ -261,3 +264,41 @@ def test_a_tokenizer_that_a_workspace_has_is_not_exercised_again(
     file.write_text(file.read_text() + "\n")
     with pytest.raises(TypeError):
         given_tokenizer(store, file, "eos")
+
+
+def sealed_tokenizer(home: Path, text: str, **config: Any) -> Artefact:
+    """A tokenizer of somebody else's workspace, whose manifest agrees with its file."""
+
+    def fill(drafts: Sequence[StagingDirectory]) -> None:
+        written(drafts[0].path, text)
+
+    recipe = Recipe(stage="tokenizers", labels=(), revision=1, config=asdict(ROLES) | config)
+    return Store(home).produce([recipe], fill)[0]
+
+
+def test_a_tokenizer_of_anothers_workspace_is_exercised_before_merge_publishes_it(
+    tmp_path: Path,
+) -> None:
+    usual = sealed_tokenizer(tmp_path / "usual", foreign_json())
+    store = Store(tmp_path / "to")
+    assert [each.content for each in merge(store, tmp_path / "usual")] == [usual.content]
+    text = foreign_json(**in_order(split("(?:a|a|aa|b)+$|(?:(?:x+x+)+y)"), BYTES))
+    slow = sealed_tokenizer(tmp_path / "slow", text)
+    store = Store(tmp_path / "none")
+    with pytest.raises(TokenizerError) as refused:
+        list(merge(store, tmp_path / "slow"))
+    assert refused.value.name == str(slow.path)
+    assert [*store.artefacts()] == []
+    assert [each.key for each in merge(store, tmp_path / "slow", own=True)] == [slow.key]
+    with pytest.raises(BaseException, match="retry-limit"):
+        tokenizers.Tokenizer.from_str(text).encode("x" * 40 + "!y")
+
+
+@pytest.mark.parametrize("config", [{"bos": 3}, {"eos": ["a"]}, {"document_tokens": "any"}])
+def test_a_merged_tokenizer_without_roles_is_refused_by_name(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    sent = sealed_tokenizer(tmp_path / "from", foreign_json(), **config)
+    with pytest.raises(TokenizerError, match="roles") as refused:
+        list(merge(Store(tmp_path / "to"), tmp_path / "from"))
+    assert refused.value.name == str(sent.path)

@@ -32,7 +32,7 @@ STAGES: tuple[type[StageReport], ...] = (
     DocumentsReport, ImportReport, IndexReport, RowsReport, SelectionReport, SurveyReport,
     TokenizerReport, TokensReport,
 )  # fmt: skip
-GENERIC = {"curriculum/store/artefact.py", "curriculum/store/merge.py"}
+GENERIC = {"curriculum/store/artefact.py", "curriculum/stages/merge.py"}
 """Modules that carry any report as it is: the store's own, and its copy from another workspace."""
 SHOWN_WHOLE = {
     "curriculum/catalog/tables.py",

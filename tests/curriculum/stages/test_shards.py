@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from curriculum.published_files import sha256_of
 from curriculum.sandbox import landlock
 from curriculum.stages import Built, Shard, Workers
-from curriculum.store import Artefact, Recipe, StagingDirectory, Store, merge
+from curriculum.stages.merge import merge
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.errors import DietError, StoreError
 from schemas.json_text import digest
 from schemas.manifest import MANIFEST_NAME, FileRecord
@@ -347,7 +348,7 @@ def test_the_same_key_with_other_bytes_is_refused(tmp_path: Path, small: Path) -
     def fill(drafts: object) -> None:
         (drafts[0].path / "other.txt").write_text("other")  # type: ignore[index]
 
-    from curriculum.store.merge import _recipe
+    from curriculum.stages.merge import _recipe
 
     changed.produce([_recipe(Store(tmp_path / "from"), artefact)], fill)
     with pytest.raises(StoreError, match="the same key has other bytes"):

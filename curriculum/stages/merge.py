@@ -1,7 +1,8 @@
 """Artefacts of other workspaces, published in this one: for builds that share no storage.
 
 Another's workspace enters here: its files are plain ones, they lie where their manifests say, they have
-the digests that these list, and each Parquet file was decoded whole in a sandbox before it is published.
+the digests that these list. Before anything is published, each Parquet file was decoded whole and each
+tokenizer exercised, in a sandbox.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from curriculum.foreign_decoding import decode_foreign
+from curriculum.stages.tokens import exercise_tokenizer
 from curriculum.store.artefact import (
     KEY_DIGITS,
     Artefact,
@@ -45,6 +47,7 @@ def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact
         StoreError: for a folder that is no workspace, for one of somebody else that holds what is no plain
             file or folder, or a Parquet file that can't be decoded; for an artefact that isn't what its
             manifest says, and where the same was made with other bytes.
+        TokenizerError: for somebody else's tokenizer that loses bytes, or takes too much time or memory.
     """
     if not (source / WORKSPACE_NAME).is_file():
         raise StoreError(
@@ -72,6 +75,8 @@ def _take(store: Store, other: Store, artefact: Artefact, recipe: Recipe, *, own
         other.verify(taken)
         if not own:
             decode_foreign(taken.files())
+            if artefact.manifest.stage == "tokenizers":
+                exercise_tokenizer(taken, name=str(artefact.path))
         draft.record_fields(artefact.manifest.report)
 
     (here,) = store.produce([recipe], fill)
