@@ -85,6 +85,7 @@ def lines_on_terminal(*words: str, width: int, home: Path) -> list[str]:
     sent = bytearray()
     reader = threading.Thread(target=_read, args=(ours, sent))
     kept = {number: os.dup(number) for number in DESCRIPTORS}
+    environment = dict(os.environ)
     try:
         with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
             reader.start()
@@ -101,6 +102,9 @@ def lines_on_terminal(*words: str, width: int, home: Path) -> list[str]:
             patch.setattr(typer.main, "get_command", lambda _: GROUP)
             code = _code()
     finally:
+        # The command sets variables for what it starts.
+        os.environ.clear()
+        os.environ.update(environment)
         for number, copy in kept.items():
             os.dup2(copy, number)
             os.close(copy)
