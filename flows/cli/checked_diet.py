@@ -44,9 +44,9 @@ class CheckedSource:
 
     source_files_of: str
     domain: str
-    repositories: tuple[str, ...] | None
-    asked_tokens: float
-    distinct_tokens: float
+    repositories: tuple[str, ...]
+    asked_tokens: int
+    distinct_tokens: int
     repetition: float
     limit: float
     is_often: bool
