@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -22,11 +22,10 @@ def batches_of(loader: "DataLoader[Any]", workers: int) -> Iterator[Any]:
         yield from loader
         return
     # A Ctrl-C reaches the whole group; a worker that only starts would end in a traceback.
-    with _deaths_named(workers), interrupts_held():
+    with _deaths_named(workers), interrupts_held(), _child_signals_kept():
         batches = iter(loader)
-        deaths = _Deaths.held()
     while True:
-        with _deaths_named(workers), deaths.raised():
+        with _deaths_named(workers):
             batch = next(batches, _END)
         if batch is _END:
             return
@@ -36,47 +35,21 @@ def batches_of(loader: "DataLoader[Any]", workers: int) -> Iterator[Any]:
 _END = object()
 
 
-class _Deaths:
-    """Torch's handler of SIGCHLD, which raises where a worker died: only while a batch is awaited.
+@contextlib.contextmanager
+def _child_signals_kept() -> Iterator[None]:
+    """Keep the process's handler of SIGCHLD, in whose place a loader puts one that raises.
 
-    By itself it raises between any two instructions of the process: in a step, in the middle of a checkpoint.
+    It would raise between any two instructions of the process: in a step, in the middle of a checkpoint.
+    Without it torch finds a dead worker when the next batch doesn't arrive, within five seconds.
     """
-
-    def __init__(self, handler: Callable[[int, Any], object]) -> None:
-        self._handler = handler
-        self._awaited = self._missed = False
-
-    @staticmethod
-    def held() -> "_Deaths":
-        """Hold back the handler that a loader has set, for all loaders of the process."""
-        handler = signal.getsignal(signal.SIGCHLD)
-        if isinstance(handler, _Deaths):
-            return handler
-        # In a thread torch sets none, and looks at its workers every few seconds.
-        is_main = threading.current_thread() is threading.main_thread()
-        if not is_main or not callable(handler):
-            return _Deaths(lambda number, frame: None)
-        deaths = _Deaths(handler)
-        signal.signal(signal.SIGCHLD, deaths)
-        return deaths
-
-    @contextlib.contextmanager
-    def raised(self) -> Iterator[None]:
-        """Let it raise inside, for the deaths since the last time too."""
-        try:
-            self._awaited = True
-            if self._missed:
-                self._missed = False
-                self._handler(signal.SIGCHLD, None)
-            yield
-        finally:
-            self._awaited = False
-
-    def __call__(self, number: int, frame: Any) -> None:
-        if self._awaited:
-            self._handler(number, frame)
-        else:
-            self._missed = True
+    if threading.current_thread() is not threading.main_thread():
+        yield  # torch sets none in a thread
+        return
+    handler = signal.getsignal(signal.SIGCHLD)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, handler)
 
 
 @contextlib.contextmanager

@@ -345,7 +345,7 @@ def test_a_worker_that_dies_is_said_to_have(world: Any) -> None:
 
 
 def test_a_death_beside_a_step_is_an_error_of_the_next_one_alone(world: Any) -> None:
-    """Torch's handler of it raises in the midst of whatever the trainer does."""
+    """Torch's handler of SIGCHLD would raise in the midst of whatever the trainer does."""
     job, before = world.job(), zombies()
     whole = PlannedRows.of(job, world.store.root)
     batches = MicroBatches.of(job, whole)
