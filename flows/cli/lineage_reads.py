@@ -22,12 +22,6 @@ SHORTEST = 6
 """Digits of a commit's or document's id that may stand for it."""
 NO_LICENCE = "none found"
 Kind = Literal["commit", "document", "row", "file"]
-_MACROS: dict[Kind, str] = {
-    "commit": "consumers",
-    "document": "consumers_of_document",
-    "row": "consumers_of_row",
-    "file": "consumers_of_file",
-}
 _PACK = re.compile(r"[0-9a-f]{12}-\d{10}")
 _DOCUMENT = re.compile(r"[0-9a-f]{32}")
 _HEX = re.compile(rf"[0-9a-f]{{{SHORTEST},64}}")
@@ -46,7 +40,7 @@ _ROWS = """
 _VISITS = """
     SELECT v.specialist || '/' || v.phase AS run, v.run AS path, v.run_key, v.attempt, v.step, v.rows,
            v.documents, v.tokens, coalesce(r.study, '') AS study
-    FROM {macro}(?) v LEFT JOIN attempts r ON r.path = v.run
+    FROM consumers(?) v LEFT JOIN attempts r ON r.path = v.run
     ORDER BY v.specialist, v.phase, v.run_key, v.attempt, v.step
 """
 _MISSING = """
@@ -295,8 +289,10 @@ class LineageQuestions:
 
     def _id(self, kind: Kind, digits: str) -> str | None:
         """Return the id with these first digits, or None."""
-        ids = f"SELECT id FROM internal.{kind}_ids WHERE starts_with(id, ?) ORDER BY id LIMIT 4"
-        found = self._texts(ids, digits)
+        sql = (
+            "SELECT DISTINCT id FROM internal.ids WHERE kind = ? AND starts_with(id, ?) ORDER BY id"
+        )
+        found = self._texts(f"{sql} LIMIT 4", kind, digits)
         if len(found) > 1:
             cause, cure = "several ids start with these digits", "Give more digits"
             raise LineageError(digits, ", ".join(found[:3]), cause=cause, cure=cure)
@@ -305,7 +301,7 @@ class LineageQuestions:
     def _readers(self, kind: Kind, name: str) -> Readers:
         """Return the steps that read something; of what exists and no step has read, none."""
         self._require_known(kind, name)
-        visits = self._ask(Visit, _VISITS.format(macro=_MACROS[kind]), name)
+        visits = self._ask(Visit, _VISITS, name)
         first = {visit.path: visit.step for visit in reversed(visits)}
         after = (
             path
@@ -345,7 +341,7 @@ class LineageQuestions:
 
     def _require_known(self, kind: Kind, name: str) -> None:
         """Raise where nothing has that name."""
-        if self._texts(f"SELECT id FROM internal.{kind}_ids WHERE id = ? LIMIT 1", name):
+        if self._texts("SELECT id FROM internal.ids WHERE kind = ? AND id = ? LIMIT 1", kind, name):
             return
         usual = "Name a run with --step, a commit, a document's id, a pack_id, or a path in a repository"
         names = """SELECT DISTINCT unnest([specialist, specialist || '/' || phase]), specialist, phase

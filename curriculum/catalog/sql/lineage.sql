@@ -96,97 +96,60 @@ ORDER BY __l.specialist, __l.position, __l.doc, __l."commit";
 COMMENT ON MACRO TABLE consumed IS
     'what one step of a run read: rows, documents, commits and licences';
 
--- What a question may ask the readers of, by the kind of it.
-CREATE VIEW internal.commit_ids AS SELECT DISTINCT "commit" AS id FROM document_sources;
+-- Ids that a question may ask the readers of, some of them several times.
+CREATE VIEW internal.ids AS
+SELECT 'commit' AS kind, "commit" AS id FROM document_sources
+UNION ALL SELECT 'document', document_id FROM documents
+UNION ALL SELECT 'document', document_id FROM row_documents
+UNION ALL SELECT 'row', pack_id FROM rows
+UNION ALL SELECT 'file', unnest([path, repository || ':' || path, lineage]) FROM document_sources
+UNION ALL SELECT 'file', unnest([lineage, substr(lineage, length(repository) + 2)]) FROM documents;
 
-CREATE VIEW internal.document_ids AS
-SELECT document_id AS id FROM documents UNION SELECT document_id FROM row_documents;
-
-CREATE VIEW internal.row_ids AS SELECT DISTINCT pack_id AS id FROM rows;
-
-CREATE VIEW internal.file_ids AS
-SELECT DISTINCT unnest([path, repository || ':' || path, lineage]) AS id FROM document_sources
-UNION SELECT unnest([lineage, substr(lineage, length(repository) + 2)]) FROM documents;
-
-CREATE MACRO consumers(of_commit) AS TABLE
-SELECT __l.specialist, __l.phase, __l.run, __l.run_key, __l.attempt, __l.step,
-       count(DISTINCT __l.position) AS rows, count(DISTINCT __l.document_id) AS documents,
-       sum(__l.tokens)::BIGINT AS tokens
-FROM (SELECT lower(of_commit) AS __commit) __a
-LEFT JOIN internal.commit_ids __k ON starts_with(__k.id, __a.__commit)
-LEFT JOIN main.lineage __l ON __l."commit" = __k.id
-WHERE internal.stands(__l.run IS NOT NULL, CASE WHEN __k.id IS NULL
-    THEN internal.unknown('commit', __a.__commit, 'document_sources') END)
-GROUP BY ALL
-ORDER BY __l.specialist, __l.phase, __l.run_key, __l.attempt, __l.step;
-COMMENT ON MACRO TABLE consumers IS
-    'every step of every run that read something of a commit, by the first digits of its id';
-
-CREATE MACRO consumers_of_document(of_document) AS TABLE
-SELECT __s.specialist, __s.phase, __s.run, __s.run_key, __s.attempt, __s.step,
-       count(DISTINCT __s.position) AS rows, count(DISTINCT __r.document_id) AS documents,
-       sum(__r.token_end - __r.token_start)::BIGINT AS tokens
-FROM (SELECT lower(of_document) AS __document) __a
-LEFT JOIN internal.document_ids __k ON starts_with(__k.id, __a.__document)
-LEFT JOIN (main.row_documents __r
-    JOIN main.steps __s ON __s.pack_id = __r.pack_id AND __s.rows_key = __r.rows_key
-) ON __r.document_id = __k.id
-WHERE internal.stands(__s.run IS NOT NULL, CASE WHEN __k.id IS NULL
-    THEN internal.unknown('document', __a.__document, 'documents') END)
-GROUP BY ALL
-ORDER BY __s.specialist, __s.phase, __s.run_key, __s.attempt, __s.step;
-COMMENT ON MACRO TABLE consumers_of_document IS
-    'every step of every run that read a document, by the first digits of its id';
-
-CREATE MACRO consumers_of_row(of_pack) AS TABLE
-SELECT __s.specialist, __s.phase, __s.run, __s.run_key, __s.attempt, __s.step,
-       count(DISTINCT __s.position) AS rows, count(DISTINCT __r.document_id) AS documents,
-       sum(__r.token_end - __r.token_start)::BIGINT AS tokens
-FROM (SELECT of_pack AS __pack) __a
-LEFT JOIN internal.row_ids __k ON __k.id = __a.__pack
-LEFT JOIN (main.steps __s
-    JOIN main.row_documents __r ON __r.pack_id = __s.pack_id AND __r.rows_key = __s.rows_key
-) ON __s.pack_id = __k.id
-WHERE internal.stands(__s.run IS NOT NULL, CASE WHEN __k.id IS NULL
-    THEN internal.unknown('row', __a.__pack, 'rows') END)
-GROUP BY ALL
-ORDER BY __s.specialist, __s.phase, __s.run_key, __s.attempt, __s.step;
-COMMENT ON MACRO TABLE consumers_of_row IS 'every step of every run that read a row, by its pack_id';
-
-CREATE MACRO consumers_of_file(of_path) AS TABLE
-WITH __asked AS (SELECT of_path AS __path)
-SELECT __s.specialist, __s.phase, __s.run, __s.run_key, __s.attempt, __s.step,
-       count(DISTINCT __s.position) AS rows, count(DISTINCT __r.document_id) AS documents,
-       sum(__r.token_end - __r.token_start)::BIGINT AS tokens
-FROM __asked __f
-LEFT JOIN internal.file_ids __k ON __k.id = __f.__path
-LEFT JOIN ((
-    SELECT __i.key AS rows_key, __e.__path, __e.document_id, __e.is_about,
+CREATE MACRO consumers(of_id) AS TABLE
+WITH __asked AS (
+    SELECT DISTINCT __a.__id, __k.kind, __k.id
+    FROM (SELECT of_id AS __id) __a
+    LEFT JOIN internal.ids __k ON __k.id = __a.__id
+        OR (__k.kind IN ('commit', 'document') AND starts_with(__k.id, lower(__a.__id)))
+), __files AS (
+    SELECT __i.key AS rows_key, __e.__id, __e.document_id, __e.is_about,
            [__part for __part in __e.parts if list_contains(__e.sources, __part.source)] AS parts
     FROM (
-        SELECT __a.__path, __d.documents_key, __d.document_id, __d.parts,
-               __a.__path IN (__d.lineage, substr(__d.lineage, length(__d.repository) + 2)) AS is_about,
-               [__nth for __nth in range(len(__d.provenance)) if __a.__path IN (
+        SELECT __a.__id, __d.documents_key, __d.document_id, __d.parts,
+               __a.id IN (__d.lineage, substr(__d.lineage, length(__d.repository) + 2)) AS is_about,
+               [__nth for __nth in range(len(__d.provenance)) if __a.id IN (
                     __d.provenance[__nth + 1].path,
                     __d.provenance[__nth + 1].repository || ':' || __d.provenance[__nth + 1].path,
                     __d.provenance[__nth + 1].lineage)] AS sources
-        FROM __asked __a CROSS JOIN main.documents __d
+        FROM __asked __a JOIN main.documents __d ON __a.kind = 'file'
     ) __e
     JOIN main.inputs __i ON __i.input_key = __e.documents_key AND __i.stage = 'rows'
     WHERE __e.is_about OR len(__e.sources) > 0
-) __w
-JOIN internal.row_parts __r ON __r.rows_key = __w.rows_key AND __r.document_id = __w.document_id
-    AND (__w.is_about OR len([__piece for __piece in __r.pieces
-        if __piece.doc = __r.doc AND __piece.kind = 0 AND len([__part for __part in __w.parts
-            if __part."start" < __piece.byte_end AND __part."end" > __piece.byte_start]) > 0]) > 0)
-JOIN main.steps __s ON __s.pack_id = __r.pack_id AND __s.rows_key = __r.rows_key
-) ON __w.__path = __k.id
-WHERE internal.stands(__s.run IS NOT NULL, CASE WHEN __k.id IS NULL
-    THEN internal.unknown('file', __f.__path, 'document_sources') END)
+), __read AS (
+    SELECT __a.__id, __s.run, __s.step, __s.position, __r.doc, __r.document_id,
+           __r.token_end - __r.token_start AS tokens
+    FROM __files __a
+    JOIN internal.row_parts __r ON __r.rows_key = __a.rows_key AND __r.document_id = __a.document_id
+        AND (__a.is_about OR len([__piece for __piece in __r.pieces
+            if __piece.doc = __r.doc AND __piece.kind = 0 AND len([__part for __part in __a.parts
+                if __part."start" < __piece.byte_end AND __part."end" > __piece.byte_start]) > 0]) > 0)
+    JOIN main.steps __s ON __s.pack_id = __r.pack_id AND __s.rows_key = __r.rows_key
+    UNION
+    SELECT __a.__id, __l.run, __l.step, __l.position, __l.doc, __l.document_id, __l.tokens
+    FROM __asked __a JOIN main.lineage __l ON __a.id = CASE __a.kind
+        WHEN 'commit' THEN __l."commit" WHEN 'document' THEN __l.document_id WHEN 'row' THEN __l.pack_id END
+)
+SELECT __w.specialist, __w.phase, __w.run, __w.run_key, __w.attempt, __r.step,
+       count(DISTINCT __r.position) AS rows, count(DISTINCT __r.document_id) AS documents,
+       sum(__r.tokens)::BIGINT AS tokens
+FROM (SELECT __id, count(id) AS known FROM __asked GROUP BY __id) __a
+LEFT JOIN (__read __r JOIN internal.walks __w ON __w.run = __r.run) ON __r.__id = __a.__id
+WHERE internal.stands(__r.run IS NOT NULL, CASE WHEN __a.known = 0 THEN internal.unknown(
+    'commit, document, row or file', __a.__id, 'the views document_sources and rows') END)
 GROUP BY ALL
-ORDER BY __s.specialist, __s.phase, __s.run_key, __s.attempt, __s.step;
-COMMENT ON MACRO TABLE consumers_of_file IS
-    'every step of every run that read a document about a file, or one with a piece of it as context; the file as its path, repository:path or lineage';
+ORDER BY __w.specialist, __w.phase, __w.run_key, __w.attempt, __r.step;
+COMMENT ON MACRO TABLE consumers IS
+    'every step of every run that read something of a commit or document, by the first digits of its id; of a row, by its pack_id; or of a file, as its path, repository:path or lineage: documents about it and those with a piece of it';
 
 CREATE MACRO seen_before(of_run, at_step) AS TABLE
 SELECT __a.__specialist AS model_specialist, __y.back, __s.run, __s.run_key, __s.attempt, __s.specialist,
@@ -257,7 +220,7 @@ SELECT __r.pack_id, __r.doc, __r.token_start, __r.token_end, __r.document_id, __
        __s.repository, __s.path, __s."commit", __s.blob, __s.byte_start, __s.byte_end,
        coalesce(__b.num_bytes, 0)::BIGINT AS bytes_in_row
 FROM (SELECT of_pack AS __pack) __a
-LEFT JOIN internal.row_ids __k ON __k.id = __a.__pack
+LEFT JOIN (SELECT DISTINCT id FROM internal.ids WHERE kind = 'row') __k ON __k.id = __a.__pack
 LEFT JOIN (main.row_documents __r
     JOIN main.inputs __i ON __i.key = __r.rows_key
     JOIN main.document_sources __s
@@ -267,7 +230,7 @@ LEFT JOIN internal.bytes_in_rows __b
     ON __b.pack_id = __r.pack_id AND __b.doc = __r.doc
     AND __b.documents_key = __s.documents_key AND __b.source = __s.source
 WHERE internal.stands(__s.source IS NOT NULL, CASE WHEN __k.id IS NULL
-    THEN internal.unknown('row', __a.__pack, 'rows') END)
+    THEN internal.unknown('row', __a.__pack, 'the view rows') END)
 ORDER BY __r.doc, __s.repository, __s.source;
 COMMENT ON MACRO TABLE provenance IS
     'where the documents of a row came from, down to bytes of a blob; bytes_in_row are those that stand in the row as they are';

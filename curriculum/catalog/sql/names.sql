@@ -7,9 +7,9 @@
 CREATE MACRO internal.listed(names) AS
     coalesce('only ' || nullif(array_to_string(list_sort(names), ', '), ''), 'nor any other');
 
--- The fault of an id that nothing in a view has.
-CREATE MACRO internal.unknown(kind, given, of_view) AS
-    format('there is no {} ''{}'' here, only those of the view {}', kind, given, of_view);
+-- The fault of an id that nothing in some views has.
+CREATE MACRO internal.unknown(kind, given, of_views) AS
+    format('there is no {} ''{}'' here, only those of {}', kind, given, of_views);
 
 -- Whether a name, as commands take it, means a specialist.
 CREATE MACRO internal.is_named(given, a_specialist) AS
