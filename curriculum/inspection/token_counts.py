@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from curriculum import parquet
-from curriculum.inspection.lineage import UNKNOWN, inputs, origins
+from curriculum.inspection.lineage import inputs
 from curriculum.mixing.mix import PLAN_NAME
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
@@ -17,7 +17,9 @@ ROWS = "rows"
 KINDS = ("phase", "serving", "family", "domain", "repository", "licence")
 """Kinds by which tokens are counted."""
 DOCUMENT_COLUMNS = (*KINDS, "document_id", "path", "commit", "lineage", "tokens")
-NO_LICENCE = "none"
+NO_LICENCE, UNKNOWN = "none", "?"
+"""Licence of a document that has none; origin that isn't known any more."""
+_ORIGIN = ("document_id", "repository", "commit", "path", "licence", "lineage")
 _COLUMNS = ("document_ids", "doc_starts", "valid_token_count", "domain")
 _NOTHING = pl.DataFrame(
     schema={name: pl.Int64 if name == "tokens" else pl.String for name in DOCUMENT_COLUMNS}
@@ -134,7 +136,10 @@ def _tokens(lines: pl.DataFrame) -> pl.DataFrame:
 
 def _with_origins(store: Store, rows: Artefact, counts: pl.DataFrame) -> pl.DataFrame:
     """Counts with the origin of each document; unknown where the documents are gone."""
-    known = pl.DataFrame(origins(inputs(store, rows, "documents"))).drop("family")
+    made_of = inputs(store, rows, "documents")
+    files = [file for artefact in made_of for file in parquet.shards_of(artefact.path)]
+    nothing = pl.DataFrame(schema=dict.fromkeys(_ORIGIN, pl.String))
+    known = pl.concat([nothing, *map(_origins, files)]).unique("document_id", keep="first")
     is_known = pl.col("repository").is_not_null()
     licence = (
         pl.when(is_known).then(pl.col("licence").fill_null(NO_LICENCE)).otherwise(pl.lit(UNKNOWN))
@@ -142,6 +147,26 @@ def _with_origins(store: Store, rows: Artefact, counts: pl.DataFrame) -> pl.Data
     names = ("repository", "commit", "path", "lineage")
     return counts.join(known, on="document_id", how="left").with_columns(
         licence, *(pl.col(name).fill_null(UNKNOWN) for name in names)
+    )
+
+
+def _origins(file: Path) -> pl.DataFrame:
+    """A line a document: the first entry of its lineage in its provenance, else the last."""
+    entry = pl.col("provenance")
+    own = entry.filter(entry.struct.field("lineage") == pl.col("lineage"))
+    return (
+        _frame(file, ("document_id", "licence", "lineage", "provenance"))
+        .unique("document_id", keep="first")
+        .explode("provenance")
+        .group_by("document_id")
+        .agg(
+            pl.col("licence", "lineage").first(),
+            *(
+                pl.coalesce(source.first().struct.field(name) for source in (own, entry.reverse()))
+                for name in ("repository", "commit", "path")
+            ),
+        )
+        .select(pl.col(_ORIGIN).cast(pl.String))
     )
 
 
