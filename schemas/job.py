@@ -268,6 +268,11 @@ class Figure(HeldOutCount):
         return set_title(self.set, self.phase)
 
     @property
+    def place(self) -> tuple[str, str, str, str]:
+        """What it is of: set, phase, family and domain."""
+        return self.set, self.phase, self.family, self.domain
+
+    @property
     def is_whole(self) -> bool:
         """True for figures of the anchor and of all that a phase serves, not of an objective apart."""
         return self.set in (PHASE_SET, ANCHOR_SET)

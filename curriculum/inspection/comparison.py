@@ -125,7 +125,7 @@ def setting_differences(compared: Sequence[ComparedRun]) -> list[SettingValues]:
 def measured_pairs(compared: Sequence[ComparedRun]) -> list[MeasuredPair]:
     """Return every evaluation that a run ended with: the weighted means first, then strata."""
     after = [
-        {_place(figure): figure for figure in (side.report.after if side.report else ())}
+        {figure.place: figure for figure in (side.report.after if side.report else ())}
         for side in compared
     ]
     grounds = [_grounds(side.job) for side in compared]
@@ -183,7 +183,7 @@ def _verdict(
     if not (first.is_sure and last.is_sure):
         return TOO_FEW
     if change is not None:
-        return change.verdict or NOT_SURE
+        return change.verdict or (NOT_SURE if change.count.is_sure else TOO_FEW)
     if not same_rows:
         return OTHER_ROWS
     if first.low <= last.high and last.low <= first.high:
@@ -307,10 +307,6 @@ def _ground(evaluation: Evaluation) -> list[tuple[object, ...]]:
         (each.family, each.domain, each.weight, each.rows.content, each.measured)
         for each in evaluation.strata
     ]
-
-
-def _place(figure: Figure) -> Place:
-    return figure.set, figure.phase, figure.family, figure.domain
 
 
 def _stratum(stratum: StratumReport) -> tuple[str, str]:

@@ -86,9 +86,9 @@ def figure_lines(report: Report, changes: Changes = NO_CHANGES) -> Iterator[Line
     """A line an evaluation of the run: its figure before and after, and what documents changed by."""
     measured: defaultdict[Place, deque[Figure]] = defaultdict(deque)
     for figure in report.before:
-        measured[_place(figure)].append(figure)
+        measured[figure.place].append(figure)
     for after in report.after:
-        place = _place(after)
+        place = after.place
         # Rows of several lengths or bases have figures of one place, in the same order each time.
         before = measured[place].popleft() if measured[place] else None
         yield {
@@ -113,7 +113,3 @@ def set_lines(report: Report, changes: Changes, phase: str) -> list[Line]:
         if (line["phase"], line["family"]) == (phase, "*")
     ]
     return means if len(means) > 1 else []
-
-
-def _place(figure: Figure) -> Place:
-    return figure.set, figure.phase, figure.family, figure.domain

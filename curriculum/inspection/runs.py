@@ -7,7 +7,7 @@ from curriculum.inspection.formats import TOO_FEW, count, held_out_words
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.store import Artefact, Store
 from curriculum.train.run_directory import JOB, read_job
-from schemas.job import Report
+from schemas.job import Job, Report
 from schemas.manifest import MANIFEST_NAME
 from schemas.mixture import MixtureReport
 from schemas.study import Study, study_mark
@@ -79,11 +79,16 @@ def unused_budget(report: Report, mixture: MixtureReport) -> str:
     return whole_steps(report.steps, mixture.tokens_per_step, tokens, mixture.budget)
 
 
+def mixture_of(store: Store, job: Job) -> Artefact | None:
+    """Return the mixture that a run is trained on; None where that is gone."""
+    folder = (store.root / job.plan).parent
+    return store.load(folder) if (folder / MANIFEST_NAME).is_file() else None
+
+
 def mixture_of_run(store: Store, run: Artefact) -> MixtureReport | None:
     """The report of the mixture that a closed run was trained on; None where that is gone."""
-    folder = (store.root / read_job(run.path / JOB).plan).parent
-    is_there = (folder / MANIFEST_NAME).is_file()
-    return mixture_report_of(store.load(folder)) if is_there else None
+    mixture = mixture_of(store, read_job(run.path / JOB))
+    return mixture_report_of(mixture) if mixture else None
 
 
 def change(report: Report, kind: Literal["phase", "anchor"]) -> str:

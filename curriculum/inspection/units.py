@@ -1,6 +1,5 @@
 """Units of figures by the words of their names: one format wherever a figure of the name is shown."""
 
-import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -45,13 +44,7 @@ def cell_text(name: str, value: Any) -> str:
         case tuple() | list():
             return ", ".join(cell_text(name, part) for part in value)
         case _:
-            return one_line(words_of(value))
-
-
-@functools.singledispatch
-def words_of(value: object) -> str:
-    """Return a value of several figures in words; modules register the words of their types."""
-    return str(value)
+            return one_line(str(value))
 
 
 def _figure(words: list[str], value: float) -> str:

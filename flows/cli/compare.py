@@ -13,11 +13,9 @@ from curriculum.inspection.comparison import (
     setting_differences,
     shared_strata,
 )
-from curriculum.inspection.formats import bits, interval, paired
+from curriculum.inspection.formats import bits, difference, paired
 from curriculum.inspection.runs import change
-from curriculum.inspection.units import words_of
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.train.document_sums import PairedChange
 from flows.cli.compared_runs import Group, groups
 from flows.cli.console import ACCENT, MUTED, out, print_json, table
 from schemas.errors import JobError
@@ -34,14 +32,7 @@ RUN_COLUMNS = (
     *("specialist", "phase", "key", "val_bpb", "anchor", "tokens", "tokens_per_second", "seconds"),
     *("gpu_seconds", "cost", "steps", "stopped", "state", "study"),
 )
-COUNT_COLUMNS = ("documents", "lineages", "verdict")
-
-words_of.register(PairedChange, paired)
-
-
-@words_of.register
-def _(figure: Figure) -> str:
-    return f"{bits(figure.val_bpb)} ({interval(figure.low, figure.high, is_sure=figure.is_sure)})"
+PLACE, COUNTS = ("set", "phase", "family", "domain"), ("documents", "lineages", "verdict")
 
 
 def compare(home: Path, what: Sequence[str], *, full: bool = False, as_json: bool = False) -> None:
@@ -118,17 +109,36 @@ def _shown(group: Group, *, full: bool) -> Iterator[RenderableType]:
     else:
         yield Text("No setting differs.", MUTED)
     figures = [pair for pair in measured_pairs(group.runs) if full or _is_worth(pair, is_brief)]
-    where = ("set", "phase") if is_brief else ("set", "phase", "family", "domain")
     if figures:
         gap = "paired" if any(pair.paired for pair in figures) else "bpb_change"
-        columns = (*where, "figures", gap, *COUNT_COLUMNS)
+        columns = (*(PLACE[:2] if is_brief else PLACE), "figures", gap, *COUNTS)
+        lines = [_line(pair, gap) for pair in figures]
         dropped = ("lineages", "documents", gap)
         yield ""
-        yield table(figures, columns, heads={"figures": titles}, limit=limit, dropped_first=dropped)
+        yield table(lines, columns, heads={"figures": titles}, limit=limit, dropped_first=dropped)
     shares = [] if is_brief else shared_strata(group.runs)
     if shares:
         yield ""
         yield table(shares, heads={"shares": titles}, limit=limit)
+
+
+def _line(pair: MeasuredPair, gap: str) -> Mapping[str, object]:
+    """Return a line of figures and their difference; what is too few to tell has no interval."""
+    if (same := pair.paired) is not None:
+        words = paired(same) if same.count.is_sure else difference(same.change)
+    else:
+        words = "" if pair.bpb_change is None else difference(pair.bpb_change)
+        words += ", unpaired" if words and gap == "paired" else ""
+    return {
+        **{name: getattr(pair, name) for name in (*PLACE, *COUNTS)},
+        "figures": tuple(figure and _figure_words(figure) for figure in pair.figures),
+        gap: words,
+    }
+
+
+def _figure_words(figure: Figure) -> str:
+    said = bits(figure.val_bpb)
+    return f"{said} ({bits(figure.low)} to {bits(figure.high)})" if figure.is_sure else said
 
 
 def _is_worth(pair: MeasuredPair, is_brief: bool) -> bool:

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curriculum.inspection.comparison import ComparedRun
+from curriculum.inspection.runs import mixture_of
 from curriculum.pipeline.attempts import Attempt, RunHistory, SlotQueue, attempt_state, attempts_in
 from curriculum.pipeline.references import named, run_of, store_of
-from curriculum.store import Artefact, Store
+from curriculum.store import Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import read_report
 from flows.settings.contexts import resources
-from schemas.job import Job
-from schemas.manifest import MANIFEST_NAME
 from schemas.specialist import spelled
 
 
@@ -58,26 +57,17 @@ def runs_by_phase(home: Path, what: str) -> dict[str, ComparedRun]:
 
 
 def _side(store: Store, title: str, run: Attempt) -> ComparedRun:
-    is_closed = (run.path / MANIFEST_NAME).is_file()
-    open_ = (
-        None
-        if is_closed
-        else attempt_state(store, run, SlotQueue.read(resources().slots_of(store.root)))
-    )
+    closed, mixture = run.is_finished, mixture_of(store, run.job)
+    slots = SlotQueue.read(resources().slots_of(store.root))
     return ComparedRun(
         title=title,
         path=run.path,
         job=run.job,
-        report=read_report(run.path) if is_closed else None,
-        progress=open_,
-        mixture=_mixture(store, run.job),
-        tools=store.load(run.path).manifest.tools if is_closed else {},
+        report=read_report(run.path) if closed else None,
+        progress=None if closed else attempt_state(store, run, slots),
+        mixture=mixture,
+        tools=store.load(run.path).manifest.tools if closed else {},
     )
-
-
-def _mixture(store: Store, job: Job) -> Artefact | None:
-    folder = (store.root / job.plan).parent
-    return store.load(folder) if (folder / MANIFEST_NAME).is_file() else None
 
 
 def _title(what: str, run: Attempt) -> str:

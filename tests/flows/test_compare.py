@@ -111,7 +111,8 @@ def paired_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         middle = _bits(documents)
         wide = figure(middle, 0.4)
         alike = figure(middle, 0.4, family="v2_simple", domain="general")
-        run(home, each, [wide, alike], documents=documents)
+        unpaired = figure(middle, 0.4, family="v3_simple", domain="general")
+        run(home, each, [wide, alike, unpaired], documents=documents)
     return home
 
 
@@ -124,7 +125,8 @@ def test_two_specialists_are_paired_on_the_documents_that_both_were_measured_on(
     paired_home: Path,
 ) -> None:
     (group,) = _two(paired_home, "fmt/syntax", "abseil/syntax")
-    mean, stratum = measured_pairs(group.runs)
+    mean, stratum, other = measured_pairs(group.runs)
+    assert other.paired is None, "it has no documents"
     assert not mean.same_rows
     assert mean.paired is not None
     assert mean.paired == stratum.paired, "one stratum is all that there is"
@@ -151,6 +153,11 @@ def test_a_pair_is_printed_with_its_interval_and_its_documents(
     assert line[-1] == "lower"
     assert line[-7] == "−0.115"
     assert line[-6].startswith("(−0.1")
+    (other,) = [line.split() for line in said.splitlines() if " v3_simple " in line]
+    first, last = (float(bits) for bits in (other[4], other[8]))
+    gap, mark = other[12:14]
+    assert float(gap.strip(",").replace("−", "-")) == pytest.approx(last - first, abs=0.0015)
+    assert mark == "unpaired"
     compare.compare(paired_home, ["fmt/syntax", "abseil/syntax"], as_json=True)
     (left,) = json.loads(capsys.readouterr().out)["groups"]
     assert left["figures"][0]["paired"]["count"]["documents"] == 40
@@ -181,6 +188,8 @@ def test_the_terminal_tells_figures_intervals_cost_and_shares(
     assert ["rope_base", "10000.0", "20000.0"] in lines
     figures = "phase syntax * * 3.000 (2.800 to 3.200) 2.000 (1.900 to 2.100) −1.000 12 5 lower"
     assert figures.split() in lines
+    few = "phase syntax v2_simple general 3.000 2.500 −0.500 1 1 too few to tell"
+    assert few.split() in lines, "it is said once"
     assert any({"abseil", "2", "h", "1.50"} <= set(line) for line in lines), "GPU time and cost"
     assert any("53.8%" in line for line in lines), "7 of 13 tokens"
 

@@ -151,7 +151,7 @@ def _weights(view: CheckpointView, *, full: bool) -> RenderableType:
 
 def _figures(state: Saved, options: InspectOptions) -> Iterator[Line]:
     """Yield the last figures before the checkpoint."""
-    last = {(each.set, each.phase, each.family, each.domain): each for each in state.figures}
+    last = {figure.place: figure for figure in state.figures}
     for figure in last.values():
         if options.only.has_figure(figure.family, figure.domain):
             yield {
