@@ -173,6 +173,11 @@ class StratumReport(Strict):
     """Name of imported rows in the diet; empty where they are built of the corpus."""
 
     @property
+    def title(self) -> str:
+        """Its serving in words: v3_simple causal 512."""
+        return f"{self.family} {self.objective} {self.row_length}"
+
+    @property
     def repetition(self) -> float:
         """Times that each document of the stratum is seen in this plan, on average."""
         return sum(each.drawn / each.rows for each in self.by_variant)

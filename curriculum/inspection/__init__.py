@@ -5,7 +5,7 @@ documents.py           documents with their tokens, structure and facts
 context_tree.py        context documents as trees
 structure_text.py      text cut by structure
 line_selection.py      options of inspect, and the lines of an artefact that they choose
-lineage.py             artefacts that others were made from, origins of documents
+lineage.py             artefacts that others were made from, and their tokenizer
 runs.py                reports of runs
 comparison.py          runs side by side: settings, figures with verdicts, shares of mixtures
 paired.py              two runs, or one before and after, document by document

@@ -152,7 +152,7 @@ def mixture_lines(mixture: Artefact) -> Iterator[Line]:
     for stratum in report.strata:
         whose = f"{stratum.imported}: " if stratum.imported else ""
         yield {
-            "serving": f"{whose}{stratum.family} {stratum.objective} {stratum.row_length}",
+            "serving": f"{whose}{stratum.title}",
             "domain": stratum.domain,
             "planned": percent(stratum.share),
             "realised": percent(stratum.tokens / report.tokens),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from curriculum.inspection.formats import TOO_FEW, percent
-from curriculum.inspection.paired import Place, changes, measured
+from curriculum.inspection.paired import Place, changes_between
 from curriculum.inspection.runs import NOT_SURE
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.store import Artefact
@@ -19,7 +19,6 @@ from curriculum.train.document_sums import PairedChange
 from curriculum.train.run_directory import WHICH_RUN
 from schemas.job import Evaluation, Figure, Job, Report
 from schemas.label_folders import label_of
-from schemas.mixture import StratumReport
 from schemas.study import study_words
 
 NOT_SETTINGS = {
@@ -151,8 +150,7 @@ def _pair(
 ) -> MeasuredPair:
     name, phase, family, domain = place
     first, last = figures[0], figures[-1]
-    is_pair = len(figures) == 2 and first is not None and last is not None
-    count = change.count if change else next(each for each in reversed(figures) if each)
+    count = change.count if change else next(figure for figure in reversed(figures) if figure)
     same_rows = len(grounds) == 1
     return MeasuredPair(
         set=name,
@@ -161,7 +159,7 @@ def _pair(
         domain=domain,
         figures=tuple(figures),
         is_sure=tuple(bool(figure and figure.is_sure) for figure in figures),
-        bpb_change=last.val_bpb - first.val_bpb if is_pair and first and last else None,
+        bpb_change=last.val_bpb - first.val_bpb if first and last and len(figures) == 2 else None,
         paired=change,
         documents=count.documents,
         lineages=count.lineages,
@@ -193,19 +191,23 @@ def _verdict(
 
 def _paired(compared: Sequence[ComparedRun]) -> dict[Place, PairedChange]:
     """Return the changes from the first of two runs to the last, where both left documents."""
-    if len(compared) != 2:
-        return {}
-    first, last = (
-        measured(side.path, side.report.steps) if side.report else None for side in compared
-    )
-    return changes(first, last) if first is not None and last is not None else {}
+    ends = [(side.path, side.report.steps) for side in compared if side.report]
+    return changes_between(*ends) if len(compared) == len(ends) == 2 else {}
 
 
 def shared_strata(compared: Sequence[ComparedRun]) -> list[ComparedStratum]:
     """Return every stratum of the mixtures, the largest first."""
     reports = [mixture_report_of(side.mixture) if side.mixture else None for side in compared]
     shares = [
-        {_stratum(stratum): _share(stratum, report.tokens) for stratum in report.strata}
+        {
+            (stratum.title, stratum.domain): StratumShare(
+                planned=stratum.share,
+                realised=stratum.tokens / max(report.tokens, 1),
+                tokens=stratum.tokens,
+                repetition=stratum.repetition,
+            )
+            for stratum in report.strata
+        }
         if report
         else {}
         for report in reports
@@ -221,15 +223,6 @@ def shared_strata(compared: Sequence[ComparedRun]) -> list[ComparedStratum]:
     ]
     return sorted(
         found, key=lambda line: -max(share.realised if share else 0.0 for share in line.shares)
-    )
-
-
-def _share(stratum: StratumReport, tokens: int) -> StratumShare:
-    return StratumShare(
-        planned=stratum.share,
-        realised=stratum.tokens / max(tokens, 1),
-        tokens=stratum.tokens,
-        repetition=stratum.repetition,
     )
 
 
@@ -307,7 +300,3 @@ def _ground(evaluation: Evaluation) -> list[tuple[object, ...]]:
         (each.family, each.domain, each.weight, each.rows.content, each.measured)
         for each in evaluation.strata
     ]
-
-
-def _stratum(stratum: StratumReport) -> tuple[str, str]:
-    return f"{stratum.family} {stratum.objective} {stratum.row_length}", stratum.domain

@@ -1,7 +1,9 @@
-"""Artefacts that others were made from."""
+"""Artefacts that others were made from, and their tokenizer."""
 
+from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
+from curriculum.tokens.codec import Tokenizer
 from schemas.errors import StoreError
 
 
@@ -18,17 +20,22 @@ def inputs(store: Store, artefact: Artefact, stage: str) -> list[Artefact]:
     return [each for each in seen.values() if each.manifest.stage == stage]
 
 
-def tokenizer_artefact(store: Store, artefact: Artefact) -> Artefact:
+def tokenizer_of(store: Store, artefact: Artefact) -> Tokenizer:
     """Return the tokenizer that rows or tokens were made with.
 
     Raises:
         StoreError: naming its folder, where it is gone.
     """
     if found := inputs(store, artefact, "tokenizers"):
-        return found[0]
+        return tokenizer_in(found[0])
     keys = [record.key for record in artefact.manifest.inputs if record.name == "tokenizer"]
     raise StoreError(
         str(store.root.joinpath("tokenizers", *(key[:KEY_DIGITS] for key in keys))),
         cause=f"it is gone, and {artefact.path.relative_to(store.root)} was made with it",
         cure="Restore it or build again; --json needs no tokenizer",
     )
+
+
+def tokenizer_in(artefact: Artefact) -> Tokenizer:
+    """Return the tokenizer of an artefact."""
+    return load_tokenizer(artefact)

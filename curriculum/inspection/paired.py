@@ -77,10 +77,15 @@ def changes(first: Measured, last: Measured) -> dict[Place, PairedChange]:
     return {place: paired_change(some) for place, some in pairs.items()}
 
 
+def changes_between(first: tuple[Path, int], last: tuple[Path, int]) -> dict[Place, PairedChange]:
+    """The changes from a step of a run to another, or to one of another run; none without documents."""
+    before, after = measured(*first), measured(*last)
+    return changes(before, after) if before is not None and after is not None else {}
+
+
 def changes_within(run: Path, report: Report) -> dict[Place, PairedChange]:
     """The changes of a run from before its first step to its end; none where it left no documents."""
-    first, last = (measured(run, step) for step in (0, report.steps))
-    return changes(first, last) if first is not None and last is not None else {}
+    return changes_between((run, 0), (run, report.steps))
 
 
 def _strata(documents: pa.Table) -> dict[_Stratum, DocumentSums]:

@@ -12,9 +12,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from curriculum import parquet
 from curriculum.inspection.line_selection import InspectOptions, Line, chosen_lines, lines_of
-from curriculum.inspection.lineage import inputs, tokenizer_artefact
+from curriculum.inspection.lineage import inputs
 from curriculum.inspection.structure_text import Piece
-from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import StoreError
@@ -227,20 +226,6 @@ def sources_in(
     names = {name for ids in held.values() for name in ids}
     known = sources_of(inputs(store, artefact, "documents"), names)
     return {pack_id: [known.get(name, UNKNOWN) for name in ids] for pack_id, ids in held.items()}
-
-
-def tokenizer_of(store: Store, artefact: Artefact) -> Tokenizer:
-    """The tokenizer that a rows artefact was made with.
-
-    Raises:
-        StoreError: naming its folder, where it is gone.
-    """
-    return tokenizer_in(tokenizer_artefact(store, artefact))
-
-
-def tokenizer_in(artefact: Artefact) -> Tokenizer:
-    """Return the tokenizer of an artefact."""
-    return load_tokenizer(artefact)
 
 
 def spread(artefact: Artefact, most: int, columns: Collection[str] = COLUMNS) -> Iterator[Line]:

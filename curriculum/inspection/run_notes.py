@@ -8,7 +8,7 @@ from statistics import fmean
 
 from curriculum.inspection.formats import TOO_FEW, alike, bits, held_out_words, number, paired
 from curriculum.inspection.open_runs import step_losses
-from curriculum.inspection.paired import changes, measured
+from curriculum.inspection.paired import changes_between
 from curriculum.inspection.runs import NOT_SURE, mixture_of_run, report_of
 from curriculum.packing.held_out_order import ORDER_NAME, read_order
 from curriculum.store import Artefact, Store
@@ -137,10 +137,7 @@ def change_between(
     first: tuple[Path, int], last: tuple[Path, int], figure: Figure
 ) -> PairedChange | None:
     """The change of the mean of a figure's set between two steps of runs, on the documents of both."""
-    before, after = measured(*first), measured(*last)
-    if before is None or after is None:
-        return None
-    return changes(before, after).get((figure.set, figure.phase, "*", "*"))
+    return changes_between(first, last).get((figure.set, figure.phase, "*", "*"))
 
 
 def anchor_words(runs: Sequence[FinishedRun]) -> str:

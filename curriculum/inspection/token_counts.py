@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import polars as pl
 
@@ -60,19 +61,14 @@ def counted(store: Store, title: str, artefacts: Sequence[Artefact]) -> TokenCou
     return TokenCounts(
         title=title,
         artefacts=tuple(artefacts),
-        rows=sum(part.rows for part in parts),
-        positions=sum(part.positions for part in parts),
-        documents=pl.concat([_NOTHING, *(part.documents for part in parts)]),
+        rows=sum(rows for rows, _, _ in parts),
+        positions=sum(rows * length for rows, length, _ in parts),
+        documents=pl.concat([_NOTHING, *(documents for _, _, documents in parts)]),
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Part:
-    """Rows taken of one rows artefact."""
-
-    rows: int
-    positions: int
-    documents: pl.DataFrame
+_Part: TypeAlias = tuple[int, int, pl.DataFrame]
+"""Number and length of rows taken of one rows artefact, and their documents."""
 
 
 def _parts(store: Store, artefact: Artefact, by_key: Mapping[str, Artefact]) -> Iterator[_Part]:
@@ -112,14 +108,9 @@ def _part(store: Store, rows: Artefact, plan: pl.DataFrame | None, *, phase: str
         .agg(pl.col("tokens").sum())
         .filter(pl.col("tokens") > 0)
     )
-    words = {"family": family, "serving": serving, "phase": phase}
-    return _Part(
-        rows=number,
-        positions=number * int(labels["row_length"]),
-        documents=_with_origins(store, rows, documents)
-        .with_columns(pl.lit(word).alias(name) for name, word in words.items())
-        .select(DOCUMENT_COLUMNS),
-    )
+    words = {"family": pl.lit(family), "serving": pl.lit(serving), "phase": pl.lit(phase)}
+    known = _with_origins(store, rows, documents).with_columns(**words)
+    return number, int(labels["row_length"]), known.select(DOCUMENT_COLUMNS)
 
 
 def _tokens(lines: pl.DataFrame) -> pl.DataFrame:

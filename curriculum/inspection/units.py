@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
 from curriculum.inspection.formats import MINUS, bits, count, duration, money, percent
@@ -20,7 +21,7 @@ UNITS: Mapping[str, Callable[[float], str]] = {
 """Formats of figures by a word of their names: `tokens` also of `valid_tokens` and `tokens_before`."""
 CHANGE = "change"
 """Word of the names of figures that have a sign, and of which 0 says nothing."""
-_DIGEST = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
+DIGEST = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
 """A key, a commit or the id of a document: tables show the digits that other commands take for it."""
 
 
@@ -40,7 +41,7 @@ def cell_text(name: str, value: Any) -> str:
         case int() | float():
             return _figure(name.split("_"), value)
         case str():
-            return value[:KEY_DIGITS] if _DIGEST.fullmatch(value) else one_line(value)
+            return value[:KEY_DIGITS] if DIGEST.fullmatch(value) else one_line(value)
         case tuple() | list():
             return ", ".join(cell_text(name, part) for part in value)
         case _:
@@ -48,12 +49,13 @@ def cell_text(name: str, value: Any) -> str:
 
 
 def _figure(words: list[str], value: float) -> str:
-    unit = next((UNITS[word] for word in words if word in UNITS), _plain)
+    unit = next((UNITS[word] for word in words if word in UNITS), plain)
     if CHANGE not in words:
         return unit(value)
     said = unit(abs(value))
     return f"{MINUS if value < 0 else '+'}{said}" if said != unit(0) else ""
 
 
-def _plain(value: float) -> str:
+def plain(value: float | Decimal) -> str:
+    """Return a number without a unit."""
     return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"

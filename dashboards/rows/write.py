@@ -8,8 +8,9 @@ from functools import cache
 from pathlib import Path
 
 from curriculum.inspection.line_selection import InspectOptions
+from curriculum.inspection.lineage import tokenizer_in, tokenizer_of
 from curriculum.inspection.row_yields import RowYields
-from curriculum.inspection.rows import RowView, row_views, spread, tokenizer_in, tokenizer_of
+from curriculum.inspection.rows import RowView, row_views, spread
 from curriculum.inspection.rows import rows as chosen
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS

@@ -23,6 +23,7 @@ from rich.text import Text
 from curriculum import catalog
 from curriculum.catalog.answer_text import AnswerForm, csv_line, standard_json
 from curriculum.inspection.formats import number
+from curriculum.inspection.units import DIGEST, plain
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.store.inside import missing_workspace
 from flows.cli.app import Form
@@ -36,8 +37,6 @@ MAX_ROWS = 40
 MAX_LETTERS = 200
 """Characters of a value in a table."""
 STDIN = "-"
-_DIGEST = re.compile(r"[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}")
-"""A key, a commit or the id of a document: tables show the digits that other commands take for it."""
 _STATUS = re.compile(r"\bstatus\b", re.IGNORECASE)
 
 
@@ -184,14 +183,12 @@ def _draw_table(names: list[str], lines: Sequence[Sequence[Any]]) -> Table:
 
 
 def _shown(value: Any) -> Text:
-    if isinstance(value, float):
-        return Text(f"{value:,.4g}")
     if isinstance(value, bool):
         return Text(str(value).lower())
-    if isinstance(value, int | Decimal):
-        return Text(f"{value:,}")
+    if isinstance(value, int | float | Decimal):
+        return Text(plain(value))
     text = "" if value is None else visible(value)
-    if _DIGEST.fullmatch(text):
+    if DIGEST.fullmatch(text):
         return Text(text[:KEY_DIGITS])
     return Text(text if len(text) <= MAX_LETTERS else f"{text[: MAX_LETTERS - 1]}…")
 

@@ -89,7 +89,7 @@ def _consumed(store: Store, job: Job, slot: int) -> Iterator[ConsumedServing]:
     for stratum in report_of(store.load(folder)).strata:
         if tokens := sums.get(stratum.stratum):
             yield ConsumedServing(
-                serving=f"{stratum.family} {stratum.objective} {stratum.row_length}",
+                serving=stratum.title,
                 domain=stratum.domain,
                 rows=len(tokens),
                 tokens=sum(tokens),

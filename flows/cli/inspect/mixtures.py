@@ -81,7 +81,7 @@ def _strata(report: MixtureReport) -> Table:
     for at, stratum in enumerate(report.strata):
         drawn.add_row(
             Text("■", _style(stratum.family, at)),
-            Text(f"{stratum.family} {stratum.objective} {stratum.row_length}", "bold"),
+            Text(stratum.title, "bold"),
             Text(one_line(stratum.domain)),
             percent(stratum.share),
             percent(stratum.tokens / max(report.tokens, 1)),

@@ -7,17 +7,17 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
-from curriculum import parquet
 from curriculum.inspection.formats import Line as TableLine
 from curriculum.inspection.formats import count, number
 from curriculum.inspection.line_selection import InspectOptions, Line
+from curriculum.inspection.open_runs import step_losses
 from curriculum.inspection.paired import changes_within
 from curriculum.inspection.run_tables import figure_lines, machine_line, run_lines
 from curriculum.inspection.runs import ending, mixture_of_run, report_of, unused_budget
 from curriculum.pipeline.attempts import Attempt, SlotQueue, attempt_state, checkpoints
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.train.run_directory import HEARTBEAT
+from curriculum.train.run_directory import HEARTBEAT, METRICS
 from flows.cli.console import MUTED, table
 from flows.cli.inspect.artefacts import InspectedArtefact, with_lines
 from flows.cli.inspect.text import bar, line
@@ -28,7 +28,7 @@ from schemas.json_text import read_json
 from schemas.study import study_mark
 from schemas.visible import one_line
 
-METRICS = ("loss", "gradient_norm", "learning_rate", "tokens_per_second", "mean_context")
+COLUMNS = ("loss", "gradient_norm", "learning_rate", "tokens_per_second", "mean_context")
 """Metrics of a step that are shown."""
 
 
@@ -179,11 +179,7 @@ def origin_of(job: Job) -> str:
 
 def _curve(run: Path, *before: str) -> Iterator[RenderableType]:
     """Yield the loss of all written steps as a line of levels."""
-    found: dict[int, float] = {}
-    for file in sorted((run / "metrics").glob("[0-9]*.parquet")):
-        read = parquet.read_table(file, ["step", "loss"]).to_pylist()
-        found |= {step["step"]: step["loss"] for step in read}
-    losses = [found[step] for step in sorted(found)]
+    _, losses = step_losses(run / METRICS)
     if losses:
         yield from before
         change = f"  {losses[0]:.3f} → {losses[-1]:.3f}"
@@ -193,7 +189,7 @@ def _curve(run: Path, *before: str) -> Iterator[RenderableType]:
 def _steps(view: RunView) -> Iterator[RenderableType]:
     """Yield a line for each chosen step."""
     yield ""
-    yield table(view.lines, ("step", "valid_tokens", *METRICS), heads={"valid_tokens": "tokens"})
+    yield table(view.lines, ("step", "valid_tokens", *COLUMNS), heads={"valid_tokens": "tokens"})
     if rest := (view.matching or 0) - len(view.lines):
         yield Text(f"… {number(rest, 'more step')} (--full)", MUTED)
 

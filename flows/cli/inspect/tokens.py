@@ -11,8 +11,7 @@ from rich.text import Text
 from curriculum.inspection.documents import DocumentView, document_of
 from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.inspection.line_selection import InspectOptions, chosen_lines, documents_of
-from curriculum.inspection.lineage import tokenizer_artefact
-from curriculum.stages.tokens import load_tokenizer
+from curriculum.inspection.lineage import tokenizer_of
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
@@ -47,7 +46,7 @@ def token_panels(
 ) -> Iterator[RenderableType]:
     """Yield the lengths of documents in tokens, and the chosen ones cut into theirs."""
     opened = TokenStore.open(artefact.path)
-    read = load_tokenizer(tokenizer_artefact(store, artefact))
+    read = tokenizer_of(store, artefact)
     if len(opened):
         yield table(_lengths(np.diff(opened.offsets), artefact.reported(TokensReport).num_bytes))
     if documents_of(store, artefact) is None:
