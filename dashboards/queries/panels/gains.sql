@@ -11,4 +11,4 @@ LEFT JOIN (
     SELECT specialist, phase, min(created) AS first FROM mixtures GROUP BY ALL
 ) o ON o.specialist = p.specialist AND o.phase = p.phase
 WHERE p.phase_bpb_after IS NOT NULL AND p.phase_bpb_before IS NOT NULL
-ORDER BY p.specialist, coalesce(coalesce(o.first, p.created))
+ORDER BY p.specialist, coalesce(o.first, p.created)
