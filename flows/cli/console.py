@@ -244,11 +244,9 @@ def _least_width(console: Console, options: ConsoleOptions, column: Column) -> i
     return max(len(str(column.header)), min(most, max(least, word)))
 
 
-def plain_table(
-    *names: str, dropped_first: Sequence[str] = (), details: Collection[str] = DETAILS
-) -> Table:
+def plain_table(*names: str, details: Collection[str] = DETAILS) -> Table:
     """A table without lines, as calm as text; numbers go right by `justify` of the caller."""
-    table = FittedTable(dropped_first=dropped_first, details=details)
+    table = FittedTable(details=details)
     for name in names:
         table.add_column(one_line(name), overflow="fold", no_wrap=name in IDENTITIES)
     return table

@@ -112,7 +112,7 @@ BAR_CELLS = 24
 LINE_CELLS = 60
 
 
-def bar(share: float, style: str = ACCENT, cells: int = BAR_CELLS) -> Text:
+def bar(share: float, cells: int = BAR_CELLS) -> Text:
     """A share in [0, 1] as a bar, to an eighth of a cell.
 
     >>> bar(0.5, cells=4).plain, bar(0.03, cells=4).plain
@@ -123,7 +123,7 @@ def bar(share: float, style: str = ACCENT, cells: int = BAR_CELLS) -> Text:
         eighths = max(eighths, 1)
     whole, rest = divmod(eighths, 8)
     drawn = "█" * whole + (EIGHTHS[rest] if rest else "")
-    return Text(drawn.ljust(cells), style)
+    return Text(drawn.ljust(cells), ACCENT)
 
 
 def line(values: Sequence[float], cells: int = LINE_CELLS) -> str:
