@@ -176,10 +176,10 @@ def _verdict(
     The verdict is that of the change on the same documents where it is known, else the figures' own
     intervals must not touch. Figures of too few documents or lineages say nothing.
     """
+    if not all(figure is None or figure.is_sure for figure in (first, last)):
+        return TOO_FEW
     if first is None or last is None:
         return ""
-    if not (first.is_sure and last.is_sure):
-        return TOO_FEW
     if change is not None:
         return change.verdict or (NOT_SURE if change.count.is_sure else TOO_FEW)
     if not same_rows:

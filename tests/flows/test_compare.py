@@ -80,6 +80,8 @@ def test_intervals_that_do_not_touch_are_a_verdict(home: Path) -> None:
     assert _place(mean) == ("phase", "syntax", "*", "*")
     assert mean.verdict == "lower"
     assert stratum.verdict == "too few to tell", "it is of one document"
+    (alone,) = _two(home, "fmt/syntax", "catch/syntax")
+    assert measured_pairs(alone.runs)[1].verdict == "too few to tell", "the other hasn't got it"
     (turned,) = _two(home, "abseil/syntax", "fmt/syntax")
     assert measured_pairs(turned.runs)[0].verdict == "higher"
     (near,) = _two(home, "fmt/syntax", "fmt/file_graph")
