@@ -142,7 +142,7 @@ WITH __asked AS (
 SELECT __w.specialist, __w.phase, __w.run, __w.run_key, __w.attempt, __r.step,
        count(DISTINCT __r.position) AS rows, count(DISTINCT __r.document_id) AS documents,
        sum(__r.tokens)::BIGINT AS tokens
-FROM (SELECT __id, count(id) AS known FROM __asked GROUP BY __id) __a
+FROM (SELECT __k.__id, count(__k.id) AS known FROM __asked __k GROUP BY __k.__id) __a
 LEFT JOIN (__read __r JOIN internal.walks __w ON __w.run = __r.run) ON __r.__id = __a.__id
 WHERE internal.stands(__r.run IS NOT NULL, CASE WHEN __a.known = 0 THEN internal.unknown(
     'commit, document, row or file', __a.__id, 'the views document_sources and rows') END)
@@ -220,7 +220,7 @@ SELECT __r.pack_id, __r.doc, __r.token_start, __r.token_end, __r.document_id, __
        __s.repository, __s.path, __s."commit", __s.blob, __s.byte_start, __s.byte_end,
        coalesce(__b.num_bytes, 0)::BIGINT AS bytes_in_row
 FROM (SELECT of_pack AS __pack) __a
-LEFT JOIN (SELECT DISTINCT id FROM internal.ids WHERE kind = 'row') __k ON __k.id = __a.__pack
+LEFT JOIN (SELECT DISTINCT __n.id FROM internal.ids __n WHERE __n.kind = 'row') __k ON __k.id = __a.__pack
 LEFT JOIN (main.row_documents __r
     JOIN main.inputs __i ON __i.key = __r.rows_key
     JOIN main.document_sources __s
