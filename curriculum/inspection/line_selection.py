@@ -206,7 +206,8 @@ def _lines_in(
     at, left = 0, int(mask.sum())
     for batch in opened.iter_batches(BATCH_LINES, row_groups=[group], columns=names):
         kept = np.flatnonzero(mask[at : at + len(batch)])
-        lines = batch.take(kept).to_pylist() if len(kept) else []
+        # `take` would import pandas, and a run that finds everything done looks at lines too.
+        lines = [line for row in kept.tolist() for line in batch.slice(row, 1).to_pylist()]
         yield from zip((kept + first + at).tolist(), lines, strict=True)
         at, left = at + len(batch), left - len(kept)
         if not left:
