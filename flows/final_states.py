@@ -18,9 +18,11 @@ from prefect.exceptions import TerminationSignal
 from prefect.states import Cancelled, Failed, get_state_exception
 
 from flows.artifacts import Log
+from flows.stored_results import refuse_stored_results
 from schemas.errors import CurriculumError
 from schemas.visible import visible
 
+refuse_stored_results()
 P = ParamSpec("P")
 Result = TypeVar("Result")
 INTERRUPTED = (

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from curriculum.train.processes import dying_with_parent
 from flows import settings
+from flows.settings.api_listener import guard_connections
 
 ENDED = "curriculum.flow-run.ended"
 """The event that a process sends last, after all of its heartbeats."""
@@ -19,8 +20,9 @@ _INIT = 1
 
 
 def main() -> None:
-    """Be Prefect's engine, under our two promises."""
+    """Be Prefect's engine, under our promises."""
     end_with_parent(signal.SIGTERM)
+    guard_connections(settings.own_api_port())
     with _last_words():
         runpy.run_module("prefect.engine", run_name="__main__", alter_sys=True)
 

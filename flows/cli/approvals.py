@@ -12,6 +12,7 @@ from curriculum.store.artefact import KEY_DIGITS
 from flows import settings
 from flows.cli.console import out, warn
 from flows.settings import prefect_variables
+from flows.settings.api_listener import join_api
 from schemas.errors import JobError
 
 
@@ -42,7 +43,7 @@ def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
     )
     resumed = ""
     if (api := settings.known_api(home)) is not None:
-        settings.apply(prefect_variables.attached(home, api))
+        join_api(home, api)
         # Prefect reads its settings when it is imported.
         with prefect_variables.unset(home):
             from flows.approval import resume

@@ -33,6 +33,7 @@ from flows.server.children import (
     listening,
 )
 from flows.settings import prefect_variables
+from flows.settings.api_listener import join_api
 
 PARENTS = 10
 """Runs that the cpu worker takes at once: most of them wait, for training or for another's build."""
@@ -366,7 +367,7 @@ def api_for(workspace: Path, warn: Callable[[str], None]) -> Iterator[None]:
     """
     Store(workspace).open()
     if api := settings.known_api(workspace):
-        settings.apply(prefect_variables.attached(workspace, api))
+        join_api(workspace, api)
         await_health(f"{api.rstrip('/')}/health", None)
         yield
         return

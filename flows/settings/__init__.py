@@ -262,6 +262,12 @@ def team_api() -> str | None:
     return given.rstrip("/") if given else None
 
 
+def own_api_port() -> int | None:
+    """The port of this user's own Prefect server, in the processes that it started; None of a team's."""
+    given = os.environ.get("PREFECT_SERVER_API_PORT")
+    return int(given) if given else None
+
+
 def credentials() -> dict[str, str]:
     """The headers that a server wants of a program, as Prefect's own client sends them."""
     if given := os.environ.get("PREFECT_API_AUTH_STRING"):
