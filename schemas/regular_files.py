@@ -23,6 +23,18 @@ def is_plain(path: str) -> bool:
     return "\0" not in path and not {"", ".", ".."} & {*path.split("/")}
 
 
+def expanded(path: str | Path) -> Path:
+    """Return a path with the home folder in place of `~`; a `~name` of no user stays as it is.
+
+    >>> expanded("~no-such-user/corpus.yaml")
+    PosixPath('~no-such-user/corpus.yaml')
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def _plain(path: str) -> str:
     if not is_plain(path):
         raise ValueError(f"{path!r} doesn't lead down from the folder that it is relative to")

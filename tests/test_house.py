@@ -55,6 +55,16 @@ def test_environment_is_read_in_few_places_only() -> None:
     assert readers <= allowed
 
 
+def test_home_folders_are_expanded_in_one_place_only() -> None:
+    """pathlib raises a RuntimeError for `~name` of no user, which a file from elsewhere may hold."""
+    expanding = {
+        file.relative_to(ROOT).as_posix()
+        for file in SOURCES
+        if re.search(r"expanduser\(", file.read_text())
+    }
+    assert expanding == {"schemas/regular_files.py"}
+
+
 def test_flow_modules_keep_their_annotations_alive() -> None:
     """Prefect's form renders with postponed annotations, and then every run fails."""
     flows = sorted((ROOT / "flows").glob("*.py"))

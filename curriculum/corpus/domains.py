@@ -26,6 +26,7 @@ from schemas.corpus import CHAT_DOMAIN, COLUMNS, GENERAL, DomainRule, DomainsSpe
 from schemas.document import SELECTION_SCHEMA
 from schemas.errors import CorpusError
 from schemas.mistakes import Location, nearest
+from schemas.regular_files import expanded
 from schemas.reports import DomainSize, RuleCount, SelectionReport
 from schemas.text import line_of, parse, text_of
 
@@ -95,7 +96,7 @@ def condition(rule: DomainRule) -> pl.Expr:
 
 def _file(name_or_path: str) -> Path:
     if is_path(name_or_path):
-        return Path(name_or_path).expanduser()
+        return expanded(name_or_path)
     known = sorted(file.stem for file in PACKAGE.glob("domains*.yaml"))
     if name_or_path in known:
         return PACKAGE / f"{name_or_path}.yaml"

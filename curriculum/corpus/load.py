@@ -10,6 +10,7 @@ from curriculum.corpus.sources import once
 from schemas.corpus import CorpusEntry, CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
 from schemas.mistakes import locate, nearest
+from schemas.regular_files import expanded
 from schemas.text import line_of, named, parse, read_yaml, text_of
 
 SAMPLES = Path(__file__).parent.parent / "corpora" / "sample"
@@ -77,13 +78,13 @@ def load_corpus(name: str, home: Path | None = None) -> CorpusSpec:
     )
     sources = tuple(
         each.model_copy(
-            update={"path": str(file.parent.absolute() / Path(each.path).expanduser())}
+            update={"path": str(file.parent.absolute() / expanded(each.path))}
         ).found_at(places("conversations", at, each))
         for at, each in enumerate(corpus.conversations)
     )
     domains = corpus.domains
     if is_path(domains):
-        domains = str(file.parent.absolute() / Path(domains).expanduser())
+        domains = str(file.parent.absolute() / expanded(domains))
     _require_domains(domains, text, file)
     return corpus.model_copy(
         update={"repositories": placed, "conversations": sources, "domains": domains}
@@ -142,7 +143,7 @@ def corpus_of_repositories(paths: Sequence[Path], *, name: str = "repositories")
     for path in paths:
         names.append(_distinct(_name_of(path), names))
     pins = [
-        RepositorySpec(name=each, path=str(path.expanduser().absolute()))
+        RepositorySpec(name=each, path=str(expanded(path).absolute()))
         for each, path in zip(names, paths, strict=True)
     ]
     return CorpusSpec(name=name, repositories=tuple(pins))
@@ -152,7 +153,7 @@ def _file(name: str, home: Path | None) -> Path:
     known = _files(home)
     if name in known:
         return known[name]
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.suffix in (".yaml", ".yml") and path.is_file():
         return path
     where = "neither a corpus of the workspace nor a shipped one" if home else "no shipped corpus"
@@ -164,17 +165,17 @@ def _placed(spec: RepositorySpec, folder: Path) -> RepositorySpec:
     placed: dict[str, str] = {}
     beside = folder.absolute()
     if spec.path is not None:
-        path = beside / Path(spec.path).expanduser()
+        path = beside / expanded(spec.path)
         placed["path"] = str(path)
         beside = path if path.is_dir() else beside
     if spec.compile_commands is not None:
-        placed["compile_commands"] = str(beside / Path(spec.compile_commands).expanduser())
+        placed["compile_commands"] = str(beside / expanded(spec.compile_commands))
     return spec.model_copy(update=placed)
 
 
 def _name_of(path: Path) -> str:
     """A name that is safe in a path: `My Repo.git` becomes `My-Repo`."""
-    folder = path.expanduser().absolute()
+    folder = expanded(path).absolute()
     last = folder.parent.name if folder.name == ".git" else folder.name
     last = re.sub(r"\.(?:git|bundle)$", "", last)
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", last).lstrip("._-")[:MAX_NAME_LENGTH].rstrip("-")

@@ -27,6 +27,7 @@ from curriculum.store.inside import CLONES
 from schemas import regular_files
 from schemas.corpus import RepositorySpec
 from schemas.errors import CorpusError
+from schemas.regular_files import expanded
 
 UNREADABLE = "0" * 40
 _VERSION = re.compile(r"[\w.-]+")
@@ -135,7 +136,7 @@ def directory_paths(root: bytes) -> Iterator[bytes]:
 def plain_folders(specs: Sequence[RepositorySpec]) -> Iterator[str]:
     """Name each pin whose path is a plain folder, and the clone that it lies in: its history isn't read."""
     for spec in specs:
-        path = Path(spec.path).expanduser().absolute() if spec.path else None
+        path = expanded(spec.path).absolute() if spec.path else None
         if path is None or not path.is_dir() or _is_of_git(path):
             continue
         clone = next((each for each in path.parents if _is_of_git(each)), None)
@@ -446,7 +447,7 @@ class Sources:
             named = hashlib.sha256(spec.url.encode()).hexdigest()
             return self._clone(f"url-{named[:32]}.git", spec)
         assert spec.path is not None
-        path = Path(spec.path).expanduser()
+        path = expanded(spec.path)
         if path.is_dir():
             return path
         with path.open("rb") as file:
@@ -495,7 +496,7 @@ def resolve(spec: RepositorySpec, *, cache: Path) -> Source:
 
 def _is_cloned(spec: RepositorySpec) -> bool:
     """Return True for a url and a bundle, which are read from a clone in the cache."""
-    return spec.path is None or not Path(spec.path).expanduser().is_dir()
+    return spec.path is None or not expanded(spec.path).is_dir()
 
 
 def _require_readable(spec: RepositorySpec) -> None:
@@ -503,7 +504,7 @@ def _require_readable(spec: RepositorySpec) -> None:
     if spec.path is None:
         local_folder(spec)
         return
-    path = Path(spec.path).expanduser()
+    path = expanded(spec.path)
     if path.is_dir():
         return
     if not path.is_file():
@@ -541,7 +542,7 @@ def _linked_bundle(spec: RepositorySpec, draft: Path) -> str:
     """Return a link to a bundle in a folder of its own: beside a path git looks for `<path>.git` first."""
     assert spec.path is not None
     bundle = draft.parent / "bundle"
-    bundle.symlink_to(Path(spec.path).expanduser().resolve())
+    bundle.symlink_to(expanded(spec.path).resolve())
     return str(bundle)
 
 

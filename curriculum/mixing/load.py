@@ -18,6 +18,7 @@ from curriculum.store.inside import missing_workspace
 from schemas.diet import Diet, PhaseSpec, PhasesSpec, token_count
 from schemas.errors import CurriculumError, DietError, DietFieldError, MixtureError
 from schemas.mistakes import Location, locate, nearest
+from schemas.regular_files import expanded
 from schemas.text import line_of, named, parse, read_yaml, text_of, validated
 
 EXTENDS = "extends"
@@ -245,7 +246,7 @@ def _extended_file(file: Path, name: str, home: Path | None) -> Path:
     """The file of the diet that another extends; that of the package where it has the same name."""
     is_own = home is not None and file.parent == home / "diets"
     others = _diets(None if is_own and name == file.stem else home)
-    path = str(file.parent / Path(name).expanduser()) if is_path(name) else name
+    path = str(file.parent / expanded(name)) if is_path(name) else name
     return _find_file(path, others, home, kind="diet")
 
 
@@ -256,7 +257,7 @@ def _diet(file: Path, text: str, home: Path | None) -> Diet:
     for name in PATHS:
         value = content.get(name)
         if isinstance(value, str) and is_path(value):
-            content[name] = str(file.parent / Path(value).expanduser())
+            content[name] = str(file.parent / expanded(value))
     if isinstance(source.content.get(EXTENDS), str):
         parent = _extended(file, text, source.content, home)
         content = merged(content, parent.model_dump(exclude_unset=True))

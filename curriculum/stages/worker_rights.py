@@ -9,6 +9,7 @@ from curriculum.sandbox import SYSTEM_CODE, Sandbox, code_paths, landlock
 from curriculum.stages.documents import Repository
 from curriculum.store import Store
 from schemas.corpus import CorpusSpec
+from schemas.regular_files import expanded
 
 MAX_SHARD_BYTES = 1 << 40
 """Bytes of a file that a worker writes."""
@@ -33,7 +34,7 @@ def worker_rights(
         layout = repository.source.layout
         places = (repository.source.path,) if layout is None else (layout.head, layout.common)
         read += map(str, places)
-    read += [str(Path(source.path).expanduser()) for source in corpus.conversations]
+    read += [str(expanded(source.path)) for source in corpus.conversations]
     return Sandbox(
         read=tuple(read),
         write=tuple(str(store.root / name) for name in (*_OPEN, *shelves)),

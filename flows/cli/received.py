@@ -31,6 +31,7 @@ from curriculum.store.inside import require_plain
 from flows import settings
 from flows.settings import trust
 from schemas.errors import StoreError
+from schemas.regular_files import expanded
 
 MEMORY = 16 << 30
 """Bytes of memory of a look."""
@@ -74,7 +75,8 @@ def look(
             cure="Look at it where Linux 5.13 or newer runs with Landlock; or, if what it says may run as "
             f"you: curriculum trust {shlex.quote(str(foreign[0]))}",
         )
-    given = (Path(each).resolve() for each in named if trust.is_there(Path(each)))
+    paths = (expanded(word) for word in named)
+    given = (path.resolve() for path in paths if trust.is_there(path))
     # What wasn't there isn't read: others could have made it meanwhile.
     read = [*there, *given, *(() if home in foreign else (home,))]
     with _drafted(output) as draft, tempfile.TemporaryDirectory(prefix="look-") as scratch:

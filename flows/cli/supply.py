@@ -24,6 +24,7 @@ from schemas.diet import TRAINED_TOKENIZER
 from schemas.errors import CorpusError, DietError
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY
 from schemas.progress import ProgressCallback
+from schemas.regular_files import expanded
 from schemas.text import read_yaml, text_of
 
 CONFIGURATION = (".yaml", ".yml")
@@ -109,7 +110,7 @@ def _is_diet(home: Path, what: str) -> bool:
     """Return True if a name or a file is a diet's, rather than a corpus' or a repository's."""
     if what in diet_names(home):
         return True
-    path = Path(what).expanduser()
+    path = expanded(what)
     if path.suffix not in CONFIGURATION or not path.is_file():
         return False
     try:
@@ -122,7 +123,7 @@ def _is_diet(home: Path, what: str) -> bool:
 
 
 def _corpus(home: Path, what: str) -> CorpusSpec:
-    path = Path(what).expanduser()
+    path = expanded(what)
     is_file = path.is_file() and path.suffix not in CONFIGURATION
     if what not in corpus_names(home) and (path.is_dir() or is_file):
         return corpus_of_repositories([path])

@@ -27,6 +27,7 @@ from flows.settings.exposure import claim, exposure, own_exposure, real_path
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
 from schemas.manifest import MANIFEST_NAME
+from schemas.regular_files import expanded
 from schemas.text import Strict
 
 RECORD = "trusted.json"
@@ -161,9 +162,11 @@ def require_unexposed(home: Path) -> None:
 
 def untrusted(home: Path, named: Iterable[str | Path | None]) -> list[Path]:
     """List the workspaces that a command opens and that aren't trusted, by their real paths."""
-    paths = (Path(each) for each in named if each)
-    within = (Store.root_of(real_path(path) / MANIFEST_NAME) for path in paths if is_there(path))
-    places = dict.fromkeys((home, *filter(None, within)))
+    paths = [path for word in named if word and is_there(path := expanded(word))]
+    # A link may lead out of the workspace whose name stands before it, or into another one: both are opened.
+    spelled = (place for path in paths for place in (path.absolute(), real_path(path)))
+    within = filter(None, (Store.root_of(place / MANIFEST_NAME) for place in spelled))
+    places = dict.fromkeys((home, *map(real_path, within)))
     return [place for place in places if not (is_new(place) or is_trusted(place))]
 
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.sandbox import landlock
-from curriculum.store import read_mark
+from curriculum.store import Store, read_mark
 from flows.cli import received
 from flows.cli.app import exit_code
 from flows.settings import trust
@@ -491,6 +491,36 @@ def test_a_path_in_another_workspace_opens_the_door_of_that_one(
         assert looked.returncode == 0, looked.stderr
     monkeypatch.setattr(received, "landlock", lambda: 0)
     assert curriculum("check", str(home / "documents"), home=own).returncode == WRONG
+
+
+def test_a_link_out_of_a_workspace_opens_the_door_of_that_one(home: Path, tmp_path: Path) -> None:
+    """Behind the link no workspace is found, and commands open the one before it."""
+    for name in ("runs", "documents"):
+        (home / name).rename(tmp_path / name)
+        (home / name).symlink_to(tmp_path / name)
+    (tmp_path / "kept" / "photos").mkdir(parents=True)
+    (home / "leakchecks").symlink_to(tmp_path / "kept")
+    own = tmp_path / "own"
+    trust.make_trusted(own)
+    job = next((home / "runs").rglob("job.json"))
+    for words in (f"leakcheck {job}", f"sample {job.parent}", f"check {home}/documents"):
+        refused = curriculum(*shlex.split(words), home=own)
+        assert refused.returncode == WRONG
+        assert str(home) in refused.stderr
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["photos"]
+    # The same files are worked with where no workspace that was sent is before them.
+    assert Store.root_of(tmp_path / "runs") is None
+
+
+def test_a_home_folder_that_the_shell_left_in_a_word_is_one(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(home.parent))
+    (home / "corpora").mkdir()
+    (home / "corpora" / "theirs.yaml").write_text("name: theirs\n")
+    refused = curriculum("supply", "~/home/corpora/theirs.yaml", home=tmp_path / "new")
+    assert refused.returncode == WRONG
+    assert f"curriculum trust {home}" in refused.stderr
 
 
 def test_trust_is_refused_for_a_workspace_that_leads_elsewhere(home: Path, secret: Path) -> None:
