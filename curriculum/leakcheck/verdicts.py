@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import platform
+import re
 import shutil
 from collections.abc import Callable
 from functools import cache
@@ -27,6 +28,7 @@ from schemas.json_text import Sealed, read_json
 from schemas.leak import Finding, LeakReport
 
 FOLDER = "leakchecks"
+_CODE = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}")
 
 
 class KeptVerdict(Sealed):
@@ -68,8 +70,9 @@ def proven_once(
     if report.passed:
         folder.mkdir(parents=True, exist_ok=True)
         write_text(file, KeptVerdict(setting=described, report=report).model_dump_json(indent=1))
-        for other in {*folder.parent.iterdir()} - {folder}:
-            shutil.rmtree(other, ignore_errors=True)
+        for other in folder.parent.iterdir():
+            if _CODE.fullmatch(other.name) and other != folder:
+                shutil.rmtree(other, ignore_errors=True)
     return report.findings
 
 

@@ -98,6 +98,14 @@ def test_other_code_proves_anew_and_removes_what_the_old_one_kept(
     assert [each.name for each in (tmp_path / FOLDER).iterdir()] == ["another"]
 
 
+def test_what_is_no_verdict_stays_beside_verdicts(tmp_path: Path) -> None:
+    for name in ("photos", "0123456789ab"):
+        (tmp_path / "leakchecks" / name).mkdir(parents=True)
+    proofs(tmp_path, SETTING)
+    assert (tmp_path / "leakchecks" / "photos").is_dir()
+    assert not (tmp_path / "leakchecks" / "0123456789ab").exists()
+
+
 def test_the_code_is_all_of_our_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "below" / "module.py"
     file.parent.mkdir()
