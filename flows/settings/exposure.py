@@ -204,7 +204,12 @@ def _is_group_of_one(found: os.stat_result) -> bool:
         group, owner = grp.getgrgid(found.st_gid), pwd.getpwuid(found.st_uid)
     except KeyError:
         return False
-    return group.gr_name == owner.pw_name and {*group.gr_mem} <= {owner.pw_name}
+    # Of a group that is a user's first one, the list of members doesn't say so.
+    members = {
+        *group.gr_mem,
+        *(user.pw_name for user in pwd.getpwall() if user.pw_gid == group.gr_gid),
+    }
+    return group.gr_name == owner.pw_name and members <= {owner.pw_name}
 
 
 def _user(number: int) -> str:

@@ -192,6 +192,12 @@ def test_a_group_of_its_owner_alone_may_write(
     assert exposure(shared) is None
     monkeypatch.setattr(grp, "getgrgid", lambda _: group([owner, "another"]))
     assert exposure(shared) is not None
+    # The list of members lacks whoever has the group as the first one.
+    monkeypatch.setattr(grp, "getgrgid", lambda _: group([]))
+    known = pwd.getpwall()
+    other = pwd.struct_passwd(("another", "x", 4242, shared.stat().st_gid, "", "/", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwall", lambda: [*known, other])
+    assert exposure(shared) is not None
 
 
 @pytest.fixture
