@@ -20,6 +20,7 @@ FOLDER = "rows"
 _NAME = re.compile(rf"((?:{FOLDER}/)?[A-Za-z0-9][A-Za-z0-9._@-]*\.html)", re.ASCII)
 _SCRIPTS = ("report.js", "rows.js")
 _INSTRUCTION = re.compile(r"http-equiv", re.IGNORECASE)
+_LINK = re.compile("<link", re.IGNORECASE)
 _OURS = re.compile(
     r"""<meta http-equiv="Content-Security-Policy" content="default-src 'none'; [^"<>]*">"""
 )
@@ -28,9 +29,12 @@ MOST_BYTES = 64 << 20
 
 
 def page(folder: Path, name: str) -> str | None:
-    """A report of a folder of reports, or a page below it; None for what is neither."""
+    """A report of a folder of reports, or a page below it; None for what is neither.
+
+    Our pages have no link elements, and no policy keeps a browser from connecting to where one leads.
+    """
     try:
-        return read(folder, name) if _NAME.fullmatch(name) else None
+        return _LINK.sub("&lt;link", read(folder, name)) if _NAME.fullmatch(name) else None
     except (OSError, UnicodeDecodeError):
         return None
 

@@ -93,6 +93,18 @@ def test_no_script_runs_in_a_page_that_leads_elsewhere(more: str) -> None:
     assert policy(page + more).endswith("; sandbox")
 
 
+@pytest.mark.parametrize("link", ['<link rel="preconnect" href="//x">', "<LINK\nrel=icon href=x>"])
+def test_a_report_is_shown_without_links_that_connect(
+    server: PagesServer, folder: Path, link: str
+) -> None:
+    """No policy keeps a browser from opening a connection for one, and playwright's browser opens none."""
+    (folder / "a.html").write_text(f"<title>calm</title>{link}<p>text")
+    shown = server.report("a.html").body
+    assert "<link" not in shown.lower()
+    assert shown.endswith("<p>text")
+    assert "<link" not in _own_page("report").lower(), "pages of ours lose nothing"
+
+
 def _link(file: Path, secret: Path) -> None:
     file.symlink_to(secret)
 
