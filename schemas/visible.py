@@ -7,17 +7,23 @@ point. They are wider than a character: whoever lays text out in columns escapes
 import re
 
 _OTHER = (
-    r"\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    r"\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     r"\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
 )
 """Format characters, with the separators of lines and paragraphs: bidi marks, joiners, zero widths."""
-_INVISIBLE = r"\u115f\u1160\u3164\uffa0\U000e0000-\U000e0fff"
-"""Letters without a picture, and the block of tags and of the selectors that can carry hidden text."""
+_INVISIBLE = (
+    r"\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0e\uffa0\ufff0-\ufff8"
+    r"\U00016fe4\U0001d159\U000e0000-\U000e0fff"
+)
+"""Characters without a picture: with _OTHER all that Unicode calls Default_Ignorable_Code_Point, such as the
+selectors and tags that can carry hidden text, and blanks that are no spaces."""
+_SELECTOR = r"(?<![\u203c-\u3299\U0001f000-\U0001faff])\ufe0f"
+"""The selector of coloured pictures, where no symbol is before it."""
 _CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\xad"
 _SURROGATES = r"\ud800-\udfff"
 """Alone they are no text: Python puts them where a path has bytes that aren't UTF-8."""
-_HIDDEN = re.compile(f"[{_CONTROLS}{_OTHER}{_INVISIBLE}{_SURROGATES}]")
-_IN_A_LINE = re.compile(f"[\t\n{_CONTROLS}{_OTHER}{_INVISIBLE}{_SURROGATES}]")
+_HIDDEN = re.compile(f"[{_CONTROLS}{_OTHER}{_INVISIBLE}{_SURROGATES}]|{_SELECTOR}")
+_IN_A_LINE = re.compile(f"[\t\n{_CONTROLS}{_OTHER}{_INVISIBLE}{_SURROGATES}]|{_SELECTOR}")
 _NAMED = {"\t": r"\t", "\n": r"\n"}
 
 

@@ -8,6 +8,13 @@ import pytest
 
 from schemas.visible import in_json, one_line, visible
 
+BLANKS = "\u2800\U00016fe4\U0001d159"
+"""Characters of other categories that have no picture."""
+IGNORED = (
+    *((0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x3164, 0x3164)),
+    *((0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0xE0000, 0xE0FFF)),
+)
+"""Default_Ignorable_Code_Point of Unicode 16, without what has one of the categories in HIDING."""
 KEPT = {"\n", "\t"}
 HIDING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """General categories of Unicode: controls, format characters, surrogates, separators of lines."""
@@ -20,7 +27,7 @@ def test_every_control_format_and_separator_is_escaped_and_no_letter() -> None:
         if hides and letter not in KEPT:
             assert visible(letter) != letter, f"U+{code:04X}"
         elif not hides and unicodedata.category(letter) != "Cn":
-            is_blank = letter in "\u115f\u1160\u3164\uffa0" or 0xE0000 <= code <= 0xE0FFF
+            is_blank = letter in BLANKS or any(first <= code <= last for first, last in IGNORED)
             assert (visible(letter) != letter) == is_blank, f"U+{code:04X}"
 
 
