@@ -9,7 +9,7 @@ import resource
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -108,17 +108,18 @@ def _scratch(store: "Store", path: Path) -> Iterator[Path]:
 
 
 def _request(rows: ForeignRows, tokenizer: "Artefact", folder: Path) -> dict[str, Any]:
-    from curriculum.tokens.codec import Roles
+    from curriculum.tokens.codec import TokenizerSettings
     from schemas.reports import TokenizerReport
 
-    config, report = tokenizer.manifest.config, tokenizer.reported(TokenizerReport)
+    settings = tokenizer.configured(TokenizerSettings)
+    report = tokenizer.reported(TokenizerReport)
     return {
         **asdict(rows),
         "path": str(rows.path.absolute()),
         "folder": str(folder),
         "tokenizer": str(tokenizer.path.absolute()),
-        "roles": {field.name: config[field.name] for field in fields(Roles)},
-        "no_engine": None if config.get("encodes") is not False else report.engine_reason,
+        "roles": asdict(settings.roles),
+        "no_engine": None if settings.encodes else report.engine_reason,
     }
 
 

@@ -1,11 +1,10 @@
 """The tokenizer, and each document's ids once."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue
 
 from curriculum.corpus.decisions import train_ids
 from curriculum.foreign_tokenizers import load_finished, load_foreign
@@ -14,10 +13,10 @@ from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens import store as token_store
 from curriculum.tokens import train
-from curriculum.tokens.codec import DocumentTokens, Roles, Tokenizer
+from curriculum.tokens.codec import DocumentTokens, Roles, Tokenizer, TokenizerSettings
 from curriculum.tokens.finished import without_engine
 from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME, TokenizerTexts
-from schemas.errors import TokenizerError
+from schemas.errors import StoreError, TokenizerError
 from schemas.families import VERSIONS_FAMILY
 from schemas.reports import TokenizerReport
 
@@ -96,7 +95,8 @@ def foreign_tokenizer(
         StoreError: for one that isn't known, where the kernel has no sandbox and `unsandboxed` is False.
     """
     texts = TokenizerTexts.read(file)
-    if any(_encodes(known) for known in _same(store, texts.sha256)):
+    known = _same(store, texts.sha256)
+    if any(artefact.configured(TokenizerSettings).encodes for artefact in known):
         return Tokenizer.of(texts, roles)
     load = load_finished if finished else load_foreign
     return load(texts, roles, unsandboxed=unsandboxed)
@@ -140,10 +140,6 @@ def _same(store: Store, sha256: str) -> list[Artefact]:
     ]
 
 
-def _encodes(artefact: Artefact) -> bool:
-    return artefact.manifest.config.get("encodes") is not False
-
-
 def _template(tokenizer: Tokenizer) -> str:
     return tokenizer.chat_template.config if tokenizer.chat_template else ""
 
@@ -155,36 +151,26 @@ def exercise_tokenizer(artefact: Artefact, *, name: str) -> None:
         TokenizerError: naming the artefact, for one that `load_foreign` refuses or that has no roles.
         StoreError: where the kernel can't confine a process.
     """
-    if not _encodes(artefact):
-        return
     try:
-        roles = TypeAdapter(Roles).validate_python(_roles_of(artefact))
-        load_foreign(TokenizerTexts.read(artefact.path / TOKENIZER_NAME), roles)
-    except (KeyError, ValidationError):
-        value, cause = None, "its manifest doesn't say which tokens have which roles"
-    except TokenizerError as refused:
-        value, cause = refused.value, refused.cause
-    else:
-        return
-    raise TokenizerError(
-        name,
-        value,
-        cause=cause,
-        cure="Ask its sender for another one, or move it out of the workspace",
-    )
-
-
-def _roles_of(artefact: Artefact) -> dict[str, JsonValue]:
-    return {field.name: artefact.manifest.config[field.name] for field in fields(Roles)}
+        settings = artefact.configured(TokenizerSettings)
+        if settings.encodes:
+            load_foreign(TokenizerTexts.read(artefact.path / TOKENIZER_NAME), settings.roles)
+    except (StoreError, TokenizerError) as refused:
+        raise TokenizerError(
+            name,
+            refused.value,
+            cause=refused.cause,
+            cure="Ask its sender for another one, or move it out of the workspace",
+        ) from None
 
 
 def load_tokenizer(artefact: Artefact) -> Tokenizer:
     """The tokenizer of an artefact."""
     texts = TokenizerTexts.read(artefact.path / TOKENIZER_NAME)
-    roles = Roles(**cast(Any, _roles_of(artefact)))
-    if _encodes(artefact):
-        return Tokenizer.of(texts, roles)
-    return without_engine(texts, roles, artefact.reported(TokenizerReport).engine_reason)
+    settings = artefact.configured(TokenizerSettings)
+    if settings.encodes:
+        return Tokenizer.of(texts, settings.roles)
+    return without_engine(texts, settings.roles, artefact.reported(TokenizerReport).engine_reason)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from curriculum.published_files import damaged, footer_of, sha256_of
 from curriculum.store.inside import files_of
@@ -117,6 +117,7 @@ def _order(item: Input) -> tuple[str, str, str]:
 
 
 Model = TypeVar("Model", bound=BaseModel)
+Settings = TypeVar("Settings")
 _DRAFT = ".draft"
 """The suffix of files that aren't whole yet; a killed writer may leave one."""
 _RUNS = "runs"
@@ -157,6 +158,23 @@ class Artefact:
     def reported(self, model: type[Model]) -> Model:
         """Return what its producer counted, as a model; fields of a newer minor version are left out."""
         return of_version(model, self.manifest.report, self.manifest.schema_version)
+
+    def configured(self, settings: type[Settings]) -> Settings:
+        """Return what its producer was set to, as a value of a class; other fields are left out.
+
+        Raises:
+            StoreError: for a config that lacks a field, or has another type; no producer writes one.
+        """
+        try:
+            return TypeAdapter(settings).validate_python(self.manifest.config)
+        except ValidationError as invalid:
+            fault = invalid.errors(include_url=False)[0]
+            raise StoreError(
+                str(self.path / MANIFEST_NAME),
+                f"config.{'.'.join(map(str, fault['loc']))}",
+                cause=fault["msg"],
+                cure=f"Move {self.path} out of the workspace; a build makes it again",
+            ) from None
 
     def as_input(self, name: str, *, verified: bool = False) -> Input:
         """This artefact in the role `name` of another's recipe.

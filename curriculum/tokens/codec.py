@@ -62,6 +62,23 @@ class Roles:
     """Control tokens around a document, each where the tokenizer has it."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenizerSettings:
+    """Settings in the manifest of a tokenizer; every producer writes the roles."""
+
+    bos: str | None
+    eos: str | None
+    pad: str | None
+    document_tokens: DocumentTokens
+    encodes: bool = True
+    """False for a tokenizer whose tokenizer.json no engine here reads."""
+
+    @property
+    def roles(self) -> Roles:
+        """The roles of its tokens."""
+        return Roles(bos=self.bos, eos=self.eos, pad=self.pad, document_tokens=self.document_tokens)
+
+
 def find_roles(controls: Mapping[str, int], roles: Roles, *, name: str) -> dict[ControlRole, int]:
     """The id of each role that the control tokens (text → id) have; pad falls back to eos, then 0.
 

@@ -1,6 +1,7 @@
 """`curriculum check`, `gc` and `merge`: sound and unused artefacts, and those of other workspaces."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -74,10 +75,17 @@ def _checkpoints(path: Path) -> list[Path]:
     return sorted({*above[:1], *below})
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _ContextBudget:
+    """Setting of documents; those without context have the default."""
+
+    context_bytes: int = CONTEXT_BYTES
+
+
 def _check_documents(artefact: Artefact) -> None:
-    documents, budget = 0, artefact.manifest.config.get("context_bytes", CONTEXT_BYTES)
+    documents, budget = 0, artefact.configured(_ContextBudget).context_bytes
     for document in documents_in(artefact.path):
-        check_document(document, int(str(budget)))
+        check_document(document, budget)
         documents += 1
     out.print(f"{artefact.path}: {number(documents, 'document')} keep the contract", soft_wrap=True)
 

@@ -220,6 +220,23 @@ def test_a_manifest_of_another_major_version_is_refused_by_name(tmp_path: Path) 
         store.find(recipe())
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings that a reader asks an artefact for."""
+
+    context_bytes: int
+
+
+@pytest.mark.parametrize("config", [{}, {"context_bytes": "many"}])
+def test_a_setting_that_no_producer_wrote_is_named(tmp_path: Path, config: dict[str, str]) -> None:
+    made = Store(tmp_path).produce([replace(recipe(), config=config)], write)[0]
+    with pytest.raises(StoreError) as refused:
+        made.configured(Settings)
+    assert refused.value.value == "config.context_bytes"
+    whole = replace(recipe(), config={"context_bytes": 7, "other": True})
+    assert Store(tmp_path).produce([whole], write)[0].configured(Settings).context_bytes == 7
+
+
 def test_same_key_with_other_content_is_an_error(tmp_path: Path) -> None:
     def race(drafts: Sequence[StagingDirectory]) -> None:
         (drafts[0].path / "part-00000.parquet").write_text("other")
