@@ -80,7 +80,7 @@ def exit_code(work: Callable[[], None]) -> int:
     except typer.Exit as ended:
         return int(ended.exit_code)
     except Exception:
-        traceback.print_exc()
+        sys.stderr.write(visible(traceback.format_exc()))
         return 1
     return 0
 
