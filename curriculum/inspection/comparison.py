@@ -243,16 +243,34 @@ def _settings(side: ComparedRun) -> Iterator[tuple[str, str]]:
         yield name if name == "diet" else f"override {name}", value
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Serving:
+    """A serving in the manifest of a mixture."""
+
+    family: str
+    objective: str
+    row_length: int
+    share: float
+    domains: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Servings:
+    """Servings in the manifest of a mixture."""
+
+    servings: tuple[_Serving, ...]
+
+
 def _of_mixture(mixture: Artefact) -> Iterator[tuple[str, str]]:
     config: Mapping[str, Any] = mixture.manifest.config
     fields = {
         name: value for name, value in config.items() if name not in ("servings", "drawn", "seed")
     }
     yield from _flat("mixture.", fields)
-    for serving in config["servings"]:
-        name = f"serving {serving['family']} {serving['objective']} {serving['row_length']}"
-        factors = ", ".join(f"{domain} {factor:g}" for domain, factor in serving["domains"].items())
-        yield name, ", ".join(filter(None, (percent(serving["share"]), factors)))
+    for serving in mixture.configured(_Servings).servings:
+        name = f"serving {serving.family} {serving.objective} {serving.row_length}"
+        factors = ", ".join(f"{domain} {factor:g}" for domain, factor in serving.domains.items())
+        yield name, ", ".join(filter(None, (percent(serving.share), factors)))
 
 
 def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
