@@ -269,7 +269,7 @@ class Figure(HeldOutCount):
 
     @property
     def place(self) -> tuple[str, str, str, str]:
-        """What it is of: set, phase, family and domain."""
+        """Set, phase, family and domain of the figure."""
         return self.set, self.phase, self.family, self.domain
 
     @property
