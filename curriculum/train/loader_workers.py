@@ -2,12 +2,12 @@
 
 import contextlib
 import signal
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 from torch.utils.data import DataLoader
 
+from curriculum.stop_signals import handlers_restored
 from curriculum.workers.pool import interrupts_held
 from schemas.errors import JobError
 
@@ -21,8 +21,10 @@ def batches_of(loader: "DataLoader[Any]", workers: int) -> Iterator[Any]:
     if not workers:
         yield from loader
         return
-    # A Ctrl-C reaches the whole group; a worker that only starts would end in a traceback.
-    with _deaths_named(workers), interrupts_held(), _child_signals_kept():
+    # A Ctrl-C reaches the whole group; a worker that only starts would end in a traceback. The handler of
+    # SIGCHLD that a loader sets would raise between any two instructions of the process: in a step, in the
+    # middle of a checkpoint. Without it torch finds a dead worker within five seconds.
+    with _deaths_named(workers), interrupts_held(), handlers_restored(signal.SIGCHLD):
         batches = iter(loader)
     while True:
         with _deaths_named(workers):
@@ -33,23 +35,6 @@ def batches_of(loader: "DataLoader[Any]", workers: int) -> Iterator[Any]:
 
 
 _END = object()
-
-
-@contextlib.contextmanager
-def _child_signals_kept() -> Iterator[None]:
-    """Keep the process's handler of SIGCHLD, in whose place a loader puts one that raises.
-
-    It would raise between any two instructions of the process: in a step, in the middle of a checkpoint.
-    Without it torch finds a dead worker when the next batch doesn't arrive, within five seconds.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # torch sets none in a thread
-        return
-    handler = signal.getsignal(signal.SIGCHLD)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGCHLD, handler)
 
 
 @contextlib.contextmanager

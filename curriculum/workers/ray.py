@@ -7,11 +7,11 @@ import contextlib
 import logging
 import signal
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from curriculum.stop_signals import handlers_restored
 from curriculum.workers.answers import Failure, attempt
 from curriculum.workers.pool import TRIES, Backlog, Outcomes, Pool
 from schemas.cures import install_command
@@ -97,7 +97,7 @@ def _connected(address: str) -> "Iterator[ModuleType]":
         yield ray
         return
     _require_seen(ray, address)
-    with _handler_kept():
+    with handlers_restored(signal.SIGTERM):
         _connect(ray, address)
     try:
         yield ray
@@ -145,16 +145,3 @@ def _unanswered(address: str, cause: str) -> WorkerError:
         cause=f"no Ray cluster answers there ({cause})",
         cure="Start one (ray start --head …), correct the address, or unset it to build here",
     )
-
-
-@contextlib.contextmanager
-def _handler_kept() -> Iterator[None]:
-    """Ray takes SIGTERM for itself; whoever called us has a use for it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -21,6 +21,7 @@ from types import FrameType
 
 import filelock
 
+from curriculum.stop_signals import handlers_restored
 from curriculum.store import Store
 from curriculum.train.processes import dying_with_parent
 from flows import settings
@@ -68,7 +69,7 @@ def serve(workspace: Path, port: int, print_line: PrintLine) -> None:
     settings.apply(settings.rooted())
     with (
         _only_one(workspace),
-        _signals_as_before(),
+        handlers_restored(*_STOPS),
         contextlib.ExitStack() as ending,
         _stoppable(),
     ):
@@ -416,17 +417,6 @@ _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 class _StoppedError(Exception):
     """Somebody asked us to end."""
-
-
-@contextlib.contextmanager
-def _signals_as_before() -> Iterator[None]:
-    """Restore the handlers of signals after the block."""
-    before = {each: signal.getsignal(each) for each in _STOPS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
