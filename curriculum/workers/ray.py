@@ -5,12 +5,14 @@ Ray places tasks and tries again those whose worker or machine is lost. Only tas
 
 import contextlib
 import logging
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from curriculum.listening import is_here, is_told, listening_users
 from curriculum.stop_signals import handlers_restored
 from curriculum.workers.answers import Failure, attempt
 from curriculum.workers.pool import TRIES, Backlog, Outcomes, Pool
@@ -35,7 +37,7 @@ class RayPool(Pool):
     """
 
     address: str
-    """host:port, or auto."""
+    """host:port"""
     in_flight: int
     """The most tasks that are submitted at once."""
     tries: int = TRIES
@@ -119,16 +121,20 @@ def _connect(ray: "ModuleType", address: str) -> None:
 
 
 def _require_address(address: str) -> None:
-    """Pass if somebody listens there; `auto` is Ray's to find."""
-    if address == "auto":
-        return
+    """Pass if somebody listens there, and on this machine nobody but this user or root.
+
+    What a cluster answers is unpickled: it can run code here.
+    """
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or "/" in host:
-        raise _unanswered(address, "it isn't host:port or auto")
+    if not host or not port.isdecimal() or "/" in host:
+        raise _unanswered(address, "it isn't host:port")
     try:
-        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
-    except OSError as refused:
+        with socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS) as probe:
+            there = probe.getpeername()[0]
+    except (OSError, OverflowError) as refused:
         raise _unanswered(address, str(refused)) from refused
+    if is_told() and is_here(there) and not listening_users(there, int(port)) <= {0, os.getuid()}:
+        raise _unanswered(address, "a process of another user listens there")
 
 
 def _require_seen(ray: "ModuleType", address: str) -> None:

@@ -223,7 +223,7 @@ def sbatch_template() -> Path | None:
 
 
 def ray_address() -> str | None:
-    """$CURRICULUM_RAY_ADDRESS: the Ray cluster whose workers build; auto for the one of this machine."""
+    """$CURRICULUM_RAY_ADDRESS: host and port of the Ray cluster whose workers build."""
     return os.environ.get("CURRICULUM_RAY_ADDRESS") or None
 
 

@@ -7,18 +7,14 @@ would send their password there and believe the answers.
 import errno
 import functools
 import os
-import socket
 import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from curriculum.listening import is_told, listening_users
 from flows import settings
 from flows.settings import HOST, prefect_variables
-
-_SOCKETS = Path("/proc/net/tcp")
-"""A line for each socket of IPv4; systems without such a file don't say whose a port is."""
-_LISTENS = "0A"
 
 
 def join_api(workspace: Path, api: str) -> None:
@@ -34,21 +30,13 @@ def guard_connections(port: int | None) -> None:
 
     The guard can't be taken back. It is asked, within some 100 ns, at each file that is opened too.
     """
-    if port is not None and _SOCKETS.exists():
+    if port is not None and is_told():
         sys.addaudithook(functools.partial(_refuse_stranger, port))
-
-
-def listeners(port: int) -> set[int]:
-    """Return the user ids of the processes that listen on a port of HOST."""
-    host = int.from_bytes(socket.inet_aton(HOST), sys.byteorder)
-    places = {f"{address:08X}:{port:04X}" for address in (host, 0)}
-    lines = (line.split() for line in _SOCKETS.read_text().splitlines()[1:])
-    return {int(line[7]) for line in lines if line[1] in places and line[3] == _LISTENS}
 
 
 def _refuse_stranger(port: int, event: str, arguments: tuple[Any, ...]) -> None:
     if event != "socket.connect" or arguments[1][:2] != (HOST, port):
         return
-    if listeners(port) != {os.getuid()}:
+    if listening_users(HOST, port) != {os.getuid()}:
         words = f"no process of yours alone listens at {HOST}:{port}"
         raise ConnectionRefusedError(errno.ECONNREFUSED, words)

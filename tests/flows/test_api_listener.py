@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from flows.settings import api_listener
-
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="listens as another user")
 linux = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc/net/tcp")
 STRANGER = pwd.getpwnam("nobody").pw_uid if os.getuid() == 0 else 0
@@ -71,12 +69,3 @@ def test_no_connection_is_made_to_a_port_that_another_user_took() -> None:
     assert answers("guarded") == ["connected connected", "refused refused", "refused refused"]
     # Without the guard the stranger is asked.
     assert answers("open") == ["connected connected", "refused refused", "connected connected"]
-
-
-@linux
-def test_the_listeners_of_a_port_are_its_users() -> None:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as ours:
-        assert api_listener.listeners(ours.getsockname()[1]) == {os.getuid()}
-    assert api_listener.listeners(1) == set()

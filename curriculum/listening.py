@@ -1,0 +1,50 @@
+"""Users whose processes listen at an address of this machine: others than this one, maybe."""
+
+import socket
+import struct
+from pathlib import Path
+
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+"""A line for each socket. Without IPv6 there is the first alone; some systems have neither."""
+_LISTENS = "0A"
+
+
+def is_told() -> bool:
+    """Return True if this system says whose process listens at a port."""
+    return _TABLES[0].exists()
+
+
+def is_here(address: str) -> bool:
+    """Return True for an IP address of this machine."""
+    with socket.socket(_family(address)) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
+def listening_users(address: str, port: int) -> set[int]:
+    """Return the ids of the users whose processes listen at a port of an IP address of this machine.
+
+    Those are among them that listen at all addresses, a socket of IPv6 for those of IPv4 too.
+    """
+    places = {f"{place}:{port:04X}" for place in _places(address)}
+    tables = (table.read_text() for table in _TABLES if table.exists())
+    lines = (line.split() for text in tables for line in text.splitlines()[1:])
+    return {int(line[7]) for line in lines if line[1] in places and line[3] == _LISTENS}
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def _places(address: str) -> set[str]:
+    """The forms in which the tables name the sockets that are reached at an address."""
+    reached = [socket.inet_pton(_family(address), address), bytes(16)]
+    if _family(address) == socket.AF_INET:
+        reached += [bytes(4), socket.inet_pton(socket.AF_INET6, f"::ffff:{address}")]
+    return {
+        "".join(f"{word:08X}" for word in struct.unpack(f"={len(packed) // 4}I", packed))
+        for packed in reached
+    }
