@@ -10,6 +10,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -238,8 +239,9 @@ def _meeting() -> Iterator[Path]:
             shutil.rmtree(left)
     draft = Path(tempfile.mkdtemp(prefix="draft-of-ranks-"))
     with _held(draft):
-        # Only now it gets a name by which another process would look whether it is held.
-        folder = draft.rename(temporary / f"{_MEETINGS}{draft.name.rpartition('-')[2]}")
+        # Only now it gets a name by which another process would look whether it is held; nobody can take it
+        # before, since nothing says what it will be.
+        folder = draft.rename(temporary / f"{_MEETINGS}{secrets.token_hex(8)}")
         try:
             yield folder
         finally:
