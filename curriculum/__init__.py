@@ -3,19 +3,20 @@
 import os
 
 
-def _keep_kernels_from_other_users() -> None:
-    """Name the folder of torch's kernels before torch names one itself, as it does for the first optimizer.
+def _keep_folders_from_other_users() -> None:
+    """Name folders of torch and polars before they name ones themselves, as they do early.
 
-    torch's own is a folder of /tmp that whoever comes first owns, and what lies in it is run. Where the user
-    has no home that can be written, nobody else can guess the folder's name, and processes that are started
-    from here share it. Nothing is made or written here: sandboxed processes come by, too.
+    Their own are folders of /tmp and /var/tmp that whoever comes first owns: torch runs the kernels that lie
+    there, and polars deletes what it takes for its own of the past, behind links too. Where the user has no
+    home that can be written, nobody else can guess the folders' name, and processes that are started from
+    here share it. Nothing is made or written here: sandboxed processes come by, too.
     """
-    if os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
-        return
     home = os.environ.get("HOME", "")
     unguessable = f"{os.environ.get('TMPDIR', '/tmp')}/{os.urandom(16).hex()}"
     place = f"{home}/.cache" if os.access(home, os.W_OK) else unguessable
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{place}/torchinductor"
+    kernels = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or f"{place}/torchinductor"
+    spilled = os.environ.get("POLARS_OOC_SPILL_DIR") or f"{place}/polars-spill"
+    os.environ |= {"TORCHINDUCTOR_CACHE_DIR": kernels, "POLARS_OOC_SPILL_DIR": spilled}
 
 
-_keep_kernels_from_other_users()
+_keep_folders_from_other_users()

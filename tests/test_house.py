@@ -65,6 +65,19 @@ def test_home_folders_are_expanded_in_one_place_only() -> None:
     assert expanding == {"schemas/regular_files.py"}
 
 
+def test_connections_to_duckdb_are_made_in_one_place_only() -> None:
+    """By itself DuckDB spills into the current folder. What answers a page has a process of its own."""
+    connecting = {
+        file.relative_to(ROOT).as_posix()
+        for file in SOURCES
+        if re.search(
+            r"duckdb\.connect\(config|duckdb\.connect\(\)$", file.read_text(), re.MULTILINE
+        )
+    }
+    own = {"curriculum/catalog/connections.py", "curriculum/catalog/page_query_process.py"}
+    assert connecting == own
+
+
 def test_flow_modules_keep_their_annotations_alive() -> None:
     """Prefect's form renders with postponed annotations, and then every run fails."""
     flows = sorted((ROOT / "flows").glob("*.py"))

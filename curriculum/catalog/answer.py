@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from curriculum import parquet
 from curriculum.catalog.answer_text import AnswerForm, in_form
+from curriculum.catalog.connections import connected
 from curriculum.catalog.notices import notices_of
 from curriculum.catalog.page_query_process import RefusedError, gated
 from curriculum.catalog.parquet_files import pattern, quoted
@@ -20,11 +21,6 @@ from curriculum.catalog.snapshot import Snapshot, take
 from curriculum.catalog.views import connect, publish
 from curriculum.page_checksums import require_pages
 from schemas.errors import CatalogError
-
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-}
 
 
 def matching(files: Sequence[Path], condition: str) -> list[list[int]]:
@@ -49,7 +45,7 @@ def matching(files: Sequence[Path], condition: str) -> list[list[int]]:
     found: dict[str, list[int]] = {str(file): [] for file in files}
     if not files:
         return []
-    connection = duckdb.connect(config=_CONFIG)
+    connection = connected()
     try:
         connection.execute(f"SET allowed_paths = [{allowed}]")
         connection.execute("SET enable_external_access = false")

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import duckdb
 import pyarrow as pa
 
+from curriculum.catalog.connections import connected
 from curriculum.catalog.page_query_process import portable, quoted_name
 
 AnswerForm = Literal["arrow", "cells", "text", "json"]
@@ -46,7 +47,7 @@ def _column(kind: str, name: str, number: int, form: AnswerForm) -> str:
 
 def rows_of(table: pa.Table, form: AnswerForm) -> list[tuple[Any, ...]]:
     """Return the rows of an Arrow table in a form."""
-    with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
+    with connected(python_enable_replacements="false") as connection:
         return in_form(connection.from_arrow(table), form).fetchall()
 
 

@@ -11,14 +11,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import duckdb
+from curriculum.catalog.connections import connected
 
 Node: TypeAlias = dict[str, Any]
 """A part of a parsed question, as json_serialize_sql gives it."""
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "threads": "1",
-    "enable_external_access": "false",
-}
 _EQUALITIES = frozenset(
     {
         *("COMPARE_EQUAL", "COMPARE_NOTEQUAL"),
@@ -48,7 +44,7 @@ def compared_names(sql: str, columns: Collection[str]) -> list[ComparedName]:
     """
     if not any(re.search(rf"\b{name}\b", sql, re.IGNORECASE) for name in columns):
         return []
-    with duckdb.connect(config=_CONFIG) as connection:
+    with connected(threads="1", enable_external_access="false") as connection:
         (parsed,) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0]
     found = (each for node in _nodes(json.loads(parsed)) for each in _compared(node))
     return [each for each in dict.fromkeys(found) if each.column in columns]

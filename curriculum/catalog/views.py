@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from curriculum.catalog.cache import Cache, digest_of
+from curriculum.catalog.connections import connected
 from curriculum.catalog.parquet_files import pattern, quoted
 from curriculum.catalog.snapshot import KEPT, Snapshot, take
 from curriculum.catalog.tables import OPEN_TABLES, STATUS_FILE
@@ -241,7 +242,7 @@ _HEAD = """\
 
 def connect(snapshot: Snapshot, asked: str | None = None) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB with the views of a snapshot; of a question that is `asked`, what it names."""
-    connection = duckdb.connect()
+    connection = connected(may_spill=True)
     memory = {name: f'"incoming {name}"' for name, table in snapshot.tables.items() if len(table)}
     text = script(snapshot, root=f"{snapshot.home}/", memory=memory, asked=asked)
     incoming = {name: held for name, held in memory.items() if held in text}
