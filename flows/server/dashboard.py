@@ -26,8 +26,16 @@ from flows.settings.contexts import resources
 from schemas.cures import install_command
 from schemas.errors import CurriculumError
 
-CONFIG = '[display]\ntheme = "system"\n[completion]\ncopilot = false\n'
-"""Configuration of marimo, in place of a person's own for notebooks."""
+SETTINGS = {
+    ".marimo.toml": '[display]\ntheme = "system"\n[completion]\ncopilot = false\n',
+    "pyproject.toml": "[tool.marimo.runtime]\ndotenv = []\n",
+}
+"""Settings files of marimo, in place of a person's own for notebooks.
+
+marimo takes the nearest file of a name, from the current folder up to the root, where another user may have
+put a file: `pythonpath` in a pyproject.toml makes marimo import that user's modules. Without `dotenv` marimo
+loads the .env file of the project that curriculum is installed in.
+"""
 LINGER_S = 2
 """Seconds for open pages to close at the end."""
 CANT_READ = (
@@ -129,9 +137,10 @@ def _browser() -> webbrowser.BaseBrowser | None:
 
 
 def _show(workspace: Path, ear: socket.socket, path: str) -> None:
-    """Serve until we are told to end; marimo keeps its files in a folder that goes with us."""
+    """Serve until a signal ends it; marimo keeps its files in a folder that is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="curriculum-dashboard-") as folder:
-        (Path(folder) / ".marimo.toml").write_text(CONFIG)
+        for name, text in SETTINGS.items():
+            (Path(folder) / name).write_text(text)
         settings.apply(settings.shown(workspace, Path(folder)))
         with contextlib.chdir(folder):
             from dashboards import questions
