@@ -134,7 +134,7 @@ class Pages:
             return
         headers = {"content-type": "text/html; charset=utf-8", "x-dns-prefetch-control": "off"}
         if path.startswith(frame.REPORTS_PATH) and path != frame.REPORTS_PATH:
-            headers["content-security-policy"] = files.policy(page)
+            headers["content-security-policy"] = files.policy()
         await answer(send, HTTPStatus.OK, headers, page)
 
     async def _live(self, receive: Receive, send: Send) -> None:

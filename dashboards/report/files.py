@@ -2,7 +2,8 @@
 
 A report may have come with somebody else's workspace. So no page says what it may do: it is shown without an
 origin, so that it has no cookies and no neighbours, it loads nothing and sends nothing, and of scripts only
-those of our own templates run. Links, pipes and files beyond MOST_BYTES are no reports.
+those of our own templates run. Tags that no template of ours writes are shown as text. Links, pipes and files
+beyond MOST_BYTES are no reports.
 """
 
 import contextlib
@@ -19,11 +20,31 @@ FOLDER = "rows"
 """Below the reports: the pages that they lead to."""
 _NAME = re.compile(rf"((?:{FOLDER}/)?[A-Za-z0-9][A-Za-z0-9._@-]*\.html)", re.ASCII)
 _SCRIPTS = ("report.js", "rows.js")
-_INSTRUCTION = re.compile(r"http-equiv", re.IGNORECASE)
-_LINK = re.compile("<link", re.IGNORECASE)
-_OURS = re.compile(
-    r"""<meta http-equiv="Content-Security-Policy" content="default-src 'none'; [^"<>]*">"""
+ELEMENTS = (
+    *("a", "article", "b", "bdi", "button", "circle", "code", "dd", "details", "div", "dl", "dt"),
+    *("footer", "g", "h1", "h2", "h3", "h4", "header", "html", "i", "input", "kbd", "li", "line"),
+    *("main", "nav", "output", "p", "path", "polygon", "polyline", "pre", "rect", "section"),
+    *("small", "span", "style", "summary", "svg", "table", "tbody", "td", "template", "text"),
+    *("th", "thead", "time", "title", "tr", "tspan", "ul"),
 )
+"""Elements of our templates that can't open a connection under the policy, whatever their attributes are."""
+TAGS = (
+    '<meta charset="utf-8">',
+    '<meta name="viewport" content="width=device-width">',
+    '<meta name="color-scheme" content="light dark">',
+    '<meta name="referrer" content="no-referrer">',
+    '<script type="application/json" id="data">',
+    "<script>",
+)
+"""Other tags of our templates, beside that of a policy, which can only forbid more."""
+_POLICY_TAG = (
+    """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; [^"<>]*">"""
+)
+_FOREIGN = re.compile(
+    rf"(?!<(?:{'|'.join(ELEMENTS)})[ \t\n\f\r/>]|{'|'.join(map(re.escape, TAGS))}|{_POLICY_TAG})"
+    "<(?=[A-Za-z])"
+)
+"""Begin of a tag that no template of ours writes: HTML begins a tag at < before a letter of ASCII."""
 MOST_BYTES = 64 << 20
 """Bytes of a page."""
 
@@ -31,10 +52,10 @@ MOST_BYTES = 64 << 20
 def page(folder: Path, name: str) -> str | None:
     """A report of a folder of reports, or a page below it; None for what is neither.
 
-    Our pages have no link elements, and no policy keeps a browser from connecting to where one leads.
+    No policy keeps a browser from connecting to where a link element or a page inside the page leads.
     """
     try:
-        return _LINK.sub("&lt;link", read(folder, name)) if _NAME.fullmatch(name) else None
+        return _FOREIGN.sub("&lt;", read(folder, name)) if _NAME.fullmatch(name) else None
     except (OSError, UnicodeDecodeError):
         return None
 
@@ -73,22 +94,11 @@ def read(folder: Path, name: str) -> str:
         return regular_files.read(file, most=MOST_BYTES, beside=beside).decode("utf-8")
 
 
-def policy(page: str) -> str:
-    """The policy of a page, of which nothing is taken from the page itself.
-
-    Scripts run in a page that gives the browser no instruction but a policy, which can only forbid more.
-    In any other none runs, and then no page leads a browser elsewhere by itself either.
-    """
-    is_plain = len(_INSTRUCTION.findall(page)) == len(_OURS.findall(page))
-    return f"{_POLICY_HEAD}; script-src {_scripts()}; sandbox{' allow-scripts' if is_plain else ''}"
-
-
-_POLICY_HEAD = (
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
-)
-
-
 @functools.cache
-def _scripts() -> str:
-    return " ".join(html.digest(html.asset(name)) for name in _SCRIPTS)
+def policy() -> str:
+    """The policy of every page: the styles in it, the scripts of our templates, and nothing else."""
+    scripts = " ".join(html.digest(html.asset(name)) for name in _SCRIPTS)
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'; sandbox allow-scripts"
+    )

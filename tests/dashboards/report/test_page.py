@@ -21,7 +21,7 @@ from dashboards import frame
 from dashboards.charts import marks, plots
 from dashboards.charts.plots import apart
 from dashboards.palette import family_colours, phase_style
-from dashboards.report import curves
+from dashboards.report import curves, files
 from dashboards.report.curves import plot_of
 from dashboards.report.facts import Facts, report_path
 from dashboards.report.page import page
@@ -54,6 +54,11 @@ def test_the_policy_allows_this_style_and_this_script_and_nothing_else(facts: Fa
         f"default-src 'none'; {'; '.join(digests)}; base-uri 'none'; form-action 'none'"
     )
     assert re.findall(r"(?:https?:|url\(|@import|fetch\(|XMLHttp|{{)", text) == []
+
+
+def test_the_page_is_served_as_it_is_written(facts: Facts, tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(page(facts))
+    assert files.page(tmp_path, "a.html") == page(facts)
 
 
 def test_nothing_that_people_wrote_becomes_markup(facts: Facts) -> None:

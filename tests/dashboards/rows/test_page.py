@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from curriculum.inspection.rows import DocumentInRow, FileRange
 from dashboards.charts.marks import document_strip, mask
+from dashboards.report import files
 from dashboards.rows import page as making
 from dashboards.rows.page import page
 from tests.flows.html_text import Read
@@ -43,6 +44,11 @@ def test_every_text_is_there_as_it_is_trained_on(made: Any) -> None:
     ]
     assert read.texts == said
     assert any("</script><img src=x onerror=alert(1)>{{data}}" in text for text in read.texts)
+
+
+def test_the_page_is_served_as_it_is_written(made: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(_page(made))
+    assert files.page(tmp_path, "a.html") == _page(made)
 
 
 def test_each_document_is_told_down_to_the_commit(made: Any) -> None:
