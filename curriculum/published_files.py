@@ -23,11 +23,11 @@ from typing import NamedTuple
 from schemas.cures import cure_of, is_lost
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME, FileRecord, read_manifest
+from schemas.run_folders import ATTEMPT, number_of
 
 _MAGIC, _TAIL_BYTES = b"PAR1", 8
 """A Parquet file ends with the length of its footer and four letters."""
-_ARTEFACT = re.compile(r"[0-9a-f]{12}|attempt=\d+")
-"""Names of the folders of artefacts."""
+_KEY = re.compile(r"[0-9a-f]{12}")
 _MANIFESTS, _FOOTERS = 1024, 1 << 16
 """Manifests, and comparisons of footers, that stay in memory."""
 _LEAVES_WHOLE: ContextVar[bool] = ContextVar("leaves_whole", default=False)
@@ -70,9 +70,13 @@ def published_record(file: Path) -> FileRecord | None:
     absolute = file.absolute()
     for folder in absolute.parents:
         manifest = folder / MANIFEST_NAME
-        if _ARTEFACT.fullmatch(folder.name) and (identity := _identity(manifest)):
+        if _is_artefact(folder.name) and (identity := _identity(manifest)):
             return _records(manifest, identity).get(absolute.relative_to(folder).as_posix())
     return None
+
+
+def _is_artefact(name: str) -> bool:
+    return _KEY.fullmatch(name) is not None or number_of(name, ATTEMPT) is not None
 
 
 @functools.lru_cache(maxsize=_MANIFESTS)

@@ -10,6 +10,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from schemas.run_folders import ATTEMPT, number_of
 from schemas.visible import one_line
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -18,7 +19,6 @@ CHECKOUT = Path(__file__).parents[1]
 LOCK = "requirements.lock"
 LOST = ".lost"
 """Suffix of a file beside a run's file: the run's file is lost, and the run is used without it."""
-_ATTEMPT = re.compile(r"attempt=\d+")
 _MANIFEST = "manifest.json"
 _NEEDED = re.compile(r"job\.json|manifest\.json|checkpoints/.*")
 """Files that a run can't be used without."""
@@ -26,7 +26,8 @@ _NEEDED = re.compile(r"job\.json|manifest\.json|checkpoints/.*")
 
 def run_of(path: Path) -> Path | None:
     """Return the directory of the run that a path lies in, or None."""
-    return next((above for above in (path, *path.parents) if _ATTEMPT.fullmatch(above.name)), None)
+    above = (path, *path.parents)
+    return next((each for each in above if number_of(each.name, ATTEMPT) is not None), None)
 
 
 def cure_of(file: Path) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pyarrow as pa
-from pydantic import AwareDatetime, Field, JsonValue
+from pydantic import AwareDatetime, Field, JsonValue, field_validator
 
 from schemas.corpus import Name
 from schemas.cures import cure_of
@@ -20,6 +20,7 @@ from schemas.packed_row import LONGEST_ROW, PACKED_ROW_SCHEMA
 from schemas.regular_files import PlainPath
 from schemas.structure import ROW_CHUNK_TYPE, STRUCTURE_EDGE_TYPE
 from schemas.text import Strict
+from schemas.whole_numbers import whole_number
 
 
 class Lease(RunState):
@@ -32,6 +33,8 @@ class Lease(RunState):
 
 
 MANIFEST_NAME = "manifest.json"
+NUMBERS = frozenset(("row_length", "variant"))
+"""Labels whose values are whole numbers."""
 
 
 class InputRecord(Strict):
@@ -71,6 +74,15 @@ class Manifest(Sealed):
     """Counts of the stage: documents, tokens, skips by reason, yield …"""
     created: str
     """UTC, ISO 8601."""
+
+    @field_validator("labels")
+    @classmethod
+    def _numbers(cls, labels: dict[str, str]) -> dict[str, str]:
+        """Refuse a label that names a number and is none."""
+        for name in NUMBERS & labels.keys():
+            if whole_number(labels[name]) is None:
+                raise ValueError(f"{name} is no whole number")
+        return labels
 
 
 def read_manifest(file: Path) -> Manifest:

@@ -39,6 +39,7 @@ from curriculum.store.store import WORKSPACE_NAME
 from schemas.cures import is_lost
 from schemas.errors import CurriculumError
 from schemas.manifest import MANIFEST_NAME
+from schemas.run_folders import ATTEMPT, number_of
 from schemas.stages import DATA_TABLES, data_table_of
 
 VERSION = 8
@@ -69,7 +70,7 @@ _STAGE = re.compile(r"[a-z].*", re.DOTALL)
 """A folder of the workspace that may hold artefacts."""
 _BELOW_A_STAGE = re.compile(r"[0-9a-f]{12}|.*[-=].*", re.DOTALL)
 """A folder that leads to artefacts or is one: <12 hex digits>, label-value or attempt=1."""
-_ARTEFACT = re.compile(r"[0-9a-f]{12}|attempt=.*", re.DOTALL)
+_KEY = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,7 +191,8 @@ def walk(home: Path) -> WorkspaceListing:
             path = above + entry.name
             if not leads_on.fullmatch(entry.name):
                 continue
-            if above and _ARTEFACT.fullmatch(entry.name):
+            is_attempt = number_of(entry.name, ATTEMPT) is not None
+            if above and (is_attempt or _KEY.fullmatch(entry.name)):
                 manifest = _status(f"{entry.path}/{MANIFEST_NAME}")
                 if manifest is not None:
                     published.append(ManifestStat(path=path, identity=identity_of(manifest)))

@@ -9,7 +9,7 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -20,10 +20,13 @@ from curriculum.store import Artefact
 from curriculum.store.attempt_state import state_of_attempt
 from schemas.errors import StoreError
 from schemas.job import METRICS_SCHEMA, Figure, Job, Report
+from schemas.manifest import NUMBERS
 from schemas.mixture import MixtureReport
 from schemas.phase_status import STATUS_NAME, STATUS_SCHEMA, ClosedGate
+from schemas.run_folders import ATTEMPT, STEP, number_of
 from schemas.specialist import spelled
 from schemas.study import study_words
+from schemas.whole_numbers import whole_number
 
 JOB_NAME, REPORT_NAME = "job.json", "report.json"
 
@@ -143,9 +146,7 @@ def lines_of(artefact: Artefact, path: str) -> Lines:
 def _artefact(artefact: Artefact) -> Line:
     manifest = artefact.manifest
     numbers = {
-        name: int(value)
-        for name, value in manifest.labels.items()
-        if name in ("row_length", "variant")
+        name: whole_number(manifest.labels[name]) for name in NUMBERS & manifest.labels.keys()
     }
     return {
         **manifest.labels,
@@ -248,12 +249,13 @@ def _of_job(job: Job) -> Line:
     if job.start_from is None:
         return columns
     # runs/…/attempt=1/checkpoints/step=45
-    *run, _, step = job.start_from.path.split("/")
+    checkpoint = PurePosixPath(job.start_from.path)
+    run = checkpoint.parent.parent
     return columns | {
-        "parent_run": "/".join(run),
+        "parent_run": str(run),
         "parent_run_key": job.start_from.run_key,
-        "parent_attempt": int(run[-1].removeprefix("attempt=")),
-        "parent_step": int(step.removeprefix("step=")),
+        "parent_attempt": number_of(run.name, ATTEMPT),
+        "parent_step": number_of(checkpoint.name, STEP),
     }
 
 

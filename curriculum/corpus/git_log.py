@@ -11,6 +11,7 @@ from typing import IO
 
 from curriculum.corpus import git
 from curriculum.corpus.git_objects import object_heads
+from schemas.whole_numbers import whole_number
 
 FORMAT = "%x01%H%x00%P%x00%ct%x00%s"
 ARGUMENTS = (
@@ -181,10 +182,18 @@ def commits(log: Log) -> Iterator[Commit]:
         yield Commit(
             commit=name,
             parents=tuple(parents.decode().split()),
-            timestamp=min(int(timestamp), LATEST) if timestamp.isdigit() else 0,
+            timestamp=_moment(timestamp),
             subject=_text(subject),
             entries=tuple(entries),
         )
+
+
+def _moment(written: bytes) -> int:
+    """Return the time that a commit claims, which git prints as it is: at most LATEST; 0 for no number."""
+    if not written.isdigit():
+        return 0
+    number = whole_number(written.lstrip(b"0") or b"0")
+    return LATEST if number is None else min(number, LATEST)
 
 
 def _entry(meta: bytes, tokens: Iterator[bytes]) -> Entry:

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from curriculum.train.checkpoint_files import damaged, require_part
+from schemas.whole_numbers import whole_number
 
 WEIGHTS = "model.safetensors"
 _LARGEST_HEAD = 100_000_000
@@ -89,4 +90,5 @@ def _order(name: str) -> tuple[object, ...]:
     >>> _order("blocks.10") > _order("blocks.9")
     True
     """
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in name.split("."))
+    numbers = ((whole_number(part), part) for part in name.split("."))
+    return tuple((-1, part) if number is None else (number, "") for number, part in numbers)

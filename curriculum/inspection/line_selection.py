@@ -18,6 +18,7 @@ from curriculum.mixing.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
 from schemas.document import PARTS
 from schemas.errors import StoreError
+from schemas.whole_numbers import whole_number
 
 OF_DOCUMENTS = ("repository", "path", "commit", "licence")
 """Filters that only documents have: rows are chosen by the documents in them."""
@@ -120,14 +121,14 @@ def steps(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     first, dash, last = text.partition("-")
-    if not first.isdecimal() or (dash and not last.isdecimal()):
+    start, end = whole_number(first), whole_number(last if dash else first)
+    if start is None or end is None:
         raise StoreError("--step", text, cause="it is no step", cure="Say 12, or 10-20")
-    found = int(first), int(last or first)
-    if not 1 <= found[0] <= found[1]:
+    if not 1 <= start <= end:
         raise StoreError(
             "--step", text, cause="steps count from 1 upwards", cure="Say 12, or 10-20"
         )
-    return found
+    return start, end
 
 
 def line_files(artefact: Artefact) -> list[Path]:

@@ -17,14 +17,15 @@ from curriculum.train.launch.gpu_slots import SlotRecord, Slots
 from curriculum.train.run_directory import (
     CHECKPOINTS,
     JOB,
+    attempt_number,
     is_finished,
-    number_of,
     read_job,
     resumable,
 )
 from schemas.job import CheckpointRef, Heartbeat, Job, RunState
 from schemas.label_folders import label_of
 from schemas.manifest import MANIFEST_NAME
+from schemas.run_folders import ATTEMPT, STEP, number_of, numbered
 from schemas.specialist import SpecialistRef, file_stem, spelled
 from schemas.study import study_mark
 
@@ -51,10 +52,6 @@ def current_artefacts(store: Store, stage: str) -> list[Artefact]:
     lines = {line for file in (store.root / "current").glob("*.txt") for line in read_mark(file)}
     marked = (store.root / line for line in sorted(lines) if line.startswith(f"{stage}/"))
     return [store.load(path) for path in marked if (path / MANIFEST_NAME).is_file()]
-
-
-STEP = "step="
-"""First characters of a checkpoint's directory."""
 
 
 def names_of(ref: SpecialistRef) -> set[str]:
@@ -109,7 +106,7 @@ class Attempt:
     @property
     def order(self) -> tuple[int, int]:
         """Its place among all attempts of the workspace, in the order in which they began."""
-        return self.job.ordinal, number_of(self.path)
+        return self.job.ordinal, attempt_number(self.path)
 
     @property
     def title(self) -> str:
@@ -226,8 +223,9 @@ class RunHistory:
 
 def checkpoints(run: Path) -> Iterator[tuple[int, Path]]:
     """The steps that a run keeps a checkpoint of, and where."""
-    for manifest in (run / CHECKPOINTS).glob(f"{STEP}*/{MANIFEST_NAME}"):
-        yield int(manifest.parent.name.removeprefix(STEP)), manifest.parent
+    for step, path in numbered(run / CHECKPOINTS, STEP):
+        if (path / MANIFEST_NAME).is_file():
+            yield step, path
 
 
 def newest_checkpoint(run: Path) -> Path | None:
@@ -244,15 +242,20 @@ def resumed_step(run: Path) -> int:
 
 def attempts_in(store: Store) -> list[Attempt]:
     """Return all attempts at runs of a workspace, open and closed, in the order in which they began."""
-    begun = (Attempt.at(file.parent) for file in sorted((store.root / "runs").rglob(JOB)))
+    begun = map(Attempt.at, _folders(store))
     return sorted(begun, key=lambda attempt: attempt.order)
 
 
 def open_attempts(store: Store) -> list[Attempt]:
     """Return the attempts of a workspace that aren't closed, in the order in which they began."""
-    folders = (file.parent for file in sorted((store.root / "runs").rglob(JOB)))
-    begun = (Attempt.at(folder) for folder in folders if not is_finished(folder))
+    begun = (Attempt.at(folder) for folder in _folders(store) if not is_finished(folder))
     return sorted(begun, key=lambda attempt: attempt.order)
+
+
+def _folders(store: Store) -> list[Path]:
+    """Return the directories of all attempts at runs of a workspace, by path."""
+    folders = (file.parent for file in (store.root / "runs").rglob(JOB))
+    return sorted(folder for folder in folders if number_of(folder.name, ATTEMPT) is not None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

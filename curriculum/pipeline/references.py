@@ -15,7 +15,6 @@ from curriculum import parquet
 from curriculum.inspection.lineage import inputs
 from curriculum.mixing.load import diet_names, load_diet
 from curriculum.pipeline.attempts import (
-    STEP,
     Attempt,
     RunHistory,
     attempts_in,
@@ -27,10 +26,11 @@ from curriculum.pipeline.attempts import (
 )
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import published_in
-from curriculum.train.run_directory import CHECKPOINTS, JOB, number_of, read_report
+from curriculum.train.run_directory import CHECKPOINTS, JOB, attempt_number, read_report
 from schemas.errors import JobError, StoreError
 from schemas.manifest import MANIFEST_NAME
 from schemas.mistakes import nearest_or
+from schemas.run_folders import STEP, number_of
 from schemas.specialist import SpecialistRef, spelled
 from schemas.stages import STAGES
 
@@ -225,7 +225,7 @@ def checkpoint_of(home: Path, what: str) -> Path:
         StoreError: for a finished run that isn't what its manifest says.
     """
     path = Path(what).absolute()
-    if path.is_dir() and path.name.startswith(STEP):
+    if path.is_dir() and number_of(path.name, STEP) is not None:
         store = Store.containing(path)
         if (path.parents[1] / MANIFEST_NAME).is_file():
             store.load(path.parents[1])
@@ -332,7 +332,7 @@ def _is_spelled(what: str) -> bool:
 def _at_path(store: Store, path: Path) -> Reference:
     """The artefacts at or below a path, or the checkpoint or open run that it is in."""
     folder = path if path.is_dir() else path.parent
-    if folder.name.startswith(STEP) and folder.parent.name == CHECKPOINTS:
+    if number_of(folder.name, STEP) is not None and folder.parent.name == CHECKPOINTS:
         return Reference(checkpoint=folder)
     if (folder / JOB).is_file() and not (folder / MANIFEST_NAME).is_file():
         return Reference(open_run=Attempt.at(folder))
@@ -386,7 +386,7 @@ def _with_key(store: Store, prefix: str, stages: Collection[str] | None = None) 
 
 
 def _attempt_number(artefact: Artefact) -> int:
-    return number_of(artefact.path) if artefact.manifest.stage == RUNS else 0
+    return attempt_number(artefact.path) if artefact.manifest.stage == RUNS else 0
 
 
 def _of_name(store: Store, what: str) -> Reference | None:

@@ -10,18 +10,20 @@ import polars as pl
 from curriculum import frames
 from curriculum.mixing.mix import report_of, seen_until
 from curriculum.mixing.schedule import of_keys, read_left_out
-from curriculum.pipeline.attempts import STEP, Attempt, attempts_in, checkpoints
+from curriculum.pipeline.attempts import Attempt, attempts_in, checkpoints
 from curriculum.pipeline.references import run_of
 from curriculum.pipeline.run_config import ResumeConfig
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.train.run_directory import JOB, attempts, is_finished, number_of, read_job
+from curriculum.train.run_directory import JOB, attempt_number, attempts, is_finished, read_job
 from schemas.diet import Diet
 from schemas.errors import DietError, JobError, MixtureError
 from schemas.job import Job
 from schemas.mixture import Continued, RowsTaken
+from schemas.run_folders import STEP, number_of
 from schemas.specialist import SpecialistRef
 from schemas.study import study_mark
+from schemas.whole_numbers import whole_number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,8 +37,16 @@ class ResumePoint:
     @staticmethod
     def at(checkpoint: Path) -> "ResumePoint":
         """The one in a directory runs/…/attempt=1/checkpoints/step=N."""
-        job = read_job(checkpoint.parents[1] / JOB)
-        return ResumePoint(checkpoint=checkpoint, job=job, step=_number(checkpoint, STEP))
+        step = number_of(checkpoint.name, STEP)
+        if step is None:
+            raise JobError(
+                str(checkpoint),
+                cause="it isn't named as the checkpoint of a step",
+                cure="Name a folder checkpoints/step=N of a run",
+            )
+        return ResumePoint(
+            checkpoint=checkpoint, job=read_job(checkpoint.parents[1] / JOB), step=step
+        )
 
 
 def split_step(text: str) -> tuple[str, int | None]:
@@ -51,14 +61,15 @@ def split_step(text: str) -> tuple[str, int | None]:
     run, at, step = text.rpartition("@")
     if not at or "/" in step:
         return text, None
-    if not run or not step.isdecimal():
+    number = whole_number(step)
+    if not run or number is None:
         raise DietError(
             "--continue",
             text,
             cause="it isn't RUN or RUN@STEP with a step of digits",
             cure=f"Give --continue {run or 'RUN'}@40, or leave out @ for the last checkpoint",
         )
-    return run, int(step)
+    return run, number
 
 
 def resume_point(store: Store, run: str, step: int | None) -> ResumePoint:
@@ -93,7 +104,7 @@ def checkpoint_before(store: Store, run: Attempt, step: int) -> ResumePoint:
 
     def rank(path: Path) -> tuple[bool, bool, int]:
         is_closed = is_finished(path)
-        return path == run.path and not is_closed, is_closed, number_of(path)
+        return path == run.path and not is_closed, is_closed, attempt_number(path)
 
     kept: set[int] = set()
     for path in sorted(attempts(run.path.parent), key=rank, reverse=True):
@@ -165,10 +176,6 @@ def _seen(store: Store, point: ResumePoint) -> tuple[tuple[RowsTaken, ...], int]
     start = point.job.start_from
     before = _seen(store, ResumePoint.at(store.root / start.path))[0] if start is not None else ()
     return (*before, *seen), tokens
-
-
-def _number(folder: Path, prefix: str) -> int:
-    return int(folder.name.removeprefix(prefix))
 
 
 OPTION = "--without-rows"

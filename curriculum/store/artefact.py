@@ -29,6 +29,7 @@ from schemas.manifest import (
 )
 from schemas.mixture import MixtureReport
 from schemas.reports import StageReport
+from schemas.run_folders import ATTEMPT, number_of
 
 KEY_DIGITS = 12
 
@@ -122,7 +123,6 @@ _DRAFT = ".draft"
 """The suffix of files that aren't whole yet; a killed writer may leave one."""
 _RUNS = "runs"
 _SHELF_OR_KEY = re.compile(rf"[^-=]+[-=].*|[0-9a-f]{{{KEY_DIGITS}}}")
-_ATTEMPT = re.compile(r"attempt=\d+")
 PLANNED = "planned"
 """The content of an artefact that a dry store would make."""
 
@@ -261,7 +261,7 @@ def file_size(file: Path) -> int | None:
 def is_in_place(artefact: Artefact, root: Path) -> bool:
     """Return True where an artefact lies as the store lays its stage: stage/label-value/…/key."""
     stage, *labels, key = artefact.path.relative_to(root).parts
-    if artefact.manifest.stage == _RUNS and _ATTEMPT.fullmatch(key):
+    if artefact.manifest.stage == _RUNS and number_of(key, ATTEMPT) is not None:
         key = labels.pop() if labels else ""
     return (stage, key) == (artefact.manifest.stage, artefact.key[:KEY_DIGITS]) and all(
         is_name(name) and is_name(value) for name, value in map(label_of, labels)

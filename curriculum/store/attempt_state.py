@@ -10,11 +10,11 @@ from curriculum.store import inside
 from curriculum.store.owners import is_owner_alive, launch_lock, launcher_record, train_lock
 from schemas.job import Heartbeat, Job, Report, RunState, Stopped, TokenCounts
 from schemas.manifest import MANIFEST_NAME
+from schemas.run_folders import STEP, numbered
 
 State = Literal["running", "waiting", "failed", "interrupted"]
 CONTINUES = "the same command continues from there"
 _STATE, _HEARTBEAT, _REPORT = "state.json", "heartbeat.json", "report.json"
-_STEP = "step="
 
 
 class _Saved(BaseModel):
@@ -79,10 +79,10 @@ def state_of_attempt(root: Path, run: Path, job: Job) -> AttemptState:
 
 def _saved(run: Path) -> tuple[int | None, int | None]:
     """Return the step of an attempt's newest checkpoint and its valid tokens, as far as they are known."""
-    files = (run / "checkpoints").glob(f"{_STEP}*/{MANIFEST_NAME}")
-    steps = (file.parent.name.removeprefix(_STEP) for file in files)
-    newest = max((int(step) for step in steps if step.isdecimal()), default=None)
-    if newest is None:
+    folders = numbered(run / "checkpoints", STEP)
+    whole = [(step, path) for step, path in folders if (path / MANIFEST_NAME).is_file()]
+    if not whole:
         return None, None
-    saved = inside.read(_Saved, run / "checkpoints" / f"{_STEP}{newest}" / _STATE)
+    newest, path = whole[-1]
+    saved = inside.read(_Saved, path / _STATE)
     return newest, saved.tokens.valid if saved else None

@@ -7,7 +7,6 @@ for the same values. Each phase ends in it. What several ranks write on their wa
 the two files of tensors, each rank its own part (sharded.py). Any number of ranks reads either form.
 """
 
-import re
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -35,10 +34,10 @@ from curriculum.train.tensor_file import write_tensors
 from schemas.errors import CurriculumError, JobError
 from schemas.job import Figure, Job, ModelSpec, TokenCounts
 from schemas.manifest import MANIFEST_NAME
+from schemas.run_folders import STEP, numbered
 from schemas.text import Strict
 
 KEPT = 2
-_NAME = re.compile(r"step=(\d+)")
 
 
 class CheckpointState(Strict):
@@ -169,7 +168,7 @@ def newest(folder: Path) -> Path | None:
 
 def newest_step(folder: Path) -> int:
     """The step of the newest checkpoint by its name alone, for progress; 0 for none."""
-    return max((int(each.name.removeprefix("step=")) for each in _numbered(folder)), default=0)
+    return max((step for step, _ in numbered(folder, STEP)), default=0)
 
 
 def read_state(checkpoint: Path) -> CheckpointState:
@@ -179,12 +178,7 @@ def read_state(checkpoint: Path) -> CheckpointState:
 
 def _numbered(folder: Path) -> list[Path]:
     """Checkpoints, newest first."""
-    if not folder.is_dir():
-        return []
-    found = [
-        (int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))
-    ]
-    return [path for _, path in sorted(found, reverse=True)]
+    return [path for _, path in numbered(folder, STEP)][::-1]
 
 
 class Saver:

@@ -6,7 +6,6 @@ Each evaluation leaves one, so that any two runs can be paired later, document b
 """
 
 import math
-import re
 import shutil
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -23,11 +22,11 @@ from curriculum import parquet
 from curriculum.train.run_directory import EVALUATIONS, replace_whole
 from schemas.held_out import HeldOutCount, WeightedStratum, held_out_count, satterthwaite
 from schemas.job import EVALUATED_SCHEMA, Evaluation
+from schemas.run_folders import STEP, number_of
 
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
 NAME = "documents.parquet"
-_STEP = re.compile(r"step=(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -237,7 +236,7 @@ def of_evaluation(table: pa.Table, evaluation: Evaluation) -> pa.Table:
 
 def file_at(run: Path, step: int) -> Path:
     """The file of a run's evaluation at a step."""
-    return run / EVALUATIONS / f"step={step}" / NAME
+    return run / EVALUATIONS / f"{STEP}{step}" / NAME
 
 
 SECONDS = b"seconds"
@@ -266,13 +265,12 @@ def read(run: Path, step: int) -> pa.Table | None:
 
 def seconds_of(run: Path) -> float:
     """Seconds of all evaluations that a run has files of."""
-    schemas = (parquet.read_schema(each) for each in (run / EVALUATIONS).glob(f"step=*/{NAME}"))
+    schemas = (parquet.read_schema(each) for each in (run / EVALUATIONS).glob(f"{STEP}*/{NAME}"))
     return math.fsum(float((each.metadata or {}).get(SECONDS, 0)) for each in schemas)
 
 
 def keep_only(run: Path, steps: Collection[int]) -> None:
     """Remove the files of all other steps: evaluations behind the checkpoint that a run resumes from."""
-    for folder in (run / EVALUATIONS).glob("step=*"):
-        found = _STEP.fullmatch(folder.name)
-        if found is None or int(found[1]) not in steps:
+    for folder in (run / EVALUATIONS).glob(f"{STEP}*"):
+        if number_of(folder.name, STEP) not in steps:
             shutil.rmtree(folder)

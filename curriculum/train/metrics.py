@@ -27,6 +27,7 @@ from curriculum.train.metric_writers import Writer, fill, of_figures, of_step, o
 from curriculum.train.run_directory import METRICS, replace_whole
 from schemas.job import METRICS_SCHEMA, Figure, Job, ModelSpec, TokenCounts
 from schemas.visible import visible
+from schemas.whole_numbers import whole_number
 
 FORWARD_AND_BACKWARD = 3
 """Backward takes two products for each of forward."""
@@ -278,7 +279,8 @@ class Metrics:
         self._rows: list[StepMetrics] = []
         self._flushed = time.monotonic()
         for part in folder.glob("*.parquet"):
-            if int(part.stem) > resumed_at:
+            step = whole_number(part.stem)
+            if step is not None and step > resumed_at:
                 part.unlink()
         if writers:
             fill(writers, read_metrics(folder).to_pylist(), figures)

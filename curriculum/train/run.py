@@ -7,11 +7,11 @@ from curriculum.store import Artefact, Store, in_lease
 from curriculum.train.launch.launcher import Launch, launched, wait_sayer
 from curriculum.train.run_directory import (
     JOB,
+    attempt_number,
     finished,
     last_number,
     last_ordinal,
     launching,
-    number_of,
     read_job,
     read_report,
     resumable,
@@ -62,7 +62,7 @@ def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ON
         _require_same(directory, job)
         # No two attempts of a workspace get one ordinal.
         with store.lock("attempts"):
-            own = {"attempt": number_of(directory), "ordinal": last_ordinal(store) + 1}
+            own = {"attempt": attempt_number(directory), "ordinal": last_ordinal(store) + 1}
             frozen = freeze(directory, job.model_copy(update=own))
         report = launched(store, directory / JOB, launch)
         if report.stopped == "cancelled":

@@ -20,9 +20,9 @@ from schemas.errors import JobError
 from schemas.job import Job, Report, RunState
 from schemas.json_text import of_version, read_json
 from schemas.manifest import MANIFEST_NAME, read_manifest
+from schemas.run_folders import ATTEMPT, number_of, numbered
 
 REVISION = 4
-_ATTEMPT = "attempt="
 WHICH_RUN = (
     "schema_version",
     "specialist",
@@ -101,12 +101,12 @@ def is_finished(attempt: Path) -> bool:
 
 def attempts(folder: Path) -> list[Path]:
     """Return the attempts of a run that were begun, in the order of their numbers."""
-    return sorted(folder.glob(f"{_ATTEMPT}*"), key=number_of)
+    return [path for _, path in numbered(folder, ATTEMPT)]
 
 
-def number_of(attempt: Path) -> int:
-    """The number of an attempt, by its directory."""
-    return int(attempt.name.removeprefix(_ATTEMPT))
+def attempt_number(attempt: Path) -> int:
+    """Return the number of an attempt, by its directory; 0 for any other directory."""
+    return number_of(attempt.name, ATTEMPT) or 0
 
 
 def last_number(store: Store, folder: Path) -> int:
@@ -119,10 +119,10 @@ def last_number(store: Store, folder: Path) -> int:
         Path(line)
         for file in (store.root / "current").glob("*.txt")
         for line in read_mark(file)
-        if line.startswith(f"{place}/{_ATTEMPT}")
+        if line.startswith(f"{place}/{ATTEMPT}")
     )
-    known = [*attempts(folder), *discarded(store.root, f"{place}/{_ATTEMPT}*"), *pinned]
-    return max(map(number_of, known), default=0)
+    known = [*attempts(folder), *discarded(store.root, f"{place}/{ATTEMPT}*"), *pinned]
+    return max(map(attempt_number, known), default=0)
 
 
 def last_ordinal(store: Store) -> int:

@@ -8,7 +8,6 @@ from pathlib import Path
 from rich.text import Text
 
 from curriculum.inspection.formats import Line, number
-from curriculum.pipeline.attempts import STEP
 from curriculum.store.artefact import KEY_DIGITS
 from flows.cli.console import MUTED, out, print_json, table, warn
 from flows.cli.lineage_reads import (
@@ -21,6 +20,7 @@ from flows.cli.lineage_reads import (
     missing_words,
 )
 from schemas.label_folders import label_of
+from schemas.run_folders import ATTEMPT, STEP, number_of
 from schemas.visible import one_line
 
 MOST_CHECKPOINTS = 12
@@ -120,8 +120,10 @@ def _checkpoint_line(path: str) -> Line:
     parts = path.split("/")
     labels = dict(map(label_of, parts))
     names = [labels[name] for name in ("specialist", "branch", "phase") if name in labels]
-    attempt, step = parts[-3].removeprefix("attempt="), parts[-1].removeprefix(STEP)
-    return {"run": "/".join(names), "key": parts[-4], "attempt": int(attempt), "step": int(step)}
+    attempt, step = number_of(parts[-3], ATTEMPT), number_of(parts[-1], STEP)
+    assert attempt is not None, "the view has attempts alone"
+    assert step is not None, "the view has checkpoints alone"
+    return {"run": "/".join(names), "key": parts[-4], "attempt": attempt, "step": step}
 
 
 def _until(read: ReadUntil) -> None:

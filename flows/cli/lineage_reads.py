@@ -9,13 +9,14 @@ from typing import Literal, TypeVar
 from curriculum import catalog
 from curriculum.inspection.formats import number
 from curriculum.mixing.load import diet_names
-from curriculum.pipeline.attempts import STEP, Attempt, attempts_in, specialist_of
+from curriculum.pipeline.attempts import Attempt, attempts_in, specialist_of
 from curriculum.pipeline.recorded_config import newest_plan
 from curriculum.pipeline.references import is_run, named, run_of, store_of
 from curriculum.pipeline.run_config import command
 from curriculum.store.artefact import KEY_DIGITS
 from schemas.errors import CurriculumError, JobError
 from schemas.mistakes import nearest_or
+from schemas.run_folders import STEP, number_of
 from schemas.study import study_mark
 
 SHORTEST = 6
@@ -247,8 +248,8 @@ class LineageQuestions:
             LineageError: for a run some of whose rows aren't there any more.
         """
         path, is_digits = Path(what).absolute(), _HEX.fullmatch(what) is not None
-        if path.is_dir() and path.name.startswith(STEP):
-            return self._until(Attempt.at(path.parents[1]), int(path.name.removeprefix(STEP)))
+        if path.is_dir() and (step := number_of(path.name, STEP)) is not None:
+            return self._until(Attempt.at(path.parents[1]), step)
         if _PACK.fullmatch(what):
             return self._readers("row", what)
         if _DOCUMENT.fullmatch(what):

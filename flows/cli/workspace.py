@@ -13,7 +13,6 @@ from curriculum.families.write import documents_in
 from curriculum.inspection.formats import count, number
 from curriculum.inspection.lineage import inputs
 from curriculum.packing.check import check as check_rows
-from curriculum.pipeline.attempts import STEP
 from curriculum.pipeline.references import folders_of
 from curriculum.stages.held_out_text import check_sides
 from curriculum.stages.merge import merge
@@ -27,6 +26,7 @@ from flows.settings import trust
 from schemas.corpus import CONTEXT_BYTES
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME
+from schemas.run_folders import STEP
 
 MAX_LINES = 40
 """Number of shown lines of what would be removed."""

@@ -178,11 +178,11 @@ COMMENT ON MACRO TABLE consumed_until IS
 CREATE VIEW checkpoints AS
 SELECT r.path AS run, r.key AS run_key, r.attempt, r.specialist, r.phase, c.step, c.path
 FROM (
-    SELECT DISTINCT regexp_extract(file, '^(.*/attempt=\d+)/checkpoints/step=\d+/', 1) AS run,
-           regexp_extract(file, '^.*/checkpoints/step=\d+') AS path,
-           regexp_extract(file, '/checkpoints/step=(\d+)/', 1)::BIGINT AS step
+    SELECT DISTINCT regexp_extract(file, '^(.*/attempt=\d+)/checkpoints/step=(?:0|[1-9]\d{0,17})/', 1) AS run,
+           regexp_extract(file, '^.*/checkpoints/step=(?:0|[1-9]\d{0,17})') AS path,
+           regexp_extract(file, '/checkpoints/step=(0|[1-9]\d{0,17})/', 1)::BIGINT AS step
     FROM files
-    WHERE file LIKE 'runs/%/checkpoints/step=%'
+    WHERE regexp_matches(file, '^runs/.*/attempt=\d+/checkpoints/step=(0|[1-9]\d{0,17})/')
 ) c
 JOIN attempts r ON r.path = c.run;
 COMMENT ON VIEW checkpoints IS 'the checkpoints of finished runs, by run and step';

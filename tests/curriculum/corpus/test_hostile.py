@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from curriculum.corpus.git_log import LATEST
 from curriculum.corpus.history import read_changes
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from schemas.corpus import CorpusSpec, HistorySpec, QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
+from tests.curriculum.corpus.conftest import START
 
 
 def loose(repo: Any, object_id: str) -> Path:
@@ -88,6 +90,28 @@ def repo_object(repo: Any, kind: bytes, body: bytes) -> str:
     loose(repo, name).parent.mkdir(exist_ok=True)
     loose(repo, name).write_bytes(zlib.compress(stored))
     return name
+
+
+@pytest.mark.parametrize(
+    ("claimed", "timestamp"),
+    [
+        ("9" * 5000, LATEST),
+        ("9" * 30, LATEST),
+        ("0" * 5000 + "17", 17),
+        ("1700000000", 1_700_000_000),
+        ("soon", 0),
+    ],
+)
+def test_a_commit_may_claim_any_time(build, read, claimed, timestamp):
+    repo = build()
+    repo.commit(a_cc="int a;\n")
+    head, _, message = repo.git("cat-file", "commit", "HEAD").rpartition(f" {START} ")
+    body = f"{head} {claimed} {message}"
+    name = repo_object(repo, b"commit", f"{body}\n".encode())
+    repo.git("reset", "--soft", name)
+    changes, skips = read(repo.path)
+    assert [change.timestamp for change in changes] == [timestamp]
+    assert not skips.counts
 
 
 @pytest.mark.parametrize(
