@@ -22,16 +22,18 @@ Mistakes of programmers are asserts. Nothing is caught to be swallowed.
 """
 
 import copyreg
+from collections.abc import Sequence
 
-from schemas.visible import one_line, shortened, visible
+from schemas.visible import one_line, shortened
 
 
 class CurriculumError(Exception):
     """A user's mistake: the value, its cause and its cure, on one line.
 
-    As a text it can be shown anywhere: what would command a terminal or hide is escaped, and of a part with
-    more than MAX_SHOWN characters only the first are shown. Its parts are raw.
-    `location` are the steps to a field of a file, for whoever has the file.
+    As a text it can be shown anywhere: what would command a terminal, hide or begin a line is escaped, and of
+    a part with more than MAX_SHOWN characters only the first are shown. Its parts are raw.
+    `location` are the steps to a field of a file, for whoever has the file. `lines` follow the message, each
+    on a line of its own: the end of a log, or further mistakes.
 
     >>> str(DietError("t.yaml:4", "share = 2", cause="a share is at most 1", cure="Lower it"))
     't.yaml:4: share = 2; a share is at most 1. Lower it'
@@ -45,18 +47,18 @@ class CurriculumError(Exception):
         cause: str,
         cure: str,
         location: tuple[int | str, ...] = (),
+        lines: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.value = value
         self.cause = cause
         self.cure = cure
         self.location = location
-        found = shortened(cause)
-        if value is not None:
-            found = f"{one_line(shortened(str(value)))}; {found}"
-        # A cause of several lines, such as the end of a log, may end with the last of them.
-        end = "" if found.endswith("\n") else ". "
-        super().__init__(visible(f"{one_line(shortened(name))}: {found}{end}{shortened(cure)}"))
+        self.lines = tuple(lines)
+        found = "" if value is None else f"{shortened(str(value))}; "
+        message = one_line(f"{shortened(name)}: {found}{shortened(cause)}. {shortened(cure)}")
+        more = shortened("\n".join(map(one_line, self.lines)))
+        super().__init__(f"{message}\n{more}" if more else message)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle whole, so that an error crosses from a worker process with all its parts."""

@@ -309,8 +309,9 @@ def _together(found: Sequence[CurriculumError]) -> CurriculumError:
     first, others = found[0], found[1:]
     if not others:
         return first
-    listed = "\n".join(str(fault) for fault in others)
-    return type(first)(first.name, first.value, cause=first.cause, cure=f"{first.cure}\n{listed}")
+    return type(first)(
+        first.name, first.value, cause=first.cause, cure=first.cure, lines=[*map(str, others)]
+    )
 
 
 class _Refusal(NamedTuple):

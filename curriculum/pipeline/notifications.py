@@ -81,7 +81,7 @@ def training(plan: RunPlan, phase: str, context: Context) -> Iterator[None]:
     except JobError as failed:
         kind = _kind_of(failed)
         if kind is not None:
-            lines = [line for line in failed.cause.splitlines() if line.strip()]
+            lines = [line for line in failed.lines if line.strip()]
             last = f" Its log ends: {lines[-1].strip()}." if lines else ""
             text = f"{phase} of {_title(plan)} ended with {failed.value}.{last} {failed.cure}."
             context.notifier.notify(

@@ -139,8 +139,8 @@ def test_how_a_job_ended_is_told_by_its_kind_and_the_error_goes_on(
     plan: RunPlan, told: Callable[[], list[Event]], kind: type[JobError], event: str
 ) -> None:
     run = plan.store.root / "runs" / "attempt=1"
-    cause = "training ended with:\nstep 3\nsomething broke\n"
-    failed = kind(str(run), "exit code 1", cause=cause, cure="Try again")
+    lines = ("step 3", "something broke")
+    failed = kind(str(run), "exit code 1", cause="training ended", cure="Try again", lines=lines)
     with pytest.raises(kind), notifications.training(plan, "syntax", context_of()):
         raise failed
     (sent,) = told()
@@ -161,7 +161,7 @@ def test_any_other_end_of_training_is_a_crash_and_a_refusal_is_none(
     assert told() == [], "who asked sees it"
     (run / "report.json").write_text(_report("syntax", "failed").model_dump_json())
     with pytest.raises(JobError), notifications.training(plan, "syntax", context_of()):
-        raise JobError(str(run), "exit code 1", cause="training ended with:\nx\n", cure="Mend it")
+        raise JobError(str(run), "exit code 1", cause="training ended", cure="Mend it")
     assert [each.event for each in told()] == ["crashed"]
 
 

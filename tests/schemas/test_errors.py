@@ -33,6 +33,28 @@ def test_a_long_part_is_shown_in_its_first_characters_and_kept_whole() -> None:
     assert {error.name, error.value, error.cause} == {long}
 
 
+@pytest.mark.parametrize("part", ["name", "value", "cause", "cure"])
+def test_a_part_begins_no_line_and_lines_do(part: str) -> None:
+    forged = {
+        "name": "n",
+        "value": "v",
+        "cause": "c",
+        "cure": "u",
+        part: "a\nerror: b\x1b[31m\u2028",
+    }
+    error = SchemaError(
+        forged["name"],
+        forged["value"],
+        cause=forged["cause"],
+        cure=forged["cure"],
+        lines=("step 3", "c\nd"),
+    )
+    first, *more = str(error).splitlines()
+    assert "a\\nerror: b\\x1b[31m\\u2028" in first
+    assert more == ["step 3", "c\\nd"]
+    assert pickle.loads(pickle.dumps(error)).lines == ("step 3", "c\nd")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_errors_cross_processes_whole(kind: type[CurriculumError]) -> None:
     error = pickle.loads(pickle.dumps(kind("name", 3, cause="because", cure="Do that")))

@@ -145,8 +145,9 @@ def outcome(job: Job, directory: Path, code: int) -> Report:
     raise kind(
         str(directory),
         ended,
-        cause=f"training ended with:\n{_last_lines(directory / LOG)}\n",
+        cause="training ended, and its log with the lines below",
         cure=_remedy(job, directory, KILLED if code < 0 else code),
+        lines=_last_lines(directory / LOG),
     )
 
 
@@ -263,5 +264,5 @@ def _end_orphans(directory: Path, say: Callable[[str], None]) -> None:
         )
 
 
-def _last_lines(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
+def _last_lines(log: Path) -> list[str]:
+    return log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
