@@ -70,8 +70,9 @@ class Reply:
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """Plain Python values; what Python has no value for, such as the year 20000, is text."""
-        return list(zip(*map(_values, self.table.columns), strict=True))
+        """Plain Python values; a column with what Python has no value for, as the year 20000, is text."""
+        columns = (_values(self.table.select([place])) for place in range(len(self.columns)))
+        return list(zip(*columns, strict=True))
 
     def cells(self, count: int) -> list[tuple[Any, ...]]:
         """Return the first rows as a table shows them: numbers and booleans, all else as text."""
@@ -260,11 +261,12 @@ def _ended(code: int, limits: Limits) -> CatalogError:
     )
 
 
-def _values(column: "pa.ChunkedArray[Any]") -> list[Any]:
+def _values(column: pa.Table) -> list[Any]:
+    """Return the values of a table of one column."""
     try:
-        return [_plain(value) for value in column.to_pylist()]
+        return [_plain(value) for value in column[0].to_pylist()]
     except (ValueError, OverflowError, pa.ArrowException):
-        return list(column.cast(pa.string()).to_pylist())
+        return [value for (value,) in rows_of(column, "cells")]
 
 
 def _plain(value: Any) -> Any:

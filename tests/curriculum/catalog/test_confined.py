@@ -125,6 +125,22 @@ def test_values_of_all_kinds_come_as_python_has_them_or_as_text(home: Path) -> N
     assert isinstance(far.rows[0][0], str)
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("[DATE '290000-01-01', NULL]", "[290000-01-01, NULL]"),
+        ("[TIMESTAMP '290000-01-01']", "['290000-01-01 00:00:00']"),
+        ("{'a': DATE '290000-01-01'}", "{'a': 290000-01-01}"),
+        ("MAP {1: DATE '290000-01-01'}", "{1=290000-01-01}"),
+        ("[DATE '2026-11-21']", [datetime.date(2026, 11, 21)]),
+    ],
+)
+def test_what_python_has_no_value_for_is_text_within_lists_too(
+    home: Path, value: str, shown: object
+) -> None:
+    assert ask(home, f"SELECT {value} AS x, 1 AS y").rows == [(shown, 1)]
+
+
 def test_order_is_kept_through_the_wrapping(home: Path) -> None:
     sql = "SELECT hash(range) AS h FROM range(200000) ORDER BY h DESC"
     hashes = [row[0] for row in ask(home, sql, Limits(rows=5000)).rows]
