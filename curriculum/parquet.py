@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from curriculum.published_files import compare_once, damaged, published_record, require_footer
 from schemas.cures import cure_of
 from schemas.document import PARTS
-from schemas.errors import DamagedFileError
+from schemas.errors import DamagedFileError, StoreError
 
 _BATCH = 1 << 16
 _NUMBER = rb"[\x80-\xff]*[\x00-\x7f]"
@@ -36,7 +36,7 @@ class File(pq.ParquetFile):
 
     Raises:
         StoreError: naming the file, when it is opened and isn't the published one, and when pages are read
-            that are damaged.
+            that are damaged or lack a column.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class File(pq.ParquetFile):
         use_pandas_metadata: bool = False,
     ) -> pa.Table:
         """Read a row group."""
+        self._require_columns(columns)
         with naming(self._path):
             table = super().read_row_group(i, columns, use_threads, use_pandas_metadata)
         self._require_rows(len(table), self.metadata.row_group(i).num_rows)
@@ -83,6 +84,7 @@ class File(pq.ParquetFile):
         use_pandas_metadata: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Read batches of row groups, by default all."""
+        self._require_columns(columns)
         groups = range(self.num_row_groups) if row_groups is None else row_groups
         counted, rows = sum(self.metadata.row_group(group).num_rows for group in groups), 0
         batches = super().iter_batches(
@@ -104,10 +106,23 @@ class File(pq.ParquetFile):
         use_pandas_metadata: bool = False,
     ) -> pa.Table:
         """Read the whole file."""
+        self._require_columns(columns)
         with naming(self._path):
             table = super().read(columns, use_threads, use_pandas_metadata)
         self._require_rows(len(table), self.metadata.num_rows)
         return table
+
+    def _require_columns(self, wanted: Sequence[str] | None) -> None:
+        """Raise unless the file has the columns that are asked for, or those that fields of them are in."""
+        there = {*self.schema_arrow.names}
+        for name in wanted or ():
+            if name not in there and name.partition(".")[0] not in there:
+                raise StoreError(
+                    str(self._path),
+                    f"columns {', '.join(self.schema_arrow.names)}",
+                    cause=f"it has no column {name}",
+                    cure=cure_of(self._path),
+                )
 
     def _require_rows(self, rows: int, counted: int) -> None:
         if rows != counted:
@@ -144,7 +159,8 @@ def read_table(
         with File(path) as file:
             table = file.read(names) if filters is None else _filtered(file, names, filters)
         wanted = schema or (tables[0].schema if tables else table.schema)
-        tables.append(table if table.schema.equals(wanted) else table.cast(wanted))
+        with naming(path):
+            tables.append(table if table.schema.equals(wanted) else table.cast(wanted))
     return pa.concat_tables(tables)
 
 

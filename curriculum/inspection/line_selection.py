@@ -16,8 +16,10 @@ from curriculum import parquet
 from curriculum.inspection.lineage import inputs
 from curriculum.mixing.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
+from schemas.cures import cure_of
 from schemas.document import PARTS
 from schemas.errors import StoreError
+from schemas.stages import data_table_of
 from schemas.whole_numbers import whole_number
 
 OF_DOCUMENTS = ("repository", "path", "commit", "licence")
@@ -172,11 +174,27 @@ def chosen_lines(
 def first_lines(
     store: Store, artefact: Artefact, options: InspectOptions, most: int | None
 ) -> tuple[tuple[Line, ...], int]:
-    """Return at most so many of the chosen lines, and the number of all chosen lines."""
+    """Return at most so many of the chosen lines, and the number of all chosen lines.
+
+    Raises:
+        StoreError: for a file that lacks a column of its table.
+    """
     files, masks = line_files(artefact), select_lines(store, artefact, options)
+    for file in files:
+        _require_columns(artefact, file)
     sizes = [parquet.read_metadata(file).num_rows for file in files]
     number = sum(sizes) if masks is None else sum(int(mask.sum()) for mask in masks)
     return tuple(line for _, line in itertools.islice(lines_of(files, masks), most)), number
+
+
+def _require_columns(artefact: Artefact, file: Path) -> None:
+    """Raise unless a file has the columns that no file of its table is without."""
+    name = file.relative_to(artefact.path).as_posix()
+    kind = data_table_of(artefact.manifest.stage, name)
+    there = {*parquet.read_schema(file).names}
+    for field in kind.schema if kind is not None else ():
+        if not (field.nullable or field.name in there):
+            raise StoreError(str(file), cause=f"it has no column {field.name}", cure=cure_of(file))
 
 
 def lines_of(

@@ -6,18 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from curriculum import parquet
 from curriculum.published_files import Identity, identity_of
 from curriculum.store import inside
 from curriculum.train.run_directory import HEARTBEAT, METRICS
-from schemas.job import Figure, Heartbeat
+from schemas.job import METRICS_SCHEMA, Figure, Heartbeat
 from schemas.objectives import ANCHOR_SET, PHASE_SET
 
 MOST_POINTS = 400
 """Points of a curve of losses; each is the mean over equally many steps."""
 KEPT_PARTS = 1 << 14
 """Parts of metrics that are kept in memory: a run writes one every ten seconds."""
+
+_PART = pa.schema([METRICS_SCHEMA.field(name) for name in ("step", "loss")])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,8 +66,8 @@ def step_losses(folder: Path) -> tuple[Sequence[int], Sequence[float]]:
 @functools.lru_cache(maxsize=KEPT_PARTS)
 def _part(file: Path, _: Identity) -> tuple[list[int], list[float]]:
     """Steps and losses of one part, which is read anew where it changed."""
-    table = parquet.read_table(file, columns=["step", "loss"])
-    steps, losses = (table[name].to_numpy() for name in ("step", "loss"))
+    table = parquet.read_table(file, columns=_PART.names, schema=_PART)
+    steps, losses = (table[name].to_numpy() for name in _PART.names)
     return list(map(int, steps)), list(map(float, losses))
 
 

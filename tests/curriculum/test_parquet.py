@@ -156,3 +156,24 @@ def test_a_page_that_its_changed_header_hides_is_missed(tmp_path: Path, reader: 
     with pytest.raises(StoreError) as raised:
         READERS[reader](file)
     assert raised.value.name == str(file)
+
+
+def _batches(file: Path, columns: list[str]) -> object:
+    return [*parquet.File(file).iter_batches(columns=columns)]
+
+
+def _groups(file: Path, columns: list[str]) -> object:
+    return parquet.File(file).read_row_group(0, columns=columns)
+
+
+@pytest.mark.parametrize("read", [parquet.read_table, _batches, _groups])
+def test_a_column_that_a_file_lacks_is_named_with_the_file(
+    tmp_path: Path, read: Callable[[Path, list[str]], object]
+) -> None:
+    file = tmp_path / "1.parquet"
+    pq.write_table(pa.table({"step": [1], "of": [{"x": 1}]}), file)
+    read(file, ["step", "of.x"])
+    with pytest.raises(StoreError) as refused:
+        read(file, ["step", "loss"])
+    assert refused.value.name == str(file)
+    assert "loss" in refused.value.cause
