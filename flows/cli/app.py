@@ -40,6 +40,8 @@ from schemas.errors import CurriculumError
 from schemas.visible import visible
 
 R = TypeVar("R")
+MAX_CALLS = 5
+"""Calls that an error names which nothing foresaw."""
 LEAKS, WRONG, CLOSED, INTERRUPTED = 1, 2, 3, 128 + signal.SIGINT
 WORK, LOOK, KEEP = "Make", "Look", "Keep"
 
@@ -74,15 +76,31 @@ class _Commands(_Suggesting):
 
 
 def exit_code(work: Callable[[], None]) -> int:
-    """Do work as a command does, and return its exit code: a mistake is a line and 2."""
+    """Look at what isn't trusted as a command does, and return its exit code: a mistake is a line and 2.
+
+    So is any other error, which what was read may cause: its place follows, which a fault of ours needs.
+    """
     try:
         _ended(work, None)
     except typer.Exit as ended:
         return int(ended.exit_code)
-    except Exception:
-        sys.stderr.write(visible(traceback.format_exc()))
-        return 1
+    except Exception as failed:
+        sys.stderr.write(f"error: {_unexpected(failed)}\n")
+        return WRONG
     return 0
+
+
+def _unexpected(failed: Exception) -> CurriculumError:
+    """Return the error of a look that nothing foresaw, with the last calls that led to it."""
+    calls = traceback.extract_tb(failed.__traceback__)[-MAX_CALLS:]
+    return CurriculumError(
+        "the workspace",
+        f"{type(failed).__name__}: {failed}",
+        cause="it holds what this version doesn't write, or the program has a fault",
+        cure="Run curriculum check on it, which names a damaged file; for a report of a fault, the last "
+        "calls are below",
+        lines=[f"  {call.filename}:{call.lineno} in {call.name}" for call in calls],
+    )
 
 
 def _ended(work: Callable[[], R], ctx: Any) -> R:

@@ -17,11 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curriculum.inspection.line_selection import InspectOptions, first_lines
 from curriculum.sandbox import landlock
 from curriculum.store import Store, read_mark
 from flows.cli import received
 from flows.cli.app import exit_code
 from flows.settings import trust
+from schemas.document import SELECTION_SCHEMA
 from schemas.errors import StoreError
 from tests.bounded import MEMORY_ENDED, endless, exit_apart
 from tests.flows.cli_runner import PROGRAM, curriculum
@@ -35,6 +37,7 @@ from tests.flows.hostile_workspace import (
     link,
     published,
 )
+from tests.flows.tiny_workspace import published as publish
 
 WRONG = 2
 _WHEN = re.compile("<time.*?</time>")
@@ -204,6 +207,51 @@ def test_a_mistake_in_a_look_is_a_line_and_2(home: Path) -> None:
         assert looked.returncode == WRONG
         assert looked.stderr == call(home, words, trusted=True).stderr
         assert "Traceback" not in looked.stderr
+
+
+def test_what_nothing_foresaw_is_a_mistake_with_its_place(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def look() -> None:
+        raise KeyError("a\nerror: \x1b[31m")
+
+    assert exit_code(look) == WRONG
+    first, *calls = capsys.readouterr().err.splitlines()
+    assert "KeyError" in first
+    assert calls[-1].endswith(" in look")
+    assert all(call.startswith("  ") for call in calls)
+
+
+@confined
+@pytest.mark.parametrize("number", ["x", "", "\xb2"])
+def test_folders_that_are_no_attempts_or_checkpoints_change_no_answer(
+    home: Path, number: str
+) -> None:
+    words = ("status", "inspect fmt/syntax", "query 'FROM status'")
+    before = [call(home, word, trusted=True).stdout for word in words]
+    (attempt,) = home.glob("runs/**/attempt=1")
+    attempt.with_name(f"attempt={number}").mkdir()
+    strange = attempt / "checkpoints" / f"step={number}"
+    strange.mkdir()
+    (strange / "manifest.json").write_text("{}")
+    assert [call(home, word, trusted=True).stdout for word in words] == before
+    refused = call(home, f"lineage {shlex.quote(str(strange))}", trusted=True)
+    assert (refused.returncode, "Traceback" in refused.stderr) == (WRONG, False)
+
+
+@pytest.mark.parametrize("lacking", ["repository", "keep"])
+def test_a_selection_that_lacks_a_column_is_named(home: Path, lacking: str) -> None:
+    table = SELECTION_SCHEMA.empty_table().drop_columns([lacking])
+    made = publish(
+        home,
+        "selections",
+        {"corpus": "sample"},
+        lambda folder: pq.write_table(table, folder / "selection.parquet"),
+    )
+    with pytest.raises(StoreError) as refused:
+        first_lines(Store(home), made, InspectOptions(), 3)
+    assert refused.value.name == str(made.path / "selection.parquet")
+    assert lacking in refused.value.cause
 
 
 @confined
