@@ -44,7 +44,8 @@ def compared_names(sql: str, columns: Collection[str]) -> list[ComparedName]:
     """
     if not any(re.search(rf"\b{name}\b", sql, re.IGNORECASE) for name in columns):
         return []
-    with connected(threads="1", enable_external_access="false") as connection:
+    with connected(threads="1") as connection:
+        connection.execute("SET enable_external_access = false")
         (parsed,) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0]
     found = (each for node in _nodes(json.loads(parsed)) for each in _compared(node))
     return [each for each in dict.fromkeys(found) if each.column in columns]
