@@ -69,9 +69,10 @@ class File(pq.ParquetFile):
         use_pandas_metadata: bool = False,
     ) -> pa.Table:
         """Read a row group."""
-        self._require_columns(columns)
         with naming(self._path):
             table = super().read_row_group(i, columns, use_threads, use_pandas_metadata)
+        if columns is not None and table.num_columns < len(columns):
+            self._require_columns(columns)
         self._require_rows(len(table), self.metadata.row_group(i).num_rows)
         return table
 
@@ -106,14 +107,18 @@ class File(pq.ParquetFile):
         use_pandas_metadata: bool = False,
     ) -> pa.Table:
         """Read the whole file."""
-        self._require_columns(columns)
         with naming(self._path):
             table = super().read(columns, use_threads, use_pandas_metadata)
+        if columns is not None and table.num_columns < len(columns):
+            self._require_columns(columns)
         self._require_rows(len(table), self.metadata.num_rows)
         return table
 
     def _require_columns(self, wanted: Sequence[str] | None) -> None:
-        """Raise unless the file has the columns that are asked for, or those that fields of them are in."""
+        """Raise unless the file has the columns that are asked for, or those that fields of them are in.
+
+        pyarrow leaves out what isn't there.
+        """
         there = {*self.schema_arrow.names}
         for name in wanted or ():
             if name not in there and name.partition(".")[0] not in there:

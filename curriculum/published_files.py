@@ -23,11 +23,13 @@ from typing import NamedTuple
 from schemas.cures import cure_of, is_lost
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME, FileRecord, read_manifest
-from schemas.run_folders import ATTEMPT, number_of
+from schemas.run_folders import ATTEMPT
+from schemas.whole_numbers import MAX_DIGITS
 
 _MAGIC, _TAIL_BYTES = b"PAR1", 8
 """A Parquet file ends with the length of its footer and four letters."""
-_KEY = re.compile(r"[0-9a-f]{12}")
+_ARTEFACT = re.compile(rf"[0-9a-f]{{12}}|{ATTEMPT}[0-9]{{1,{MAX_DIGITS}}}")
+"""Names of the folders of artefacts."""
 _MANIFESTS, _FOOTERS = 1024, 1 << 16
 """Manifests, and comparisons of footers, that stay in memory."""
 _LEAVES_WHOLE: ContextVar[bool] = ContextVar("leaves_whole", default=False)
@@ -70,13 +72,9 @@ def published_record(file: Path) -> FileRecord | None:
     absolute = file.absolute()
     for folder in absolute.parents:
         manifest = folder / MANIFEST_NAME
-        if _is_artefact(folder.name) and (identity := _identity(manifest)):
+        if _ARTEFACT.fullmatch(folder.name) and (identity := _identity(manifest)):
             return _records(manifest, identity).get(absolute.relative_to(folder).as_posix())
     return None
-
-
-def _is_artefact(name: str) -> bool:
-    return _KEY.fullmatch(name) is not None or number_of(name, ATTEMPT) is not None
 
 
 @functools.lru_cache(maxsize=_MANIFESTS)

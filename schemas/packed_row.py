@@ -10,7 +10,6 @@ from typing import Literal
 import pyarrow as pa
 
 from schemas.document import SCHEMA_VERSION, list_of, required
-from schemas.whole_numbers import whole_number
 
 ROW_MULTIPLE = 128
 LONGEST_ROW = 1 << 20
@@ -153,19 +152,13 @@ class RowFormat:
     @staticmethod
     def from_metadata(metadata: dict[bytes, bytes]) -> "RowFormat":
         """The format that `metadata` wrote; a missing key is a KeyError, and no number a ValueError."""
-
-        def number(name: str) -> int:
-            found = whole_number(metadata[name.encode()])
-            if found is None:
-                raise ValueError(f"{name} is no whole number")
-            return found
-
+        bos_id, eos_id = metadata[b"bos_id"], metadata[b"eos_id"]
         return RowFormat(
-            row_length=number("row_length"),
-            vocab_size=number("vocab_size"),
-            pad_id=number("pad_id"),
-            bos_id=number("bos_id") if metadata[b"bos_id"] else None,
-            eos_id=number("eos_id") if metadata[b"eos_id"] else None,
+            row_length=int(metadata[b"row_length"]),
+            vocab_size=int(metadata[b"vocab_size"]),
+            pad_id=int(metadata[b"pad_id"]),
+            bos_id=int(bos_id) if bos_id else None,
+            eos_id=int(eos_id) if eos_id else None,
         )
 
     @property
