@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from curriculum.splitmix import mixed_words
+
 UInt64s = npt.NDArray[np.uint64]
 Int64s = npt.NDArray[np.int64]
 
@@ -56,7 +58,7 @@ def windows(text: str) -> UInt64s:
         return np.empty(0, dtype=np.uint64)
     joined = np.zeros(len(lines) - WINDOW + 1, dtype=np.uint64)
     for at in range(WINDOW):
-        joined = _mixed(joined + lines[at : at + len(joined)])
+        joined = mixed_words(joined + lines[at : at + len(joined)])
     return np.unique(joined)
 
 
@@ -72,14 +74,7 @@ def _lines(data: bytes) -> UInt64s:
     include = np.frombuffer(b"#include", dtype=np.uint8)
     at = np.minimum(starts[:, None] + np.arange(len(include)), len(kept) - 1)
     is_include = (kept[at] == include).all(axis=1)
-    return _mixed(hashes[(lengths >= MIN_LINE_BYTES) & ~is_include])
-
-
-def _mixed(words: UInt64s) -> UInt64s:
-    """Mix 64-bit words (the finalizer of splitmix64)."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    return mixed_words(hashes[(lengths >= MIN_LINE_BYTES) & ~is_include])
 
 
 def lineages_with_shared_text(

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.packing.boundaries import require_tokens
+from curriculum.splitmix import mixed_words
 from schemas.errors import PackError
 from schemas.packed_row import HISTOGRAM_EDGES
 
@@ -57,7 +58,7 @@ def ties(document_ids: npt.NDArray[np.uint8], seed: int) -> UInt64s:
 
 def hashed(words: UInt64s, seed: int) -> UInt64s:
     """Return a bijection of words that a seed chooses: sorted by it, they are shuffled."""
-    return _scramble(words ^ _seed_word(seed))
+    return mixed_words(words ^ _seed_word(seed))
 
 
 def plan(lengths: Int64s, row_length: int, ties: UInt64s, seed: int) -> PackPlan:
@@ -207,16 +208,9 @@ def _stable_order(keys: Int64s) -> Int64s:
     return order
 
 
-def _scramble(words: UInt64s) -> UInt64s:
-    """The finalizer of splitmix64: a bijection in which every bit depends on every bit."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
-
-
 def _seed_word(seed: int) -> np.uint64:
     golden = np.uint64(0x9E3779B97F4A7C15)
-    return np.uint64(_scramble(np.array([seed % 2**64], dtype=np.uint64) + golden)[0])
+    return np.uint64(mixed_words(np.array([seed % 2**64], dtype=np.uint64) + golden)[0])
 
 
 def _refuse_misfits(lengths: Int64s, row_length: int) -> None:

@@ -1,0 +1,17 @@
+"""splitmix64's finalizer: 64-bit words mixed so that every bit depends on every bit."""
+
+import numpy as np
+import numpy.typing as npt
+
+UInt64s = npt.NDArray[np.uint64]
+
+
+def mixed_words(words: UInt64s) -> UInt64s:
+    """Return a bijection of 64-bit words whose results look random, even of 0, 1, 2 and so on.
+
+    >>> [f"{word:016x}" for word in mixed_words(np.arange(3, dtype=np.uint64))]
+    ['0000000000000000', '5692161d100b05e5', 'dbd238973a2b148a']
+    """
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
