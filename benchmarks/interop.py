@@ -116,7 +116,7 @@ def rows_artefact(store: Store, tokens: int, row_length: int) -> Artefact:
 
 def mixture(store: Store, rows: Artefact, row_length: int) -> Artefact:
     """Every row twice, each time in another order."""
-    numbers = np.arange(pq.read_metadata(rows.files()[0]).num_rows)
+    numbers = np.arange(pq.read_metadata(rows.shards()[0]).num_rows)
     random = np.random.default_rng(5)
     order = np.concatenate([random.permutation(numbers) for _ in range(2)])
     count = len(order)
@@ -214,7 +214,7 @@ def measure(row_length: int, tokens: int, rounds: int, home: Path) -> None:
     planned = mixture(store, rows, row_length)
     count = sum(
         int(np.sum(pq.read_table(file, columns=["valid_token_count"])[0].to_numpy()))
-        for file in rows.files()
+        for file in rows.shards()
     )
     print(f"T = {row_length}, million tokens per CPU second")
     for form in ("megatron", "flat", "huggingface"):

@@ -14,6 +14,8 @@ SCHEMA_VERSION = "1.2"
 """major.minor of every artefact; a reader takes its own major with any minor and refuses the rest."""
 DATA = "data"
 """Folder of the Parquet files of documents and rows, and of nothing else: other tools read it as it is."""
+PARQUET_ENDINGS = (".parquet", ".pq")
+"""Endings of Parquet files; the second keeps a file out of what people read by a glob over rows."""
 PARTS = f"{DATA}/part-"
 """Beginning of the names of these files."""
 

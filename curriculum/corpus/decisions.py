@@ -43,7 +43,7 @@ def decisions(selection: Artefact, documents: Artefact) -> Decisions:
         columns=["document_id", "keep", "split", "domain", "lineage"],
         filters=[("family", "=", labels["family"]), ("repository", "=", labels["repository"])],
     )
-    ids = _ids(parquet.read_table(documents.files(), columns=["document_id"]))
+    ids = _ids(parquet.read_table(documents.shards(), columns=["document_id"]))
     domain, domains = _coded(chosen["domain"])
     lineage, lineages = _coded(chosen["lineage"])
     found = _places(_ids(chosen), ids, selection, documents)

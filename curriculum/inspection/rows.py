@@ -218,7 +218,7 @@ def sources_in(
     wanted = [("pack_id", "in", pa.array(list(pack_ids), pa.string()))]
     held: dict[str, list[str]] = {
         line["pack_id"]: line["document_ids"]
-        for file in artefact.files(".parquet")
+        for file in artefact.shards()
         for line in parquet.read_table(
             file, columns=["pack_id", "document_ids"], filters=wanted
         ).to_pylist()
@@ -234,7 +234,7 @@ def spread(artefact: Artefact, most: int, columns: Collection[str] = COLUMNS) ->
     >>> [line["pack_id"] for line in spread(rows_of_nine, 3)]
     ['1', '4', '7']
     """
-    files = artefact.files(".parquet")
+    files = artefact.shards()
     sizes = [parquet.read_metadata(file).num_rows for file in files]
     most = min(most, sum(sizes))
     chosen = np.zeros(sum(sizes), np.bool_)

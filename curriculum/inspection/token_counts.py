@@ -92,7 +92,7 @@ def _parts(store: Store, artefact: Artefact, by_key: Mapping[str, Artefact]) -> 
 def _part(store: Store, rows: Artefact, plan: pl.DataFrame | None, *, phase: str) -> _Part:
     """The rows of an artefact; with a plan those it takes, as often as it takes them."""
     labels, number, counts = rows.manifest.labels, 0, []
-    for shard, file in enumerate(rows.files(".parquet")):
+    for shard, file in enumerate(rows.shards()):
         lines = _frame(file, _COLUMNS).with_row_index("row")
         if plan is not None:
             taken = plan.filter(pl.col("shard") == shard).select(pl.col("row").cast(pl.UInt32))

@@ -39,6 +39,7 @@ from schemas.objectives import OBJECTIVES
 from schemas.packed_row import LONGEST_ROW, PACKED_ROW_SCHEMA, ROW_MULTIPLE, RowFormat
 from schemas.regular_files import kind_at
 from schemas.reports import ImportReport
+from schemas.windows import WINDOWS_NAME
 
 PACK_ID = "pack_id"
 SPLITS = ("train", "val", "anchor")
@@ -291,7 +292,8 @@ def parquet_rows(
 
 def _files(path: Path) -> list[Path]:
     below = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
-    files = [each for each in below if each.is_file()]
+    # Rows that were built here lie beside the file of their windows.
+    files = [file for file in below if file.is_file() and file.name != WINDOWS_NAME]
     if not files:
         raise SchemaError(
             str(path),

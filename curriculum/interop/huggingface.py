@@ -138,7 +138,7 @@ def configs(root: Path, artefacts: Iterable[Artefact]) -> list[Config]:
     """
     groups: dict[tuple[str, str], dict[str, list[Artefact]]] = {}
     for each in artefacts:
-        if each.manifest.stage in ("rows", "documents") and each.files():
+        if each.manifest.stage in ("rows", "documents") and each.shards():
             splits = groups.setdefault((_name(each), _kin(each)), {})
             split = each.manifest.labels.get("split", SPLIT_OF_DOCUMENTS)
             splits.setdefault(split, []).append(each)
@@ -147,7 +147,7 @@ def configs(root: Path, artefacts: Iterable[Artefact]) -> list[Config]:
     for name, kin in sorted(groups, key=lambda group: (not group[0].startswith("rows"), *group)):
         splits = groups[name, kin]
         files = {
-            split: [file for each in splits[split] for file in each.files()]
+            split: [file for each in splits[split] for file in each.shards()]
             for split in sorted(splits, key=lambda split: (SPLITS.get(split, len(SPLITS)), split))
         }
         found.append(
@@ -172,7 +172,7 @@ def licences(artefacts: Iterable[Artefact], only: Any = None) -> list[Licence]:
     for each in artefacts:
         if each.manifest.stage == "documents":
             repository = each.manifest.labels.get("repository", UNKNOWN)
-            for file in each.files():
+            for file in each.shards():
                 for licence, documents in _licences_of(file, only):
                     counts[licence, repository] += documents
     return [

@@ -131,7 +131,7 @@ class Rows:
     @staticmethod
     def of(artefact: Artefact) -> "Rows":
         """Return the rows that were published."""
-        files = tuple(artefact.files())
+        files = tuple(artefact.shards())
         if not files:
             raise StoreError(
                 str(artefact.path),

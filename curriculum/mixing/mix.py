@@ -209,7 +209,7 @@ def _write(
     seen: Sequence[RowsTaken],
 ) -> MixtureReport:
     supplies = [
-        [read_supply(each.files(), key=each.key, without=phase.without) for each in variants]
+        [read_supply(each.shards(), key=each.key, without=phase.without) for each in variants]
         for variants in rows
     ]
     strata = demand(phase, supplies, rows_taken(seen, rows))
@@ -300,7 +300,7 @@ def _with_sources(
     draws = [
         ArtefactUse(
             key=each.rows_key,
-            files=tuple(there[each.rows_key].files()),
+            files=tuple(there[each.rows_key].shards()),
             domain=each.domain,
             repetition=each.repetition,
         )

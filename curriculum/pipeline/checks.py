@@ -298,4 +298,4 @@ def _supplies(
 
 
 def _read(rows: Artefact, without: Sequence[str]) -> Supply:
-    return read_supply(rows.files(), key=rows.key, without=without)
+    return read_supply(rows.shards(), key=rows.key, without=without)

@@ -296,7 +296,7 @@ def is_run(store: Store, what: str) -> bool:
 def ids_beginning(artefact: Artefact, prefix: str) -> list[str]:
     """The ids of an artefact's documents that begin so, each once, in order."""
     found: dict[str, None] = {}
-    for file in artefact.files(".parquet"):
+    for file in artefact.shards():
         ids = parquet.read_table(file, columns=["document_id"])["document_id"]
         beginning = ids.filter(pc.starts_with(ids, prefix)).to_pylist()
         found |= dict.fromkeys(str(each) for each in beginning)

@@ -208,7 +208,7 @@ class RowExclusions:
             return named
         # Rows of one phase differ in their columns: some carry structure.
         all_rows = pl.concat(
-            frames.scan(each.files(), ["pack_id", "document_ids"]) for each in built
+            frames.scan(each.shards(), ["pack_id", "document_ids"]) for each in built
         )
         mine = (
             all_rows.filter(pl.col("pack_id").is_in(named)).select("pack_id").collect()["pack_id"]
@@ -230,7 +230,7 @@ class RowExclusions:
             for each in documents
             if each.manifest.labels.get("repository") in self.repositories
         ]
-        files = [file for each in named_by for file in each.files()]
+        files = [file for each in named_by for file in each.shards()]
         named = pl.LazyFrame({"document_ids": sorted(self.documents)}, {"document_ids": pl.String})
         theirs = [
             frames.scan(file, ["document_id"]).rename({"document_id": "document_ids"})

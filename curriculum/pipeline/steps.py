@@ -177,4 +177,4 @@ def _lineages(built: Built) -> pl.LazyFrame:
         frames.scan(each.path / "selection.parquet", [*names, "keep"]).filter("keep").select(names)
         for each in selected
     ]
-    return pl.concat([*kept, *(frames.scan(each.files(), names) for each in enriched)])
+    return pl.concat([*kept, *(frames.scan(each.shards(), names) for each in enriched)])

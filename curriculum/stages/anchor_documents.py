@@ -25,7 +25,7 @@ def anchored(
     places: dict[str, tuple[int, int, int]] = {}
     lineages: dict[str, str] = {}
     for at, source in enumerate(sources):
-        table = parquet.read_table(source.documents.files(), columns=["num_bytes"])
+        table = parquet.read_table(source.documents.shards(), columns=["num_bytes"])
         sizes, picked = table["num_bytes"].to_numpy(), chosen[at]
         for row in np.flatnonzero(picked.kept & picked.val).tolist():
             document = picked.document_ids[row].decode()

@@ -49,7 +49,7 @@ def check_sides(
     """
     known = {name: parts for each in documents for name, parts in _parts(each, held_out)}
     checked = 0
-    for file in rows.files():
+    for file in rows.shards():
         for batch in parquet.File(file).iter_batches(batch_size=ROWS_AT_ONCE, columns=_CHECKED):
             for row in batch.to_pylist():
                 checked += _check(row, known, token_bytes)
@@ -98,7 +98,7 @@ def _check(
 def _parts(documents: Artefact, held_out: frozenset[str]) -> list[tuple[str, _Parts]]:
     found = []
     columns = ["document_id", "parts", "provenance"]
-    for file in documents.files():
+    for file in documents.shards():
         for batch in parquet.File(file).iter_batches(batch_size=ROWS_AT_ONCE, columns=columns):
             for line in batch.to_pylist():
                 side = [int(each["lineage"] in held_out) for each in line["provenance"]]

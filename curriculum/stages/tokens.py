@@ -199,7 +199,7 @@ class Tokens(Stage[Sequence[Artefact], Artefact]):
         """Encode the documents in their order."""
         (draft,) = drafts
         tokenizer = load_tokenizer(self.tokenizer)
-        draft.record(token_store.tokenize_documents(task.files(), tokenizer, draft.path))
+        draft.record(token_store.tokenize_documents(task.shards(), tokenizer, draft.path))
 
 
 def _given(tokenizer: Tokenizer) -> Recipe:
@@ -229,7 +229,7 @@ def _train(tokenizing: Tokenizing, task: TokenizerTask) -> Tokenizer:
     known: set[str] = set()
     for each in task.texts:
         known |= train_ids(task.kept, each)
-    files = [file for each in task.texts for file in each.files()]
+    files = [file for each in task.texts for file in each.shards()]
     sample = train.sample_texts(files, keep=known)
     made = train.train_tokenizer(sample, vocab_size=tokenizing.vocab_size)
     return Tokenizer.parse(made.decode(), Roles(document_tokens=tokenizing.document_tokens))

@@ -16,6 +16,7 @@ from curriculum.published_files import damaged, footer_of, sha256_of
 from curriculum.store.inside import files_of
 from schemas.corpus import is_name
 from schemas.cures import run_of
+from schemas.document import PARQUET_ENDINGS, PARTS
 from schemas.errors import StoreError
 from schemas.json_text import MAJOR, of_version
 from schemas.json_text import digest as digest
@@ -186,13 +187,15 @@ class Artefact:
         path = None if done else self.path
         return Input(name=name, key=self.key, content=self.content, unverified=path)
 
-    def files(self, suffix: str = ".parquet") -> list[Path]:
-        """Its files with a suffix, in name order."""
-        return [
-            self.path / record.name
-            for record in self.manifest.files
-            if record.name.endswith(suffix)
-        ]
+    def files(self) -> list[Path]:
+        """Return its Parquet files, in name order."""
+        names = (record.name for record in self.manifest.files)
+        return [self.path / name for name in names if name.endswith(PARQUET_ENDINGS)]
+
+    def shards(self) -> list[Path]:
+        """Return the Parquet files of its documents or rows, in name order."""
+        names = (record.name for record in self.manifest.files)
+        return [self.path / name for name in names if name.startswith(PARTS)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -283,7 +286,7 @@ def manifest_of(draft: StagingDirectory, *, content: str = "") -> Manifest:
             sha256=sha256_of(draft.path / name),
             num_bytes=(draft.path / name).stat().st_size,
             in_content=name.startswith(content),
-            footer=footer_of(draft.path / name) if name.endswith(".parquet") else None,
+            footer=footer_of(draft.path / name) if name.endswith(PARQUET_ENDINGS) else None,
         )
         for name in names
     )

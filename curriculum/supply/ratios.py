@@ -113,7 +113,7 @@ def measure(
     units = _units(source.documents)
     rows = []
     for fitted in encode.encode_documents(
-        source.documents.files(),
+        source.documents.shards(),
         TokenStore.open(source.tokens.path),
         fitter,
         kept=picked.kept & ~picked.val,
@@ -137,7 +137,7 @@ def measure(
 def _units(documents: Artefact) -> list[str]:
     """Return the commit of each document; of a conversation its digest."""
     own = "blob" if documents.manifest.labels["family"] == CHAT_FAMILY else "commit"
-    cited = frames.scan(documents.files(), ["provenance"]).select(
+    cited = frames.scan(documents.shards(), ["provenance"]).select(
         pl.col("provenance").list.first().struct.field(own)
     )
     return cited.collect().to_series().to_list()

@@ -82,7 +82,7 @@ def domains_of(documents: Sequence[Artefact], selection: Artefact) -> pl.DataFra
     """(unit, lineage, domain) of some documents of files, each pair of the first two once."""
     found = [pl.DataFrame(schema=dict.fromkeys(("unit", "lineage", "domain"), pl.String))]
     for each in documents:
-        rows = frames.scan(each.files(), ["provenance", "lineage"]).select(
+        rows = frames.scan(each.shards(), ["provenance", "lineage"]).select(
             pl.col("provenance").list.first().struct.field("commit").alias("unit"), "lineage"
         )
         picked = decisions(selection, each)

@@ -50,7 +50,7 @@ def check(home: Path, what: Sequence[str]) -> None:
                 _check_documents(artefact)
         rows = [artefact for artefact in artefacts if artefact.manifest.stage == "rows"]
         # Held-out rows of one objective may be none; that their manifest says so is verified.
-        full = [artefact.path for artefact in rows if artefact.files()]
+        full = [artefact.path for artefact in rows if artefact.shards()]
         for folder in full or ([] if artefacts else [path]):
             _check_rows(folder)
         for artefact in rows:
@@ -105,7 +105,7 @@ def _check_sides(rows: Artefact) -> None:
             f"({gone[0].key[:KEY_DIGITS]}), which it was made of, isn't there; a build makes it again"
         )
         return
-    if not (rows.files() and documents and selections and tokenizers):
+    if not (rows.shards() and documents and selections and tokenizers):
         return
     token_bytes = load_tokenizer(tokenizers[0]).token_bytes
     pieces = check_sides(rows, documents, val_lineages(selections[0]), token_bytes)

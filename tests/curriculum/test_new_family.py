@@ -95,6 +95,6 @@ def test_a_new_family_is_built_packed_mixed_and_trained(tmp_path: Path) -> None:
     rows = built.rows_of(RowsSpec(family="toy", row_length=512))
     assert rows.train.manifest.labels["family"] == "toy"
     made = [each for each in built.documents if each.manifest.labels["family"] == "toy"]
-    texts = pl.concat(pl.read_parquet(file) for each in made for file in each.files())["text"]
+    texts = pl.concat(pl.read_parquet(file) for each in made for file in each.shards())["text"]
     assert len(texts)
     assert texts.str.starts_with(TITLE).all()

@@ -68,7 +68,7 @@ def test_the_table_says_what_domains_cost_and_what_packing_saves(first: tuple[Pa
         and each.manifest.labels["split"] == "train"
     )
     table = pq.read_table(
-        rows.files(), columns=["num_docs", "valid_token_count"], partitioning=None
+        rows.shards(), columns=["num_docs", "valid_token_count"], partitioning=None
     )
     documents, tokens = (int(table[name].to_numpy().sum()) for name in table.column_names)
     packed = f"{100 * tokens / (len(table) * 512):.1f}%"

@@ -197,7 +197,7 @@ def test_the_demos_rows_hold_what_reading_them_row_by_row_says(demo_home: Path) 
         and each.manifest.labels["family"] == "v3_simple"
     )
     expected: dict[str, int] = {}
-    for file in rows.files():
+    for file in rows.shards():
         for line in pq.read_table(file).to_pylist():
             for at, name in enumerate(line["document_ids"]):
                 tokens = sum(doc == at for doc in line["doc_ids"][: line["valid_token_count"]])

@@ -175,7 +175,7 @@ def test_rows_that_hold_a_document_or_a_repository_are_left_out_whole(home: Path
     before = mix_phase(plan, "syntax", built, Context())
     rows = [each.train for each in built.rows]
     held = pl.concat(
-        pl.read_parquet(each.files(), columns=["pack_id", "document_ids"]) for each in rows
+        pl.read_parquet(each.shards(), columns=["pack_id", "document_ids"]) for each in rows
     )
     document = held["document_ids"][0][0]
     theirs = held.filter(pl.col("document_ids").list.contains(document))["pack_id"]
@@ -187,7 +187,7 @@ def test_rows_that_hold_a_document_or_a_repository_are_left_out_whole(home: Path
     mixture = mix_phase(without, "syntax", built, Context())
     assert mixture.key != before.key
     ids = pl.concat(
-        pl.read_parquet(each.files(), columns=["document_id"])
+        pl.read_parquet(each.shards(), columns=["document_id"])
         for each in built.documents
         if each.manifest.labels["repository"] == "arena"
     )["document_id"]

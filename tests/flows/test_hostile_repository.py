@@ -290,8 +290,7 @@ def test_the_scan_of_these_tests_sees_what_it_looks_for(evil: Made) -> None:
     texts = [
         line["text"]
         for each in evil.artefacts("documents")
-        for file in each.files(".parquet")
-        if file.match("data/part-*")
+        for file in each.shards()
         for line in pq.read_table(file, columns=["text"]).to_pylist()
     ]
     found = {letter for text in texts for letter in raw_controls(text)}
@@ -299,8 +298,7 @@ def test_the_scan_of_these_tests_sees_what_it_looks_for(evil: Made) -> None:
     provenance = {
         each["path"]
         for artefact in evil.artefacts("documents")
-        for file in artefact.files(".parquet")
-        if file.match("data/part-*")
+        for file in artefact.shards()
         for line in pq.read_table(file, columns=["provenance"]).to_pylist()
         for each in line["provenance"]
     }

@@ -64,7 +64,7 @@ def test_a_row_shows_where_each_of_its_documents_came_from(home: Path, printed: 
     rows = _artefact(home, "rows", split="train", family="v2_doxygen")
     command.show(home, rows.key[:12], InspectOptions(rows=2), as_json=False)
     said = printed.export_text()
-    for line in pq.read_table(rows.files()[0]).slice(0, 2).to_pylist():
+    for line in pq.read_table(rows.shards()[0]).slice(0, 2).to_pylist():
         assert line["pack_id"] in said
         assert f"{line['valid_token_count']}/512 tokens" in said
         assert number(line["num_docs"], "document") in said
@@ -74,7 +74,7 @@ def test_a_row_shows_where_each_of_its_documents_came_from(home: Path, printed: 
 
 def test_a_row_is_found_by_its_pack_id(home: Path, printed: Console) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_simple")
-    wanted = pq.read_table(rows.files()[0], columns=["pack_id"])["pack_id"][1].as_py()
+    wanted = pq.read_table(rows.shards()[0], columns=["pack_id"])["pack_id"][1].as_py()
     command.show(home, str(rows.path), InspectOptions(pack_id=wanted), as_json=False)
     assert [wanted] == re.findall(r"[0-9a-f]{12}-\d{10}", printed.export_text())
 
@@ -102,7 +102,7 @@ def test_tokens_that_nothing_predicts_are_dim(home: Path) -> None:
 def test_a_page_of_rows_has_their_documents_and_their_text(home: Path) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_doxygen")
     text = command.as_page(Store(home, dry=True), rows, InspectOptions(rows=2))
-    lines = pq.read_table(rows.files()[0]).slice(0, 2).to_pylist()
+    lines = pq.read_table(rows.shards()[0]).slice(0, 2).to_pylist()
     assert all(line["pack_id"] in text for line in lines)
     assert all(name[:12] in text for line in lines for name in line["document_ids"])
 
@@ -184,7 +184,7 @@ def test_a_check_reads_everything_and_says_so(home: Path, printed: Console) -> N
 
 def test_a_flipped_byte_is_found_and_named(home: Path, tmp_path: Path) -> None:
     rows = _artefact(home, "rows", split="val")
-    file = rows.files()[0]
+    file = rows.shards()[0]
     content = file.read_bytes()
     try:
         file.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])

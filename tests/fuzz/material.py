@@ -54,7 +54,7 @@ def _imports(folder: Path) -> None:
         name = "structured" if structured else "flat"
         to = folder / f"rows-{name}"
         to.mkdir()
-        table = pq.read_table(rows.files(), partitioning=None).slice(0, ROWS)
+        table = pq.read_table(rows.shards(), partitioning=None).slice(0, ROWS)
         pq.write_table(table, to / "part-0.parquet")
         for form in ("flat", "megatron"):
             with whole_folder(folder / f"{form}-{name}") as out:

@@ -54,7 +54,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = store.produce([Recipe(stage="documents", labels=labels, revision=1)], fill)  # type: ignore[arg-type]
     store.mark("everything", made)
     (ground / "it's home_evil").mkdir()
-    (ground / "it's home_evil" / "x.parquet").write_bytes(made[0].files()[0].read_bytes())
+    (ground / "it's home_evil" / "x.parquet").write_bytes(made[0].shards()[0].read_bytes())
     (ground / "notes.txt").write_text("secret")
     (store.root / "job.json").write_text('{"key": "secret"}')
     (store.root / "documents" / "out.txt").symlink_to(ground / "notes.txt")

@@ -53,7 +53,7 @@ def test_a_workspace_with_a_pattern_as_its_name_reads_nothing_of_its_neighbours(
         assert all((home / file).is_file() for (file,) in files)
     assert query(home, COUNTS).rows == [OWN]
     assert ask(home, COUNTS).rows == [OWN]
-    assert matching(larder.one.files(), "num_docs = 2") == [[0], []]
+    assert matching(larder.one.shards(), "num_docs = 2") == [[0], []]
     done = subprocess.run(
         [CLIENT, "-init", "catalog.sql", "-csv", "-noheader", "-c", COUNTS],
         cwd=home,

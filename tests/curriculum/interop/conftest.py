@@ -148,7 +148,7 @@ def mixture_of(store: Store, rows: Sequence[Artefact]) -> Artefact:
     places = [
         (each.key, shard, row)
         for each in rows
-        for shard, file in enumerate(each.files())
+        for shard, file in enumerate(each.shards())
         for row in range(pq.read_metadata(file).num_rows)
     ]
     chosen = np.random.default_rng(3).integers(0, len(places), 48)

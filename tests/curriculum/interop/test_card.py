@@ -32,7 +32,7 @@ def datasets() -> Any:
 
 
 def table(artefact: Artefact) -> pa.Table:
-    return pq.read_table(artefact.files(), partitioning=None)
+    return pq.read_table(artefact.shards(), partitioning=None)
 
 
 def documents_of(
@@ -94,7 +94,7 @@ def test_datasets_loads_a_mixture_in_training_order(
     there = {each.key: each for each in (world.flat, world.structured)}
     plan = pq.read_table(world.mixture.path / PLAN_NAME).to_pylist()
     expected = [
-        pq.read_table(there[each["rows_key"]].files()[each["shard"]]).slice(each["row"], 1)
+        pq.read_table(there[each["rows_key"]].shards()[each["shard"]]).slice(each["row"], 1)
         for each in plan
     ]
     assert len(loaded["train"]) == 48
@@ -117,7 +117,7 @@ def test_the_card_of_an_export_counts_the_documents_of_its_rows_alone(
     if is_mixed:
         plan = pq.read_table(world.mixture.path / PLAN_NAME).to_pylist()
         listed = [
-            pq.read_table(sources[row["rows_key"]].files()[row["shard"]])["document_ids"][
+            pq.read_table(sources[row["rows_key"]].shards()[row["shard"]])["document_ids"][
                 row["row"]
             ].as_py()
             for row in plan

@@ -85,7 +85,7 @@ def test_each_eos_ends_a_document_and_nothing_is_learnt_across(
     rows = with_pad.rows((50, 50, 28), (100, -28))
     back = with_pad.take(write(tmp_path / "rows.parquet", rows), boundaries="eos")
     assert check(back.path).faults == []
-    first, second = pq.read_table(back.files(), partitioning=None).to_pylist()
+    first, second = pq.read_table(back.shards(), partitioning=None).to_pylist()
     assert first["doc_starts"] == [0, 50, 100]
     assert second["doc_starts"] == [0, 100]
     assert [t for t in range(T) if not first["loss_mask"][t]] == [49, 99, 127]
@@ -114,7 +114,7 @@ def test_what_depends_on_the_mask_is_made_anew_and_what_contradicts_the_boundari
     targets = [[*rows[0][1:], with_pad.codec.pad_id]]
     stored = {"target_ids": targets, "loss_token_count": [T - 1], "num_docs": [2]}
     back = with_pad.take(write(tmp_path / "a.parquet", rows, **stored), boundaries="eos")
-    (row,) = pq.read_table(back.files(), partitioning=None).to_pylist()
+    (row,) = pq.read_table(back.shards(), partitioning=None).to_pylist()
     assert row["target_ids"][63] == with_pad.codec.pad_id
     assert row["loss_token_count"] == T - 2
     stored["num_docs"] = [1]
@@ -153,7 +153,7 @@ def test_padding_that_is_eos_needs_the_count_of_valid_tokens(
     masks = [[*[1] * 89, *[0] * (T - 89)]]
     counted = write(tmp_path / "c.parquet", rows, valid_token_count=[90], loss_mask=masks)
     back = given.take(counted, boundaries="eos")
-    (row,) = pq.read_table(back.files(), partitioning=None).to_pylist()
+    (row,) = pq.read_table(back.shards(), partitioning=None).to_pylist()
     assert (row["doc_starts"], row["valid_token_count"]) == ([0, 50], 90)
 
 
@@ -181,7 +181,7 @@ def test_tokens_without_offsets_are_cut_behind_each_eos(with_pad: Given, tmp_pat
     report: Any = back.manifest.report
     assert (report["boundaries_from_eos"], report["without_eos"]) == (4, 1)
     assert report["fallbacks"][0].startswith("boundaries are not stored: 0, and behind each EOS")
-    found = pq.read_table(back.files(), partitioning=None).to_pylist()
+    found = pq.read_table(back.shards(), partitioning=None).to_pylist()
     assert sorted(
         end - start
         for row in found

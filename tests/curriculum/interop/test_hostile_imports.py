@@ -43,7 +43,7 @@ def parquet(world: Any, folder: Path, facts: Any) -> Any:
 
 
 def rows(world: Any) -> pa.Table:
-    return pq.read_table(world.flat.files(), partitioning=None).slice(0, 6)
+    return pq.read_table(world.flat.shards(), partitioning=None).slice(0, 6)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def take(world: Any, path: Path, facts: Any) -> Artefact:
 
 
 def stored(world: Any) -> pa.Table:
-    return pq.read_table(world.flat.files()[0], partitioning=None).replace_schema_metadata(None)
+    return pq.read_table(world.flat.shards()[0], partitioning=None).replace_schema_metadata(None)
 
 
 def written(folder: Path, *tables: pa.Table) -> Path:
@@ -176,5 +176,5 @@ def test_rows_of_strangers_are_published_whole_or_refused_in_words(
         made = take(world, theirs, said())
     except SchemaError:
         return
-    ids = pq.read_table(made.files(), partitioning=None)["pack_id"].to_pylist()
+    ids = pq.read_table(made.shards(), partitioning=None)["pack_id"].to_pylist()
     assert len(set(ids)) == len(table)

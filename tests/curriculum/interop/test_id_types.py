@@ -34,7 +34,7 @@ def take(home: Path, file: Path, *words: str) -> Any:
 def tokens_of(home: Path) -> list[int]:
     """The valid tokens of the only rows in a workspace."""
     (rows,) = Store(home).artefacts("rows")
-    lines = pq.read_table(rows.files(), partitioning=None).to_pylist()
+    lines = pq.read_table(rows.shards(), partitioning=None).to_pylist()
     return sorted(
         token for line in lines for token in line["input_ids"][: line["valid_token_count"]]
     )

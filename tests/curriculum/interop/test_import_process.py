@@ -38,7 +38,7 @@ MEMORY = 700 << 20
 
 def _rows(world: Any, folder: Path) -> Path:
     folder.mkdir()
-    for number, file in enumerate(world.flat.files()):
+    for number, file in enumerate(world.flat.shards()):
         shutil.copy(file, folder / f"part-{number}.parquet")
     return folder
 
@@ -266,7 +266,7 @@ def test_files_without_rows_are_said_to_have_none(world: Any, tmp_path: Path, sa
 
 def _bomb(world: Any, file: Path) -> None:
     """One long text in a dictionary, named by each of many documents: 1 MB becomes 6 GB."""
-    table = pq.read_table(world.flat.files()[0], partitioning=None).slice(0, 6)
+    table = pq.read_table(world.flat.shards()[0], partitioning=None).slice(0, 6)
     texts = pa.DictionaryArray.from_arrays(
         pa.array([0] * 6000, pa.int32()), pa.array(["x" * 10**6])
     )
@@ -342,7 +342,7 @@ def test_a_row_that_is_too_long_is_refused_before_a_page_is_decoded(
 
 
 def test_many_unknown_columns_are_one_line_that_names_the_first(world: Any, tmp_path: Path) -> None:
-    table = pq.read_table(world.flat.files()[0], partitioning=None)
+    table = pq.read_table(world.flat.shards()[0], partitioning=None)
     extra = pa.nulls(len(table), pa.int8())
     for number in range(2_000):
         table = table.append_column(f"mine_{number}" + "x" * 1_000 * (number == 1), extra)
@@ -358,7 +358,7 @@ def test_many_unknown_columns_are_one_line_that_names_the_first(world: Any, tmp_
 
 
 def test_a_type_of_many_fields_is_refused_in_few_words(world: Any, tmp_path: Path) -> None:
-    table = pq.read_table(world.flat.files()[0], partitioning=None)
+    table = pq.read_table(world.flat.shards()[0], partitioning=None)
     at = table.schema.get_field_index("domain")
     fields = pa.StructArray.from_arrays(
         [pa.nulls(len(table), pa.int8())] * 3_000, [f"field_{number}" for number in range(3_000)]

@@ -138,11 +138,11 @@ def test_an_export_comes_back_as_the_rows_that_it_was_made_of(
     bare = table.select(["input_ids", "labels", "seq_lengths", "position_ids"])
     pq.write_table(bare, tmp_path / "bare.parquet")
     columns = ["input_ids", "loss_mask", "doc_ids", "doc_starts", "valid_token_count", "num_docs"]
-    stored = pq.read_table(world.flat.files(), partitioning=None).select(columns)
+    stored = pq.read_table(world.flat.shards(), partitioning=None).select(columns)
     for path in (tmp_path / "out" / "data", tmp_path / "bare.parquet"):
         facts = said(family="v3_simple") if path.suffix else said()
         rows = imported_rows(world, path, facts)
-        found = pq.read_table(rows.files(), partitioning=None).select(columns)
+        found = pq.read_table(rows.shards(), partitioning=None).select(columns)
         assert found.to_pylist() == stored.to_pylist()
 
 
@@ -161,7 +161,7 @@ def test_rows_that_trl_packs_are_imported(
     packed = data_utils.pack_dataset(data, T, strategy="bfd")
     packed.to_parquet(tmp_path / "packed.parquet")
     rows = imported_rows(world, tmp_path / "packed.parquet", said(family="mine"))
-    found = pq.read_table(rows.files(), partitioning=None).to_pylist()
+    found = pq.read_table(rows.shards(), partitioning=None).to_pylist()
     back = []
     for row in found:
         edges = [*row["doc_starts"], row["valid_token_count"]]

@@ -29,7 +29,7 @@ REQUIRED = ("input_ids", "loss_mask")
 
 
 def table(artefact: Artefact) -> pa.Table:
-    return pq.read_table(artefact.files(), partitioning=None)
+    return pq.read_table(artefact.shards(), partitioning=None)
 
 
 def take(world: Any, path: Path, facts: Any) -> Artefact:
@@ -39,7 +39,7 @@ def take(world: Any, path: Path, facts: Any) -> Artefact:
 def written(world: Any, folder: Path, *, only: tuple[str, ...] = (), kind: str = "flat") -> Path:
     """The world's rows as a stranger might store them: without metadata, some of their columns."""
     folder.mkdir()
-    for file in getattr(world, kind).files():
+    for file in getattr(world, kind).shards():
         rows = pq.read_table(file, partitioning=None).replace_schema_metadata(None)
         pq.write_table(rows.select(list(only) or rows.column_names), folder / file.name)
     return folder
@@ -54,8 +54,8 @@ def test_rows_that_store_everything_come_back_as_they_are(
     assert before.column_names == after.column_names
     assert [each for each in before.column_names if before[each] != after[each]] == ["pack_id"]
     assert back.manifest.report["fallbacks"] == []
-    assert [file.name for file in back.files()] == [
-        file.name for file in getattr(world, kind).files()
+    assert [file.name for file in back.shards()] == [
+        file.name for file in getattr(world, kind).shards()
     ]
 
 
@@ -124,8 +124,8 @@ def test_unknown_columns_stay_behind_and_are_named(world: Any, tmp_path: Path, s
 
 def test_imported_rows_serve_a_mixture(world: Any, tmp_path: Path, said: Any) -> None:
     back = take(world, written(world, tmp_path / "theirs", only=REQUIRED), said(family="mine"))
-    supply = read_supply(back.files(), key=back.key)
-    before = read_supply(world.flat.files(), key=world.flat.key)
+    supply = read_supply(back.shards(), key=back.key)
+    before = read_supply(world.flat.shards(), key=world.flat.key)
     assert supply.valid_tokens.tolist() == before.valid_tokens.tolist()
     assert supply.shard_starts.tolist() == before.shard_starts.tolist()
 
@@ -189,7 +189,7 @@ def _retype(name: str, kind: pa.DataType) -> Callable[[pa.Table], pa.Table]:
 def test_a_stored_column_that_is_wrong_is_an_error_never_a_fallback(
     world: Any, tmp_path: Path, said: Any, spoil: Callable[[pa.Table], pa.Table], told: str
 ) -> None:
-    rows = pq.read_table(world.flat.files(), partitioning=None).replace_schema_metadata(None)
+    rows = pq.read_table(world.flat.shards(), partitioning=None).replace_schema_metadata(None)
     pq.write_table(spoil(rows), tmp_path / "x.parquet")
     with pytest.raises(SchemaError, match=re.escape(told)):
         take(world, tmp_path / "x.parquet", said())

@@ -28,7 +28,7 @@ FORMS = ("megatron", "flat")
 
 
 def table(artefact: Artefact) -> pa.Table:
-    return pq.read_table(artefact.files(), partitioning=None)
+    return pq.read_table(artefact.shards(), partitioning=None)
 
 
 def documents(rows: pa.Table, name: str = "input_ids") -> list[list[int]]:
@@ -61,7 +61,7 @@ def test_a_mixture_goes_in_training_order_to_the_last_row_of_its_plan(
     there = {each.key: each for each in (world.flat, world.structured)}
     plan = pq.read_table(world.mixture.path / PLAN_NAME).to_pylist()
     rows = [
-        pq.read_table(there[each["rows_key"]].files()[each["shard"]]).slice(each["row"], 1)
+        pq.read_table(there[each["rows_key"]].shards()[each["shard"]]).slice(each["row"], 1)
         for each in plan
     ]
     tokens = open_tokens(exported, form, world.codec)  # type: ignore[arg-type]
@@ -217,7 +217,7 @@ def test_rows_that_come_back_count_documents_and_their_further_pieces(
     else:
         path = tmp_path / "out"
         path.mkdir()
-        for file in rows.files():
+        for file in rows.shards():
             shutil.copy(file, path)
     tokenizer = str(world.tokenizer.path / "tokenizer.json")
     words = ("--format", form, "--tokenizer", tokenizer)

@@ -57,7 +57,7 @@ def test_an_exported_mixture_has_the_columns_that_trainers_read(world: Any, tmp_
 def test_rows_of_one_data_set_have_those_columns_too(world: Any, tmp_path: Path) -> None:
     with whole_folder(tmp_path / "out") as folder:
         export_packed(Ordered.of(world.store, world.flat), world.codec, folder, ())
-    stored = pq.read_table(world.flat.files(), partitioning=None)
+    stored = pq.read_table(world.flat.shards(), partitioning=None)
     found = pq.read_table(sorted((tmp_path / "out" / "data").iterdir()))
     assert found.select(stored.column_names).to_pylist() == stored.to_pylist()
     assert [row["labels"] for row in found.to_pylist()] == [

@@ -58,7 +58,7 @@ class Judged:
                 PhaseSupply(
                     phase=replace(each, tokens=amount),
                     supplies=[
-                        [read_supply(one.files(), key=one.key) for one in variants]
+                        [read_supply(one.shards(), key=one.key) for one in variants]
                         for variants in rows
                     ],
                 )

@@ -17,7 +17,7 @@ def documents(**lineages: str) -> pl.LazyFrame:
 
 
 def draw(artefact: Artefact, repetition: float, domain: str = "x") -> ArtefactUse:
-    files = tuple(artefact.files())
+    files = tuple(artefact.shards())
     return ArtefactUse(key=artefact.key, files=files, domain=domain, repetition=repetition)
 
 

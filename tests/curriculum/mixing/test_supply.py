@@ -13,7 +13,7 @@ Make = Callable[..., Any]
 
 def test_rows_are_numbered_over_all_shards(make_rows: Make) -> None:
     artefact = make_rows({"b": [5, 6, 7], "a": [8, 9]}, shards=2)
-    supply = read_supply(artefact.files(), key=artefact.key)
+    supply = read_supply(artefact.shards(), key=artefact.key)
     assert supply.shard_starts.tolist() == [0, 3, 5]
     assert supply.valid_tokens.tolist() == [5, 6, 7, 8, 9]
     assert supply.attention_pairs.tolist() == [36, 43, 50, 57, 64]
@@ -25,7 +25,7 @@ def test_rows_are_numbered_over_all_shards(make_rows: Make) -> None:
 
 def test_no_rows_are_a_supply_of_none(make_rows: Make) -> None:
     artefact = make_rows({})
-    supply = read_supply(artefact.files(), key=artefact.key)
+    supply = read_supply(artefact.shards(), key=artefact.key)
     assert (supply.rows, supply.domains, supply.shard_starts.tolist()) == (0, (), [0])
 
 

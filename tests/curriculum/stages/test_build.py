@@ -33,7 +33,7 @@ def contents(artefacts: Sequence[Artefact]) -> dict[str, str]:
 
 
 def table(artefact: Artefact, columns: list[str]) -> list[dict[str, Any]]:
-    read = pq.read_table(artefact.files(), columns=columns, partitioning=None)
+    read = pq.read_table(artefact.shards(), columns=columns, partitioning=None)
     listed: list[dict[str, Any]] = read.to_pylist()
     return listed
 
@@ -170,7 +170,10 @@ def test_the_checker_finds_nothing_to_object_to(workspace: Path, built: Built) -
     assert report.faults == []
     assert report.rows > 50
     files = {
-        file for each in built.artefacts() for file in each.files() if each.manifest.stage == "rows"
+        file
+        for each in built.artefacts()
+        for file in each.shards()
+        if each.manifest.stage == "rows"
     }
     assert report.files == len(files) > len(built.rows)
 
@@ -250,7 +253,7 @@ def test_plain_duckdb_reads_the_rows(workspace: Path, built: Built) -> None:
 def test_hugging_face_datasets_reads_the_rows(tmp_path: Path, built: Built) -> None:
     import datasets
 
-    files = [str(file) for file in built.rows[0].train.files()]
+    files = [str(file) for file in built.rows[0].train.shards()]
     loaded = datasets.load_dataset(
         "parquet", data_files=files, split="train", cache_dir=str(tmp_path)
     )

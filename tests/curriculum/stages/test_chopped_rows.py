@@ -56,7 +56,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
 
 
 def rows_of(artefact: Artefact) -> Iterator[dict[str, Any]]:
-    yield from pq.read_table(artefact.files(), partitioning=None).to_pylist()
+    yield from pq.read_table(artefact.shards(), partitioning=None).to_pylist()
 
 
 def texts(artefact: Artefact) -> dict[str, list[tuple[int, int, tuple[int, ...]]]]:

@@ -99,7 +99,7 @@ def scored(built: Built) -> tuple[str, str]:
     texts, learnt = [], []
     for side in built.rows_of(WANTED).splits:
         assert check(side.path).faults == []
-        for row in pq.read_table(side.files(), partitioning=None).to_pylist():
+        for row in pq.read_table(side.shards(), partitioning=None).to_pylist():
             ids, mask = np.array(row["input_ids"]), np.array(row["loss_mask"])
             texts.append(tokenizer.decode(ids[: row["valid_token_count"]]))
             learnt.append(tokenizer.decode_bytes(ids[1:][mask[:-1] == 1].tolist()).decode())

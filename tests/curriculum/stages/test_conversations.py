@@ -72,7 +72,7 @@ def documents(built: Built) -> Mapping[str, Document]:
 
 
 def rows(artefact: Artefact) -> Iterator[dict[str, Any]]:
-    yield from pq.read_table(artefact.files(), partitioning=None).to_pylist()
+    yield from pq.read_table(artefact.shards(), partitioning=None).to_pylist()
 
 
 def said(document: Document, start: int, end: int) -> bytes:

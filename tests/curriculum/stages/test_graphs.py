@@ -91,7 +91,7 @@ def documents(built: Built, family: str) -> Iterator[Document]:
 
 
 def table(artefact: Artefact, columns: list[str]) -> pa.Table:
-    return pq.read_table(artefact.files(), columns=columns, partitioning=None)
+    return pq.read_table(artefact.shards(), columns=columns, partitioning=None)
 
 
 def test_every_context_document_keeps_its_contract(built: Built) -> None:
@@ -106,7 +106,7 @@ def test_every_context_document_keeps_its_contract(built: Built) -> None:
 def test_every_enriched_document_has_its_bases_text_and_sound_structure(built: Built) -> None:
     for base in ("v2_simple", V4):
         for plain, enriched in zip(of(built, base), of(built, V6, base), strict=True):
-            rows = pq.read_table(enriched.files(), partitioning=None)
+            rows = pq.read_table(enriched.shards(), partitioning=None)
             texts = zip(documents_in(plain.path), rows.to_pylist(), strict=True)
             for document, row in texts:
                 assert row["text"] == document.text
@@ -119,7 +119,7 @@ def test_every_enriched_document_has_its_bases_text_and_sound_structure(built: B
 def test_rows_of_graphs_and_structure_keep_the_contract(built: Built) -> None:
     for each in built.rows:
         for side in each.splits:
-            assert side.files(), f"{each.wanted} has no rows in {side.manifest.labels['split']}"
+            assert side.shards(), f"{each.wanted} has no rows in {side.manifest.labels['split']}"
             report = check(side.path)
             assert report.num_faults == 0
             assert report.rows > 0
@@ -222,7 +222,7 @@ def test_text_of_held_out_files_in_training_rows_is_found(built: Built) -> None:
 def test_scored_context_of_a_held_out_target_is_found(built: Built, tmp_path: Path) -> None:
     (rows,) = (made for made in built.rows if made.wanted == WANTED[1])
     assert rows.val is not None
-    file = rows.val.files()[0]
+    file = rows.val.shards()[0]
     everything = pq.read_table(file, partitioning=None)
     masks = [
         [int(token < int(valid) - 1) for token in range(4096)]
@@ -368,4 +368,4 @@ class TestFrontend:
 
 def test_documents_have_the_columns_of_their_schema(built: Built) -> None:
     for artefact in of(built, V4):
-        assert pq.read_schema(artefact.files()[0]).names == DOCUMENT_SCHEMA.names
+        assert pq.read_schema(artefact.shards()[0]).names == DOCUMENT_SCHEMA.names

@@ -65,7 +65,7 @@ def marks(built: Built, rows: Artefact | None) -> set[int]:
     """The numbers of all functions whose word stands in rows."""
     assert rows is not None
     encoder = Encoder.from_file(str(built.tokenizer.path / "tokenizer.json"))
-    table = pq.read_table(rows.files(), columns=["input_ids"], partitioning=None)
+    table = pq.read_table(rows.shards(), columns=["input_ids"], partitioning=None)
     text = "".join(encoder.decode(row["input_ids"]) for row in table.to_pylist())
     return {int(word[:3]) for word in text.split("mark")[1:]}
 

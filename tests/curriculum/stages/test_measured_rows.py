@@ -24,7 +24,7 @@ def test_every_row_that_is_listed_has_its_documents_and_their_lineages(built: Bu
         for document in documents_in(artefact.path)
     }
     for rows in measuring(built):
-        table = pq.read_table(rows.files(), columns=["domain", "document_ids"], partitioning=None)
+        table = pq.read_table(rows.shards(), columns=["domain", "document_ids"], partitioning=None)
         stored, listed = table.to_pylist(), order_of(rows).rows
         assert listed
         assert len({row.row for row in listed}) == len(listed) <= len(stored)
@@ -38,7 +38,7 @@ def test_every_document_is_measured_and_each_lineage_of_a_domain_comes_before_a_
     built: Built,
 ) -> None:
     for rows in measuring(built):
-        table = pq.read_table(rows.files(), columns=["document_ids"], partitioning=None)
+        table = pq.read_table(rows.shards(), columns=["document_ids"], partitioning=None)
         stored = {name for listed in table["document_ids"].to_pylist() for name in listed or ()}
         order = order_of(rows).rows
         assert {name for row in order for name in row.documents} == stored
@@ -68,7 +68,7 @@ def test_the_smallest_limit_measures_more_files_than_the_first_rows_hold(built: 
     }
     for stratum in few.strata:
         table = pq.read_table(
-            rows.files(), columns=["domain", "document_ids"], partitioning=None
+            rows.shards(), columns=["domain", "document_ids"], partitioning=None
         ).to_pylist()
         own = [row["document_ids"] for row in table if row["domain"] == stratum.domain]
         first = {lineage[name] for names in own[: len(stratum.measured)] for name in names}

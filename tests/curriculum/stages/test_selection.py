@@ -37,7 +37,7 @@ def test_the_sample_has_several_domains_and_each_row_has_one(built: Built) -> No
     for rows in built.rows:
         seen = {
             (name, row)
-            for name, ids in pl.read_parquet(rows.train.files())
+            for name, ids in pl.read_parquet(rows.train.shards())
             .select("domain", "document_ids")
             .iter_rows()
             for row in ids
@@ -96,7 +96,7 @@ def test_what_is_kept_and_its_side_do_not_depend_on_the_rules(
     assert [each.content for each in other.kept] == [each.content for each in built.kept]
     assert other.tokenizer.content == built.tokenizer.content
     assert [each.content for each in other.tokens] == [each.content for each in built.tokens]
-    domains = {row for rows in other.rows for row in pl.read_parquet(rows.train.files())["domain"]}
+    domains = {row for rows in other.rows for row in pl.read_parquet(rows.train.shards())["domain"]}
     assert domains == {"one"}
 
 

@@ -157,7 +157,7 @@ def test_merging_ones_own_workspace_links_files_and_says_the_second_time_that_th
     assert [each.made for each in second] == [False] * len(first)
     source = {each.key: each for each in Store(small).artefacts()}
     for each in first:
-        for ours, theirs in zip(each.files(), source[each.key].files(), strict=True):
+        for ours, theirs in zip(each.shards(), source[each.key].shards(), strict=True):
             assert ours.samefile(theirs)
         assert each.manifest.report == source[each.key].manifest.report
 
@@ -176,7 +176,7 @@ def test_merging_copies_where_no_link_can_be_made(
     for each in merged:
         store.verify(each)
         assert each.content == source[each.key].content
-        assert not each.files()[0].samefile(source[each.key].files()[0])
+        assert not each.shards()[0].samefile(source[each.key].shards()[0])
 
 
 def damaged(small: Path, home: Path) -> Artefact:
@@ -194,10 +194,10 @@ def test_another_users_workspace_is_copied_and_each_parquet_file_decoded_once(
     monkeypatch.setitem(merge.__globals__, "decode_foreign", decoded.extend)
     merged = list(merge(Store(tmp_path), small))
     source = {each.key: each for each in Store(small).artefacts()}
-    names = [each.name for artefact in merged for each in artefact.files()]
+    names = [each.name for artefact in merged for each in artefact.shards()]
     assert [each.name for each in decoded] == names
     for each in merged:
-        assert not each.files()[0].samefile(source[each.key].files()[0])
+        assert not each.shards()[0].samefile(source[each.key].shards()[0])
     list(merge(Store(tmp_path), small))
     assert len(decoded) == len(names), "what is there isn't decoded again"
 
@@ -210,7 +210,7 @@ def test_a_link_that_is_swapped_into_another_users_workspace_after_the_check_is_
     """What the link leads to has the digest of the manifest: nothing else would refuse it."""
     theirs = tmp_path / "theirs"
     shutil.copytree(small, theirs)
-    file = next(each for artefact in Store(theirs).artefacts() for each in artefact.files())
+    file = next(each for artefact in Store(theirs).artefacts() for each in artefact.shards())
     place = (file, *file.parents)[above]
     check = merge.__globals__["require_plain"]
 
@@ -302,14 +302,14 @@ def test_a_manifest_that_no_build_writes_is_refused_before_anything_is_copied(
 
 def merge_copies(small: Path, home: Path) -> list[Artefact]:
     shutil.copytree(small, home)
-    return [each for each in Store(home).artefacts() if each.files()]
+    return [each for each in Store(home).artefacts() if each.shards()]
 
 
 def test_a_flipped_byte_is_named_and_nothing_of_it_is_published(
     tmp_path: Path, small: Path
 ) -> None:
     artefact = damaged(small, tmp_path / "from")
-    file = artefact.files()[0]
+    file = artefact.shards()[0]
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
@@ -322,7 +322,7 @@ def test_a_flipped_byte_is_named_and_nothing_of_it_is_published(
 
 def test_a_file_that_leads_out_of_its_artefact_is_refused(tmp_path: Path, small: Path) -> None:
     artefact = damaged(small, tmp_path / "from")
-    file = artefact.files()[0]
+    file = artefact.shards()[0]
     file.rename(tmp_path / "elsewhere")
     file.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreError, match="a link"):

@@ -43,7 +43,7 @@ def truth(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path) -> dict[Kin
     built = build(Store(folder), corpus, wanted, anchor_length=512, tokenizing=TOKENIZING)
     found = {}
     for kind, rows in zip(kinds, built.rows, strict=True):
-        supply = read_supply(rows.train.files(), key=rows.train.key)
+        supply = read_supply(rows.train.shards(), key=rows.train.key)
         found[kind] = {name: supply.tokens_of(name) for name in supply.domains}
     return found
 

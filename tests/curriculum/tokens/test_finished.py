@@ -111,7 +111,7 @@ def test_finished_rows_are_imported_with_a_tokenizer_that_encodes_nothing(
     assert "tokenizer.json encodes no text here" in done.output
     store = Store(home)
     (tokenizer,), (rows,) = store.artefacts("tokenizers"), store.artefacts("rows")
-    assert pq.read_table(rows.files(), partitioning=None)["doc_starts"].to_pylist() == [[0, 100]]
+    assert pq.read_table(rows.shards(), partitioning=None)["doc_starts"].to_pylist() == [[0, 100]]
     assert load_tokenizer(tokenizer).engine == NO_ENGINE
     told = CliRunner().invoke(app, ["inspect", "rows", "--home", str(home)])
     assert told.exit_code == 0, told.output

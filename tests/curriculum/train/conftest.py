@@ -337,7 +337,7 @@ def make_plan(store: Store, rows: Sequence[Artefact], *, slots: int, slot: int =
 
 def planned_row(rows: Artefact, count: int, *, slot: int, at: int) -> dict[str, object]:
     """The plan's line for the count-th row drawn from an artefact, round and round."""
-    sizes = [pq.read_metadata(file).num_rows for file in rows.files()]
+    sizes = [pq.read_metadata(file).num_rows for file in rows.shards()]
     index = count % sum(sizes)
     shard = int(index >= sizes[0])
     length = int(rows.manifest.labels["row_length"])

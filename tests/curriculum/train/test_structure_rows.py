@@ -43,7 +43,7 @@ def train(world: Any, directory: Path, *, structure: bool, **changes: Any) -> Ou
 
 def test_a_row_carries_its_structure_columns_where_they_are_asked_for(mixed: Any) -> None:
     rows = mixed.rows[1]
-    stored = [row for file in rows.files() for row in pq.read_table(file).to_pylist()]
+    stored = [row for file in rows.shards() for row in pq.read_table(file).to_pylist()]
     asked, unasked = Shards(rows.path, structure=True), Shards(rows.path)
     assert unasked.row(0, 0).structure is None
     for shard, row in ((0, 0), (0, 1), (0, 11), (1, 2)):
@@ -68,7 +68,7 @@ def test_rows_without_structure_have_none_though_it_is_asked_for(mixed: Any) -> 
 
 
 def test_structure_that_is_stored_in_part_is_refused(mixed: Any, tmp_path: Path) -> None:
-    table = pq.read_table(mixed.rows[1].files()[0]).drop_columns(["call_edges"])
+    table = pq.read_table(mixed.rows[1].shards()[0]).drop_columns(["call_edges"])
     pq.write_table(table, shard_path(tmp_path))
     with pytest.raises(SchemaError, match="call_edges; the column is not stored"):
         Shards(tmp_path, structure=True).row(0, 0)

@@ -296,7 +296,7 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     published(
         home,
         "v4_context_graph",
-        lambda folder: tokenize_documents(v4.files(), byte_tokenizer(), folder),
+        lambda folder: tokenize_documents(v4.shards(), byte_tokenizer(), folder),
         (v4.as_input("documents"),),
         stage="tokens",
     )

@@ -149,7 +149,9 @@ def test_the_demos_documents_know_their_domains(demo_home: Path) -> None:
     assert len(some) == 3
     for each in some:
         ids = {
-            line["document_id"] for file in each.files() for line in pq.read_table(file).to_pylist()
+            line["document_id"]
+            for file in each.shards()
+            for line in pq.read_table(file).to_pylist()
         }
         masks = select_lines(store, each, InspectOptions(only=LineFilter(domain="testing")))
         assert masks is not None
@@ -184,13 +186,13 @@ def test_a_condition_reads_its_lines_and_nothing_else(
 ) -> None:
     file = tmp_path / "written.csv"
     with pytest.raises(CatalogError, match="--where"):
-        matching(larder.one.files(), condition.format(file=file))
+        matching(larder.one.shards(), condition.format(file=file))
     assert not file.exists()
 
 
 def test_a_wrong_condition_names_the_columns(larder: Larder) -> None:
     with pytest.raises(CatalogError, match=r"Columns: pack_id, .*num_docs"):
-        matching(larder.one.files(), "no_such_column = 1")
+        matching(larder.one.shards(), "no_such_column = 1")
     assert matching([], "true") == []
 
 

@@ -33,7 +33,7 @@ def test_the_beginning_of_an_id_finds_the_document(looked: Path, context: Docume
 
 def test_a_path_and_a_key_find_the_artefact_and_name_no_document(looked: Path) -> None:
     artefact = _artefact(looked, "v6_enriched")
-    for what in (str(artefact.path), str(artefact.files()[0]), artefact.key[:12]):
+    for what in (str(artefact.path), str(artefact.shards()[0]), artefact.key[:12]):
         assert _find(looked, what) == (artefact, None)
 
 
