@@ -338,6 +338,22 @@ class ChopReport(StageReport):
     """Tokens in them."""
 
 
+class WindowsReport(StageReport):
+    """Windows of a rows artefact, as windows.pq has them."""
+
+    scored: int = 0
+    """Scored positions, each of which has a window."""
+    halvings: int = 0
+    """Times that the threshold of kept hashes was halved."""
+    kept: int = 0
+    """Different windows whose hash is below the threshold."""
+
+    @property
+    def distinct(self) -> int:
+        """Distinct tokens: exact where `halvings` is 0, else an estimate."""
+        return self.kept << self.halvings
+
+
 class RowsReport(StageReport):
     """Packed rows of one data set and side of the split; of imported ones `domains` alone is there."""
 
@@ -353,6 +369,7 @@ class RowsReport(StageReport):
     rows_if_mixed: int = 0
     """Rows that the same documents take where domains share them."""
     context: ContextReport = ContextReport()
+    windows: WindowsReport = WindowsReport()
 
     @property
     def rows(self) -> int:
@@ -411,6 +428,7 @@ class ImportReport(StageReport):
     fallbacks: tuple[str, ...] = ()
     """Columns that aren't stored, with what is taken for them."""
     domains: dict[str, ImportedDomain] = {}
+    windows: WindowsReport = WindowsReport()
 
 
 class EstimateReport(StageReport):

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pydantic import BaseModel
 
-from schemas.document import KEPT_SCHEMA, PARTS, SELECTION_SCHEMA, TOKEN_PARTS_SCHEMA
+from schemas.document import (
+    KEPT_SCHEMA,
+    PARQUET_ENDINGS,
+    PARTS,
+    SELECTION_SCHEMA,
+    TOKEN_PARTS_SCHEMA,
+)
 from schemas.job import EVALUATED_SCHEMA, METRICS_SCHEMA, Report
 from schemas.mixture import LEFT_OUT_SCHEMA, PLAN_SCHEMA, MixtureReport
 from schemas.packed_row import PACKED_ROW_SCHEMA, TOKEN_COLUMNS
@@ -24,6 +30,7 @@ from schemas.reports import (
     TokensReport,
 )
 from schemas.structure import ENRICHED_SCHEMA, STRUCTURE_COLUMNS, STRUCTURE_TOKENS
+from schemas.windows import WINDOWS_NAME, WINDOWS_SCHEMA
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +90,7 @@ STAGES: Registry[StageSpec] = Registry(
                     schema=pa.schema([*PACKED_ROW_SCHEMA, *STRUCTURE_COLUMNS]),
                     token_lists=(*TOKEN_COLUMNS, *STRUCTURE_TOKENS),
                 ),
+                DataTable(name="windows", prefix=WINDOWS_NAME, schema=WINDOWS_SCHEMA),
             ),
         ),
         StageSpec(
@@ -137,6 +145,6 @@ def data_table_of(stage: str, file: str) -> DataTable | None:
     >>> data_table_of("rows", "data/part-00000.parquet").name, data_table_of("rows", "manifest.json")
     ('rows', None)
     """
-    if stage not in STAGES or not file.endswith(".parquet"):
+    if stage not in STAGES or not file.endswith(PARQUET_ENDINGS):
         return None
     return next((each for each in STAGES[stage].tables if file.startswith(each.prefix)), None)

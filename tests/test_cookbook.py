@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import polars as pl
 import pytest
 
@@ -67,10 +68,10 @@ class Demo:
         self.live = [each for each in self.everything if each.path not in dead]
 
     def files(self, stage: str) -> Iterator[tuple[Any, Path]]:
-        """The Parquet files of a stage, each with its artefact."""
+        """The shards of a stage, or its other Parquet files, each with its artefact."""
         for each in self.live:
             if each.manifest.stage == stage:
-                yield from ((each, file) for file in each.files(".parquet"))
+                yield from ((each, file) for file in each.shards() or each.files())
 
     @cached_property
     def documents(self) -> dict[str, Row]:
@@ -129,6 +130,24 @@ class Demo:
                 for position in sorted(at for micro, _ in batches.of_step(step) for at in micro):
                     row = there[rows.plan.at(position).pack_id]
                     found.append(Visit(phase=phase, step=step + 1, position=position, row=row))
+        return found
+
+    @cached_property
+    def windows(self) -> dict[str, set[bytes]]:
+        """The different windows of each row: a scored token with the 15 before it in its document."""
+        columns = ["pack_id", "input_ids", "loss_mask", "doc_starts"]
+        found = {}
+        for _, file in self.files("rows"):
+            for row in pl.read_parquet(file, columns=columns).iter_rows(named=True):
+                scored = np.flatnonzero(row["loss_mask"]) + 1
+                ends = [*row["doc_starts"][1:], len(row["input_ids"])]
+                mine: set[bytes] = set()
+                for start, end in zip(row["doc_starts"], ends, strict=True):
+                    padded = np.array([*[-1] * 15, *row["input_ids"][start:end]], np.int32)
+                    windows = np.lib.stride_tricks.sliding_window_view(padded, 16)
+                    inside = scored[(scored >= start) & (scored < end)]
+                    mine |= {window.tobytes() for window in windows[inside - start]}
+                found[row["pack_id"]] = mine
         return found
 
     def mixture(self, phase: str) -> MixtureReport:
@@ -554,6 +573,22 @@ def files_seen_most(world: Demo) -> Lines:
         (file, distinct[file], read[file], half_up(read[file] / distinct[file], 2))
         for file in order
     ]
+
+
+@answers_by_specialist
+def new_tokens_by_phase(world: Demo) -> Lines:
+    shown: set[bytes] = set()
+    so_far, lines = 0, []
+    for phase in PHASES:
+        visited = [visit.row for visit in world.visits if visit.phase == phase]
+        scored = sum(row["loss_token_count"] for row in visited)
+        mine = set[bytes]().union(*(world.windows[row["pack_id"]] for row in visited))
+        new = mine - shown
+        shown |= new
+        so_far += scored
+        lines.append((phase, scored, len(mine), len(new), half_up(so_far / len(shown), 2)))
+    assert 1 < so_far / len(shown) < 100, "phases show some text again"
+    return lines
 
 
 @answers

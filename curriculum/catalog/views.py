@@ -226,6 +226,7 @@ _PLAIN = {
     "uint8": "UTINYINT",
     "int32": "INTEGER",
     "int64": "BIGINT",
+    "uint64": "UBIGINT",
     "float": "REAL",
     "double": "DOUBLE",
 }

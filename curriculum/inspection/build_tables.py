@@ -28,9 +28,10 @@ from schemas.reports import (
 )
 
 YIELD_NOTE = (
-    "yield: share of positions that hold a token; lower bound: with the fewest rows that hold the tokens; "
-    "first fit in order: each document in the first row with room; padded: one document a row; if mixed: "
-    "had domains shared rows, which they never do"
+    "scored: tokens whose prediction is trained; distinct: those of them that no earlier row shows after the "
+    "same 15 tokens; yield: share of positions that hold a token; lower bound: in the fewest rows that hold "
+    "the tokens; first fit in order: each document in the first row with room; padded: one document a row; "
+    "if mixed: had domains shared rows, which they never do"
 )
 FAR = 16_384
 """Tokens of context past which a row of 65,536 has to earn its length."""
@@ -94,6 +95,8 @@ def yield_lines(built: Built) -> Iterator[Line]:
             "rows": wanted.title,
             "number": report.rows,
             "tokens": count(report.tokens),
+            "scored": count(report.windows.scored),
+            "distinct": count(report.windows.distinct),
             "yield": percent(yields.packed) if yields else "",
             **(yields.others if yields else dict.fromkeys(OTHER_YIELDS, "")),
             **{

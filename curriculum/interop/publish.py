@@ -31,6 +31,7 @@ from curriculum.packing.check import UNMARKED, CheckReport, check, missing_colum
 from curriculum.packing.held_out_order import write_order
 from curriculum.packing.rows import REQUIRED, RowBatch, RowTokens, lists, row_schema
 from curriculum.packing.rules import EDGES, NAMES, SHAPES, CheckedRows, Rule
+from curriculum.packing.windows import write_windows
 from curriculum.packing.write import row_shards
 from curriculum.published_files import sha256_of
 from curriculum.store import Artefact, Recipe
@@ -278,7 +279,7 @@ def _generated(layout: Layout) -> Any:
     return lists(items, layout.num_docs, PIECE_TYPE)
 
 
-REVISION = 3
+REVISION = 4
 ImportFormat = Literal["parquet", "megatron", "flat"]
 
 
@@ -392,6 +393,7 @@ def write(imported: Imported, folder: Path, key: str) -> dict[str, JsonValue]:
         frames.require(f"{imported.shards[0].name}{more}")
         report.update(ImportReport(**frames.report()).dump())
     raise_first(found, names)
+    report.update(ImportReport(windows=write_windows(folder, found.scored_tokens)).dump())
     if imported.completion.facts.split != "train":
         write_order(folder, imported.completion.row_format.row_length, {})
     return report

@@ -12,6 +12,7 @@ from curriculum.corpus.decisions import decisions, val_lineages
 from curriculum.objectives import objective_of
 from curriculum.packing import chop
 from curriculum.packing.check import check
+from curriculum.packing.windows import write_windows
 from curriculum.stages.anchor_documents import ANCHOR_BYTES, anchored
 from curriculum.stages.row_sides import PACK_SEED, RowSide, Split
 from curriculum.stages.row_sources import RowSet, RowSources, RowsSpec, apply_objective
@@ -24,8 +25,9 @@ from curriculum.tokens.store import TokenStore
 from schemas.errors import TokenizerError
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, VERSIONS_FAMILY
 from schemas.objectives import OBJECTIVES
+from schemas.reports import RowsReport
 
-REVISION = 4
+REVISION = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,8 +79,12 @@ class Rows(Stage[Sequence[RowsSpec], RowTask]):
         _require_marked(wanted, counts, sources.corpus.max_skipped)
         store_targets = sources.corpus.store_targets
         for side in sides.values():
-            if side.write(store_targets=store_targets).domains:
-                check(side.draft.path).raise_first()
+            if not side.write(store_targets=store_targets).domains:
+                continue
+            checked = check(side.draft.path)
+            checked.raise_first()
+            windows = write_windows(side.draft.path, checked.scored_tokens)
+            side.draft.record(RowsReport(windows=windows))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -192,7 +198,7 @@ def _spool(
             spools.enter_context(side.spool)
         for source, picked, kept in zip(sources.of(wanted), chosen, asked, strict=True):
             for fitted in encode.encode_documents(
-                source.documents.files(),
+                source.documents.shards(),
                 TokenStore.open(source.tokens.path),
                 fitters[source.overlong],
                 kept=kept,

@@ -8,7 +8,8 @@ syntax      one 0.0 twice, one 0.1 once: a 6, c 8, b 8
 file_graph  one 1.0, two 0.0: b 5, d 6
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from schemas.manifest import FileRecord
 from schemas.mixture import PLAN_SCHEMA, MixtureReport, StratumReport
 from schemas.packed_row import PACKED_ROW_SCHEMA
 from schemas.specialist import SpecialistRef, file_stem
+from schemas.windows import WINDOWS_NAME, WINDOWS_SCHEMA
 from tests import factories
 from tests.factories import equal_count, write_documents
 from tests.sealing import sealed
@@ -111,6 +113,10 @@ def rows(
             number += len(held)
             table = pa.Table.from_pylist(lines, schema=PACKED_ROW_SCHEMA)
             pq.write_table(table, factories.shard_path(folder, shard))
+        everything = [row for held in shards for row in held]
+        windows = [_windows(f"{name}-{at}", *each) for at, each in enumerate(everything)]
+        table = pa.Table.from_pylist([*itertools.chain(*windows)], schema=WINDOWS_SCHEMA)
+        pq.write_table(table, folder / WINDOWS_NAME)
 
     labels = {
         "family": "v2_simple", "objective": "causal", "variant": "0", "row_length": str(LENGTH),
@@ -118,6 +124,14 @@ def rows(
     }  # fmt: skip
     inputs = tuple(each.as_input(f"documents {at}") for at, each in enumerate(made_of))
     return published(home, "rows", labels, fill, inputs, config={"name": name})
+
+
+def _windows(pack_id: str, _: str, held: Held) -> Iterator[dict[str, Any]]:
+    """A window for each token of a document, the same wherever the document stands."""
+    for name, tokens in held:
+        for place in range(tokens):
+            number = 100 * ord(name) + place
+            yield {"pack_id": pack_id, "hash": number, "halvings": 0}
 
 
 def _row(pack_id: str, domain: str, held: Held) -> dict[str, Any]:
@@ -196,7 +210,7 @@ def mixture(
 
 
 def _pack_id(rows: Artefact, shard: int, row: int) -> str:
-    names: list[Any] = pq.read_table(rows.files()[shard], columns=["pack_id"])[
+    names: list[Any] = pq.read_table(rows.shards()[shard], columns=["pack_id"])[
         "pack_id"
     ].to_pylist()
     return str(names[row])

@@ -106,3 +106,45 @@ GROUP BY __a.__specialist, __h.lineage
 ORDER BY __a.__specialist, repetition DESC, __h.lineage;
 COMMENT ON MACRO TABLE source_repetition IS
     'tokens that a run and those before it read of each source file, and how often that is all there is of it';
+
+CREATE MACRO distinct_tokens(of_run) AS TABLE
+WITH __asked AS (
+    FROM internal.run_asked(of_run, NULL) __a
+), __visits AS (
+    SELECT __a.__run AS run, __y.back, __y.phase, __s.pack_id, __s.rows_key, count(*) AS times
+    FROM __asked __a
+    JOIN main.ancestry __y ON __y.run = __a.__run
+    JOIN main.steps __s ON __s.run = __y.before AND __s.step <= __y.until_step
+    GROUP BY ALL
+), __read AS (
+    SELECT __v.run, __v.back, __v.phase, sum(__v.times * __r.loss_token_count) AS scored
+    FROM __visits __v
+    JOIN main.rows __r ON __r.rows_key = __v.rows_key AND __r.pack_id = __v.pack_id
+    GROUP BY ALL
+), __held AS (
+    SELECT __v.run, __v.back, __w.hash, __w.halvings, max(__w.halvings) OVER (PARTITION BY __v.run) AS lowest
+    FROM __visits __v
+    JOIN main.windows __w ON __w.rows_key = __v.rows_key AND __w.pack_id = __v.pack_id
+), __kept AS (
+    SELECT __h.run, __h.back, __h.hash, any_value(__h.lowest) AS lowest,
+           max(__h.back) OVER (PARTITION BY __h.run, __h.hash) AS first_back
+    FROM __held __h
+    WHERE __h.lowest = 0 OR (__h.hash >> (64 - __h.lowest)::UBIGINT) = 0
+    GROUP BY __h.run, __h.back, __h.hash
+), __counted AS (
+    SELECT __k.run, __k.back, count(*) << any_value(__k.lowest) AS shown,
+           count(*) FILTER (__k.back = __k.first_back) << any_value(__k.lowest) AS fresh
+    FROM __kept __k
+    GROUP BY ALL
+)
+SELECT __a.__specialist AS specialist, __r.phase, __r.scored::BIGINT AS scored_tokens,
+       __c.shown::BIGINT AS distinct_tokens, __c.fresh::BIGINT AS new_tokens,
+       sum(__r.scored) OVER __until / sum(__c.fresh) OVER __until AS token_repetition
+FROM __asked __a
+LEFT JOIN __read __r ON __r.run = __a.__run
+LEFT JOIN __counted __c ON __c.run = __r.run AND __c.back = __r.back
+WHERE internal.stands(__r.run IS NOT NULL, __a.__fault)
+WINDOW __until AS (PARTITION BY __a.__specialist ORDER BY __r.back DESC)
+ORDER BY __a.__specialist, __r.back DESC;
+COMMENT ON MACRO TABLE distinct_tokens IS
+    'scored tokens of a run and of the runs before it, how many of them are distinct, how many no earlier phase showed, and scored ÷ distinct tokens of all phases so far';

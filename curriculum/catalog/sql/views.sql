@@ -34,6 +34,12 @@ SELECT d.* EXCLUDE (file), a.row_length, a.base, a.packer, a.key AS rows_key
 FROM $rows d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
 COMMENT ON VIEW rows IS 'packed rows; token lists cost time, the counts beside them don''t';
 
+CREATE VIEW windows AS
+SELECT d.* EXCLUDE (file), a.family, a.objective, a.row_length, a.key AS rows_key
+FROM $windows d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
+COMMENT ON VIEW windows IS
+    'the different windows of scored tokens of each row, as hashes below 2^(64 - halvings): a token with the 15 before it in its document; count(DISTINCT hash) << halvings is the number of distinct tokens';
+
 CREATE VIEW pieces AS
 SELECT pack_id, family, objective, domain, split, doc, document_ids[doc + 1] AS document_id,
        CASE kind WHEN 0 THEN 'text' ELSE 'generated' END AS kind,
