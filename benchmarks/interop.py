@@ -32,7 +32,7 @@ from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens.codec import BYTE_OF, Tokenizer
-from schemas.mixture import PLAN_SCHEMA, MixtureReport
+from schemas.mixture import PLAN_SCHEMA, MixtureReport, TokenRepetition
 from schemas.packed_row import RowFormat
 
 VOCAB = 32_000
@@ -148,6 +148,7 @@ def mixture(store: Store, rows: Artefact, row_length: int) -> Artefact:
             tokens_per_step=row_length,
             steps=count,
             strata=(),
+            repetition=TokenRepetition(scored=1, distinct=1, new=1, limit=4),
         )
         drafts[0].report.update(report.model_dump(mode="json"))
 

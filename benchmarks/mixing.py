@@ -130,6 +130,7 @@ def phase_of(rows: int) -> ResolvedPhase:
         rope_base=500_000,
         servings=servings,
         max_repetition=8,
+        max_token_repetition=8,
         on_shortage="stop",
         advance_when=None,
         on_budget="advance",

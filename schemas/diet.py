@@ -286,6 +286,8 @@ class DietPhase(Documented):
     """Servings of this phase, all mixed in one order."""
     max_repetition: Annotated[Number, Field(ge=1)] = 4.0
     """Times that a row may be seen in this phase; asking for more is a shortage."""
+    max_token_repetition: Annotated[Number, Field(ge=1)] | None = None
+    """The diet's, for this phase alone."""
     on_shortage: Literal["stop", "renormalise"] = "stop"
     """For servings with too few rows: stop refuses the phase; renormalise lowers their shares to what there
     is and raises the others."""
@@ -402,8 +404,9 @@ class Diet(Documented):
     """Valid tokens of all phases together: 500K, 20M, 10B."""
     tokens_per_step: TokenCount | None = None
     """Row positions per optimizer step; by default the model's preset says."""
-    max_source_repetition: Annotated[Number, Field(ge=1)] = 16.0
-    """Times that a source file may be seen over all servings and phases before the mix warns."""
+    max_token_repetition: Annotated[Number, Field(ge=1)] = 4.0
+    """Times that a distinct token may be scored, on average over a phase and those before it, before the mix
+    warns; a token is distinct with the 15 tokens before it."""
     structure_inputs: bool = True
     """True if the model reads the structure columns of v6_enriched rows, from the first phase that has such
     rows on; what it had learnt without them stays as it was. With false those rows are flat text to it."""

@@ -209,17 +209,21 @@ class StratumReport(Strict):
         )
 
 
-class SourceRepetition(Strict):
-    """Repetition of source files over all servings and phases so far."""
+class TokenRepetition(Strict):
+    """Scored and distinct tokens of a plan and of what was read before it."""
 
-    lineages: int
-    mean: float
-    """Tokens seen ÷ distinct tokens."""
+    scored: int
+    distinct: int
+    """A token counts once for the same 15 tokens before it in its document (schemas/windows.py)."""
+    new: int
+    """Distinct tokens of the plan that nothing read before it showed."""
     limit: float
-    above: int
-    """Lineages that are seen more often than the limit."""
-    most: tuple[tuple[str, float], ...]
-    """The lineages that are seen most often, at most ten."""
+    """max_token_repetition of the phase."""
+
+    @property
+    def repetition(self) -> float:
+        """Times that a distinct token is scored, on average."""
+        return self.scored / max(self.distinct, 1)
 
 
 class Continued(Strict):
@@ -259,7 +263,7 @@ class MixtureReport(Strict):
     strata: tuple[StratumReport, ...]
     continued: Continued | None = None
     left_out: LeftOut | None = None
-    sources: SourceRepetition | None = None
+    repetition: TokenRepetition
     warnings: tuple[str, ...] = ()
 
     def dump(self) -> dict[str, JsonValue]:

@@ -355,7 +355,7 @@ class WindowsReport(StageReport):
 
 
 class RowsReport(StageReport):
-    """Packed rows of one data set and side of the split; of imported ones `domains` alone is there."""
+    """Packed rows of one data set and side of the split; imported ones have `domains` and `windows` alone."""
 
     encode: EncodeReport = EncodeReport()
     unscored: int = 0

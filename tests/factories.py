@@ -15,6 +15,7 @@ from curriculum.train.run_directory import JOB, claimed, read_job
 from schemas.document import PARTS, Document, Part, Provenance
 from schemas.held_out import HeldOutCount
 from schemas.job import Figure, Report, TokenCounts
+from schemas.mixture import TokenRepetition
 
 COMMIT, BLOB = "c" * 40, "b" * 40
 
@@ -118,6 +119,9 @@ def resolved_serving(index: int = 0, **changes: Any) -> ResolvedServing:
     return ResolvedServing(index=index, **(values | changes))
 
 
+READ_ONCE = TokenRepetition(scored=1, distinct=1, new=1, limit=4)
+
+
 def resolved_phase(*servings: ResolvedServing, **changes: Any) -> ResolvedPhase:
     """A phase of 100,000 tokens without a gate, which stops where rows are short."""
     values: dict[str, Any] = {
@@ -127,6 +131,7 @@ def resolved_phase(*servings: ResolvedServing, **changes: Any) -> ResolvedPhase:
         "tokens": 100_000,
         "rope_base": 5e5,
         "max_repetition": 4.0,
+        "max_token_repetition": 4.0,
         "on_shortage": "stop",
         "advance_when": None,
         "on_budget": "advance",

@@ -79,7 +79,8 @@ TABLES: dict[str, pa.Schema] = {
         path key slot_length:int64 slots:int64 rows:int64 tokens:int64 budget:int64
         tokens_per_step:int64 steps:int64 continued_run continued_step:int64 continued_tokens:int64
         left_out_rows:int64 left_out_tokens:int64
-        lineages:int64 source_repetition:double source_limit:double sources_above:int64 warnings:texts
+        scored_tokens:int64 distinct_tokens:int64 new_tokens:int64 token_repetition:double
+        max_token_repetition:double warnings:texts
     """),
     "strata": _schema("""
         path key stratum:int64 serving:int64 family objective domain row_length:int64 rows_key
@@ -262,7 +263,7 @@ def _of_job(job: Job) -> Line:
 def _mixture(report: MixtureReport) -> Lines:
     """The line of a mixture, and those of its strata."""
     names = ("slot_length", "slots", "rows", "tokens", "budget", "tokens_per_step", "steps")
-    continued, sources, left_out = report.continued, report.sources, report.left_out
+    continued, read, left_out = report.continued, report.repetition, report.left_out
     mixture = {
         **{name: getattr(report, name) for name in names},
         "continued_run": continued.run if continued else None,
@@ -270,10 +271,11 @@ def _mixture(report: MixtureReport) -> Lines:
         "continued_tokens": continued.tokens if continued else None,
         "left_out_rows": left_out.rows if left_out else 0,
         "left_out_tokens": left_out.tokens if left_out else 0,
-        "lineages": sources.lineages if sources else None,
-        "source_repetition": sources.mean if sources else None,
-        "source_limit": sources.limit if sources else None,
-        "sources_above": sources.above if sources else None,
+        "scored_tokens": read.scored,
+        "distinct_tokens": read.distinct,
+        "new_tokens": read.new,
+        "token_repetition": read.repetition,
+        "max_token_repetition": read.limit,
         "warnings": list(report.warnings),
     }
     return {

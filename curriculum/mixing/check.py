@@ -184,6 +184,17 @@ class DietSupply:
             for each, own, steps in zip(self.listed, asked, found, strict=True)
         )
 
+    def drawn(self, budget: int) -> Taken | None:
+        """Return about how many rows are drawn until the end of a budget; None where it can't be served."""
+        tokens, drawn = self.tokens_of(budget), dict(self.taken)
+        served = self._served([_asked(each) for each in self.listed], tokens)
+        if served is None:
+            return None
+        for strata, amount in zip(served, tokens, strict=True):
+            for each in strata:
+                _draw(drawn, each, amount)
+        return drawn
+
     def budgets(self) -> Budgets:
         """The budgets that fit.
 
@@ -379,6 +390,22 @@ def _take(taken: dict[tuple[str, str], int], strata: Sequence[Stratum], totals: 
         for variant, number in zip(each.variants, rows + passed, strict=True):
             place = (variant.key, each.domain)
             taken[place] = taken.get(place, 0) + int(number)
+
+
+def _draw(taken: dict[tuple[str, str], int], stratum: Stratum, tokens: int) -> None:
+    """Add about as many rows as a stratum has of so many tokens, pass after pass over its variants."""
+    per_row = sum(each.tokens for each in stratum.variants) / sum(
+        each.available for each in stratum.variants
+    )
+    left = round(stratum.served * tokens / per_row)
+    places = [(each.key, stratum.domain) for each in stratum.variants]
+    sizes = [len(each.rows) for each in stratum.variants]
+    while left:
+        passes = [taken.get(place, 0) // size for place, size in zip(places, sizes, strict=True)]
+        at = passes.index(min(passes))
+        seen = taken.get(places[at], 0)
+        taken[places[at]] = seen + min(left, sizes[at] - seen % sizes[at])
+        left -= taken[places[at]] - seen
 
 
 def _border(holds: Callable[[int], bool], below: int) -> int:

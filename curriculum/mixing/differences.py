@@ -16,13 +16,13 @@ FIELDS = (
     "model",
     "token_budget",
     "tokens_per_step",
-    "max_source_repetition",
     "structure_inputs",
     "seed",
 )
 OF_A_PHASE = (
     "rope_base",
     "max_repetition",
+    "max_token_repetition",
     "on_shortage",
     "advance_when",
     "on_budget",

@@ -3,7 +3,7 @@
 demand says what each stratum owes, schedule puts its slots and rows in order, plan writes them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from curriculum import frames
 from curriculum.mixing.plan import Planner, Totals, check_step, less_than_a_step, within, write_plan
-from curriculum.mixing.repetition import ArtefactUse, source_repetition, warning
+from curriculum.mixing.repetition import ReadTokens, repetition_warning
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.mixing.row_supply import read_supply
 from curriculum.mixing.schedule import counted, of_keys, passed_until
@@ -24,8 +24,8 @@ from schemas.mixture import (
     Continued,
     MixtureReport,
     RowsTaken,
-    SourceRepetition,
     StratumReport,
+    TokenRepetition,
     VariantReport,
 )
 
@@ -35,7 +35,7 @@ PLAN_NAME = "plan.parquet"
 
 
 @in_lease
-def mix(  # noqa: PLR0913 - each is an input of the plan
+def mix(
     store: Store,
     diet: Diet,
     phase: ResolvedPhase,
@@ -44,7 +44,6 @@ def mix(  # noqa: PLR0913 - each is an input of the plan
     tokens_per_step: int,
     seen: Sequence[RowsTaken] = (),
     continued: Continued | None = None,
-    documents: Callable[[], pl.LazyFrame] | None = None,
     begins: Callable[[], None] = lambda: None,
 ) -> Artefact:
     """The mixture of a phase: plan.parquet, and `report_of` it in the manifest.
@@ -54,8 +53,7 @@ def mix(  # noqa: PLR0913 - each is an input of the plan
     phase's budget, and what was seen says that value alone. The plan
     has the rows that a run to the budget's end trains on: those of all whole steps of `tokens_per_step`
     row positions within the budget. Rows that the phase goes without have no place in it;
-    the others come in the order in which they would have come. `documents`, which scans (document_id,
-    lineage), adds the source repetition to the report; where one is made it is called, and `begins` before.
+    the others come in the order in which they would have come. `begins` is called where a plan is made.
 
     Raises:
         MixtureError: for rows that can't serve what is asked, and for a step that isn't whole slots or
@@ -77,11 +75,7 @@ def mix(  # noqa: PLR0913 - each is an input of the plan
         """Plan, and count what was planned."""
         begins()
         (draft,) = drafts
-        report = _write(draft, diet, phase, rows, tokens_per_step, seen)
-        report = report.model_copy(update={"continued": continued})
-        if documents is not None:
-            report = _with_sources(report, store, diet, rows, seen, documents())
-        draft.record(report)
+        draft.record(_write(draft, store, diet, phase, rows, tokens_per_step, seen, continued))
 
     (mixture,) = store.produce([made_of], write)
     return mixture
@@ -192,21 +186,27 @@ def seen_until(mixture: Artefact, *, slots: int) -> tuple[tuple[RowsTaken, ...],
 def rows_taken(seen: Sequence[RowsTaken], rows: Sequence[Sequence[Artefact]]) -> Taken:
     """Return how many rows' turn it was in these artefacts, by (rows key, domain)."""
     keys = {artefact.key for variants in rows for artefact in variants}
+    return turns([each for each in seen if each.rows_key in keys])
+
+
+def turns(seen: Iterable[RowsTaken]) -> Taken:
+    """Return how many rows' turn it was, by (rows key, domain)."""
     summed: dict[tuple[str, str], int] = {}
     for each in seen:
         place = (each.rows_key, each.domain)
-        if each.rows_key in keys:
-            summed[place] = summed.get(place, 0) + each.rows + each.passed
+        summed[place] = summed.get(place, 0) + each.rows + each.passed
     return summed
 
 
 def _write(
     draft: StagingDirectory,
+    store: Store,
     diet: Diet,
     phase: ResolvedPhase,
     rows: Sequence[Sequence[Artefact]],
     tokens_per_step: int,
     seen: Sequence[RowsTaken],
+    continued: Continued | None,
 ) -> MixtureReport:
     supplies = [
         [read_supply(each.shards(), key=each.key, without=phase.without) for each in variants]
@@ -219,25 +219,10 @@ def _write(
     totals = write_plan(draft.path / PLAN_NAME, pieces, strata, supplies)
     if not totals.whole.steps:
         raise less_than_a_step(phase, totals.whole.first, tokens_per_step=tokens_per_step)
-    report = _report(phase, tokens_per_step, strata, totals)
-    return report.model_copy(update={"left_out": counted(supplies)})
-
-
-def _report(
-    phase: ResolvedPhase,
-    tokens_per_step: int,
-    strata: Sequence[Stratum],
-    totals: Totals,
-) -> MixtureReport:
-    cut = [stratum for stratum in strata if abs(stratum.served - stratum.share) > 1e-9]
-    unserved = {serving.index for serving in phase.servings} - {
-        each.serving.index for each in strata
-    }
-    warnings = [
-        f"{stratum.title}: share {stratum.share:.4f} was renormalised to {stratum.served:.4f}"
-        for stratum in cut
-    ] + [f"{phase.servings[at].title}: there is no row of it" for at in sorted(unserved)]
-    warnings += without_rows(phase, strata)
+    reports = tuple(_stratum_report(at, stratum, totals) for at, stratum in enumerate(strata))
+    planned = [taken for each in reports for taken in each.rows_taken]
+    repetition = _repetition(store, diet, phase, rows, seen, planned)
+    often = repetition_warning(repetition)
     return MixtureReport(
         slot_length=phase.slot_length,
         slots=totals.slots,
@@ -246,9 +231,24 @@ def _report(
         budget=phase.tokens,
         tokens_per_step=tokens_per_step,
         steps=totals.whole.steps,
-        strata=tuple(_stratum_report(at, stratum, totals) for at, stratum in enumerate(strata)),
-        warnings=tuple(warnings),
+        strata=reports,
+        repetition=repetition,
+        continued=continued,
+        left_out=counted(supplies),
+        warnings=(*_warnings(phase, strata), *([often] if often else [])),
     )
+
+
+def _warnings(phase: ResolvedPhase, strata: Sequence[Stratum]) -> Iterator[str]:
+    """Yield what the strata are served otherwise than the diet asks."""
+    for each in strata:
+        if abs(each.served - each.share) > 1e-9:
+            yield f"{each.title}: share {each.share:.4f} was renormalised to {each.served:.4f}"
+    served = {each.serving.index for each in strata}
+    for serving in phase.servings:
+        if serving.index not in served:
+            yield f"{serving.title}: there is no row of it"
+    yield from without_rows(phase, strata)
 
 
 def _stratum_report(at: int, stratum: Stratum, totals: Totals) -> StratumReport:
@@ -285,31 +285,29 @@ def _stratum_report(at: int, stratum: Stratum, totals: Totals) -> StratumReport:
     )
 
 
-def _with_sources(
-    report: MixtureReport,
+def _repetition(
     store: Store,
     diet: Diet,
+    phase: ResolvedPhase,
     rows: Sequence[Sequence[Artefact]],
     seen: Sequence[RowsTaken],
-    documents: pl.LazyFrame,
-) -> MixtureReport:
-    drawn = [*seen, *(each for stratum in report.strata for each in stratum.rows_taken)]
+    planned: Sequence[RowsTaken],
+) -> TokenRepetition:
+    """Count the tokens of the rows that were seen and of those that are planned after them."""
     there = {artefact.key: artefact for variants in rows for artefact in variants}
-    if not {each.rows_key for each in drawn} <= there.keys():
+    drawn = {each.rows_key for each in (*seen, *planned)}
+    if not drawn <= there.keys():
         there |= {artefact.key: artefact for artefact in store.artefacts("rows")}
-    draws = [
-        ArtefactUse(
-            key=each.rows_key,
-            files=tuple(there[each.rows_key].shards()),
-            domain=each.domain,
-            repetition=each.repetition,
-        )
-        for each in drawn
-        if each.rows_key in there
-    ]
-    found: SourceRepetition = source_repetition(draws, documents, limit=diet.max_source_repetition)
-    warnings = (*report.warnings, *filter(None, [warning(found)]))
-    return report.model_copy(update={"sources": found, "warnings": warnings})
+    read = ReadTokens(
+        (there[key] for key in sorted(drawn & there.keys())), seed=diet.seed, without=phase.without
+    )
+    before, after = read.count(turns(seen)), read.count(turns([*seen, *planned]))
+    return TokenRepetition(
+        scored=after.scored,
+        distinct=after.distinct,
+        new=after.distinct - before.distinct,
+        limit=phase.max_token_repetition,
+    )
 
 
 def _the_rest(phase: ResolvedPhase, continued: Continued | None) -> ResolvedPhase:

@@ -1,99 +1,155 @@
-"""Repetition of source files over all rows that plans took."""
+"""Repetition of tokens over the rows that plans draw: scored tokens ÷ distinct ones.
 
-from collections.abc import Sequence
+Distinct tokens are counted on the windows that lie beside the rows (schemas/windows.py).
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from curriculum import frames
-from schemas.mixture import SourceRepetition
+from curriculum.mixing.row_supply import INDEX_DIGITS, Supply, read_supply
+from curriculum.mixing.schedule import pass_order
+from curriculum.mixing.strata import Taken
+from curriculum.store import Artefact
+from schemas.mixture import TokenRepetition
+from schemas.reports import RowsReport, WindowsReport
+from schemas.windows import WINDOWS_NAME
 
-READ = ("domain", "document_ids", "doc_starts", "valid_token_count")
-"""The columns of rows that are read."""
+Ints = npt.NDArray[np.int64]
+MAX_COUNTED = 1 << 22
+"""Windows of all artefacts that are counted; of more, a sample by hash is."""
+_NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ArtefactUse:
-    """Rows that some plan took of one rows artefact in one domain."""
+class TokenCount:
+    """Scored tokens of rows, and how many of them are distinct."""
 
-    key: str
-    files: tuple[Path, ...]
-    domain: str
-    repetition: float
-    """Times that a row is seen, on average."""
+    scored: int
+    distinct: int
+
+    @property
+    def repetition(self) -> float:
+        """Times that a distinct token is scored, on average."""
+        return self.scored / max(self.distinct, 1)
 
 
-def source_repetition(
-    draws: Sequence[ArtefactUse], documents: pl.LazyFrame, *, limit: float
-) -> SourceRepetition:
-    """Tokens seen of each lineage ÷ its distinct tokens, over all draws.
+class ReadTokens:
+    """Scored and distinct tokens of what plans draw of some rows artefacts, for any number of rows.
 
-    `documents` has `document_id` and `lineage`. A lineage's distinct tokens are those of the rows
-    artefact that holds most of it: inside one family every document is another text, while families
-    say the same again. Rows of a domain count with their mean repetition. What breaks first at scale
-    is the join's table of documents, some 100 bytes each.
+    Plans draw the rows of an artefact in a domain in an order that the seed fixes, each where the one before
+    ended. So a number of rows says which they are. Memory: 24 bytes a row and a counted window, of which
+    there are some MAX_COUNTED at most.
     """
-    # a text that stands in two repositories is one document, and counts for one of its lineages
-    distinct = documents.group_by("document_id").agg(pl.col("lineage").min())
-    seen = [_tokens_by_lineage(draw, distinct) for draw in draws]
-    lineages = (
-        pl.concat(seen)
-        .group_by("lineage", "key", "domain")
-        .agg(pl.col("tokens").first(), pl.col("seen").sum())
-        .group_by("lineage", "key")
-        .agg(pl.col("tokens").sum(), pl.col("seen").sum())
-        .group_by("lineage")
-        .agg(pl.col("tokens").max(), pl.col("seen").sum())
-        .with_columns((pl.col("seen") / pl.col("tokens")).alias("repetition"))
-        .sort(["repetition", "lineage"], descending=[True, False])
-        .collect(engine="streaming")
-    )
-    top = lineages.head(10)
-    # Sums of floats may differ in their last digits from run to run.
-    return SourceRepetition(
-        lineages=lineages.height,
-        mean=round(float(lineages["seen"].sum()) / max(1, int(lineages["tokens"].sum())), 6),
-        limit=limit,
-        above=int((lineages["repetition"] > limit).sum()),
-        most=tuple(
-            (lineage, round(repetition, 6))
-            for lineage, repetition in zip(top["lineage"], top["repetition"], strict=True)
-        ),
-    )
+
+    def __init__(self, rows: Iterable[Artefact], *, seed: int, without: Sequence[str] = ()) -> None:
+        artefacts = {each.key: each for each in rows}
+        self._halvings = _halvings(
+            [each.reported(RowsReport).windows for each in artefacts.values()]
+        )
+        self._lanes: dict[tuple[str, str], _Lane] = {}
+        self._windows = pl.concat(
+            [_NOTHING, *(self._read(each, seed, without) for each in artefacts.values())]
+        )
+
+    def count(self, taken: Taken) -> TokenCount:
+        """Count the tokens of rows, given by their number of each artefact and domain."""
+        scored = sum(lane.scored_until(taken.get(place, 0)) for place, lane in self._lanes.items())
+        until = np.array([taken.get(place, 0) for place in self._lanes], dtype=np.int64)
+        read = self._windows.filter(pl.col("position") < until[self._windows["lane"].to_numpy()])
+        return TokenCount(scored=scored, distinct=read["hash"].n_unique() << self._halvings)
+
+    def _read(self, artefact: Artefact, seed: int, without: Sequence[str]) -> pl.DataFrame:
+        """The windows of an artefact, each with the lane of its row and the row's position in it."""
+        supply = read_supply(artefact.shards(), key=artefact.key, without=without)
+        if not supply.rows:
+            return _NOTHING
+        scored = _scored(artefact, supply)
+        lane_of, position_of = (np.zeros(supply.rows, dtype=np.int64) for _ in range(2))
+        for domain in supply.domains:
+            lane = _Lane(
+                rows=supply.rows_of(domain),
+                scored=scored,
+                seed=seed,
+                name=f"{artefact.key} {domain}",
+                row_length=int(artefact.manifest.labels["row_length"]),
+            )
+            lane_of[lane.rows] = len(self._lanes)
+            position_of[lane.order(0)] = np.arange(len(lane.rows))
+            self._lanes[artefact.key, domain] = lane
+        if supply.left_out is not None:
+            position_of[supply.left_out] = _NEVER
+        windows = frames.read(artefact.path / WINDOWS_NAME, ["pack_id", "hash"])
+        if self._halvings:
+            windows = windows.filter(pl.col("hash") < 1 << (64 - self._halvings))
+        packs = windows["pack_id"].str.tail(INDEX_DIGITS).cast(pl.Int64).to_numpy()
+        by_pack = np.argsort(supply.pack_index)
+        row = by_pack[np.searchsorted(supply.pack_index, packs, sorter=by_pack)]
+        return pl.DataFrame(
+            {"lane": lane_of[row], "position": position_of[row], "hash": windows["hash"]}
+        )
 
 
-def warning(found: SourceRepetition) -> str | None:
-    """Return a warning where source files are seen too often; None where they aren't."""
-    if not found.above:
+def repetition_warning(found: TokenRepetition) -> str | None:
+    """Return a warning where tokens are scored more often than the diet allows; None where they aren't."""
+    if found.repetition <= found.limit:
         return None
-    lineage, times = found.most[0]
     return (
-        f"{found.above} of {found.lineages} source files are seen more than {found.limit:g} times over "
-        f"all servings and phases ({lineage} {times:g} times). Lower token_budget, drop a serving that "
-        "renders the same commits, or enlarge the corpus"
+        f"each distinct token is scored {found.repetition:.1f} times over this phase and those before it "
+        f"({found.scored:,} scored, {found.distinct:,} distinct); max_token_repetition is {found.limit:g}. "
+        "Lower token_budget, drop a serving that shows the same text, or enlarge the corpus"
     )
 
 
-def _tokens_by_lineage(draw: ArtefactUse, documents: pl.LazyFrame) -> pl.LazyFrame:
-    """Tokens that a rows artefact's domain holds of each lineage, and how many of them are seen."""
-    ends = pl.col("doc_starts").list.slice(1).list.concat(pl.col("valid_token_count"))
-    return (
-        frames.scan(list(draw.files), READ)
-        .filter(pl.col("domain") == draw.domain)
-        .select(
-            pl.col("document_ids").alias("document_id"),
-            pl.col("doc_starts").alias("start"),
-            ends.alias("end"),
-        )
-        .explode("document_id", "start", "end")
-        .select("document_id", (pl.col("end") - pl.col("start")).cast(pl.Int64).alias("tokens"))
-        .join(documents, on="document_id", how="inner")
-        .group_by("lineage")
-        .agg(pl.col("tokens").sum())
-        .with_columns(
-            pl.lit(draw.key).alias("key"),
-            pl.lit(draw.domain).alias("domain"),
-            (pl.col("tokens") * draw.repetition).alias("seen"),
-        )
-    )
+_NOTHING = pl.DataFrame(schema={"lane": pl.Int64, "position": pl.Int64, "hash": pl.UInt64})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Lane:
+    """The rows of an artefact in one domain."""
+
+    rows: Ints
+    """Numbers in their supply."""
+    scored: Ints
+    """Scored tokens of all rows of the supply."""
+    seed: int
+    name: str
+    row_length: int
+
+    def order(self, number: int) -> Ints:
+        """The rows in the order of a pass."""
+        return self.rows[
+            pass_order(
+                len(self.rows),
+                seed=self.seed,
+                name=self.name,
+                number=number,
+                row_length=self.row_length,
+            )
+        ]
+
+    def scored_until(self, count: int) -> int:
+        """Scored tokens of the first rows, pass after pass."""
+        passes, rest = divmod(count, len(self.rows))
+        whole = passes * int(self.scored[self.rows].sum())
+        return whole + (int(self.scored[self.order(passes)[:rest]].sum()) if rest else 0)
+
+
+def _halvings(reports: Sequence[WindowsReport]) -> int:
+    """The lowest threshold of some artefacts, halved on until few enough windows lie below it."""
+    lowest = max((each.halvings for each in reports), default=0)
+    kept = sum(each.kept >> (lowest - each.halvings) for each in reports)
+    return lowest + max(0, (kept - 1) // MAX_COUNTED).bit_length()
+
+
+def _scored(artefact: Artefact, supply: Supply) -> Ints:
+    """The scored tokens of each row, in the order of the supply; none of a row that is left out."""
+    scored = pl.concat(frames.read(file, ["loss_token_count"]) for file in artefact.shards())
+    found = scored["loss_token_count"].cast(pl.Int64).to_numpy().copy()
+    if supply.left_out is not None:
+        found[supply.left_out] = 0
+    return found

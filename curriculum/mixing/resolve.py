@@ -92,6 +92,7 @@ class ResolvedPhase:
     rope_base: float
     servings: tuple[ResolvedServing, ...]
     max_repetition: float
+    max_token_repetition: float
     on_shortage: str
     advance_when: AdvanceWhen | None
     on_budget: str
@@ -325,6 +326,7 @@ def _resolved(
             for index, (serving, amount) in enumerate(zip(phase.servings, amounts, strict=True))
         ),
         max_repetition=phase.max_repetition,
+        max_token_repetition=phase.max_token_repetition or diet.max_token_repetition,
         on_shortage=phase.on_shortage,
         advance_when=phase.advance_when,
         on_budget=phase.on_budget,

@@ -129,7 +129,7 @@ class RowOrder:
     repetition r reads variant r mod variants, and a plan that starts after `seen` rows of each variant
     continues where earlier plans ended, whichever of the variants they had. Rows that are `left_out` keep
     their places and are passed over there, so that the others come as they would have come; `seen`
-    counts them too. The order of rows of more than LOCAL_ABOVE positions is `local_order`.
+    counts them too.
     """
 
     def __init__(
@@ -183,15 +183,23 @@ class RowOrder:
 
     def _permutation(self, variant: int, number: int) -> npt.NDArray[np.int64]:
         if (variant, number) != self._pass:
-            words = _words(int(self._sizes[variant]), self._seed, self._names[variant], number)
-            if len(words) * self._row_length > LOCAL_ABOVE:
-                self._order = local_order(
-                    words, max(GROUP_POSITIONS // self._row_length, 1), WINDOW
-                )
-            else:
-                self._order = np.argsort(words, kind="stable")
+            self._order = pass_order(
+                int(self._sizes[variant]),
+                seed=self._seed,
+                name=self._names[variant],
+                number=number,
+                row_length=self._row_length,
+            )
             self._pass = (variant, number)
         return self._order
+
+
+def pass_order(size: int, *, seed: int, name: str, number: int, row_length: int) -> Ints:
+    """[size]: rows in the order of a pass; rows of more than LOCAL_ABOVE positions are in `local_order`."""
+    words = _words(size, seed, name, number)
+    if size * row_length > LOCAL_ABOVE:
+        return local_order(words, max(GROUP_POSITIONS // row_length, 1), WINDOW)
+    return np.argsort(words, kind="stable")
 
 
 def local_order(words: npt.NDArray[np.uint64], group: int, window: int) -> npt.NDArray[np.int64]:

@@ -15,6 +15,8 @@ from curriculum.mixing.check import (
 )
 from curriculum.mixing.load import placed_shortage
 from curriculum.mixing.mix import rows_taken
+from curriculum.mixing.readings import Readings, readings
+from curriculum.mixing.repetition import ReadTokens
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing, phase_tokens
 from curriculum.mixing.row_supply import Supply, read_supply
 from curriculum.pipeline.context import Context
@@ -52,6 +54,11 @@ class CheckedPlan:
     """Phases that aren't held against anything, with the servings of which nothing is known."""
     below_a_step: tuple[MixtureError, ...]
     """Errors of those among them that have no step whatever their rows will be."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return True if all rows are built."""
+        return self.estimate is None and not self.unknown
 
     def is_built(self, phase: str, serving: int) -> bool:
         """Return True if the rows of a serving are built."""
@@ -113,6 +120,16 @@ def _placed(plan: RunPlan, check: PhaseCheck) -> PhaseCheck:
         return check
     fault = placed_shortage(plan.config.specialist, check.fault, plan.config.workspace)
     return replace(check, fault=fault)
+
+
+def diet_readings(plan: RunPlan, found: CheckedPlan) -> Readings | None:
+    """Return what a diet reads at several budgets; None where some of its rows aren't built."""
+    if not found.is_whole:
+        return None
+    rows = [each.train for phase in found.sets.values() for serving in phase for each in serving]
+    without = {pack for each in found.phases for pack in each.phase.without}
+    read = ReadTokens(rows, seed=plan.diet.seed, without=sorted(without))
+    return readings(found.supply, read, plan.diet.max_token_repetition)
 
 
 def known_supply(plan: RunPlan, built: Mapping[str, Built]) -> CheckedPlan:

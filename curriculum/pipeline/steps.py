@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import polars as pl
-
-from curriculum import frames
 from curriculum.inspection.losses import require_documents
 from curriculum.interop.huggingface import CARD_NAME, write_card
 from curriculum.mixing.load import placed
@@ -26,7 +23,6 @@ from curriculum.store import Artefact
 from curriculum.tokens.codec import Roles
 from schemas.diet import TRAINED_TOKENIZER
 from schemas.errors import MixtureError
-from schemas.families import ENRICHED_FAMILY
 from schemas.progress import Progress
 
 
@@ -129,7 +125,6 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
             tokens_per_step=tokens_per_step(plan),
             seen=() if resumed else plan.seen_before(resolved),
             continued=continued(plan.store, resumed) if resumed else None,
-            documents=None if plan.store.dry else lambda: _lineages(built),
             begins=lambda: context.watch(progress),
         )
     plan.keep("mixtures", resolved, mixture)
@@ -164,17 +159,3 @@ def tokens_per_step(plan: RunPlan) -> int:
 def workers_of(plan: RunPlan) -> int:
     """Processes that build."""
     return plan.config.corpus.workers or len(os.sched_getaffinity(0))
-
-
-def _lineages(built: Built) -> pl.LazyFrame:
-    """The lineage of each document that is kept; structure is kept where its base is."""
-    selected = [built.selection, *built.selections.values()]
-    enriched = [
-        each for each in built.documents if each.manifest.labels["family"] == ENRICHED_FAMILY
-    ]
-    names = ["document_id", "lineage"]
-    kept = [
-        frames.scan(each.path / "selection.parquet", [*names, "keep"]).filter("keep").select(names)
-        for each in selected
-    ]
-    return pl.concat([*kept, *(frames.scan(each.shards(), names) for each in enriched)])

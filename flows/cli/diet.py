@@ -7,10 +7,12 @@ from rich.text import Text
 from curriculum.inspection.formats import count
 from curriculum.mixing.load import warnings
 from curriculum.mixing.phase_faults import unmeasured
+from curriculum.mixing.readings import Readings
 from curriculum.mixing.resolve import structure_faults
 from curriculum.pipeline.checks import (
     CheckedPlan,
     check_plan,
+    diet_readings,
     dry_build,
     plan_estimate,
     shortages,
@@ -59,15 +61,17 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
     found = check_plan(plan, built, estimated)
     faults = [str(each.fault) for each in found.phases if each.fault]
     servings = [*checked_servings(found)]
-    sources = [*checked_sources(found, plan.diet.max_source_repetition)]
+    read = diet_readings(plan, found)
+    sources = [*checked_sources(found, plan.diet.max_token_repetition)] if read is None else []
     speed = last_speed(plan, context.resources)
-    remarks = [*_remarks(plan, found, sources)]
+    remarks = [*_remarks(found, sources, read)]
     if as_json:
         print_json(
-            _answer(plan, found, servings, sources, speed) | {"faults": faults, "warnings": remarks}
+            _answer(plan, found, servings, sources, read, speed)
+            | {"faults": faults, "warnings": remarks}
         )
     else:
-        print_tables(plan, found, servings, built, sources, speed)
+        print_tables(plan, found, servings, built, sources, read, speed)
     if plan.diet.study is not None:
         warn(study_remark(plan.diet.study))
     for line in unmeasured(plan.phases):
@@ -78,26 +82,44 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
         warn(line)
     if not as_json:
         out.print(
-            _unfit(plan, found) if faults else _fit(plan, found, sources=sources), soft_wrap=True
+            _unfit(plan, found) if faults else _fit(plan, found, sources, read), soft_wrap=True
         )
     return not faults
 
 
-def _remarks(plan: RunPlan, found: CheckedPlan, sources: Sequence[CheckedSource]) -> Iterator[str]:
-    """Yield what follows for a diet that can be served: smaller shares, and source files read too often."""
+def _remarks(
+    found: CheckedPlan, sources: Sequence[CheckedSource], read: Readings | None
+) -> Iterator[str]:
+    """Yield what follows for a diet that can be served: smaller shares, and text that is read too often."""
     for each in found.phases:
         if each.fault is None:
             yield from shortages(each)
     if often := [source for source in sources if source.is_often]:
         listed = ", ".join(f"{one.source_files_of} {one.repetition:.1f} times" for one in often)
         yield (
-            f"Source files are read more often than max_source_repetition, {often[0].limit:g}, over "
-            f"all phases: about {listed}. Lower token_budget or the share of these domains, or "
+            f"Source files are read more often than max_token_repetition, {often[0].limit:g}, over "
+            f"all phases: {listed} at least. Lower token_budget or the share of these domains, or "
+            "enlarge the corpus"
+        )
+    if read is not None and read.is_often:
+        within = (
+            f"Lower token_budget to {budget_option(read.largest)}, drop"
+            if read.largest
+            else "No budget keeps to it: drop"
+        )
+        yield (
+            f"Each distinct token is scored {read.points[-1].repetition:.1f} times over all phases; "
+            f"max_token_repetition is {read.limit:g}. {within} a serving that shows the same text, or "
             "enlarge the corpus"
         )
 
 
-def _fit(plan: RunPlan, found: CheckedPlan, *, sources: Sequence[CheckedSource]) -> Text:
+def _fit(
+    plan: RunPlan,
+    found: CheckedPlan,
+    sources: Sequence[CheckedSource],
+    read: Readings | None,
+) -> Text:
     """Return the verdict on a diet that can be served, with what it is served otherwise than asked."""
     diet, names = plan.diet, ", ".join(each.name for each in plan.phases)
     cut = [each.phase.name for each in found.phases if any(one.is_short for one in each.held)]
@@ -105,6 +127,7 @@ def _fit(plan: RunPlan, found: CheckedPlan, *, sources: Sequence[CheckedSource])
     remarks = (
         *([f"shares differ from the diet's in {', '.join(cut)}"] if cut else []),
         *([f"source files of {', '.join(often)} are read too often"] if often else []),
+        *(["tokens are repeated too often"] if read is not None and read.is_often else []),
     )
     return Text(
         f"✓ {diet.specialist} trains {diet.model} on {count(diet.token_budget)} tokens of corpus "
@@ -144,6 +167,7 @@ def _answer(
     found: CheckedPlan,
     servings: Sequence[CheckedServing],
     sources: Sequence[CheckedSource],
+    read: Readings | None,
     speed: Speed | None,
 ) -> dict[str, object]:
     budgets = found.supply.budgets()
@@ -162,6 +186,9 @@ def _answer(
             for check in found.phases
         ],
         "sources": sources,
+        "readings": read.points if read else [],
+        "max_token_repetition": plan.diet.max_token_repetition,
+        "largest_within_max_token_repetition": read.largest if read else None,
         "hours": speed.gpu_seconds(training_work(plan)) / HOUR if speed else None,
         "speed": speed,
         "fits": not any(check.fault for check in found.phases),

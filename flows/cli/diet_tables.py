@@ -4,15 +4,14 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
-from curriculum.inspection.formats import alike
+from curriculum.inspection.formats import alike, count
 from curriculum.inspection.largest_files import (
     large_file_warning,
     phase_words,
 )
 from curriculum.inspection.runs import whole_steps
-from curriculum.pipeline.checks import (
-    CheckedPlan,
-)
+from curriculum.mixing.readings import Readings
+from curriculum.pipeline.checks import CheckedPlan
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.steps import tokens_per_step
 from curriculum.pipeline.training_time import (
@@ -39,10 +38,18 @@ SERVING_COLUMNS = (
 SOURCE_COLUMNS = (
     *("source_files_of", "asked_tokens", "distinct_tokens", "repetition", "limit", "is_often"),
 )
-COLUMNS_NOTE = (
-    "repetition of a serving: how often a row is seen in its phase; its limit is max_repetition of the "
-    "phase. repetition of source files: about how often their code is seen in all phases and forms; its "
-    "limit is max_source_repetition of the diet."
+READING_COLUMNS = (
+    *("token_budget", "valid_tokens", "scored_tokens", "distinct_tokens", "repetition"),
+)
+SERVINGS_NOTE = "repetition of a serving: how often a row is seen in its phase; its limit is the phase's max_repetition."
+SOURCES_NOTE = (
+    "repetition of source files: how often their code is seen at least, in all phases and forms; its limit "
+    "is max_token_repetition of the diet. Distinct tokens are counted once the rows are built."
+)
+READINGS_NOTE = (
+    "About what all phases read of a token budget. distinct: a token counts once for the same 15 tokens "
+    "before it in its document. repetition: scored ÷ distinct tokens; its limit is max_token_repetition of "
+    "the diet."
 )
 
 
@@ -52,6 +59,7 @@ def print_tables(
     servings: Sequence[CheckedServing],
     built: Mapping[str, Built],
     sources: Sequence[CheckedSource],
+    read: Readings | None,
     speed: Speed | None,
 ) -> None:
     """Print what each phase asks for and is served, source files, and the time of training."""
@@ -81,12 +89,23 @@ def print_tables(
         (phase, held.warning()) for phase, held in held_out_of_phases(found, built, plan.store.root)
     ):
         warn(line)
-    out.print(table(sources, SOURCE_COLUMNS))
-    out.print(Text(COLUMNS_NOTE, MUTED))
+    out.print(Text(SERVINGS_NOTE, MUTED))
+    out.print()
+    _print_repetition(sources, read)
     out.print()
     out.print(expected(training_work(plan), plan.diet.model, speed), soft_wrap=True)
     for note in found.estimate.notes if found.estimate else ():
         out.print(Text(note, MUTED), soft_wrap=True)
+
+
+def _print_repetition(sources: Sequence[CheckedSource], read: Readings | None) -> None:
+    if read is None:
+        out.print(table(sources, SOURCE_COLUMNS))
+        out.print(Text(SOURCES_NOTE, MUTED))
+        return
+    most = count(read.largest) if read.largest else "none"
+    out.print(table(read.points, READING_COLUMNS))
+    out.print(Text(f"{READINGS_NOTE} The largest budget within {read.limit:g}: {most}.", MUTED))
 
 
 def training_work(plan: RunPlan) -> Workload:

@@ -160,6 +160,7 @@ def _phase(way: tuple[str, str | None], name: str, families: Mapping[str, int]) 
         tokens=60_000 + 1000 * len(name) + 10 * list(COURSES).index(way),
         rope_base=5e5,
         servings=tuple(served),
+        max_token_repetition=4,
         max_repetition=4.0,
         on_shortage="stop",
         advance_when=None,

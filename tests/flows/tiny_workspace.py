@@ -180,6 +180,7 @@ def mixture(
         slot_length=LENGTH, slots=len(taken), rows=len(taken),
         tokens=sum(tokens for *_, tokens in taken), budget=10, tokens_per_step=2 * LENGTH,
         steps=len(taken) // 2, strata=tuple(_stratum(taken, each, at) for at, each in enumerate(made_of)),
+        repetition=factories.READ_ONCE,
     )  # fmt: skip
     servings = [
         {

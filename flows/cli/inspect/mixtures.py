@@ -69,8 +69,8 @@ def _facts(report: MixtureReport) -> str:
         said.append(f"continues from step {report.continued.step:,} of {run}")
     if report.left_out:
         said.append(f"{number(report.left_out.rows, 'row')} left out")
-    if report.sources:
-        said.append(f"a source file is seen {report.sources.mean:.2f} times on average")
+    said.append(f"{count(report.repetition.new)} new distinct tokens")
+    said.append(f"each distinct token is scored {report.repetition.repetition:.2f} times so far")
     return " · ".join(said)
 
 

@@ -128,7 +128,7 @@ def mixture(drawn: int, *domains: str) -> MixtureReport:
     )  # fmt: skip
     return MixtureReport(
         slot_length=512, slots=1, rows=1, tokens=1, budget=1, tokens_per_step=512, steps=1, warnings=(),
-        strata=strata,
+        strata=strata, repetition=factories.READ_ONCE,
     )  # fmt: skip
 
 

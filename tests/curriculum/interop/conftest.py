@@ -27,6 +27,7 @@ from curriculum.tokens.train import train_tokenizer
 from schemas.mixture import PLAN_SCHEMA, MixtureReport
 from schemas.packed_row import RowFormat
 from tests.curriculum.interop.in_process import publish
+from tests.factories import READ_ONCE
 
 ROW = 128
 NOTHING = RowFacts(family=None, objective=None, variant=None, domain=None, split=None)
@@ -175,6 +176,7 @@ def mixture_of(store: Store, rows: Sequence[Artefact]) -> Artefact:
         report = MixtureReport(
             slot_length=ROW, slots=count, rows=count, tokens=1, budget=1,
             tokens_per_step=4 * ROW, steps=12, strata=(),
+            repetition=READ_ONCE,
         )  # fmt: skip
         drafts[0].report.update(report.model_dump(mode="json"))
 

@@ -3,12 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
+from curriculum.splitmix import mixed_words
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
+from schemas.reports import RowsReport, WindowsReport
+from schemas.windows import WINDOWS_NAME, WINDOWS_SCHEMA
 from tests.factories import resolved_phase, resolved_serving, shard_path
 
 MakeRows = Callable[..., Artefact]
@@ -21,7 +26,11 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def make_rows(store: Store) -> MakeRows:
-    """Rows artefacts with the small columns only; rows of `domains` follow one another."""
+    """Rows artefacts with the small columns only; rows of `domains` follow one another.
+
+    Row n has valid / 4 tokens of a document own<n> and the others of pair<n // 2>; all artefacts show these
+    documents with the same windows.
+    """
 
     def make(
         domains: Mapping[str, Sequence[int]], *, name: str = "v3_simple", shards: int = 2
@@ -29,7 +38,7 @@ def make_rows(store: Store) -> MakeRows:
         listed = [(domain, valid) for domain, values in domains.items() for valid in values]
         recipe = Recipe(
             stage="rows",
-            labels=(("family", name),),
+            labels=(("family", name), ("row_length", "512")),
             revision=1,
             config={"rows": [list(each) for each in listed]},
         )
@@ -45,6 +54,7 @@ def make_rows(store: Store) -> MakeRows:
                         "pack_id": [f"{recipe.key[:12]}-{number:010d}" for number in numbers],
                         "domain": [domain for domain, _ in part],
                         "valid_token_count": pa.array([valid for _, valid in part], pa.int32()),
+                        "loss_token_count": pa.array([valid for _, valid in part], pa.int32()),
                         "attention_pairs": [valid * 7 + 1 for _, valid in part],
                         # two documents a row: one of its own, one that its neighbour continues
                         "document_ids": [[f"own{n}", f"pair{n // 2}"] for n in numbers],
@@ -52,11 +62,30 @@ def make_rows(store: Store) -> MakeRows:
                     }
                 )
                 pq.write_table(table, shard_path(draft.path, shard))
+            windows = pa.Table.from_pylist(
+                [
+                    {"pack_id": f"{recipe.key[:12]}-{number:010d}", "hash": hash_, "halvings": 0}
+                    for number, (_, valid) in enumerate(listed)
+                    for hash_ in windows_of(number, valid).tolist()
+                ],
+                schema=WINDOWS_SCHEMA,
+            )
+            pq.write_table(windows, draft.path / WINDOWS_NAME)
+            kept = len(windows["hash"].unique())
+            scored = sum(valid for _, valid in listed)
+            draft.record(RowsReport(windows=WindowsReport(scored=scored, halvings=0, kept=kept)))
 
         (artefact,) = store.produce([recipe], write)
         return artefact
 
     return make
+
+
+def windows_of(number: int, valid: int) -> npt.NDArray[np.uint64]:
+    """The windows of a row, by its number and its valid tokens."""
+    own, pair = np.arange(valid // 4), np.arange(valid - valid // 4)
+    tokens = np.concatenate([number * 10_000 + own, (number // 2 + 1_000) * 10_000 + pair])
+    return mixed_words(tokens.astype(np.uint64))
 
 
 @pytest.fixture

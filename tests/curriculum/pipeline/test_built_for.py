@@ -10,10 +10,12 @@ from curriculum.pipeline.references import find
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
 from schemas.errors import StoreError
 from schemas.mixture import MixtureReport
+from tests.factories import READ_ONCE
 
 EMPTY_MIXTURE = MixtureReport(
-    slot_length=8, slots=0, rows=0, tokens=0, budget=0, tokens_per_step=8, steps=0, strata=()
-)
+    slot_length=8, slots=0, rows=0, tokens=0, budget=0, tokens_per_step=8, steps=0, strata=(),
+    repetition=READ_ONCE,
+)  # fmt: skip
 
 
 def _write(drafts: Sequence[StagingDirectory]) -> None:

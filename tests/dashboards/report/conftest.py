@@ -15,7 +15,7 @@ from dashboards.report.facts import Facts, Packed, PhaseFacts, TrainedRun
 from dashboards.rows.write import Example
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.job import Figure, Report, TokenCounts
-from schemas.mixture import LeftOut, MixtureReport, StratumReport
+from schemas.mixture import LeftOut, MixtureReport, StratumReport, TokenRepetition
 from schemas.phase_status import Approval
 from schemas.reports import DomainRows, EncodeReport, RowsReport, SelectionReport, SkipsReport
 from schemas.specialist import SpecialistRef
@@ -119,6 +119,7 @@ def phase(number: int, portion: float) -> ResolvedPhase:
             serving(2, "v4_context_graph", 0.25, row_length),
         ),
         max_repetition=4,
+        max_token_repetition=4,
         on_shortage="stop",
         advance_when=gate if number < 3 else None,
         on_budget="hold" if number == 2 else "advance",
@@ -170,8 +171,9 @@ def mixture(each: ResolvedPhase) -> MixtureReport:
         tokens_per_step=110_000,
         steps=40_000,
         strata=tuple(strata),
+        repetition=TokenRepetition(scored=9_000_000, distinct=3_000_000, new=1_000_000, limit=4),
         left_out=LeftOut(rows=3, tokens=12_000, first=("a", "b", "c")),
-        warnings=("lineage leveldb:db/version_set.cc is seen 17.2 times, above 16",),
+        warnings=("v3_simple causal at 512: there is no row of it",),
     )
 
 
