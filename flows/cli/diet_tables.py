@@ -41,7 +41,7 @@ SOURCE_COLUMNS = (
 READING_COLUMNS = (
     *("token_budget", "valid_tokens", "scored_tokens", "distinct_tokens", "repetition"),
 )
-SERVINGS_NOTE = "repetition of a serving: how often a row is seen in its phase; its limit is the phase's max_repetition."
+SERVINGS_NOTE = "repetition of a serving: how often its phase sees a row; its limit is the phase's max_repetition."
 SOURCES_NOTE = (
     "repetition of source files: how often their code is seen at least, in all phases and forms; its limit "
     "is max_token_repetition of the diet. Distinct tokens are counted once the rows are built."
