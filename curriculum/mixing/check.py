@@ -184,16 +184,16 @@ class DietSupply:
             for each, own, steps in zip(self.listed, asked, found, strict=True)
         )
 
-    def drawn(self, budget: int) -> Taken | None:
+    def rows_until(self, budget: int) -> Taken | None:
         """Return about how many rows are drawn until the end of a budget; None where it can't be served."""
-        tokens, drawn = self.tokens_of(budget), dict(self.taken)
+        tokens, taken = self.tokens_of(budget), dict(self.taken)
         served = self._served([_asked(each) for each in self.listed], tokens)
         if served is None:
             return None
         for strata, amount in zip(served, tokens, strict=True):
             for each in strata:
-                _draw(drawn, each, amount)
-        return drawn
+                _draw(taken, each, amount)
+        return taken
 
     def budgets(self) -> Budgets:
         """The budgets that fit.

@@ -15,10 +15,10 @@ from curriculum.mixing.check import (
 )
 from curriculum.mixing.load import placed_shortage
 from curriculum.mixing.mix import rows_taken
-from curriculum.mixing.readings import Readings, readings
 from curriculum.mixing.repetition import ReadTokens
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing, phase_tokens
 from curriculum.mixing.row_supply import Supply, read_supply
+from curriculum.mixing.token_budgets import TokenBudgets, count_budgets
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import Scope, execute, here, selected
 from curriculum.pipeline.plan import RunPlan
@@ -122,14 +122,14 @@ def _placed(plan: RunPlan, check: PhaseCheck) -> PhaseCheck:
     return replace(check, fault=fault)
 
 
-def diet_readings(plan: RunPlan, found: CheckedPlan) -> Readings | None:
+def diet_budgets(plan: RunPlan, found: CheckedPlan) -> TokenBudgets | None:
     """Return what a diet reads at several budgets; None where some of its rows aren't built."""
     if not found.is_whole:
         return None
     rows = [each.train for phase in found.sets.values() for serving in phase for each in serving]
     without = {pack for each in found.phases for pack in each.phase.without}
     read = ReadTokens(rows, seed=plan.diet.seed, without=sorted(without))
-    return readings(found.supply, read, plan.diet.max_token_repetition)
+    return count_budgets(found.supply, read, plan.diet.max_token_repetition)
 
 
 def known_supply(plan: RunPlan, built: Mapping[str, Built]) -> CheckedPlan:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from curriculum.inspection.formats import family_title
+from curriculum.inspection.formats import count, family_title
 from curriculum.inspection.held_out import filling_of
 from curriculum.inspection.losses import Exclusions
 from curriculum.inspection.paired import Place, changes_within
@@ -60,6 +60,12 @@ class Packed:
     def yields(self) -> RowYields | None:
         """The yield beside those of other ways to fill rows, and why these aren't full."""
         return RowYields.of(self.report, int(self.labels["row_length"]))
+
+    @property
+    def distinct(self) -> str:
+        """Distinct tokens beside scored ones, in words."""
+        windows = self.report.windows
+        return f"{count(windows.distinct)} distinct of {count(windows.scored)} scored tokens"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

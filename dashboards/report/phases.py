@@ -125,6 +125,11 @@ def mixture(each: PhaseFacts) -> Mixture:
     note = "Ring: the diet’s share. " + (
         "Dot: what the plan holds." if plan else "Nothing is mixed yet."
     )
+    if report is not None:
+        note += (
+            f" {count(report.repetition.new)} tokens are new; each distinct token of the plans so far "
+            f"is scored {report.repetition.repetition:.1f} times."
+        )
     if report is not None and each.report is not None and each.report.stopped != "budget":
         note += (
             f" The first {each.report.tokens.valid / report.budget:.0%} of it were trained on; "

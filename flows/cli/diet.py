@@ -7,12 +7,12 @@ from rich.text import Text
 from curriculum.inspection.formats import count
 from curriculum.mixing.load import warnings
 from curriculum.mixing.phase_faults import unmeasured
-from curriculum.mixing.readings import Readings
 from curriculum.mixing.resolve import structure_faults
+from curriculum.mixing.token_budgets import TokenBudgets
 from curriculum.pipeline.checks import (
     CheckedPlan,
     check_plan,
-    diet_readings,
+    diet_budgets,
     dry_build,
     plan_estimate,
     shortages,
@@ -61,7 +61,7 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
     found = check_plan(plan, built, estimated)
     faults = [str(each.fault) for each in found.phases if each.fault]
     servings = [*checked_servings(found)]
-    read = diet_readings(plan, found)
+    read = diet_budgets(plan, found)
     sources = [*checked_sources(found, plan.diet.max_token_repetition)] if read is None else []
     speed = last_speed(plan, context.resources)
     remarks = [*_remarks(found, sources, read)]
@@ -88,7 +88,7 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
 
 
 def _remarks(
-    found: CheckedPlan, sources: Sequence[CheckedSource], read: Readings | None
+    found: CheckedPlan, sources: Sequence[CheckedSource], read: TokenBudgets | None
 ) -> Iterator[str]:
     """Yield what follows for a diet that can be served: smaller shares, and text that is read too often."""
     for each in found.phases:
@@ -118,7 +118,7 @@ def _fit(
     plan: RunPlan,
     found: CheckedPlan,
     sources: Sequence[CheckedSource],
-    read: Readings | None,
+    read: TokenBudgets | None,
 ) -> Text:
     """Return the verdict on a diet that can be served, with what it is served otherwise than asked."""
     diet, names = plan.diet, ", ".join(each.name for each in plan.phases)
@@ -167,7 +167,7 @@ def _answer(
     found: CheckedPlan,
     servings: Sequence[CheckedServing],
     sources: Sequence[CheckedSource],
-    read: Readings | None,
+    read: TokenBudgets | None,
     speed: Speed | None,
 ) -> dict[str, object]:
     budgets = found.supply.budgets()
@@ -186,7 +186,7 @@ def _answer(
             for check in found.phases
         ],
         "sources": sources,
-        "readings": read.points if read else [],
+        "token_budgets": read.points if read else [],
         "max_token_repetition": plan.diet.max_token_repetition,
         "largest_within_max_token_repetition": read.largest if read else None,
         "hours": speed.gpu_seconds(training_work(plan)) / HOUR if speed else None,

@@ -10,7 +10,7 @@ from curriculum.inspection.largest_files import (
     phase_words,
 )
 from curriculum.inspection.runs import whole_steps
-from curriculum.mixing.readings import Readings
+from curriculum.mixing.token_budgets import TokenBudgets
 from curriculum.pipeline.checks import CheckedPlan
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.steps import tokens_per_step
@@ -38,15 +38,17 @@ SERVING_COLUMNS = (
 SOURCE_COLUMNS = (
     *("source_files_of", "asked_tokens", "distinct_tokens", "repetition", "limit", "is_often"),
 )
-READING_COLUMNS = (
+BUDGET_COLUMNS = (
     *("token_budget", "valid_tokens", "scored_tokens", "distinct_tokens", "repetition"),
 )
-SERVINGS_NOTE = "repetition of a serving: how often its phase sees a row; its limit is the phase's max_repetition."
+SERVINGS_NOTE = (
+    "repetition of a serving: how often its phase sees a row; its limit is max_repetition there."
+)
 SOURCES_NOTE = (
     "repetition of source files: how often their code is seen at least, in all phases and forms; its limit "
     "is max_token_repetition of the diet. Distinct tokens are counted once the rows are built."
 )
-READINGS_NOTE = (
+BUDGETS_NOTE = (
     "About what all phases read of a token budget. distinct: a token counts once for the same 15 tokens "
     "before it in its document. repetition: scored ÷ distinct tokens; its limit is max_token_repetition of "
     "the diet."
@@ -59,7 +61,7 @@ def print_tables(
     servings: Sequence[CheckedServing],
     built: Mapping[str, Built],
     sources: Sequence[CheckedSource],
-    read: Readings | None,
+    read: TokenBudgets | None,
     speed: Speed | None,
 ) -> None:
     """Print what each phase asks for and is served, source files, and the time of training."""
@@ -98,14 +100,14 @@ def print_tables(
         out.print(Text(note, MUTED), soft_wrap=True)
 
 
-def _print_repetition(sources: Sequence[CheckedSource], read: Readings | None) -> None:
+def _print_repetition(sources: Sequence[CheckedSource], read: TokenBudgets | None) -> None:
     if read is None:
         out.print(table(sources, SOURCE_COLUMNS))
         out.print(Text(SOURCES_NOTE, MUTED))
         return
     most = count(read.largest) if read.largest else "none"
-    out.print(table(read.points, READING_COLUMNS))
-    out.print(Text(f"{READINGS_NOTE} The largest budget within {read.limit:g}: {most}.", MUTED))
+    out.print(table(read.points, BUDGET_COLUMNS))
+    out.print(Text(f"{BUDGETS_NOTE} The largest budget within {read.limit:g}: {most}.", MUTED))
 
 
 def training_work(plan: RunPlan) -> Workload:

@@ -299,7 +299,7 @@ def test_shares_that_shrink_are_said_alike_by_check_and_dry_run(
     said = re.search(r"^syntax: .*share of 0\.4 becomes 0\.\d+.*$", checked.stderr, re.MULTILINE)
     assert said is not None, checked.stderr
     assert said[0] in curriculum("run", *asked, "--dry-run").stderr
-    often = re.search(r"max_source_repetition, 16, .* memory_raii [\d.]+ times", checked.stderr)
+    often = re.search(r"max_token_repetition, 4, .* memory_raii [\d.]+ times", checked.stderr)
     assert often is not None, "the table calls these domains `often`"
     verdict = checked.stdout.splitlines()[-1]
     assert "shares differ from the diet's in syntax" in verdict

@@ -1,4 +1,4 @@
-"""What a diet reads at several token budgets: valid, scored and distinct tokens."""
+"""Tokens that a diet reads of several token budgets: valid, scored and distinct tokens."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _PRECISION = 200
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class BudgetTokens:
     """About what all phases of a diet read of a token budget."""
 
     token_budget: int
@@ -24,10 +24,10 @@ class Reading:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Readings:
+class TokenBudgets:
     """A diet at ten token budgets up to its own, and the largest that keeps to max_token_repetition."""
 
-    points: tuple[Reading, ...]
+    points: tuple[BudgetTokens, ...]
     """Those budgets that can be served."""
     limit: float
     largest: int | None
@@ -39,18 +39,18 @@ class Readings:
         return bool(self.points) and self.points[-1].repetition > self.limit
 
 
-def readings(supply: DietSupply, read: ReadTokens, limit: float) -> Readings:
+def count_budgets(supply: DietSupply, read: ReadTokens, limit: float) -> TokenBudgets:
     """Return what a diet reads at ten budgets; `read` has the tokens of all its rows."""
-    return Readings(
+    return TokenBudgets(
         points=tuple(_points(supply, read)), limit=limit, largest=_largest(supply, read, limit)
     )
 
 
-def _points(supply: DietSupply, read: ReadTokens) -> Iterator[Reading]:
+def _points(supply: DietSupply, read: ReadTokens) -> Iterator[BudgetTokens]:
     for at in range(1, POINTS + 1):
         budget = supply.budget * at // POINTS
         if found := _counted(supply, read, budget):
-            yield Reading(
+            yield BudgetTokens(
                 token_budget=budget,
                 valid_tokens=sum(supply.tokens_of(budget)),
                 scored_tokens=found.scored,
@@ -77,5 +77,5 @@ def _largest(supply: DietSupply, read: ReadTokens, limit: float) -> int | None:
 
 
 def _counted(supply: DietSupply, read: ReadTokens, budget: int) -> TokenCount | None:
-    drawn = supply.drawn(budget)
+    drawn = supply.rows_until(budget)
     return None if drawn is None else read.count(drawn)

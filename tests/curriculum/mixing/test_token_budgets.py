@@ -1,4 +1,4 @@
-"""Readings of a diet at several token budgets, against what its plans report."""
+"""TokenBudgets of a diet at several token budgets, against what its plans report."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,10 +9,10 @@ import pytest
 from curriculum.mixing.check import DietSupply, PhaseSupply
 from curriculum.mixing.load import load_diet
 from curriculum.mixing.mix import mix, report_of
-from curriculum.mixing.readings import POINTS, readings
 from curriculum.mixing.repetition import ReadTokens
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.mixing.row_supply import read_supply
+from curriculum.mixing.token_budgets import POINTS, count_budgets
 from curriculum.store import Artefact, Store
 
 Make = Callable[..., Any]
@@ -42,7 +42,7 @@ def test_ten_budgets_read_what_plans_of_these_budgets_report(
     asked = phase(serving(), max_repetition=9.0)
     supply = supply_of(asked, variants, BUDGET)
     read = ReadTokens(variants, seed=diet.seed)
-    found = readings(supply, read, 1e9)
+    found = count_budgets(supply, read, 1e9)
     assert [each.token_budget for each in found.points] == [
         BUDGET * at // POINTS for at in range(1, POINTS + 1)
     ]
@@ -59,11 +59,11 @@ def test_the_largest_budget_is_the_last_within_the_limit(
     rows = make_rows({"x": [400, 500] * 40})
     read = ReadTokens([rows], seed=load_diet("templates.demo").seed)
     asked = phase(serving(), max_repetition=9.0)
-    found = readings(supply_of(asked, [rows], BUDGET), read, 2.5)
+    found = count_budgets(supply_of(asked, [rows], BUDGET), read, 2.5)
     assert found.largest is not None
     assert not found.is_often
     for budget, is_often in ((found.largest, False), (round(found.largest * 1.03), True)):
-        assert readings(supply_of(asked, [rows], budget), read, 2.5).is_often == is_often
+        assert count_budgets(supply_of(asked, [rows], budget), read, 2.5).is_often == is_often
 
 
 def test_no_budget_keeps_to_a_limit_below_the_repetition_of_the_first_step(
@@ -71,15 +71,15 @@ def test_no_budget_keeps_to_a_limit_below_the_repetition_of_the_first_step(
 ) -> None:
     rows = make_rows({"x": [400] * 40})
     read = ReadTokens([rows], seed=17)
-    assert readings(supply_of(phase(serving()), [rows], BUDGET), read, 0.5).largest is None
+    assert count_budgets(supply_of(phase(serving()), [rows], BUDGET), read, 0.5).largest is None
 
 
-def test_budgets_that_can_not_be_served_have_no_reading(
+def test_budgets_that_can_not_be_served_have_no_count(
     make_rows: Make, serving: Make, phase: Make
 ) -> None:
     rows = make_rows({"x": [400] * 40})
     read = ReadTokens([rows], seed=17)
     asked = phase(serving(), max_repetition=1.0)
-    found = readings(supply_of(asked, [rows], 2 * 16_000), read, 4.0)
+    found = count_budgets(supply_of(asked, [rows], 2 * 16_000), read, 4.0)
     assert [each.token_budget for each in found.points] == [3_200, 6_400, 9_600, 12_800, 16_000]
     assert found.largest == 16_000
