@@ -17,6 +17,7 @@ from schemas.objectives import (
     PHASE_SET,
     USUAL_OBJECTIVE,
     ObjectiveName,
+    Score,
     SetName,
 )
 from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE, Packer
@@ -162,6 +163,10 @@ class Serving(Documented):
     `llvm*|lattice`, each of which must match one at least; all by default."""
     variants: Annotated[Whole, Field(ge=1, le=64)] | None = None
     """Number of splits of each document for fim, 4 by default; each repetition reads the next."""
+    score: Score | None = None
+    """Targets of training rows: new scores a line only in the first document of its repository that shows the
+    line behind the same line before, in the order of the commits, and fim scores no context; all scores every
+    line wherever it stands. By default new. Conversations and imported rows have no such choice."""
     why: str = ""
     """The reason, for people; it changes no key."""
 
@@ -182,7 +187,7 @@ class Serving(Documented):
                 "it has neither a family nor imported rows. Add family, or imported with their name"
             )
         if self.imported is not None:
-            for name in ("base", "repositories", "variants"):
+            for name in ("base", "repositories", "variants", "score"):
                 if getattr(self, name) is not None:
                     raise ValueError(
                         f"{name} says what is built of a corpus, and imported rows are served as they "
@@ -193,6 +198,11 @@ class Serving(Documented):
             raise ValueError(
                 f"conversations are learnt with objective {CHAT_OBJECTIVE}, which scores what the "
                 f"assistant says, not with {self.objective}. Leave objective out"
+            )
+        if self.family == CHAT_FAMILY and self.score is not None:
+            raise ValueError(
+                "conversations aren't versions of one another: all that the assistant says is scored. "
+                "Leave score out"
             )
         if self.objective == CHAT_OBJECTIVE and self.family != CHAT_FAMILY:
             raise ValueError(

@@ -4,7 +4,7 @@ A new objective is a file with its function and an entry here.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from schemas.registry import NameIn, Registry, imported
 
@@ -23,6 +23,9 @@ class ObjectiveSpec:
     may_be_cut: bool = False
     """True if a document may be cut at any token: what is behind needs nothing of what is before to be
     learnt."""
+    by_line: bool = False
+    """True if `score: new` judges its targets line by line. Under `score: new` every other objective scores
+    no context."""
 
     @property
     def function(self) -> Any:
@@ -37,6 +40,7 @@ OBJECTIVES: Registry[ObjectiveSpec] = Registry(
             revision=1,
             build="curriculum.objectives.causal:objective",
             may_be_cut=True,
+            by_line=True,
         ),
         ObjectiveSpec(
             name="fim", revision=2, build="curriculum.objectives.fim:objective", variants=True
@@ -51,11 +55,22 @@ OBJECTIVES: Registry[ObjectiveSpec] = Registry(
             revision=2,
             build="curriculum.objectives.documentation:doc_to_code",
         ),
-        ObjectiveSpec(name="target", revision=1, build="curriculum.objectives.causal:target"),
+        ObjectiveSpec(
+            name="target",
+            revision=1,
+            build="curriculum.objectives.causal:target",
+            by_line=True,
+        ),
         ObjectiveSpec(name="chat", revision=3, build="curriculum.objectives.chat:objective"),
     ]
 )
 ObjectiveName = Annotated[str, NameIn(OBJECTIVES)]
+Score = Literal["new", "all"]
+"""Targets of training rows.
+
+new  lines that no earlier document of the same repository shows; fim scores no context
+all  all that the objective scores
+"""
 PHASE_SET, ANCHOR_SET = "phase", "anchor"
 SetName = Annotated[str, NameIn(OBJECTIVES, PHASE_SET, ANCHOR_SET)]
 """A set of validation rows.

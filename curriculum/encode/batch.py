@@ -293,6 +293,8 @@ class Batch:
         self._spans, span = flat(batch.column("spans"))
         self._part_ends: Int32s = part.field("end").to_numpy()
         self._part_kinds = _codes(part.field("kind"), PART_KINDS)
+        is_source = part.field("source").to_numpy() >= 0
+        self._generated = ~is_source & (self._part_kinds != PART_KINDS.index("changes"))
         self._ranks: Int32s = part.field("rank").to_numpy()
         self._elidable = part.field("elidable").to_numpy(zero_copy_only=False).astype(np.bool_)
         self._kinds: Int32s = _codes(span.field("kind"), SPAN_KINDS)
@@ -329,6 +331,7 @@ class Batch:
             spans=Spans(
                 kinds=self._kinds[spans], starts=self._starts[spans], ends=self._ends[spans]
             ),
+            generated=self._generated[parts],
             other_side=found.other_side if found else nothing,
             straddles=found.straddles if found else False,
             context=found.context if found else None,

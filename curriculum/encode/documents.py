@@ -41,6 +41,8 @@ class TokenizedDocument:
     ranks: Int32s
     elidable: Bools
     spans: Spans
+    generated: Bools
+    """[parts]: those that are no source text, such as headers, path lines and lines of gaps."""
     other_side: Bools
     """[parts]: those of context chunks that must go, since they hold text of held-out files."""
     straddles: bool = False

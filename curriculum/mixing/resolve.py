@@ -23,7 +23,7 @@ from schemas.families import (
 )
 from schemas.job import ANNEAL
 from schemas.mistakes import Location, nearest
-from schemas.objectives import ANCHOR_SET, OBJECTIVES, PHASE_SET, TARGET_OBJECTIVE
+from schemas.objectives import ANCHOR_SET, OBJECTIVES, PHASE_SET, TARGET_OBJECTIVE, Score
 from schemas.packed_row import Packer
 from schemas.study import study_mark
 
@@ -57,6 +57,8 @@ class ResolvedServing:
     """The rows that were imported for it; None where they are built of the corpus."""
     packer: Packer = "best_fit"
     """Packer of its training rows; another one in studies alone."""
+    score: Score = "new"
+    """Targets of its training rows; of conversations and imported rows it says nothing."""
 
     @property
     def sets(self) -> tuple[str, ...]:
@@ -77,7 +79,8 @@ class ResolvedServing:
             return f"{self.imported.name}: {self.family} {self.objective} at {self.row_length}"
         only = f" of {', '.join(self.repositories)}" if self.repositories else ""
         of = f" of {self.base}" if self.base else ""
-        return f"{self.family}{of} {self.objective} at {self.row_length}{only}"
+        score = " score all" if self.score == "all" else ""
+        return f"{self.family}{of} {self.objective}{score} at {self.row_length}{only}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -287,7 +290,14 @@ def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Diet
             )
         same: tuple[object, ...] = (serving.imported,)
         if serving.imported is None:
-            same = (serving.family, base, serving.objective, length, serving.repositories)
+            same = (
+                serving.family,
+                base,
+                serving.objective,
+                length,
+                serving.repositories,
+                serving.score or "new",
+            )
         if same in seen:
             yield DietFault(
                 location=location,
@@ -365,6 +375,7 @@ def _resolved_serving(
         variants=variants,
         imported=imported,
         packer=packer,
+        score=serving.score or "new",
     )
 
 

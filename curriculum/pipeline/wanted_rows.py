@@ -17,6 +17,7 @@ def wanted_of(phase: ResolvedPhase) -> list[list[RowsSpec]]:
                 repositories=serving.repositories,
                 imported=serving.imported,
                 packer=serving.packer,
+                score=serving.score,
             )
             for variant in range(serving.variants)
         ]

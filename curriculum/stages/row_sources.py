@@ -12,8 +12,8 @@ from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME
 from schemas.corpus import CorpusSpec, Overlong
 from schemas.errors import DietError
-from schemas.families import held_out_objective, reads_commits
-from schemas.objectives import CHAT_OBJECTIVE, TARGET_OBJECTIVE, USUAL_OBJECTIVE
+from schemas.families import CHAT_FAMILY, held_out_objective, reads_commits
+from schemas.objectives import CHAT_OBJECTIVE, TARGET_OBJECTIVE, USUAL_OBJECTIVE, Score
 from schemas.packed_row import Packer
 
 
@@ -33,6 +33,8 @@ class RowsSpec:
     """Rows that are there already; None where they are built of the corpus."""
     packer: Packer = "best_fit"
     """Packer of training rows; what measures them is packed best fit, so that both packers compare."""
+    score: Score = "new"
+    """Targets of training rows; rows that measure them score everything."""
 
     @property
     def held_out(self) -> "RowsSpec":
@@ -63,11 +65,11 @@ class RowsSpec:
     def _measured_by(self, objective: str) -> "RowsSpec":
         assert self.imported is None, "imported rows bring their own"
         name = held_out_objective(self.flat_family, objective)
-        return replace(self, objective=name, variant=0, packer="best_fit")
+        return replace(self, objective=name, variant=0, packer="best_fit", score="new")
 
     @property
     def title(self) -> str:
-        """Family, base, objective, which variant but for the first, row length and what cut it in words.
+        """Family, base, objective, which variant but for the first, row length and what is unusual in words.
 
         Imported rows have their name before.
 
@@ -77,13 +79,21 @@ class RowsSpec:
         'v3_simple fim 2 512'
         >>> RowsSpec(family="v3_simple", packer="chop", row_length=512).title
         'v3_simple causal 512 chop'
+        >>> RowsSpec(family="v3_simple", score="all", row_length=512).title
+        'v3_simple causal 512 score all'
         """
         if self.imported is not None:
             return f"{self.imported.name}: {self.family} {self.objective} {self.row_length}"
         of = f" of {self.base}" if self.base else ""
         variant = f" {self.variant + 1}" if self.variant else ""
         packer = f" {self.packer}" if self.packer != "best_fit" else ""
-        return f"{self.family}{of} {self.objective}{variant} {self.row_length}{packer}"
+        score = " score all" if self.score == "all" else ""
+        return f"{self.family}{of} {self.objective}{variant} {self.row_length}{packer}{score}"
+
+    @property
+    def scores_new_lines(self) -> bool:
+        """True if its training rows score what is new alone; conversations score all."""
+        return self.score == "new" and self.family != CHAT_FAMILY
 
     @property
     def flat_family(self) -> str:

@@ -1,30 +1,40 @@
 """Rows: documents are fitted to T, scored by an objective, packed, written, checked."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import JsonValue
 
 from curriculum import encode
 from curriculum.corpus.decisions import decisions, val_lineages
-from curriculum.objectives import objective_of
+from curriculum.objectives import new_lines, objective_of
 from curriculum.packing import chop
 from curriculum.packing.check import check
 from curriculum.packing.windows import write_windows
 from curriculum.stages.anchor_documents import ANCHOR_BYTES, anchored
+from curriculum.stages.first_showings import NewLines, outside_context, turns
 from curriculum.stages.row_sides import PACK_SEED, RowSide, Split
-from curriculum.stages.row_sources import RowSet, RowSources, RowsSpec, apply_objective
+from curriculum.stages.row_sources import (
+    RowSet,
+    RowSource,
+    RowSources,
+    RowsSpec,
+    apply_objective,
+)
 from curriculum.stages.selection import title
 from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Recipe, StagingDirectory
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
+from schemas.document import PART_KINDS
 from schemas.errors import TokenizerError
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, VERSIONS_FAMILY
-from schemas.objectives import OBJECTIVES
+from schemas.objectives import OBJECTIVES, TARGET_OBJECTIVE
 from schemas.reports import RowsReport
 
 REVISION = 5
@@ -135,6 +145,8 @@ def _recipe(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
     assert asked.pop("imported") is None, "imported rows aren't built"
     packer = () if asked.pop("packer") == "best_fit" else (("packer", wanted.packer),)
     assert not packer or split == "train", "what measures is packed best fit"
+    all_lines = (("score", "all"),) if asked.pop("score") == "all" else ()
+    assert not all_lines or split == "train", "what measures scores all lines anyway"
     config: dict[str, JsonValue] = {
         **asked,
         "repositories": list(wanted.repositories),
@@ -150,6 +162,8 @@ def _recipe(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
         config["anchor_bytes"] = ANCHOR_BYTES
     if packer:
         config |= {"packer": wanted.packer, "packer_revision": chop.REVISION}
+    if split == "train" and wanted.scores_new_lines:
+        config |= {"score": wanted.score, "score_revision": new_lines.REVISION}
     made_of = [each for source in sources.of(wanted) for each in source.inputs()]
     return Recipe(
         stage="rows",
@@ -160,6 +174,7 @@ def _recipe(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
             ("variant", str(wanted.variant)),
             ("row_length", str(wanted.row_length)),
             *packer,
+            *all_lines,
             ("split", split),
         ),
         revision=REVISION,
@@ -197,20 +212,58 @@ def _spool(
         for side in sides.values():
             spools.enter_context(side.spool)
         for source, picked, kept in zip(sources.of(wanted), chosen, asked, strict=True):
-            for fitted in encode.encode_documents(
-                source.documents.shards(),
-                TokenStore.open(source.tokens.path),
-                fitters[source.overlong],
-                kept=kept,
+            read = partial(
+                encode.encode_documents,
+                store=TokenStore.open(source.tokens.path),
+                fitter=fitters[source.overlong],
                 val=picked.val,
                 val_lineages=held_out,
+            )
+            objective = apply_objective(built, tokenizer, row_length=wanted.row_length)
+            if "train" in sides and wanted.scores_new_lines:
+                narrow = _narrowing(source, wanted, tokenizer, read, kept & ~picked.val)
+                objective = _on_train(objective, narrow, picked.val)
+            for fitted in read(
+                source.documents.shards(),
+                kept=kept,
                 structure=wanted.family == ENRICHED_FAMILY,
-                objective=apply_objective(built, tokenizer, row_length=wanted.row_length),
+                objective=objective,
             ):
                 side = anchor or sides["val" if picked.val[fitted.row] else "train"]
                 domain = picked.domains[int(picked.domain[fitted.row])]
                 lineage = picked.lineages[int(picked.lineage[fitted.row])]
                 side.add(fitted, domain=domain, lineage=lineage)
+
+
+def _narrowing(
+    source: RowSource,
+    wanted: RowsSpec,
+    tokenizer: Tokenizer,
+    read: Callable[..., Iterator[encode.FitResult]],
+    train: npt.NDArray[np.bool_],
+) -> encode.ApplyObjective:
+    """Return the function that leaves what is new scored; `train` [documents] are the documents to judge."""
+    if not OBJECTIVES[wanted.objective].by_line:
+        return partial(outside_context, tokenizer=tokenizer)
+    kinds = ("target",) if wanted.objective == TARGET_OBJECTIVE else PART_KINDS
+    lines = NewLines(turns=turns(source.base), tokenizer=tokenizer, kinds=kinds)
+    for _ in read(source.base.shards(), kept=train, objective=lines.note):
+        pass
+    return lines.score
+
+
+def _on_train(
+    objective: encode.ApplyObjective,
+    narrow: encode.ApplyObjective,
+    val: npt.NDArray[np.bool_],
+) -> encode.ApplyObjective:
+    """Return the objective that also narrows what it scores of documents that aren't in `val`."""
+
+    def apply(document: encode.TokenizedDocument, fitted: encode.FitResult) -> encode.FitResult:
+        done = objective(document, fitted)
+        return done if val[document.row] else narrow(document, done)
+
+    return apply
 
 
 def _require_marked(wanted: RowsSpec, counts: Sequence[encode.Counts], max_skipped: float) -> None:

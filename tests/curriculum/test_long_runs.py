@@ -175,6 +175,7 @@ def of_rows(text: str) -> None:
         ranks=np.array([each.rank for each in document.parts], dtype=np.int32),
         elidable=np.array([each.elidable for each in document.parts]),
         spans=spans,
+        generated=np.zeros(len(parts), dtype=np.bool_),
         other_side=np.zeros(len(parts), dtype=np.bool_),
     )
     fitter = Fitter.of(tokenizer(), row_length=65_536, policy="divide")

@@ -69,6 +69,7 @@ def document(parts: list[Part], *, bos: bool = True, eos: bool = True) -> Tokeni
         ranks=np.array([rank for _, rank, _ in parts], dtype=np.int32),
         elidable=np.array([elidable for _, _, elidable in parts], dtype=np.bool_),
         spans=Spans(kinds=NONE, starts=NONE, ends=NONE),
+        generated=np.zeros(len(parts), dtype=np.bool_),
         other_side=np.zeros(len(parts), dtype=np.bool_),
     )
 

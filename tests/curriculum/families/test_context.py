@@ -382,6 +382,7 @@ def fitted(document: Document, room: int) -> list[bool]:
         ranks=np.array([part.rank for part in document.parts], dtype=np.int32),
         elidable=np.array([part.elidable for part in document.parts]),
         spans=Spans(kinds=none, starts=none, ends=none),
+        generated=nothing,
         other_side=nothing,
         context=np.array(chunks, dtype=np.int32).reshape(-1, 2),
     )

@@ -78,6 +78,7 @@ def encoded(document: flat.Document, tokenizer: Tokenizer, row_length: int) -> l
         ranks=np.array([part.rank for part in document.parts], dtype=np.int32),
         elidable=np.array([part.elidable for part in document.parts], dtype=np.bool_),
         spans=own.spans,
+        generated=np.array([part.source < 0 for part in document.parts], dtype=np.bool_),
         other_side=np.zeros(count, dtype=np.bool_),
     )
     fitter = Fitter.of(tokenizer, row_length=row_length, policy="divide")

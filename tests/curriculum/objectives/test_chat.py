@@ -99,6 +99,7 @@ def tokenized_as(talk: flat.Document, tokenizer: Tokenizer, kit: Any) -> Tokeniz
         ranks=np.zeros(len(found), dtype=np.int32),
         elidable=np.zeros(len(found), dtype=np.bool_),
         spans=own.spans,
+        generated=np.zeros(len(found), dtype=np.bool_),
         other_side=np.zeros(len(found), dtype=np.bool_),
     )
 

@@ -46,6 +46,7 @@ def tokenized(lines: list[tuple[str, bool]], tokenizer: Tokenizer) -> TokenizedD
         ranks=np.arange(len(lines), dtype=np.int32),
         elidable=np.array([may for _, may in lines], dtype=np.bool_),
         spans=Spans(kinds=NONE, starts=NONE, ends=NONE),
+        generated=np.zeros(len(lines), dtype=np.bool_),
         other_side=np.zeros(len(lines), dtype=np.bool_),
     )
 

@@ -1,0 +1,122 @@
+"""New lines of a repository: judged in the order of its commits, by what fitted documents really show.
+
+Two passes over the documents of one repository: the first notes which document shows a line first, the second
+scores lines there. So masks depend on nothing but the repository's own training documents of one family,
+fitted to one row length with one tokenizer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from curriculum import frames
+from curriculum.encode import FitResult, TokenizedDocument
+from curriculum.encode.batch import chunk_of
+from curriculum.objectives.causal import overlaps, scored_where
+from curriculum.objectives.new_lines import (
+    FirstShowings,
+    ShownLines,
+    shown_lines,
+    within_new_lines,
+)
+from curriculum.store import Artefact
+from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.encoding import BYTE_END, BYTE_START, KIND, Encoding, byte_ranges
+from schemas.document import PART_KINDS, PartKind
+from schemas.packed_row import TEXT_PIECE
+
+Bools = npt.NDArray[np.bool_]
+Int32s = npt.NDArray[np.int32]
+
+
+def turns(documents: Artefact) -> npt.NDArray[np.int64]:
+    """[documents]: the place of each document of a repository by committer time, commit and document id."""
+    columns = frames.scan(documents.shards(), ["document_id", "timestamp", "provenance"]).select(
+        "document_id",
+        "timestamp",
+        commit=pl.col("provenance").list.first().struct.field("commit"),
+    )
+    table = columns.collect().with_row_index("row").sort("timestamp", "commit", "document_id")
+    found = np.empty(len(table), dtype=np.int64)
+    found[table["row"].to_numpy()] = np.arange(len(table))
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class NewLines:
+    """Lines of one repository by the document that shows them first."""
+
+    turns: npt.NDArray[np.int64]
+    """[documents]"""
+    tokenizer: Tokenizer
+    kinds: tuple[PartKind, ...] = PART_KINDS
+    """Kinds of the parts whose lines are judged: those that the objective scores."""
+    shown: FirstShowings = field(default_factory=FirstShowings)
+
+    def note(self, document: TokenizedDocument, fitted: FitResult) -> FitResult:
+        """Note the lines that a fitted document shows."""
+        self.shown.add(int(self.turns[document.row]), self._lines(document, fitted).keys)
+        return fitted
+
+    def score(self, document: TokenizedDocument, fitted: FitResult) -> FitResult:
+        """Return the document with those of its scored tokens that show something new.
+
+        Every document must have been noted before.
+        """
+        lines = self._lines(document, fitted)
+        is_new = self.shown.are_first(int(self.turns[document.row]), lines.keys)
+        headers = stretches(document, _of_kinds(document, ("header",)))
+        encodings = [
+            within_new_lines(each, lines.ranges[is_new], headers, self.tokenizer.token_bytes)
+            for each in fitted.encodings
+        ]
+        counts = (
+            ("lines", len(is_new)),
+            ("new_lines", int(is_new.sum())),
+            ("without_new_lines", int(not any(each.loss_mask.any() for each in encodings))),
+        )
+        return replace(
+            fitted,
+            encodings=tuple(encodings),
+            objective_counts=(*fitted.objective_counts, *counts),
+        )
+
+    def _lines(self, document: TokenizedDocument, fitted: FitResult) -> ShownLines:
+        shown = _shown(document, fitted.encodings) & ~document.generated
+        text = self.tokenizer.decode_bytes(document.ids.tolist())
+        return shown_lines(text, stretches(document, shown & _of_kinds(document, self.kinds)))
+
+
+def stretches(document: TokenizedDocument, chosen: Bools) -> Int32s:
+    """[s, 2]: bytes of the runs of neighbours among the chosen parts ([parts])."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], chosen, [False])).astype(np.int8)))
+    return document.part_bytes[edges].reshape(-1, 2)
+
+
+def outside_context(
+    document: TokenizedDocument, fitted: FitResult, tokenizer: Tokenizer
+) -> FitResult:
+    """Return the document without scored tokens in context."""
+    context = stretches(document, _of_kinds(document, ("context",)))
+    if not len(context):
+        return fitted
+    encodings = []
+    for encoding in fitted.encodings:
+        starts, ends = byte_ranges(encoding.ids, encoding.pieces, tokenizer.token_bytes)
+        encodings.append(scored_where(~overlaps(starts, ends, context), encoding))
+    return replace(fitted, encodings=tuple(encodings))
+
+
+def _shown(document: TokenizedDocument, encodings: Sequence[Encoding]) -> Bools:
+    """[parts]: those that some encodings have; a part is elided as a whole or not at all."""
+    pieces = np.concatenate([each.pieces for each in encodings])
+    text = pieces[pieces[:, KIND] == TEXT_PIECE][:, (BYTE_START, BYTE_END)]
+    found: Bools = chunk_of(document.part_bytes[:-1], text) >= 0
+    return found
+
+
+def _of_kinds(document: TokenizedDocument, kinds: Sequence[PartKind]) -> Bools:
+    return np.isin(document.part_kinds, [PART_KINDS.index(kind) for kind in kinds])
