@@ -58,7 +58,7 @@ def build_tables(built: Built) -> Iterator[BuildTable]:
     """Yield how full the rows of a phase are, how long their context is, and their domains."""
     notes = (YIELD_NOTE, *fullness_lines(built))
     yield BuildTable(lines=tuple(yield_lines(built)), notes=notes)
-    for listed in (chop_lines, length_lines, context_lines):
+    for listed in (new_line_lines, chop_lines, length_lines, context_lines):
         yield BuildTable(lines=tuple(listed(built)))
     yield BuildTable(lines=tuple(graph_lines(built)), notes=tuple(changed_lines(built)))
     for listed in (index_lines, conversation_lines, domain_lines, comment_lines):
@@ -112,6 +112,21 @@ def fullness_lines(built: Built) -> Iterator[str]:
         yields = RowYields.of(_train(rows), rows.wanted.row_length)
         if yields and yields.causes:
             yield f"{rows.wanted.title}: {yields.causes}"
+
+
+def new_line_lines(built: Built) -> Iterator[Line]:
+    """Yield a line for each data set that scores new lines: their share, and what shows nothing new."""
+    for rows in built.rows:
+        report = _train(rows)
+        counts = report.encode.objective
+        if "new_lines" in counts:
+            yield {
+                "rows that score new lines": rows.wanted.title,
+                "lines": count(counts["lines"]),
+                "new": percent(counts["new_lines"] / max(1, counts["lines"])),
+                "documents without a new line": counts["without_new_lines"],
+                "left out, nothing to score": report.unscored,
+            }
 
 
 def chop_lines(built: Built) -> Iterator[Line]:
