@@ -30,6 +30,7 @@ class ServingLine:
     repositories: str | None
     variants: int
     imported: str
+    score: str | None
 
 
 def rounded(shares: Sequence[float]) -> list[float]:
@@ -87,3 +88,5 @@ def _fields(line: ServingLine, share: float) -> Iterator[tuple[str, Any]]:
             yield "repositories", repositories
         if line.objective in OBJECTIVES and OBJECTIVES[line.objective].variants:
             yield "variants", line.variants
+        if line.score:
+            yield "score", line.score

@@ -101,7 +101,8 @@ def _part(store: Store, rows: Artefact, plan: pl.DataFrame | None, *, phase: str
         counts.append(_tokens(lines))
     family = f"{labels['family']} of {labels['base']}" if "base" in labels else labels["family"]
     packer = f" {labels['packer']}" if "packer" in labels else ""
-    serving = f"{family} {labels['objective']} {labels['row_length']}{packer}"
+    score = f" score {labels['score']}" if "score" in labels else ""
+    serving = f"{family} {labels['objective']} {labels['row_length']}{packer}{score}"
     documents = (
         pl.concat([_NOTHING.select("document_id", "domain", "tokens"), *counts])
         .group_by("document_id", "domain", maintain_order=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from schemas.diet import Diet
+from schemas.objectives import Score
 from schemas.study import study_words
 
 FIELDS = (
@@ -52,12 +53,14 @@ class Change:
     domains: str
     """Factors by domain: `testing 4, * 1`; empty where all count the same."""
     repositories: tuple[str, ...]
+    score: Score
+    """Targets of its training rows."""
     tokens_before: int
     tokens_after: int
     tokens_change: int
 
 
-_Place = tuple[str, str, str, int, str, tuple[str, ...]]
+_Place = tuple[str, str, str, int, str, tuple[str, ...], Score]
 
 
 def changes(before: Sequence[ResolvedPhase], after: Sequence[ResolvedPhase]) -> Iterator[Change]:
@@ -67,7 +70,7 @@ def changes(before: Sequence[ResolvedPhase], after: Sequence[ResolvedPhase]) -> 
     for name in names:
         for place in dict.fromkeys([*old, *new]):
             if place[0] == name:
-                phase, family, objective, row_length, domains, repositories = place
+                phase, family, objective, row_length, domains, repositories, score = place
                 amounts = old.get(place, 0), new.get(place, 0)
                 yield Change(
                     phase=phase,
@@ -76,6 +79,7 @@ def changes(before: Sequence[ResolvedPhase], after: Sequence[ResolvedPhase]) -> 
                     row_length=row_length,
                     domains=domains,
                     repositories=repositories,
+                    score=score,
                     tokens_before=amounts[0],
                     tokens_after=amounts[1],
                     tokens_change=amounts[1] - amounts[0],
@@ -122,4 +126,5 @@ def _place(phase: ResolvedPhase, serving: ResolvedServing) -> _Place:
         serving.row_length,
         factors,
         serving.repositories,
+        serving.score,
     )

@@ -6,6 +6,7 @@ fim.py            the middle after what is before and after it
 documentation.py  a body after its comment, a comment after its code; no text that one copies from the other
 chat.py           the assistant's turns
 
+new_lines.py      of lines that a repository shows again and again, the first showing
 rearrange.py      an encoding in another order
 """
 

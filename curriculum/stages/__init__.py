@@ -15,6 +15,7 @@
     texts.py           repositories, and documents of their files and graphs
     row_sources.py     data sets of rows that are wanted, and the artefacts that they are made of
     row_sides.py       one side of the split: encodings spooled, planned by domain, written
+    first_showings.py  lines that a repository's documents show for the first time
     rows.py            documents fitted, scored, packed, checked and published as rows
     held_out_text.py   check that no row holds text of files on the other side
     merge.py           artefacts of other workspaces

@@ -49,12 +49,13 @@ class Packed:
 
     @property
     def how(self) -> str:
-        """Objective, row length, variant, and the packer where it isn't best fit."""
+        """Objective, row length, variant, and the packer and the score where they are unusual."""
         labels = self.labels
         variant = f", variant {labels['variant']}" if labels["objective"] == "fim" else ""
         packer = f", {labels['packer']}" if "packer" in labels else ""
+        score = f", score {labels['score']}" if "score" in labels else ""
         imported = ", imported" if "imported" in labels else ""
-        return f"{labels['objective']} at {int(labels['row_length']):,}{variant}{packer}{imported}"
+        return f"{labels['objective']} at {int(labels['row_length']):,}{variant}{packer}{score}{imported}"
 
     @property
     def yields(self) -> RowYields | None:

@@ -349,4 +349,5 @@ def named(labels: dict[str, str]) -> str:
     how = f"{labels['objective']} at {integer(int(labels['row_length']))}"
     variant = f", variant {labels['variant']}" if labels.get("variant", "0") != "0" else ""
     packer = f", {labels['packer']}" if "packer" in labels else ""
-    return f"{labels['family']}{of}, {how}{variant}{packer}, {labels['split']}"
+    score = f", score {labels['score']}" if "score" in labels else ""
+    return f"{labels['family']}{of}, {how}{variant}{packer}{score}, {labels['split']}"

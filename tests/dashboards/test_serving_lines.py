@@ -30,6 +30,7 @@ LINE = ServingLine(
     repositories="[]",
     variants=1,
     imported="",
+    score=None,
 )
 
 
@@ -68,27 +69,36 @@ def test_all_that_a_line_of_a_diet_can_say_is_said() -> None:
         domains='{"*": 1.0, "templates": 3.0}',
         repositories='["llvm-project", "on"]',
     )
+    everything = replace(LINE, serving=4, row_length=512, score="all")
     imported = replace(LINE, serving=3, imported="my rows: [1]", repositories=None, domains=None)
-    found = _phase(as_yaml([LINE, enriched, split, imported], dict.fromkeys(range(4), 1.0), "x"))
+    lines = [LINE, enriched, split, imported, everything]
+    found = _phase(as_yaml(lines, dict.fromkeys(range(5), 1.0), "x"))
     assert [each.model_dump(exclude_defaults=True) for each in found.servings] == [
-        {"family": "v3_doxygen", "objective": "causal", "row_length": 4096, "share": 0.25},
+        {"family": "v3_doxygen", "objective": "causal", "row_length": 4096, "share": 0.2},
         {
             "family": "v6_enriched",
             "base": "v2_simple",
             "objective": "causal",
             "row_length": 4096,
-            "share": 0.25,
+            "share": 0.2,
         },
         {
             "family": "v3_doxygen",
             "objective": "fim",
             "row_length": 4096,
-            "share": 0.25,
+            "share": 0.2,
             "domains": {"*": 1.0, "templates": 3.0},
             "variants": 3,
             "repositories": ("llvm-project", "on"),
         },
-        {"imported": "my rows: [1]", "share": 0.25},
+        {"imported": "my rows: [1]", "share": 0.2},
+        {
+            "family": "v3_doxygen",
+            "objective": "causal",
+            "row_length": 512,
+            "share": 0.2,
+            "score": "all",
+        },
     ]
 
 
@@ -104,6 +114,7 @@ def _line(serving: ResolvedServing) -> ServingLine:
         base=serving.base,
         repositories=json.dumps(serving.repositories),
         variants=serving.variants,
+        score="all" if serving.score == "all" else None,
     )
 
 

@@ -32,6 +32,9 @@ def diet(**fields: Any) -> dict[str, Any]:
         (serving(domains={"a": 0, "*": 0}), "Raise one, or leave domains out"),
         (serving(domains={}), "no domain has a factor above 0"),
         (serving(repositories=[]), "Leave it out, and all count"),
+        (serving(family="chat", score="new"), "conversations aren't versions of one another"),
+        ({"imported": "mine", "share": 1, "score": "all"}, "score says what is built of a corpus"),
+        (serving(score="old"), "new"),
     ],
 )
 def test_a_serving_that_contradicts_itself_is_told_what_to_change(

@@ -30,12 +30,12 @@ SELECT * FROM selection WHERE NOT keep;
 COMMENT ON VIEW rejected IS 'what isn''t kept, with the rule and the evidence';
 
 CREATE VIEW rows AS
-SELECT d.* EXCLUDE (file), a.row_length, a.base, a.packer, a.key AS rows_key
+SELECT d.* EXCLUDE (file), a.row_length, a.base, a.packer, a.score, a.key AS rows_key
 FROM $rows d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
 COMMENT ON VIEW rows IS 'packed rows; token lists cost time, the counts beside them don''t';
 
 CREATE VIEW windows AS
-SELECT d.* EXCLUDE (file), a.family, a.objective, a.row_length, a.key AS rows_key
+SELECT d.* EXCLUDE (file), a.family, a.objective, a.row_length, a.score, a.key AS rows_key
 FROM $windows d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
 COMMENT ON VIEW windows IS
     'the different windows of scored tokens of each row, as hashes below 2^(64 - halvings): a token with the 15 before it in its document; count(DISTINCT hash) << halvings is the number of distinct tokens';

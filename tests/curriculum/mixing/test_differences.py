@@ -36,6 +36,16 @@ def test_what_differs_is_told_in_tokens() -> None:
     assert {each.tokens_change for each in listed if each.phase != "syntax"} == {0}
 
 
+def test_a_serving_that_scores_all_lines_is_another_serving() -> None:
+    first = BEFORE.phases[0]
+    serving = first.servings[0].model_copy(update={"score": "all"})
+    phase = first.model_copy(update={"servings": (serving, *first.servings[1:])})
+    after = BEFORE.model_copy(update={"phases": (phase, *BEFORE.phases[1:])})
+    listed = changes(resolve(BEFORE, PHASES), resolve(after, PHASES))
+    differing = [each for each in listed if each.tokens_change]
+    assert [each.score for each in differing if each.phase == first.phase] == ["new", "all"]
+
+
 def test_what_differs_beside_tokens_is_told_by_field() -> None:
     after = without_last_serving(BEFORE)
     found = list(fields((BEFORE, after), resolve(BEFORE, PHASES), resolve(after, PHASES)))

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from curriculum.mixing.load import load_phases
 from curriculum.mixing.resolve import _divide, faults, resolve, structure_faults
+from curriculum.pipeline.wanted_rows import wanted_of
 from schemas.diet import Diet, Serving
 from schemas.errors import DietError
 
@@ -87,6 +88,21 @@ def test_two_servings_never_read_the_same_rows() -> None:
     apart = servings({}, {"repositories": ["lattice"]})
     (phase,) = resolve(diet({"phase": "syntax", "servings": apart}), load_phases())
     assert phase.servings[1].title == "v3_simple causal at 4096 of lattice"
+
+
+def test_new_lines_are_scored_unless_a_serving_asks_for_all() -> None:
+    lines = servings({}, {"score": "all"})
+    (phase,) = resolve(diet({"phase": "syntax", "servings": lines}), load_phases())
+    assert [each.score for each in phase.servings] == ["new", "all"]
+    assert [each.title for each in phase.servings] == [
+        "v3_simple causal at 4096",
+        "v3_simple causal score all at 4096",
+    ]
+    assert [[each.score for each in specs] for specs in wanted_of(phase)] == [["new"], ["all"]]
+    with pytest.raises(DietError, match="same rows"):
+        resolve(
+            diet({"phase": "syntax", "servings": servings({}, {"score": "new"})}), load_phases()
+        )
 
 
 def test_structure_is_added_to_files_in_short_rows_and_to_graphs_in_long_ones() -> None:

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -12,11 +11,12 @@ import pytest
 from curriculum.corpus.load import load_corpus
 from curriculum.families.write import documents_in
 from curriculum.inspection.build_tables import new_line_lines
+from curriculum.objectives.new_lines import REVISION
 from curriculum.packing.check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, build
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
-from schemas.corpus import CorpusSpec, HistorySpec
+from schemas.corpus import HistorySpec
 from schemas.document import Document, Part
 from schemas.packed_row import TEXT_PIECE
 from schemas.reports import RowsReport
@@ -31,30 +31,29 @@ NEW = (
     RowsSpec(family="v2_simple", objective="doc_to_code", row_length=512),
 )
 ALL = tuple(replace(each, score="all") for each in NEW)
+ALONE = tuple(replace(each, repositories=("lattice",)) for each in NEW[:3])
 Scored = dict[tuple[str, int, int], bool]
 """Whether a token is scored, by document and bytes; EOS has the document's size twice."""
 
 
-def built_of(folder: Path, corpus: CorpusSpec, tokenizing: Tokenizing) -> Built:
-    return build(Store(folder), corpus, (*NEW, *ALL), anchor_length=512, tokenizing=tokenizing)
-
-
-def two_versions(corpus: CorpusSpec, *names: str) -> CorpusSpec:
-    chosen = [each for each in corpus.repositories if each.name in names]
-    return corpus.model_copy(update={"repositories": tuple(chosen)})
-
-
 @pytest.fixture(scope="module")
-def corpus() -> CorpusSpec:
-    history = HistorySpec(versions_per_path=6)
-    return load_corpus("sample").model_copy(update={"history": history, "val_fraction": 0.1})
-
-
-@pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory, corpus: CorpusSpec) -> Built:
-    folder = tmp_path_factory.mktemp("two")
-    own = two_versions(corpus, "lattice", "ringlog")
-    return built_of(folder, own, Tokenizing(vocab_size=800))
+def two(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    corpus = load_corpus("sample")
+    chosen = [each for each in corpus.repositories if each.name in ("lattice", "ringlog")]
+    corpus = corpus.model_copy(
+        update={
+            "repositories": tuple(chosen),
+            "history": HistorySpec(versions_per_path=6),
+            "val_fraction": 0.1,
+        }
+    )
+    return build(
+        Store(tmp_path_factory.mktemp("two")),
+        corpus,
+        (*NEW, *ALL, *ALONE),
+        anchor_length=512,
+        tokenizing=Tokenizing(vocab_size=800),
+    )
 
 
 def scored_in(rows: Artefact, token_bytes: Any) -> Scored:
@@ -88,6 +87,10 @@ def documents_of(built: Built, family: str) -> dict[str, list[Document]]:
 
 def _commit(document: Document) -> str:
     return document.provenance[0].commit if document.provenance else ""
+
+
+def _part_at(document: Document, byte: int) -> Part:
+    return next(part for part in document.parts if part.start <= byte < part.end)
 
 
 def _lines(document: Document, parts: list[Part]) -> Iterator[tuple[int, int, Any]]:
@@ -152,14 +155,14 @@ def test_a_line_is_scored_in_the_first_document_that_shows_it(two: Built, at: in
         place for place, scored in expected.items() if scored
     }
     # An encoding that would score nothing but a header is left out.
-    kind_of = {
-        (document.document_id, byte): part.kind
-        for listed in documents_of(two, wanted.family).values()
-        for document in listed
-        for part in document.parts
-        for byte in range(part.start, part.end)
+    known = {
+        each.document_id: each
+        for some in documents_of(two, wanted.family).values()
+        for each in some
     }
-    assert {kind_of[name, start] for name, start, end in lost if end > start} <= {"header"}
+    for name, start, end in lost:
+        if end > start:
+            assert _part_at(known[name], start).kind == "header"
     assert sum(expected.values()) < 0.9 * sum(full.values())
 
 
@@ -171,13 +174,20 @@ def test_fim_scores_no_context_and_all_else_as_ever(two: Built) -> None:
     for place in full.keys() & new.keys():
         if place[1] == place[2]:
             continue
-        (part,) = (part for part in known[place[0]].parts if part.start <= place[1] < part.end)
+        part = _part_at(known[place[0]], place[1])
         if part.kind == "context":
             assert not new[place]
             inside += full[place]
         else:
             assert new[place] == full[place]
     assert inside > 100
+
+
+def test_rows_of_all_lines_have_the_key_that_they_had_before_there_was_a_choice(two: Built) -> None:
+    new, full = (two.rows_of(each).train.manifest for each in (NEW[0], ALL[0]))
+    added = {"score": "new", "score_revision": REVISION}
+    assert new.config == full.config | added
+    assert full.labels == new.labels | {"score": "all"}
 
 
 def test_documentation_is_scored_as_ever(two: Built) -> None:
@@ -207,20 +217,14 @@ def test_rows_keep_the_contract_and_count_documents_that_show_nothing_new(two: B
     files = two.rows_of(NEW[0]).train.reported(RowsReport).encode.objective
     assert files["without_new_lines"] > 0
     named = [line["rows that score new lines"] for line in new_line_lines(two)]
-    assert named == [wanted.title for wanted in NEW[:4]]
+    assert named == [wanted.title for wanted in (*NEW[:4], *ALONE)]
 
 
-def test_another_repository_changes_no_mask(two: Built, tmp_path: Path, corpus: CorpusSpec) -> None:
-    tokenizer = load_tokenizer(two.tokenizer)
-    given = Tokenizing(given=tokenizer)
-    three = built_of(tmp_path, two_versions(corpus, "lattice", "ringlog", "arena"), given)
-    for wanted in NEW[:4]:
-        before, after = (
-            scored_in(each.rows_of(wanted).train, tokenizer.token_bytes) for each in (two, three)
-        )
-        assert len(after) > len(before) > 1000
-        names = {place[0] for place in before} & {place[0] for place in after}
-        assert len(names) > 0.9 * len({place[0] for place in before})
-        for place, scored in before.items():
-            if place[0] in names:
-                assert after[place] == scored
+def test_another_repository_changes_no_mask(two: Built) -> None:
+    token_bytes = load_tokenizer(two.tokenizer).token_bytes
+    for alone in ALONE:
+        together = replace(alone, repositories=())
+        one, both = (scored_in(two.rows_of(each).train, token_bytes) for each in (alone, together))
+        assert 1000 < len(one) < len(both)
+        assert {place: both[place] for place in one} == one
+        assert sum(both.values()) > sum(one.values())
