@@ -5,15 +5,16 @@ scores lines there. So masks depend on nothing but the repository's own training
 fitted to one row length with one tokenizer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from curriculum import frames
-from curriculum.encode import FitResult, TokenizedDocument
+from curriculum.encode import ApplyObjective, FitResult, TokenizedDocument
 from curriculum.encode.batch import chunk_of
 from curriculum.objectives.causal import overlaps, scored_where
 from curriculum.objectives.new_lines import (
@@ -22,14 +23,52 @@ from curriculum.objectives.new_lines import (
     shown_lines,
     within_new_lines,
 )
+from curriculum.stages.row_sources import RowsSpec
 from curriculum.store import Artefact
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import BYTE_END, BYTE_START, KIND, Encoding, byte_ranges
 from schemas.document import PART_KINDS, PartKind
+from schemas.objectives import OBJECTIVES, TARGET_OBJECTIVE
 from schemas.packed_row import TEXT_PIECE
 
 Bools = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
+
+
+def scoring_new_lines(
+    objective: ApplyObjective,
+    wanted: RowsSpec,
+    documents: Artefact,
+    tokenizer: Tokenizer,
+    read: Callable[..., Iterator[FitResult]],
+    train: Bools,
+) -> ApplyObjective:
+    """Return an objective that scores less of the documents to train on: what a repository shows first.
+
+    An objective that isn't judged by line scores no context.
+
+    Args:
+        objective: Decides what is scored of all documents.
+        wanted: The rows that are made.
+        documents: Flat documents of one repository and family.
+        tokenizer: Tokenizer of the rows.
+        read: Fits documents of some files: `encode_documents` for this repository.
+        train: [documents] that are trained on.
+    """
+    if OBJECTIVES[wanted.objective].by_line:
+        kinds = ("target",) if wanted.objective == TARGET_OBJECTIVE else PART_KINDS
+        lines = NewLines(turns=turns(documents), tokenizer=tokenizer, kinds=kinds)
+        for _ in read(documents.shards(), kept=train, objective=lines.note):
+            pass
+        narrow: ApplyObjective = lines.score
+    else:
+        narrow = partial(outside_context, tokenizer=tokenizer)
+
+    def apply(document: TokenizedDocument, fitted: FitResult) -> FitResult:
+        done = objective(document, fitted)
+        return narrow(document, done) if train[document.row] else done
+
+    return apply
 
 
 def turns(documents: Artefact) -> npt.NDArray[np.int64]:

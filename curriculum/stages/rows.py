@@ -1,12 +1,11 @@
 """Rows: documents are fitted to T, scored by an objective, packed, written, checked."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import JsonValue
 
 from curriculum import encode
@@ -16,25 +15,18 @@ from curriculum.packing import chop
 from curriculum.packing.check import check
 from curriculum.packing.windows import write_windows
 from curriculum.stages.anchor_documents import ANCHOR_BYTES, anchored
-from curriculum.stages.first_showings import NewLines, outside_context, turns
+from curriculum.stages.first_showings import scoring_new_lines
 from curriculum.stages.row_sides import PACK_SEED, RowSide, Split
-from curriculum.stages.row_sources import (
-    RowSet,
-    RowSource,
-    RowSources,
-    RowsSpec,
-    apply_objective,
-)
+from curriculum.stages.row_sources import RowSet, RowSources, RowsSpec, apply_objective
 from curriculum.stages.selection import title
 from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Recipe, StagingDirectory
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
-from schemas.document import PART_KINDS
 from schemas.errors import TokenizerError
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, VERSIONS_FAMILY
-from schemas.objectives import OBJECTIVES, TARGET_OBJECTIVE
+from schemas.objectives import OBJECTIVES
 from schemas.reports import RowsReport
 
 REVISION = 5
@@ -221,8 +213,10 @@ def _spool(
             )
             objective = apply_objective(built, tokenizer, row_length=wanted.row_length)
             if "train" in sides and wanted.scores_new_lines:
-                narrow = _narrowing(source, wanted, tokenizer, read, kept & ~picked.val)
-                objective = _on_train(objective, narrow, picked.val)
+                learnt = kept & ~picked.val
+                objective = scoring_new_lines(
+                    objective, wanted, source.base, tokenizer, read, learnt
+                )
             for fitted in read(
                 source.documents.shards(),
                 kept=kept,
@@ -233,37 +227,6 @@ def _spool(
                 domain = picked.domains[int(picked.domain[fitted.row])]
                 lineage = picked.lineages[int(picked.lineage[fitted.row])]
                 side.add(fitted, domain=domain, lineage=lineage)
-
-
-def _narrowing(
-    source: RowSource,
-    wanted: RowsSpec,
-    tokenizer: Tokenizer,
-    read: Callable[..., Iterator[encode.FitResult]],
-    train: npt.NDArray[np.bool_],
-) -> encode.ApplyObjective:
-    """Return the function that leaves what is new scored; `train` [documents] are the documents to judge."""
-    if not OBJECTIVES[wanted.objective].by_line:
-        return partial(outside_context, tokenizer=tokenizer)
-    kinds = ("target",) if wanted.objective == TARGET_OBJECTIVE else PART_KINDS
-    lines = NewLines(turns=turns(source.base), tokenizer=tokenizer, kinds=kinds)
-    for _ in read(source.base.shards(), kept=train, objective=lines.note):
-        pass
-    return lines.score
-
-
-def _on_train(
-    objective: encode.ApplyObjective,
-    narrow: encode.ApplyObjective,
-    val: npt.NDArray[np.bool_],
-) -> encode.ApplyObjective:
-    """Return the objective that also narrows what it scores of documents that aren't in `val`."""
-
-    def apply(document: encode.TokenizedDocument, fitted: encode.FitResult) -> encode.FitResult:
-        done = objective(document, fitted)
-        return done if val[document.row] else narrow(document, done)
-
-    return apply
 
 
 def _require_marked(wanted: RowsSpec, counts: Sequence[encode.Counts], max_skipped: float) -> None:
