@@ -5,6 +5,7 @@ scores lines there. So masks depend on nothing but the repository's own training
 fitted to one row length with one tokenizer.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -107,7 +108,7 @@ class NewLines:
         """
         lines = self._lines(document, fitted)
         is_new = self.shown.are_first(int(self.turns[document.row]), lines.keys)
-        headers = stretches(document, _of_kinds(document, ("header",)))
+        headers = document.part_bytes[_runs(_of_kinds(document, ("header",)))]
         encodings = [
             within_new_lines(each, lines.ranges[is_new], headers, self.tokenizer.token_bytes)
             for each in fitted.encodings
@@ -125,21 +126,30 @@ class NewLines:
 
     def _lines(self, document: TokenizedDocument, fitted: FitResult) -> ShownLines:
         shown = _shown(document, fitted.encodings) & ~document.generated
-        text = self.tokenizer.decode_bytes(document.ids.tolist())
-        return shown_lines(text, stretches(document, shown & _of_kinds(document, self.kinds)))
+        runs = _runs(shown & _of_kinds(document, self.kinds))
+        text = document.ids[int(self.tokenizer.bos_id is not None) :]
+        ids = [text[start:end].tolist() for start, end in document.part_tokens[runs].tolist()]
+        data = self.tokenizer.decode_bytes(itertools.chain.from_iterable(ids))
+        stretches = document.part_bytes[runs]
+        ends = np.cumsum(stretches[:, 1] - stretches[:, 0], dtype=np.int32)
+        starts = ends - stretches[:, 1] + stretches[:, 0]
+        lines = shown_lines(data, np.stack((starts, ends), axis=1))
+        stretch = np.searchsorted(starts, lines.ranges[:, 0], side="right") - 1
+        shift = (stretches[:, 0] - starts)[stretch]
+        return ShownLines(ranges=lines.ranges + shift[:, None], keys=lines.keys)
 
 
-def stretches(document: TokenizedDocument, chosen: Bools) -> Int32s:
-    """[s, 2]: bytes of the runs of neighbours among the chosen parts ([parts])."""
+def _runs(chosen: Bools) -> npt.NDArray[np.int64]:
+    """[r, 2]: the runs of neighbours among the chosen parts: [F T T F T] -> [1 3) [4 5)."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], chosen, [False])).astype(np.int8)))
-    return document.part_bytes[edges].reshape(-1, 2)
+    return edges.reshape(-1, 2)
 
 
 def outside_context(
     document: TokenizedDocument, fitted: FitResult, tokenizer: Tokenizer
 ) -> FitResult:
     """Return the document without scored tokens in context."""
-    context = stretches(document, _of_kinds(document, ("context",)))
+    context = document.part_bytes[_runs(_of_kinds(document, ("context",)))]
     if not len(context):
         return fitted
     encodings = []
