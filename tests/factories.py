@@ -1,7 +1,7 @@
 """Values that many tests need, with plain defaults: a test names what its claim is about."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from schemas.document import PARTS, Document, Part, Provenance
 from schemas.held_out import HeldOutCount
 from schemas.job import Figure, Report, TokenCounts
 from schemas.mixture import TokenRepetition
+from schemas.reports import WindowsReport
+from schemas.windows import WINDOWS_NAME, WINDOWS_SCHEMA
 
 COMMIT, BLOB = "c" * 40, "b" * 40
 
@@ -149,6 +151,18 @@ def write_documents(
         for document in documents:
             writer.append(document)
     return writer.count
+
+
+def write_windows(folder: Path, windows: Mapping[str, Iterable[int]]) -> WindowsReport:
+    """Write windows.pq, all windows of each row by its pack_id; every position is scored."""
+    lines = [
+        {"pack_id": pack_id, "hash": each, "halvings": 0}
+        for pack_id, hashes in windows.items()
+        for each in dict.fromkeys(hashes)
+    ]
+    pq.write_table(pa.Table.from_pylist(lines, schema=WINDOWS_SCHEMA), folder / WINDOWS_NAME)
+    kept = len({line["hash"] for line in lines})
+    return WindowsReport(scored=sum(len([*each]) for each in windows.values()), kept=kept)
 
 
 def shard_path(folder: Path, number: int = 0) -> Path:

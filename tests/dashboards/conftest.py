@@ -26,6 +26,7 @@ from dashboards import workspace
 from flows import settings
 from schemas.job import METRICS_SCHEMA, Figure, TokenCounts
 from schemas.phase_status import ClosedGate
+from schemas.reports import RowsReport
 from schemas.specialist import SpecialistRef, file_stem
 from tests import factories
 from tests.dashboards.looking import PATIENCE_MS, log_in
@@ -134,6 +135,11 @@ def _rows(store: Store, family: str, length: int, documents: Artefact) -> Artefa
             }
         )
         pq.write_table(table, factories.shard_path(drafts[0].path))
+        windows = {
+            f"{recipe.key[:12]}-{number:010d}": range(10_000 * number, 10_000 * number + each)
+            for number, (_, each) in enumerate(listed)
+        }
+        drafts[0].record(RowsReport(windows=factories.write_windows(drafts[0].path, windows)))
 
     return store.produce([recipe], write)[0]
 

@@ -8,8 +8,7 @@ syntax      one 0.0 twice, one 0.1 once: a 6, c 8, b 8
 file_graph  one 1.0, two 0.0: b 5, d 6
 """
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +38,8 @@ from schemas.manifest import FileRecord
 from schemas.mixture import PLAN_SCHEMA, MixtureReport, StratumReport
 from schemas.packed_row import PACKED_ROW_SCHEMA
 from schemas.specialist import SpecialistRef, file_stem
-from schemas.windows import WINDOWS_NAME, WINDOWS_SCHEMA
 from tests import factories
-from tests.factories import equal_count, write_documents
+from tests.factories import equal_count, write_documents, write_windows
 from tests.sealing import sealed
 
 LENGTH = 8
@@ -114,9 +112,9 @@ def rows(
             table = pa.Table.from_pylist(lines, schema=PACKED_ROW_SCHEMA)
             pq.write_table(table, factories.shard_path(folder, shard))
         everything = [row for held in shards for row in held]
-        windows = [_windows(f"{name}-{at}", *each) for at, each in enumerate(everything)]
-        table = pa.Table.from_pylist([*itertools.chain(*windows)], schema=WINDOWS_SCHEMA)
-        pq.write_table(table, folder / WINDOWS_NAME)
+        write_windows(
+            folder, {f"{name}-{at}": _windows(*each) for at, each in enumerate(everything)}
+        )
 
     labels = {
         "family": "v2_simple", "objective": "causal", "variant": "0", "row_length": str(LENGTH),
@@ -126,12 +124,9 @@ def rows(
     return published(home, "rows", labels, fill, inputs, config={"name": name})
 
 
-def _windows(pack_id: str, _: str, held: Held) -> Iterator[dict[str, Any]]:
+def _windows(_: str, held: Held) -> list[int]:
     """A window for each token of a document, the same wherever the document stands."""
-    for name, tokens in held:
-        for place in range(tokens):
-            number = 100 * ord(name) + place
-            yield {"pack_id": pack_id, "hash": number, "halvings": 0}
+    return [100 * ord(name) + place for name, tokens in held for place in range(tokens)]
 
 
 def _row(pack_id: str, domain: str, held: Held) -> dict[str, Any]:

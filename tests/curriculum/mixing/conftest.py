@@ -12,9 +12,8 @@ import pytest
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.splitmix import mixed_words
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
-from schemas.reports import RowsReport, WindowsReport
-from schemas.windows import WINDOWS_NAME, WINDOWS_SCHEMA
-from tests.factories import resolved_phase, resolved_serving, shard_path
+from schemas.reports import RowsReport
+from tests.factories import resolved_phase, resolved_serving, shard_path, write_windows
 
 MakeRows = Callable[..., Artefact]
 
@@ -62,18 +61,11 @@ def make_rows(store: Store) -> MakeRows:
                     }
                 )
                 pq.write_table(table, shard_path(draft.path, shard))
-            windows = pa.Table.from_pylist(
-                [
-                    {"pack_id": f"{recipe.key[:12]}-{number:010d}", "hash": hash_, "halvings": 0}
-                    for number, (_, valid) in enumerate(listed)
-                    for hash_ in windows_of(number, valid).tolist()
-                ],
-                schema=WINDOWS_SCHEMA,
-            )
-            pq.write_table(windows, draft.path / WINDOWS_NAME)
-            kept = len(windows["hash"].unique())
-            scored = sum(valid for _, valid in listed)
-            draft.record(RowsReport(windows=WindowsReport(scored=scored, halvings=0, kept=kept)))
+            windows = {
+                f"{recipe.key[:12]}-{number:010d}": windows_of(number, valid).tolist()
+                for number, (_, valid) in enumerate(listed)
+            }
+            draft.record(RowsReport(windows=write_windows(draft.path, windows)))
 
         (artefact,) = store.produce([recipe], write)
         return artefact

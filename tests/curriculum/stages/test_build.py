@@ -33,7 +33,7 @@ def contents(artefacts: Sequence[Artefact]) -> dict[str, str]:
 
 
 def table(artefact: Artefact, columns: list[str]) -> list[dict[str, Any]]:
-    read = pq.read_table(artefact.shards(), columns=columns, partitioning=None)
+    read = pq.read_table(artefact.shards() or artefact.files(), columns=columns, partitioning=None)
     listed: list[dict[str, Any]] = read.to_pylist()
     return listed
 

@@ -33,7 +33,7 @@ class _Rows:
             )
             number += size
 
-    def files(self, suffix: str) -> list[Path]:
+    def shards(self) -> list[Path]:
         return self._files
 
 
