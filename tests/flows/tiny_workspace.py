@@ -22,6 +22,7 @@ from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
 from curriculum.train import document_sums
 from curriculum.train.document_sums import DocumentSums
 from schemas.job import (
+    METRICS_SCHEMA,
     CheckpointRef,
     Evaluation,
     EvaluationStratum,
@@ -304,10 +305,13 @@ def run(
     (folder / "job.json").write_text(ordered.model_dump_json())
     (folder / "metrics").mkdir()
     steps: dict[str, Any] = {
+        field.name: [None if field.nullable else 0] * 2 for field in METRICS_SCHEMA
+    } | {
         "step": [1, 2], "loss": [4.0, 2.0], "valid_tokens": [14, 8], "gradient_norm": [1.0, 0.5],
         "learning_rate": [0.1, 0.2], "tokens_per_second": [9.0, 9.0], "mean_context": [3.0, 3.0],
     }  # fmt: skip
-    pq.write_table(pa.table(steps), folder / "metrics" / "0000000001.parquet")
+    table = pa.table(steps, schema=METRICS_SCHEMA)
+    pq.write_table(table, folder / "metrics" / "0000000001.parquet")
     if documents:
         ids = sorted(documents)
         sizes = np.array([documents[each][1] for each in ids], dtype=np.int64)
