@@ -30,7 +30,7 @@ from schemas.job import (
 from schemas.json_text import now
 from schemas.manifest import read_manifest
 from schemas.mixture import LEFT_OUT_SCHEMA, PLAN_SCHEMA, MixtureReport
-from tests.factories import run_report, training
+from tests.factories import READ_ONCE, run_report, training
 
 
 def _lines(schema: pa.Schema, number: int) -> pa.Table:
@@ -88,7 +88,7 @@ def _well(home: Path, phase: str, *, budget: int = 5) -> None:
     """Let a mixture's manifest hold a report as a mix writes it."""
     numbers = ("slot_length", "slots", "rows", "tokens", "tokens_per_step", "steps")
     report = MixtureReport.model_validate(
-        {**dict.fromkeys(numbers, 1), "budget": budget, "strata": ()}
+        {**dict.fromkeys(numbers, 1), "budget": budget, "strata": (), "repetition": READ_ONCE}
     )
     (file,) = (home / "mixtures" / "specialist-s" / f"phase-{phase}").glob("*/manifest.json")
     manifest = read_manifest(file)

@@ -17,7 +17,7 @@ from curriculum.stages.file_sides import FileSide
 from curriculum.supply import ALL, Estimate, Kind, SupplyLine
 from schemas.held_out import HeldOutCount
 from schemas.mixture import MixtureReport
-from tests.factories import equal_count, figure, run_report
+from tests.factories import READ_ONCE, equal_count, figure, run_report
 
 KINDS = (Kind(family="v2_simple", row_length=512), Kind(family="v3_simple", row_length=512))
 
@@ -183,7 +183,7 @@ def mixture(*domains: str) -> MixtureReport:
     return MixtureReport.model_validate_json(
         json.dumps(
             {
-                "slot_length": 512, "slots": 1, "rows": 1, "tokens": 1, "budget": 1,
+                "slot_length": 512, "repetition": READ_ONCE.model_dump(), "slots": 1, "rows": 1, "tokens": 1, "budget": 1,
                 "tokens_per_step": 512, "steps": 1, "warnings": [],
                 "strata": [
                     {**stratum, "stratum": at, "domain": name} for at, name in enumerate(domains)

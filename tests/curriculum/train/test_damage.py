@@ -37,7 +37,7 @@ def test_a_job_with_a_changed_number_is_refused_by_name(
 @pytest.mark.parametrize("part", [0.2, 0.8])
 @pytest.mark.parametrize("which", ["plan", "tokenizer"])
 def test_a_trainer_refuses_a_damaged_plan_or_tokenizer(world: Any, which: str, part: float) -> None:
-    (file,) = getattr(world, which).shards()
+    (file,) = getattr(world, which).files()
     times = file.stat()
     flip(file, part)
     os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))

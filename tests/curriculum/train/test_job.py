@@ -59,6 +59,7 @@ def mixture(world: Any, **changes: int) -> Artefact:
         "tokens_per_step": 4096,
         "steps": 46,
         "strata": (),
+        "repetition": factories.READ_ONCE,
     }
     report = MixtureReport(**(values | changes))
 
