@@ -239,14 +239,17 @@ def _name(artefact: Artefact) -> str:
 
 
 def _kin(artefact: Artefact) -> str:
-    """Return a key that data sets share if they are one but for the split: config and inputs."""
+    """Return a key that data sets share if they are one but for the split: config and inputs.
+
+    Rows that measure score all lines, whatever those to train on score.
+    """
     manifest = artefact.manifest
     if manifest.stage == "documents":
         return ""
     config = {
         name: value
         for name, value in manifest.config.items()
-        if name not in ("split", "anchor_bytes", "files")
+        if name not in ("split", "anchor_bytes", "files", "score", "score_revision")
     }
     made_of = sorted(each.content for each in manifest.inputs)
     return digest({"config": config, "inputs": [*made_of]})

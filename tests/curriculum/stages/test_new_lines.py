@@ -11,6 +11,7 @@ import pytest
 from curriculum.corpus.load import load_corpus
 from curriculum.families.write import documents_in
 from curriculum.inspection.build_tables import new_line_lines
+from curriculum.interop.huggingface import configs
 from curriculum.objectives.new_lines import REVISION
 from curriculum.packing.check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, build
@@ -228,3 +229,11 @@ def test_another_repository_changes_no_mask(two: Built) -> None:
         assert 1000 < len(one) < len(both)
         assert {place: both[place] for place in one} == one
         assert sum(both.values()) > sum(one.values())
+
+
+def test_rows_and_their_validation_are_one_data_set_of_the_card(two: Built) -> None:
+    rows = two.rows_of(NEW[0])
+    assert rows.val is not None
+    root = next(each for each in rows.train.path.parents if each.name == "rows").parent
+    (named,) = configs(root, [rows.train, rows.val])
+    assert sorted(named.rows) == ["train", "val"]
