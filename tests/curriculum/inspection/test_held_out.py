@@ -183,8 +183,8 @@ def mixture(*domains: str) -> MixtureReport:
     return MixtureReport.model_validate_json(
         json.dumps(
             {
-                "slot_length": 512, "repetition": READ_ONCE.model_dump(), "slots": 1, "rows": 1, "tokens": 1, "budget": 1,
-                "tokens_per_step": 512, "steps": 1, "warnings": [],
+                "slot_length": 512, "slots": 1, "rows": 1, "tokens": 1, "budget": 1,
+                "repetition": READ_ONCE.model_dump(), "tokens_per_step": 512, "steps": 1, "warnings": [],
                 "strata": [
                     {**stratum, "stratum": at, "domain": name} for at, name in enumerate(domains)
                 ],
