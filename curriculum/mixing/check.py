@@ -397,9 +397,12 @@ def _draw(taken: dict[tuple[str, str], int], stratum: Stratum, tokens: int) -> N
     per_row = sum(each.tokens for each in stratum.variants) / sum(
         each.available for each in stratum.variants
     )
-    left = round(stratum.served * tokens / per_row)
     places = [(each.key, stratum.domain) for each in stratum.variants]
     sizes = [len(each.rows) for each in stratum.variants]
+    # Passes over all variants leave their order as it is, so that they needn't be walked one by one.
+    rounds, left = divmod(round(stratum.served * tokens / per_row), sum(sizes))
+    for place, size in zip(places, sizes, strict=True):
+        taken[place] = taken.get(place, 0) + rounds * size
     while left:
         passes = [taken.get(place, 0) // size for place, size in zip(places, sizes, strict=True)]
         at = passes.index(min(passes))

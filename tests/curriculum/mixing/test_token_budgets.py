@@ -83,3 +83,12 @@ def test_budgets_that_can_not_be_served_have_no_count(
     found = count_budgets(supply_of(asked, [rows], 2 * 16_000), read, 4.0)
     assert [each.token_budget for each in found.points] == [3_200, 6_400, 9_600, 12_800, 16_000]
     assert found.largest == 16_000
+
+
+def test_a_diet_that_may_repeat_rows_without_end_is_counted_at_once(
+    make_rows: Make, serving: Make, phase: Make
+) -> None:
+    rows = make_rows({"x": [400] * 40})
+    asked = phase(serving(), max_repetition=1e9)
+    found = count_budgets(supply_of(asked, [rows], 10**12), ReadTokens([rows], seed=17), 1e12)
+    assert [each.scored_tokens for each in found.points] == [each * 10**11 for each in range(1, 11)]
