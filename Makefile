@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests wait for disks and other processes a third of their time: three keep two cores busy.
+PROCESSES ?= 3
 HOME_DIR := $(if $(CURRICULUM_HOME),$(CURRICULUM_HOME),workspace)
 
 # Images of containers often set it, and then each process would compile each module again.
@@ -46,13 +48,13 @@ demo: $(VENV)/.demo
 	@$(BIN)/curriculum demo --home $(HOME_DIR) $(foreach path,$(REPOS),--repo $(path))
 
 test: setup
-	@$(BIN)/pytest -m "not slow and not system" -n 2
+	@$(BIN)/pytest -m "not slow and not system" -n $(PROCESSES)
 
 test-system: setup
-	@$(BIN)/pytest -m "system and not slow" -n 2
+	@$(BIN)/pytest -m "system and not slow" -n $(PROCESSES)
 
 test-slow: setup
-	@$(BIN)/pytest -m slow -n 2
+	@$(BIN)/pytest -m slow -n $(PROCESSES)
 
 check: setup
 	@$(BIN)/ruff format --check .

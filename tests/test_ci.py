@@ -69,6 +69,11 @@ def test_what_fails_alone_too_fails_the_run(tmp_path: Path, suite: str) -> None:
     assert done.returncode == 1
 
 
+def test_a_demo_that_fails_beside_the_tests_fails_the_run(tmp_path: Path) -> None:
+    done = run(tmp_path, ["tests/test_a.py::test_0"], suites=("demo",))
+    assert done.returncode == 1
+
+
 def test_a_run_in_which_nothing_fails_says_nothing_of_it(tmp_path: Path) -> None:
     done = run(tmp_path, [])
     assert (done.returncode, done.stdout) == (0, "")
