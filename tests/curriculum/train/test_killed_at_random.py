@@ -134,7 +134,8 @@ def kill_somebody(runs: Runs, launcher: int, dice: random.Random) -> None:
 @pytest.mark.parametrize(
     ("seed", "spinning", "latest_s"),
     [
-        pytest.param(0, 2, 8.0, marks=pytest.mark.system),
+        # Beside other tests; what spins would take a core from them.
+        pytest.param(0, 0, 8.0, marks=pytest.mark.system),
         *(pytest.param(seed, 8, 20.0, marks=pytest.mark.slow) for seed in range(1, 50)),
     ],
 )
