@@ -26,7 +26,7 @@ from curriculum.tokens.encoding import EncodedStructure, Encoding
 from curriculum.tokens.train import train_tokenizer
 from schemas.mixture import PLAN_SCHEMA, MixtureReport
 from schemas.packed_row import RowFormat
-from tests.curriculum.interop.in_process import publish
+from tests.curriculum.interop.in_process import publish, publish_foreign
 from tests.factories import READ_ONCE
 
 ROW = 128
@@ -234,3 +234,9 @@ def said() -> Callable[..., RowFacts]:
         )
 
     return facts
+
+
+@pytest.fixture
+def read_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `curriculum import` start no process; tests of that are in test_import_process.py."""
+    monkeypatch.setattr("flows.cli.imports.publish_foreign", publish_foreign)

@@ -13,6 +13,7 @@ from curriculum.store import Store
 from tests.curriculum.tokens.templates import tokenizer_json
 from tests.flows.cli_runner import curriculum
 
+pytestmark = pytest.mark.usefixtures("read_in_this_process")
 BOS, EOS, PAD = 256, 257, 258
 LENGTHS = (20, 30, 10, 40)
 FRAMES: dict[str, tuple[list[int], list[int]]] = {

@@ -14,6 +14,7 @@ from curriculum.tokens.codec import Roles, Tokenizer
 from tests.curriculum.tokens.templates import tokenizer_json
 from tests.flows.cli_runner import curriculum
 
+pytestmark = pytest.mark.usefixtures("read_in_this_process")
 TEXT = [*range(65, 91)]
 DTYPES = ("uint16", "int32", "uint32", "int64")
 
@@ -82,9 +83,13 @@ def test_ends_of_documents_alone_do_not_make_a_width_certain(tmp_path: Path) -> 
 def test_a_vocabulary_that_two_bytes_do_not_hold_has_wider_ids(tmp_path: Path) -> None:
     """Of 70,000 ids none but the first 65,536 fit two bytes, so that nothing was written with two."""
     ids = [256, *TEXT[:6], 256, *TEXT[:6]]
-    more = (f"<t{number}>" for number in range(70_000))
-    file = bare(tmp_path / "data", ids, "uint32", ("<s>", "<pad>", *more))
-    codec = Tokenizer.load(file.with_name("tokenizer.json"), Roles(document_tokens="bos"))
+    file = bare(tmp_path / "data", ids, "uint32", ("<s>", "<pad>"))
+    tokenizer = file.with_name("tokenizer.json")
+    content = json.loads(tokenizer.read_text())
+    texts = ("<s>", "<pad>", *(f"<t{number}>" for number in range(70_000)))
+    content["model"]["vocab"].update({text: 256 + at for at, text in enumerate(texts)})
+    tokenizer.write_text(json.dumps(content))
+    codec = Tokenizer.load(tokenizer, Roles(document_tokens="bos"))
     assert codec.vocab_size > 70_000
     tokens = open_tokens(file, "flat", codec)
     assert tokens.ids.tolist() == ids
