@@ -215,11 +215,15 @@ def _run(page: Page) -> UUID:
 
 
 def _ended(page: Page, served: Served) -> str:
-    """The state in which a run came to rest, as its page says; the page itself asks twice a minute."""
-    run = _run(page)
+    """The state in which a run came to rest, as its page says.
+
+    The page itself asks twice a minute, and its animations take a core from the run: it is left meanwhile.
+    """
+    run, address = _run(page), page.url
+    page.goto("about:blank")
     wait_until(lambda: served.state(run) in ENDS, PATIENCE_S, lambda: served.run(run))
     state = str(served.state(run))
-    open_page(page, served, page.url)
+    open_page(page, served, address)
     page.get_by_text(state, exact=True).first.wait_for()
     return state
 
