@@ -9,14 +9,15 @@ HOME_DIR := $(if $(CURRICULUM_HOME),$(CURRICULUM_HOME),workspace)
 # Images of containers often set it, and then each process would compile each module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Extras of pyproject.toml that a target needs; requirements.lock pins their versions. For the demo modules are compiled
-# when they are imported first, since most never are. uv takes the build of torch that suits the machine.
+# Extras of pyproject.toml that a target needs; requirements.lock pins their versions. uv takes the build of torch that
+# suits the machine. A demo compiles the modules that it imports; for tests, whose sandboxed processes write nothing, all
+# cores compile all modules, and leave out files that are templates of code.
 EXTRAS.demo := train,clang
 EXTRAS.serve := $(EXTRAS.demo),dashboards
 EXTRAS.docs := docs
 EXTRAS.dev := $(EXTRAS.serve),dev
 UV := $(shell command -v uv)
-INSTALL = $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python --torch-backend=auto,$(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(filter .dev,$(@F)),,--no-compile)) -c requirements.lock
+INSTALL = $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python --torch-backend=auto,$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile) -c requirements.lock
 
 .PHONY: help setup demo test test-system test-slow check docs bench serve lock clean
 
@@ -40,6 +41,7 @@ $(VENV)/.python:
 $(VENV)/.demo $(VENV)/.serve $(VENV)/.docs $(VENV)/.dev: requirements.lock pyproject.toml | $(VENV)/.python
 	@echo "Installing $(EXTRAS$(@F)) into $(VENV): at least 200 MB, a minute or more ..."
 	$(INSTALL) -e ".[$(EXTRAS$(@F))]"
+	$(if $(filter .dev,$(@F)),@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true)
 	@touch $@
 
 setup: $(VENV)/.dev
