@@ -3,6 +3,7 @@
 import datetime
 import re
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
@@ -147,6 +148,30 @@ CONTEXT_BYTES = 262_144
 """Bytes of a context document at most, where a corpus says nothing: about 64k tokens of code."""
 
 
+ContextContent = Literal["related", "filled"]
+EdgeTrust = Literal["all", "confident", "resolved", "none"]
+ContextOrder = Literal["graph", "random"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContextSettings:
+    """What context documents show, and in which order; the defaults are those of a corpus file."""
+
+    context: ContextContent = "related"
+    context_bytes: int = CONTEXT_BYTES
+    context_order: ContextOrder = "graph"
+    edges: EdgeTrust = "confident"
+
+    def not_usual(self) -> dict[str, str | int]:
+        """Return what isn't the default, for keys."""
+        usual = asdict(USUAL_CONTEXT)
+        return {name: value for name, value in asdict(self).items() if value != usual[name]}
+
+
+USUAL_CONTEXT = ContextSettings()
+"""What context documents show where a corpus says nothing."""
+
+
 class CorpusSpec(Documented):
     """A corpus file; `corpora/*.yaml`."""
 
@@ -164,9 +189,19 @@ class CorpusSpec(Documented):
     """Limit on the versions of one file that are read."""
     quality: QualitySpec = QualitySpec()
     """Limits on files that are left out for their size, or since they are generated."""
+    context: ContextContent = "related"
+    """Context of v4_context_graph and v5_clang_graph. related ends it where nothing related is left: callers,
+    callees, types, bases, overrides and members, then callers of callers and further callees as signatures.
+    filled goes on along all edges until context_bytes are full."""
     context_bytes: Annotated[Whole, Field(ge=65_536, le=16_777_216)] = CONTEXT_BYTES
     """Bytes of a whole document of v4_context_graph or v5_clang_graph at most: what fills rows of 65,536
     tokens. Rows of 131,072 take 1,048,576."""
+    context_order: ContextOrder = "graph"
+    """Order of the context: graph puts what is nearest to the target next to it; random shuffles the same
+    chunks, for studies."""
+    edges: EdgeTrust = "confident"
+    """Edges that a context follows: confident leaves out those that are more likely wrong than right;
+    resolved takes those of a compiler frontend alone, and none shows targets alone, both for studies."""
     val_fraction: Annotated[Number, Field(gt=0, lt=1)] = 0.02
     """The share of files that is held out to measure on; with 20 repositories or more, of repositories."""
     max_skipped: Annotated[Number, Field(ge=0, le=1)] = 0.01
@@ -199,6 +234,15 @@ class CorpusSpec(Documented):
         if self.on_error == "stop":
             return {}
         return {"on_error": self.on_error, "max_skipped": self.max_skipped}
+
+    def context_settings(self) -> ContextSettings:
+        """Return what context documents show."""
+        return ContextSettings(
+            context=self.context,
+            context_bytes=self.context_bytes,
+            context_order=self.context_order,
+            edges=self.edges,
+        )
 
     def overlong_of(self, source: str) -> Overlong:
         """Return the fate of a source's overlong conversations; skip for a repository, which has none."""

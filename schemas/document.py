@@ -82,6 +82,15 @@ ChunkForm = Literal["whole", "signature", "skeleton"]
 CHUNK_FORMS: tuple[ChunkForm, ...] = get_args(ChunkForm)
 """A definition in full; what stands before a function's body; a class or file without bodies."""
 
+LeftOutReason = Literal["no_room", "doubtful", "unrelated"]
+LEFT_OUT_REASONS: tuple[LeftOutReason, ...] = get_args(LeftOutReason)
+"""Why a context doesn't show a definition that would have come next.
+
+no_room    the document is full, or the definition too long for it
+doubtful   the edge that leads to it is none that the corpus follows
+unrelated  the way that leads to it is none that relates it to the target
+"""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
@@ -157,6 +166,22 @@ class Edge:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LeftOut:
+    """A definition that a context document would have shown next."""
+
+    name: str
+    """Qualified, as the language writes it; a path for a file."""
+    path: str
+    kind: EdgeKind
+    """The kind of the edge that leads to it."""
+    outward: bool
+    """True if it stands at the edge's end, so that it is what is called, named or derived from."""
+    confidence: float
+    hop: int
+    reason: LeftOutReason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
     """One document of one family; its id is a digest of family and text, so equal text is one document."""
 
@@ -177,6 +202,8 @@ class Document:
     """Chunks of a context document in the order of the text, the target's last."""
     edges: tuple[Edge, ...] = ()
     """Edges of a context document: all that are known between its chunks."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Definitions that a context document would have shown next, the nearest first; a few."""
 
     @property
     def document_id(self) -> str:
@@ -244,6 +271,17 @@ EDGE_TYPE = pa.struct(
         required("confidence", pa.float32()),
     ]
 )
+LEFT_OUT_TYPE = pa.struct(
+    [
+        required("name", pa.string()),
+        required("path", pa.string()),
+        required("kind", pa.string()),
+        required("outward", pa.bool_()),
+        required("confidence", pa.float32()),
+        required("hop", pa.int32()),
+        required("reason", pa.string()),
+    ]
+)
 DOCUMENT_SCHEMA = pa.schema(
     [
         required("document_id", pa.string()),
@@ -260,6 +298,7 @@ DOCUMENT_SCHEMA = pa.schema(
         required("lineage", pa.string()),
         required("chunks", list_of(CHUNK_TYPE)),
         required("edges", list_of(EDGE_TYPE)),
+        required("left_out", list_of(LEFT_OUT_TYPE)),
         pa.field("base_document_id", pa.string()),
     ],
     metadata={"schema_version": SCHEMA_VERSION},

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from itertools import groupby, pairwise
 from operator import itemgetter
 
-from curriculum.families.context import BUDGET
+from curriculum.graph.relation import Way, is_related, is_trusted
+from schemas.corpus import USUAL_CONTEXT, ContextSettings
 from schemas.document import (
     CHUNK_FORMS,
     EDGE_KINDS,
@@ -24,7 +25,7 @@ Wrong = tuple[str, str]
 """A value, and the rule that it breaks."""
 
 
-def wrong_with_context(document: Document, budget: int = BUDGET) -> Iterator[Wrong]:
+def wrong_with_context(document: Document, settings: ContextSettings) -> Iterator[Wrong]:
     """Yield the violations of the rules, in no more than one line each.
 
     1. Chunks are in the order of the text and have every part but the headers, and show one file each, in
@@ -36,10 +37,12 @@ def wrong_with_context(document: Document, budget: int = BUDGET) -> Iterator[Wro
     3. No line of a file stands in two chunks.
     4. The text keeps the budget.
     5. Edges are sorted, each once, between chunks, and of known kinds, labels and confidences.
+    6. Edges that led to the context are trusted, and what they led to is related to the target unless the
+       context is filled.
     """
     size = len(document.text.encode())
-    if size > budget:
-        yield f"{size} bytes", f"the budget is {budget}"
+    if size > settings.context_bytes:
+        yield f"{size} bytes", f"the budget is {settings.context_bytes}"
     yield from _wrong_order(document)
     data = document.text.encode()
     for run in _runs(document):
@@ -50,6 +53,7 @@ def wrong_with_context(document: Document, budget: int = BUDGET) -> Iterator[Wro
     yield from _wrong_ranks(document)
     yield from _wrong_lines(document)
     yield from _wrong_edges(document)
+    yield from _wrong_ways(document, settings)
 
 
 def _wrong_order(document: Document) -> Iterator[Wrong]:
@@ -169,7 +173,23 @@ def _wrong_edges(document: Document) -> Iterator[Wrong]:
             yield f"confidence {edge.confidence}", "it is in (0, 1]"
 
 
-def check_document(document: Document, budget: int = BUDGET) -> None:
+def _wrong_ways(document: Document, settings: ContextSettings) -> Iterator[Wrong]:
+    ways: dict[int, Way] = {}
+    for at in sorted(range(len(document.chunks)), key=lambda at: document.chunks[at].hop):
+        chunk = document.chunks[at]
+        if not (chunk.hop and 0 <= chunk.via < len(document.edges)):
+            continue
+        edge = document.edges[chunk.via]
+        outward = edge.target == at
+        ways[at] = edge.kind, outward
+        before = ways.get(edge.source if outward else edge.target)
+        if not is_trusted(edge.label, edge.confidence, settings.edges):
+            yield f"chunk {chunk.name!r}", f"edges that led to the context are {settings.edges}"
+        if settings.context == "related" and not is_related(before, ways[at], chunk.hop):
+            yield f"chunk {chunk.name!r}", "the context is related to the target"
+
+
+def check_document(document: Document, settings: ContextSettings = USUAL_CONTEXT) -> None:
     """Pass if parts tile the text at line starts and spans, sources and offsets are sound.
 
     1. Parts tile the bytes of the text, none is empty, and each but the first begins after a line end.
@@ -182,7 +202,7 @@ def check_document(document: Document, budget: int = BUDGET) -> None:
     Raises:
         SchemaError: with the first thing that is wrong.
     """
-    for value, cause in _wrong(document, budget):
+    for value, cause in _wrong(document, settings):
         raise SchemaError(
             f"document {document.document_id} ({document.family})",
             value,
@@ -191,14 +211,14 @@ def check_document(document: Document, budget: int = BUDGET) -> None:
         )
 
 
-def _wrong(document: Document, budget: int) -> Iterator[Wrong]:
+def _wrong(document: Document, settings: ContextSettings) -> Iterator[Wrong]:
     data = document.text.encode()
     yield from _wrong_parts(document, data)
     for kind in SPAN_KINDS:
         yield from _wrong_spans(document, kind, len(data))
     yield from _wrong_sources(document)
     if document.chunks or reads_commits(document.family):
-        yield from wrong_with_context(document, budget)
+        yield from wrong_with_context(document, settings)
     kinds = {span.kind for span in document.spans}
     if not kinds <= set(SPAN_KINDS):
         yield f"span kinds {sorted(kinds)}", f"known are {', '.join(SPAN_KINDS)}"

@@ -2,7 +2,8 @@
 
 target      their commands
 before      the commands of the targets that they link, and of those that these link
-before      the files that all of them compile: whole near the target, skeletons farther away
+before      the files that the targets compile, as skeletons; where the context is filled, those of all, and
+            those of the targets whole
 """
 
 from collections import deque
@@ -11,14 +12,15 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from curriculum.families import context
-from curriculum.families.context import BUDGET, Excerpt, marks_of
+from curriculum.families.context import Excerpt, marks_of
 from curriculum.families.document_builder import is_blank
 from curriculum.families.render import RenderResult, result_of
 from curriculum.graph.cmake import BuildGraph, TargetId, build_graph
 from curriculum.graph.facts import Range, RepositoryGraph, SourceFile
 from curriculum.graph.line_ranges import line_starts, outside_bodies, size_of, with_text
+from curriculum.graph.relation import Way, is_related, is_trusted
 from schemas.change import CommitChange, FileChange, TreeFile
-from schemas.corpus import Language
+from schemas.corpus import ContextSettings, Language
 from schemas.document import ChunkForm, Document, Edge, EdgeKind
 
 LANGUAGE: Language = "cmake"
@@ -40,7 +42,7 @@ class _Item:
 
 
 def documents(
-    commit: CommitChange, graph: RepositoryGraph, *, family: str, budget: int = BUDGET
+    commit: CommitChange, graph: RepositoryGraph, *, family: str, settings: ContextSettings
 ) -> RenderResult:
     """The documents of one commit, whose tree the graph has; none where it changes no CMake file.
 
@@ -53,7 +55,7 @@ def documents(
     touched = sorted({target for each in changes for target in _touched(each, build)})
     if not touched:
         return result_of(family, (), {"no_build_target": 1})
-    room = budget - context.frame_bytes(commit, LANGUAGE)
+    room = settings.context_bytes - context.frame_bytes(commit, LANGUAGE)
     groups, too_large = _shared_out([_commands(graph, build, each) for each in touched], room)
     documents = [
         _document(
@@ -62,9 +64,7 @@ def documents(
             build,
             family,
             group,
-            _Search(graph=graph, build=build, room=room, largest=budget // LARGEST_SHARE).run(
-                group
-            ),
+            _Search(graph=graph, build=build, room=room, settings=settings).run(group),
         )
         for group in groups
     ]
@@ -118,8 +118,7 @@ class _Search:
     graph: RepositoryGraph
     build: BuildGraph
     room: int
-    largest: int
-    """Bytes of one file at most."""
+    settings: ContextSettings
     items: list[_Item] = field(default_factory=list)
 
     def run(self, targets: Sequence[_Item]) -> list[_Item]:
@@ -129,7 +128,7 @@ class _Search:
         seen: set[str] = set()
         for target, hop in hops.items():
             for path in self.build.targets[target].sources:
-                if path not in seen:
+                if path not in seen and self._follows("compiles", hop, 1.0):
                     seen.add(path)
                     self._take_file(path, hop + 1, target)
         return self.items
@@ -141,7 +140,8 @@ class _Search:
         while waiting:
             source = waiting.popleft()
             for link in self.build.targets[source].links:
-                if link.target not in hops:
+                is_new = link.target not in hops
+                if is_new and self._follows("links", hops[source], link.confidence):
                     found = _commands(self.graph, self.build, link.target, hops[source] + 1, source)
                     if found and self._take(found):
                         hops[link.target] = hops[source] + 1
@@ -152,12 +152,23 @@ class _Search:
         source = self.graph.source(path)
         if source.file.language == LANGUAGE:
             return
-        for form, ranges in _forms(source, in_full=hop <= 1):
+        for form, ranges in _forms(source, in_full=self._is_filled and hop <= 1):
             item = _Item(
                 file=source.file, target=None, form=form, ranges=ranges, hop=hop, owner=owner
             )
-            if ranges and _cost(item) <= self.largest and self._take([item]):
+            largest = self.settings.context_bytes // LARGEST_SHARE
+            if ranges and _cost(item) <= largest and self._take([item]):
                 return
+
+    @property
+    def _is_filled(self) -> bool:
+        return self.settings.context == "filled"
+
+    def _follows(self, kind: EdgeKind, hop: int, confidence: float) -> bool:
+        """Return True if the context goes along an edge of a target that is `hop` links away."""
+        before: Way | None = ("links", True) if hop else None
+        is_wanted = self._is_filled or is_related(before, (kind, True), hop + 1)
+        return is_wanted and is_trusted("syntactic", confidence, self.settings.edges)
 
     def _take(self, items: Sequence[_Item]) -> bool:
         cost = sum(map(_cost, items))

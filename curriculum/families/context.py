@@ -32,13 +32,14 @@ from curriculum.graph.facts import Range, SourceFile
 from curriculum.graph.line_ranges import end_of_blanks
 from curriculum.graph.outline import innermost, outline
 from schemas.change import CommitChange, TreeFile
-from schemas.corpus import CONTEXT_BYTES, Language
+from schemas.corpus import Language
 from schemas.document import (
     Chunk,
     ChunkForm,
     Document,
     Edge,
     EdgeKind,
+    LeftOut,
     PartKind,
     Span,
     SpanKind,
@@ -46,8 +47,6 @@ from schemas.document import (
 
 LEAD = "\n"
 """Bytes between the text above a path line and the line."""
-BUDGET = CONTEXT_BYTES
-"""Bytes of a whole document, where a corpus gives no context_bytes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,6 +93,7 @@ def document(
     context: Sequence[Excerpt],
     targets: Sequence[Excerpt],
     edges: Iterable[Edge],
+    left_out: Iterable[LeftOut] = (),
 ) -> Document:
     """The document of these chunks; `context` has the farthest first, and edges count it before targets."""
     main = largest(targets)
@@ -115,6 +115,7 @@ def document(
         file=main,
         chunks=tuple(writer.chunks),
         edges=tuple(edge for _, edge in known),
+        left_out=tuple(left_out),
     )
 
 

@@ -21,6 +21,7 @@ from schemas.document import (
     Chunk,
     Document,
     Edge,
+    LeftOut,
     Part,
     PartKind,
     Provenance,
@@ -123,6 +124,7 @@ class DocumentBuilder:
         file: FileChange | TreeFile,
         chunks: tuple[Chunk, ...] = (),
         edges: tuple[Edge, ...] = (),
+        left_out: tuple[LeftOut, ...] = (),
     ) -> Document:
         """The document of all that was added; its language and lineage are those of `file`."""
         spans = sorted(self.spans, key=lambda span: (SPAN_KINDS.index(span.kind), span.start))
@@ -138,6 +140,7 @@ class DocumentBuilder:
             lineage=file.lineage,
             chunks=chunks,
             edges=edges,
+            left_out=left_out,
         )
 
 

@@ -4,6 +4,7 @@ Functions are shared out over several documents where they are too many for one.
 commit touched make documents of their own.
 """
 
+import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,26 +14,24 @@ from operator import attrgetter
 import numpy as np
 
 from curriculum.families import cmake_targets, context
-from curriculum.families.context import BUDGET, Excerpt
+from curriculum.families.context import Excerpt
 from curriculum.families.document_builder import is_blank
 from curriculum.families.render import RenderResult, result_of
 from curriculum.graph.facts import FileFacts, NodeId, Range, RepositoryGraph, reached
+from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, Link, whole
 from curriculum.graph.index import facts_of
 from curriculum.graph.line_ranges import blank_lines_after, blank_lines_before, line_starts, without
 from curriculum.graph.names import TYPES
 from curriculum.graph.neighbourhood import (
-    WHOLE_FILE,
-    Costs,
-    Fragment,
-    Link,
+    Neighbourhood,
+    Rejected,
     SearchOrder,
     Step,
     neighbourhood,
-    whole,
 )
 from schemas.change import CommitChange, FileChange, Hunk
-from schemas.corpus import CODE
-from schemas.document import Document, Edge, Span
+from schemas.corpus import CODE, USUAL_CONTEXT, ContextOrder, ContextSettings
+from schemas.document import Document, Edge, LeftOut, Span
 
 ORDER = SearchOrder(
     near=(
@@ -62,14 +61,15 @@ ORDER = SearchOrder(
 
 
 def documents(
-    commit: CommitChange, graph: RepositoryGraph, *, family: str, budget: int = BUDGET
+    commit: CommitChange,
+    graph: RepositoryGraph,
+    *,
+    family: str,
+    settings: ContextSettings = USUAL_CONTEXT,
 ) -> RenderResult:
-    """Render one commit, whose tree the graph has: documents of functions, then of build targets.
-
-    None has more than `budget` bytes.
-    """
-    functions = graph_documents(commit, graph, family=family, order=ORDER, budget=budget)
-    targets = cmake_targets.documents(commit, graph, family=family, budget=budget)
+    """Render one commit, whose tree the graph has: documents of functions, then of build targets."""
+    functions = graph_documents(commit, graph, family=family, order=ORDER, settings=settings)
+    targets = cmake_targets.documents(commit, graph, family=family, settings=settings)
     return RenderResult(
         documents=functions.documents + targets.documents, counts=functions.counts + targets.counts
     )
@@ -81,7 +81,7 @@ def graph_documents(
     *,
     family: str,
     order: SearchOrder,
-    budget: int = BUDGET,
+    settings: ContextSettings,
 ) -> RenderResult:
     """The documents of one commit, whose tree the graph has; equal input gives equal documents.
 
@@ -94,14 +94,15 @@ def graph_documents(
         lead=lambda path: context.chunk_bytes(path, graph.source(path).file.language),
         gap=len(context.gap_line("cpp").encode()),
     )
-    room = budget - context.frame_bytes(commit, graph.source(targets[0].node.path).file.language)
+    language = graph.source(targets[0].node.path).file.language
+    room = settings.context_bytes - context.frame_bytes(commit, language)
     shares = shared_out(targets, graph, costs, room)
     around = [
-        neighbourhood(graph, group, room - costs.of_all(group), order, costs)
+        neighbourhood(graph, group, room - costs.of_all(group), order, costs, settings)
         for group in shares.groups
     ]
     documents = [
-        _document(commit, graph, family, group, near.fragments)
+        _document(commit, graph, family, group, near, settings)
         for group, near in zip(shares.groups, around, strict=True)
     ]
     return result_of(
@@ -121,10 +122,11 @@ def _document(
     graph: RepositoryGraph,
     family: str,
     targets: Sequence[Fragment],
-    around: Sequence[Fragment],
+    near: Neighbourhood,
+    settings: ContextSettings,
 ) -> Document:
-    """The document of fragments; `around` has the nearest first."""
-    farthest_first = list(reversed(around))
+    """The document of targets and what is around them."""
+    farthest_first = _ordered(commit, near.fragments, settings.context_order)
     fragments = [*farthest_first, *targets]
     places = {each.node: at for at, each in enumerate(fragments)}
     sources = {each.node.path: graph.source(each.node.path) for each in fragments}
@@ -139,6 +141,34 @@ def _document(
         [_excerpt(graph, each, marks, places) for each in farthest_first],
         [_excerpt(graph, each, target_marks, places) for each in targets],
         _edges(graph, fragments, places),
+        [_left_out(graph, each) for each in near.left_out],
+    )
+
+
+def _ordered(
+    commit: CommitChange, nearest_first: Sequence[Fragment], order: ContextOrder
+) -> list[Fragment]:
+    """Return fragments as they stand in a document: the farthest first, or shuffled by commit and place."""
+    if order == "graph":
+        return list(reversed(nearest_first))
+
+    def place(fragment: Fragment) -> bytes:
+        node = fragment.node
+        return hashlib.sha256(f"{commit.commit} {node.number} {node.path}".encode()).digest()
+
+    return sorted(nearest_first, key=place)
+
+
+def _left_out(graph: RepositoryGraph, rejected: Rejected) -> LeftOut:
+    path, number = rejected.node
+    return LeftOut(
+        name=path if number == WHOLE_FILE else graph.source(path).facts.symbols[number].qualified,
+        path=path,
+        kind=rejected.via.kind,
+        outward=rejected.via.target == rejected.node,
+        confidence=rejected.via.confidence,
+        hop=rejected.hop,
+        reason=rejected.reason,
     )
 
 

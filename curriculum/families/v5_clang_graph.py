@@ -4,12 +4,12 @@ What uses the change stands nearest to it: overrides, callers, their callers, ba
 sure as its label says, and those of functions that the frontend didn't see as they are stay syntactic.
 """
 
-from curriculum.families.context import BUDGET
 from curriculum.families.render import RenderResult
 from curriculum.families.v4_context_graph import graph_documents
 from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.neighbourhood import SearchOrder, Step
 from schemas.change import CommitChange
+from schemas.corpus import USUAL_CONTEXT, ContextSettings
 
 ORDER = SearchOrder(
     near=(
@@ -43,7 +43,11 @@ target stands far from it.
 
 
 def documents(
-    commit: CommitChange, graph: ClangGraph, *, family: str, budget: int = BUDGET
+    commit: CommitChange,
+    graph: ClangGraph,
+    *,
+    family: str,
+    settings: ContextSettings = USUAL_CONTEXT,
 ) -> RenderResult:
-    """Render one commit, whose tree the graph has, in documents of `budget` bytes."""
-    return graph_documents(commit, graph, family=family, order=ORDER, budget=budget)
+    """Render one commit, whose tree the graph has."""
+    return graph_documents(commit, graph, family=family, order=ORDER, settings=settings)

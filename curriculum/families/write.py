@@ -16,12 +16,14 @@ from schemas.document import (
     CHUNK_TYPE,
     DOCUMENT_SCHEMA,
     EDGE_TYPE,
+    LEFT_OUT_TYPE,
     PART_TYPE,
     PROVENANCE_TYPE,
     SPAN_TYPE,
     Chunk,
     Document,
     Edge,
+    LeftOut,
     Part,
     Provenance,
     Span,
@@ -140,6 +142,7 @@ _NESTED: dict[str, tuple[type, pa.StructType]] = {
     "provenance": (Provenance, PROVENANCE_TYPE),
     "chunks": (Chunk, CHUNK_TYPE),
     "edges": (Edge, EDGE_TYPE),
+    "left_out": (LeftOut, LEFT_OUT_TYPE),
 }
 _PLAIN = ("text", "family", "language", "licence", "timestamp", "lineage")
 

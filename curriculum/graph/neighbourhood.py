@@ -1,210 +1,27 @@
 """Neighbourhood of some functions of a repository, nearest first, within a budget of bytes.
 
-A breadth-first search along the edges of a graph. Each definition that it takes becomes a fragment of its
-file; no line is in two fragments, and none of a target's is in any.
+A breadth-first search along the edges of a graph: those that lead to what is related to a target, or all.
+Each definition that it takes becomes a fragment of its file; no line is in two fragments, and none of a
+target's is in any.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from curriculum.graph.facts import Includes, NodeId, Range, RepositoryGraph, folders_between, symbol
-from curriculum.graph.line_ranges import Lines, outside_bodies, size_of, with_text, without
-from schemas.document import ChunkForm, EdgeKind, EdgeLabel
-
-SMALL_BODY = 256
-"""Bytes inside of a body; to leave out fewer costs more sense than it saves."""
-WHOLE_FILE = -1
-"""The number of a node that stands for a file."""
-
-
-class Link(NamedTuple):
-    """An edge between two nodes."""
-
-    source: NodeId
-    target: NodeId
-    kind: EdgeKind
-    label: EdgeLabel
-    confidence: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fragment:
-    """Excerpt of one definition, or of a file where the node's number is WHOLE_FILE."""
-
-    node: NodeId
-    form: ChunkForm
-    ranges: tuple[Range, ...]
-    """Whole lines of its file, sorted, with lines that aren't shown between any two."""
-    hop: int
-    """Edges from the nearest target."""
-    via: Link | None
-    """The edge that led here; None for a target."""
-
-
-class Form(NamedTuple):
-    """One way to show a node."""
-
-    form: ChunkForm
-    ranges: tuple[Range, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Costs:
-    """Costs of fragments beside their bytes."""
-
-    lead: Callable[[str], int]
-    """The line that names a file, by its path."""
-    gap: int
-    """The line that stands between two ranges or fragments of one file."""
-
-    def of(self, fragment: Fragment, beside: Fragment | None = None) -> int:
-        """Bytes of a fragment in a document, at most; `beside` another one of its file it has no lead."""
-        is_led = beside is None or beside.node.path != fragment.node.path
-        lead = self.lead(fragment.node.path) if is_led else self.gap
-        return lead + size_of(fragment.ranges) + self.gap * (len(fragment.ranges) - 1)
-
-    def of_all(self, fragments: Sequence[Fragment]) -> int:
-        """Bytes of fragments that stand in this order."""
-        return sum(
-            self.of(each, beside)
-            for beside, each in zip((None, *fragments), fragments, strict=False)
-        )
-
-
-def span_of(graph: RepositoryGraph, node: NodeId) -> Range:
-    """The lines of a definition."""
-    found = symbol(graph, node)
-    return Range(found.start, found.end)
-
-
-def whole(graph: RepositoryGraph, node: NodeId) -> Fragment:
-    """A target as a fragment."""
-    return Fragment(node=node, form="whole", ranges=(span_of(graph, node),), hop=0, via=None)
-
-
-@dataclass(kw_only=True, slots=True)
-class Budget:
-    """Lines that are shown, by fragment, and their cost so far.
-
-    Most definitions are shown by themselves. A class or a file is shown as a skeleton: what lies outside
-    of bodies and isn't shown elsewhere. It gives lines away to definitions that come later.
-    """
-
-    graph: RepositoryGraph
-    costs: Costs
-    budget: int
-    fragments: list[Fragment] = field(default_factory=list)
-    used: int = 0
-    _hidden: defaultdict[str, Lines] = field(default_factory=lambda: defaultdict(Lines))
-    _alone: defaultdict[str, Lines] = field(default_factory=lambda: defaultdict(Lines))
-    """Lines of definitions that are shown by themselves."""
-    _shown: defaultdict[str, Lines] = field(default_factory=lambda: defaultdict(Lines))
-    """These lines, and those of skeletons."""
-    _skeletons: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Indices of fragments, by path."""
-    _texts: dict[str, bytes] = field(default_factory=dict)
-    _wordings: set[bytes] = field(default_factory=set)
-    """Texts of all fragments: what they show, and the whole definitions that they show."""
-
-    def hide(self, fragments: Iterable[Fragment]) -> None:
-        """Keep the lines of these fragments out of all others."""
-        for each in fragments:
-            self._hidden[each.node.path].add(each.ranges)
-            self._wordings.update(self._worded(each.node, each.ranges))
-
-    def forms(self, node: NodeId, *, in_full: bool) -> list[Form]:
-        """Return the forms in which a node can still be shown, the fullest first; none if its lines are.
-
-        Without `in_full`, a function is shown by its signature unless its body is small.
-        """
-        if self._is_skeleton(node):
-            lines = self._skeleton(node)
-            return [lines] if lines.ranges else []
-        span = span_of(self.graph, node)
-        is_cut = self._alone[node.path].missing([span]) != (span,)
-        if is_cut or not self._shown[node.path].missing([span]):
-            return []
-        signature = outside_bodies(self._text(node.path), span, [symbol(self.graph, node)])
-        saved = size_of([span]) - size_of(signature)
-        full = [Form("whole", (span,))] if in_full or saved <= SMALL_BODY else []
-        return [*full, Form("signature", signature)] if saved else full
-
-    def is_repeated(self, node: NodeId, ranges: Sequence[Range]) -> bool:
-        """Return True where a definition, or these lines of it, equals one that was taken up already."""
-        return not self._wordings.isdisjoint(self._worded(node, ranges))
-
-    def _worded(self, node: NodeId, ranges: Sequence[Range]) -> Iterator[bytes]:
-        """The text of some lines, and of the whole definition or file, without the blanks around them."""
-        text = self._text(node.path)
-        yield b"".join(text[start:end] for start, end in ranges).strip()
-        whole = text
-        if node.number != WHOLE_FILE:
-            span = span_of(self.graph, node)
-            whole = text[span.start : span.end]
-        yield whole.strip()
-
-    def take(self, fragment: Fragment) -> bool:
-        """Show a fragment if the budget allows it and no skeleton would be left without a line."""
-        path = fragment.node.path
-        is_skeleton = self._is_skeleton(fragment.node)
-        smaller = {} if is_skeleton else self._smaller(path, fragment.ranges)
-        cost = self.costs.of(fragment, self.fragments[-1] if self.fragments else None) + sum(
-            self.costs.of(each) - self.costs.of(self.fragments[at]) for at, each in smaller.items()
-        )
-        if self.used + cost > self.budget or not all(each.ranges for each in smaller.values()):
-            return False
-        for at, each in smaller.items():
-            self.fragments[at] = each
-        if is_skeleton:
-            self._skeletons[path].append(len(self.fragments))
-        else:
-            self._alone[path].add(fragment.ranges)
-        self._shown[path].add(fragment.ranges)
-        self._wordings.update(self._worded(fragment.node, fragment.ranges))
-        self.fragments.append(fragment)
-        self.used += cost
-        return True
-
-    def _is_skeleton(self, node: NodeId) -> bool:
-        """Return True if a node is a class or a file, or holds a target."""
-        if node.number == WHOLE_FILE or symbol(self.graph, node).kind == "class":
-            return True
-        span = span_of(self.graph, node)
-        return self._hidden[node.path].missing([span]) != (span,)
-
-    def _skeleton(self, node: NodeId) -> Form:
-        text = self._text(node.path)
-        is_file = node.number == WHOLE_FILE
-        span = Range(0, len(text)) if is_file else span_of(self.graph, node)
-        lines = outside_bodies(text, span, self.graph.source(node.path).facts.symbols)
-        left = self._shown[node.path].missing(self._hidden[node.path].missing(lines))
-        left = with_text(text, left)
-        return Form("whole" if left == (span,) else "skeleton", left)
-
-    def _smaller(self, path: str, ranges: tuple[Range, ...]) -> dict[int, Fragment]:
-        """The skeletons that lose lines to `ranges`, as they are without."""
-        found: dict[int, Fragment] = {}
-        for at in self._skeletons[path]:
-            before = self.fragments[at]
-            if ranges[-1].end <= before.ranges[0].start or before.ranges[-1].end <= ranges[0].start:
-                continue
-            left = without(before.ranges, ranges)
-            if left != before.ranges:
-                left = with_text(self._text(path), left)
-                found[at] = replace(before, form="skeleton", ranges=left)
-        return found
-
-    def _text(self, path: str) -> bytes:
-        if path not in self._texts:
-            self._texts[path] = self.graph.source(path).file.blob.text.encode()
-        return self._texts[path]
-
+from curriculum.graph.facts import Includes, NodeId, RepositoryGraph, folders_between, symbol
+from curriculum.graph.fragments import WHOLE_FILE, Budget, Costs, Form, Fragment, Link
+from curriculum.graph.line_ranges import size_of
+from curriculum.graph.relation import Way, is_related, is_trusted
+from schemas.corpus import ContextSettings
+from schemas.document import EdgeKind, LeftOutReason
 
 DISTANT = 3
 """Number of edges from which on a function is shown by its signature."""
+DISTANT_RELATED = 2
+"""The same where what is related alone is shown: callers of callers, and what callees call."""
 LARGEST_SHARE = 8
 """A fragment takes one part in so many of the budget at most; a longer function shows its signature."""
 STEP_SHARE = 2
@@ -213,6 +30,8 @@ TURN = 1
 """Extra distance of the other callers of a callee, and of the other callees of a caller."""
 MISSES = 64
 """The search ends when so many in a row were too large for what is left."""
+MOST_LEFT_OUT = 5
+"""Definitions of which a neighbourhood says that they would have come next."""
 
 
 class Step(NamedTuple):
@@ -229,7 +48,7 @@ class SearchOrder:
     """Steps that a search takes; of two that lead equally far, the first is taken first.
 
     `includes` in `far` stands for the skeletons of the targets' own files and of those that they include,
-    which count as two steps away.
+    which count as two steps away and are related to nothing.
     """
 
     near: tuple[Step, ...]
@@ -238,10 +57,21 @@ class SearchOrder:
     """Steps from anything else."""
 
 
+class Rejected(NamedTuple):
+    """A definition that would have come next, and why it isn't shown."""
+
+    node: NodeId
+    reason: LeftOutReason
+    hop: int
+    via: Link
+
+
 class Neighbourhood(NamedTuple):
     """Fragments around some functions, nearest first, and what they don't repeat."""
 
     fragments: tuple[Fragment, ...]
+    left_out: tuple[Rejected, ...]
+    """The nearest definitions that aren't shown, at most MOST_LEFT_OUT."""
     repeated_definitions: int
     """Definitions that were left out because a nearer one, or the target, has the same text."""
     repeated_bytes: int
@@ -260,7 +90,7 @@ class _Place(NamedTuple):
     via: Link
 
     @property
-    def step(self) -> tuple[EdgeKind, bool]:
+    def way(self) -> Way:
         return self.via.kind, self.via.target == self.node
 
 
@@ -270,6 +100,7 @@ def neighbourhood(
     budget: int,
     order: SearchOrder,
     costs: Costs,
+    settings: ContextSettings,
 ) -> Neighbourhood:
     """Fragments around the targets, nearest first, which cost `budget` at most; the same in every run.
 
@@ -280,10 +111,11 @@ def neighbourhood(
     """
     spent = Budget(graph=graph, costs=costs, budget=budget)
     spent.hide(targets)
-    search = _Search(graph=graph, order=order, spent=spent)
+    search = _Search(graph=graph, order=order, spent=spent, settings=settings)
     search.run(sorted(targets, key=lambda each: each.node))
     return Neighbourhood(
         fragments=tuple(spent.fragments),
+        left_out=search.nearest_rejected(),
         repeated_definitions=len(search.repeated),
         repeated_bytes=sum(search.repeated),
     )
@@ -294,43 +126,63 @@ class _Search:
     graph: RepositoryGraph
     order: SearchOrder
     spent: Budget
+    settings: ContextSettings
     repeated: list[int] = field(default_factory=list)
     """Bytes of each definition that was left out because its text is shown."""
     _waiting: list[_Place] = field(default_factory=list)
     _seen: set[NodeId] = field(default_factory=set)
-    _spent: Counter[tuple[EdgeKind, bool]] = field(default_factory=Counter)
+    _spent: Counter[Way] = field(default_factory=Counter)
+    _rejected: list[tuple[_Place, LeftOutReason]] = field(default_factory=list)
+
+    @property
+    def _is_filled(self) -> bool:
+        return self.settings.context == "filled"
 
     def run(self, targets: Sequence[Fragment]) -> None:
         nodes = [each.node for each in targets]
         self._seen.update(nodes)
         for node in nodes:
             if symbol(self.graph, node).kind == "function":
-                self._look_around(node, self.order.near, distance=0, hop=1)
+                self._look_around(node, self.order.near, distance=0)
             else:
-                self._look_around(node, self.order.far, distance=1, hop=1)
-        self._look_at_files(nodes)
+                self._look_around(node, self.order.far, distance=1)
+        if self._is_filled:
+            self._look_at_files(nodes)
+        distant = DISTANT if self._is_filled else DISTANT_RELATED
         misses = 0
         while self._waiting and misses < MISSES:
             place = heappop(self._waiting)
-            if place.node in self._seen or self._spent[place.step] * STEP_SHARE > self.spent.budget:
+            if place.node in self._seen:
+                continue
+            if self._spent[place.way] * STEP_SHARE > self.spent.budget:
+                self._rejected.append((place, "no_room"))
                 continue
             self._seen.add(place.node)
-            forms = self.spent.forms(place.node, in_full=place.hop < DISTANT)
+            forms = self.spent.forms(place.node, in_full=place.hop < distant)
             if forms and self.spent.is_repeated(place.node, forms[0].ranges):
                 self.repeated.append(size_of(forms[0].ranges))
             elif any(self._take(place, form) for form in forms):
                 misses = 0
                 self._expand(place)
-            else:
-                misses += bool(forms)
+            elif forms:
+                misses += 1
+                self._rejected.append((place, "no_room"))
+        self._rejected += [(place, "no_room") for place in self._waiting]
+
+    def nearest_rejected(self) -> tuple[Rejected, ...]:
+        """Return what would have come next, the nearest first, each definition once."""
+        shown = {each.node for each in self.spent.fragments}
+        found: dict[NodeId, Rejected] = {}
+        for place, reason in sorted(self._rejected):
+            if place.node not in shown and place.node not in found:
+                found[place.node] = Rejected(place.node, reason, place.hop, place.via)
+            if len(found) == MOST_LEFT_OUT:
+                break
+        return tuple(found.values())
 
     def _expand(self, place: _Place) -> None:
-        if place.node.number == WHOLE_FILE:
-            return
-        kind, outward = place.step
-        back = (kind, not outward) if kind == "calls" else None
-        far = self.order.far
-        self._look_around(place.node, far, distance=place.distance, hop=place.hop + 1, back=back)
+        if place.node.number != WHOLE_FILE:
+            self._look_around(place.node, self.order.far, distance=place.distance, behind=place)
 
     def _look_around(
         self,
@@ -338,19 +190,21 @@ class _Search:
         steps: Sequence[Step],
         *,
         distance: int,
-        hop: int,
-        back: tuple[EdgeKind, bool] | None = None,
+        behind: _Place | None = None,
     ) -> None:
-        """Let what these steps lead to wait for its turn; the way `back` is longer."""
+        """Let what these steps lead to wait for its turn; the way back along calls is longer."""
         ranks = {(step.kind, step.outward): rank for rank, step in enumerate(steps)}
+        before = None if behind is None else behind.way
+        hop = 1 if behind is None else behind.hop + 1
+        back = (before[0], not before[1]) if before and before[0] == "calls" else None
         for near in self.graph.neighbours(node):
-            step = (near.kind, near.outward)
-            rank = ranks.get(step)
+            way = (near.kind, near.outward)
+            rank = ranks.get(way)
             if rank is None or near.node in self._seen:
                 continue
             ends = (node, near.node) if near.outward else (near.node, node)
             place = _Place(
-                distance=distance + steps[rank].cost + TURN * (step == back),
+                distance=distance + steps[rank].cost + TURN * (way == back),
                 rank=rank,
                 doubt=-near.confidence,
                 folders=folders_between(node.path, near.node.path),
@@ -358,7 +212,12 @@ class _Search:
                 hop=hop,
                 via=Link(*ends, near.kind, near.label, near.confidence),
             )
-            heappush(self._waiting, place)
+            if not is_trusted(near.label, near.confidence, self.settings.edges):
+                self._rejected.append((place, "doubtful"))
+            elif self._is_filled or is_related(before, way, hop):
+                heappush(self._waiting, place)
+            else:
+                self._rejected.append((place, "unrelated"))
 
     def _look_at_files(self, targets: Sequence[NodeId]) -> None:
         ranks = [rank for rank, step in enumerate(self.order.far) if step.kind == "includes"]
@@ -389,5 +248,5 @@ class _Search:
         cost = self.spent.costs.of(fragment)
         if cost * LARGEST_SHARE > self.spent.budget or not self.spent.take(fragment):
             return False
-        self._spent[place.step] += cost
+        self._spent[place.way] += cost
         return True

@@ -3,7 +3,8 @@
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from schemas.document import EDGE_KINDS, EDGE_LABELS, Chunk, Document, Edge, EdgeKind
+from curriculum.inspection.formats import number
+from schemas.document import EDGE_KINDS, EDGE_LABELS, Chunk, Document, Edge, EdgeKind, LeftOut
 
 WORDS: dict[EdgeKind, tuple[str, str]] = {
     "calls": ("calls", "called by"),
@@ -102,6 +103,28 @@ def edge_words(edges: tuple[Edge, ...]) -> str:
             labels = (f"{name} {each:,}" if number else name for name, each in by_label.items())
             said.append(f"{kind} {sum(by_label.values()):,} ({', '.join(labels)})")
     return " · ".join(said)
+
+
+def left_out_words(left_out: tuple[LeftOut, ...]) -> str:
+    """Definitions that would have come next, each with the reason that it isn't shown.
+
+    left_out_words(document.left_out) ->
+    'calls fill (a.cc): doubtful, 0.33 · called by main (b.cc): unrelated, 2 edges away'
+    """
+    return " · ".join(
+        f"{WORDS[each.kind][not each.outward]} {each.name} ({each.path}): {_reason(each)}"
+        for each in left_out
+    )
+
+
+def _reason(left_out: LeftOut) -> str:
+    match left_out.reason:
+        case "doubtful":
+            return f"doubtful, {left_out.confidence:.2f}"
+        case "unrelated":
+            return f"unrelated, {number(left_out.hop, 'edge')} away"
+        case "no_room":
+            return "no room"
 
 
 def target_parts(document: Document) -> tuple[int, int]:

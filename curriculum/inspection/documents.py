@@ -8,7 +8,7 @@ from itertools import islice
 
 from pydantic import TypeAdapter, ValidationError
 
-from curriculum.inspection.context_tree import edge_words
+from curriculum.inspection.context_tree import edge_words, left_out_words
 from curriculum.inspection.formats import number
 from curriculum.inspection.line_selection import InspectOptions, Line, chosen_lines
 from curriculum.store import Artefact, Store
@@ -138,6 +138,8 @@ def facts(document: DocumentView) -> Iterator[str]:
     yield " · ".join(_sizes(document))
     if document.edges:
         yield edge_words(document.edges)
+    if document.left_out:
+        yield f"next, left out: {left_out_words(document.left_out)}"
     if document.base_document_id:
         yield f"made of {document.base_document_id}"
 

@@ -19,7 +19,7 @@ from curriculum.stages.indexes import Index, snapshot_of
 from curriculum.stages.stage import Stage
 from curriculum.store import Recipe, StagingDirectory
 from schemas.change import CommitChange, TreeDelta
-from schemas.corpus import CODE, CONTEXT_BYTES, CorpusSpec
+from schemas.corpus import CODE, ContextSettings
 from schemas.families import FAMILIES, need_index
 from schemas.reports import DocumentsReport
 
@@ -84,7 +84,7 @@ class Graphs(Stage[GraphInputs, GraphTask]):
         repository, skips = task.repository, Skips()
         families = [dict(draft.recipe.labels)["family"] for draft in drafts]
         source, spec, corpus = repository.source, repository.spec, repository.corpus
-        graphs = RepositoryGraphs.of(families, task.index, budget=corpus.context_bytes)
+        graphs = RepositoryGraphs.of(families, task.index, corpus.context_settings())
         with FamilyWriters(drafts, sample=self.sample) as writers:
             for commit in trees.read_commits(source, spec, corpus, skips):
                 graphs.apply(commit.tree)
@@ -110,7 +110,7 @@ class Graphs(Stage[GraphInputs, GraphTask]):
             **task.repository.ingredients(),
             **task.repository.corpus.tolerance(),
             **({} if self.sample is None else {"sample": self.sample}),
-            **context_size(task.repository.corpus),
+            **task.repository.corpus.context_settings().not_usual(),
         }
         index = task.index if FAMILIES[family].needs_index else None
         if index is not None and index.artefact is None:
@@ -125,12 +125,6 @@ class Graphs(Stage[GraphInputs, GraphTask]):
         )
 
 
-def context_size(corpus: CorpusSpec) -> dict[str, JsonValue]:
-    """The corpus's size of documents, where it isn't the default: that leaves keys as they are."""
-    size = corpus.context_bytes
-    return {} if size == CONTEXT_BYTES else {"context_bytes": size}
-
-
 @dataclass(kw_only=True, slots=True)
 class RepositoryGraphs:
     """The graphs of one repository as they go from commit to commit."""
@@ -138,8 +132,7 @@ class RepositoryGraphs:
     families: Sequence[str]
     syntactic: CallGraph
     resolved: ClangGraph | None
-    budget: int
-    """Bytes of a document at most."""
+    settings: ContextSettings
     incomplete: set[str] = field(default_factory=set)
     """Files that had no whole syntax tree at some commit."""
     crowded: dict[str, int] = field(default_factory=dict)
@@ -148,13 +141,13 @@ class RepositoryGraphs:
 
     @classmethod
     def of(
-        cls, families: Sequence[str], index: Index | None, *, budget: int = CONTEXT_BYTES
+        cls, families: Sequence[str], index: Index | None, settings: ContextSettings
     ) -> "RepositoryGraphs":
         """Make those that the families need, over an empty tree."""
         syntactic = CallGraph()
         snapshot = snapshot_of(index) if need_index(families) else None
         resolved = None if snapshot is None else ClangGraph(syntactic, snapshot)
-        return cls(families=families, syntactic=syntactic, resolved=resolved, budget=budget)
+        return cls(families=families, syntactic=syntactic, resolved=resolved, settings=settings)
 
     def apply(self, delta: TreeDelta) -> None:
         """Take what differs from the tree before."""
@@ -177,7 +170,7 @@ class RepositoryGraphs:
             family = FAMILIES[name]
             graph = self.resolved if family.needs_index else self.syntactic
             if graph is not None:
-                yield family.function(commit, graph, family=name, budget=self.budget)
+                yield family.function(commit, graph, family=name, settings=self.settings)
 
     def report(self, family: str, index: Index | None) -> DocumentsReport:
         """Return an index's coverage of the newest tree, or the reason that there is none."""

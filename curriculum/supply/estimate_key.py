@@ -7,7 +7,6 @@ from pydantic import JsonValue
 from curriculum import encode
 from curriculum.corpus import conversations, domains, history, select, trees
 from curriculum.corpus.select_conversations import conversation_ingredients
-from curriculum.stages.graphs import context_size
 from curriculum.stages.tokens import Tokenizing
 from curriculum.supply.ratios import Kind
 from curriculum.supply.sampled_corpus import SamplingPlan
@@ -47,7 +46,7 @@ def own_ingredients(plan: SamplingPlan, kind: Kind) -> dict[str, JsonValue]:
         "objective_revision": OBJECTIVES[kind.objective].revision,
     }
     if reads_commits(kind.family):
-        own.update(context_size(plan.corpus))
+        own.update(plan.corpus.context_settings().not_usual())
     if kind.family == CHAT_FAMILY:
         own["conversations"] = [
             conversations.ingredients(conversations.find_conversations(each), plan.corpus)

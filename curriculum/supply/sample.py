@@ -136,8 +136,8 @@ class SampledGraphs(Stage[Sequence[CommitsTask], CommitsTask]):
 
     def run(self, task: CommitsTask, drafts: Sequence[StagingDirectory]) -> None:
         """Render the commits one after another."""
-        budget = task.repository.corpus.context_bytes
-        graphs = RepositoryGraphs.of(task.families, task.index, budget=budget)
+        settings = task.repository.corpus.context_settings()
+        graphs = RepositoryGraphs.of(task.families, task.index, settings)
         with FamilyWriters(drafts) as writers, _reading(task.repository) as reader:
             for commit in reader.commits(task.commits):
                 graphs.apply(commit.tree)

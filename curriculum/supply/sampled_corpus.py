@@ -14,7 +14,6 @@ from curriculum import frames
 from curriculum.corpus.decisions import decisions, read_sides
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.survey import in_sample
-from curriculum.families.context import BUDGET
 from curriculum.stages.conversations import ConversationSelection
 from curriculum.stages.documents import Repository
 from curriculum.stages.file_shares import FileShare, file_shares
@@ -34,7 +33,7 @@ from curriculum.supply.sample import (
     read_touched,
 )
 from curriculum.tokens.codec import Tokenizer
-from schemas.corpus import CorpusSpec, Overlong
+from schemas.corpus import CONTEXT_BYTES, CorpusSpec, Overlong
 from schemas.errors import CorpusError
 from schemas.families import CHAT_FAMILY, FAMILIES, VERSIONS_FAMILY, families_of
 from schemas.reports import SurveyReport
@@ -52,7 +51,7 @@ def sizes_of(touched: pl.DataFrame, sides: pl.DataFrame, domains: pl.DataFrame) 
     """A table of SIZES_SCHEMA, sorted.
 
     `touched` is as TOUCHED_SCHEMA, `sides` has lineage and split, `domains` unit, lineage and domain. A
-    document has room for BUDGET bytes of functions; a commit that touched few gives one all the same. Build
+    document has room for CONTEXT_BYTES of functions; a commit that touched few gives one all the same. Build
     targets give documents of their own.
     """
     kind = ["unit", "is_build"]
@@ -61,7 +60,7 @@ def sizes_of(touched: pl.DataFrame, sides: pl.DataFrame, domains: pl.DataFrame) 
     return (
         meant.filter((pl.col("split") == "train").all().over(kind))
         .join(domains, on=["unit", "lineage"], how="inner")
-        .with_columns(size=pl.col("bytes") / whole * pl.max_horizontal(1.0, whole / BUDGET))
+        .with_columns(size=pl.col("bytes") / whole * pl.max_horizontal(1.0, whole / CONTEXT_BYTES))
         .group_by("unit", "domain")
         .agg(pl.col("size").sum())
         .sort("unit", "domain")

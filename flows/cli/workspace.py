@@ -1,7 +1,6 @@
 """`curriculum check`, `gc` and `merge`: sound and unused artefacts, and those of other workspaces."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -23,7 +22,7 @@ from curriculum.train.checkpoint_files import require_whole
 from curriculum.train.run_directory import CHECKPOINTS
 from flows.cli.console import ACCENT, MUTED, err, out, warn
 from flows.settings import trust
-from schemas.corpus import CONTEXT_BYTES
+from schemas.corpus import ContextSettings
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME
 from schemas.run_folders import STEP
@@ -75,17 +74,10 @@ def _checkpoints(path: Path) -> list[Path]:
     return sorted({*above[:1], *below})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _ContextBudget:
-    """Setting of documents; those without context have the default."""
-
-    context_bytes: int = CONTEXT_BYTES
-
-
 def _check_documents(artefact: Artefact) -> None:
-    documents, budget = 0, artefact.configured(_ContextBudget).context_bytes
+    documents, settings = 0, artefact.configured(ContextSettings)
     for document in documents_in(artefact.path):
-        check_document(document, budget)
+        check_document(document, settings)
         documents += 1
     out.print(f"{artefact.path}: {number(documents, 'document')} keep the contract", soft_wrap=True)
 

@@ -7,13 +7,18 @@ from curriculum.families.render import RenderResult
 from curriculum.families.v4_context_graph import documents
 from curriculum.graph.call_graph import CallGraph
 from schemas.change import Blob, CommitChange, FileChange, TreeDelta, TreeFile
+from schemas.corpus import USUAL_CONTEXT, ContextSettings
 from schemas.families import CONTEXT_FAMILY
 
 MakeChange = Callable[..., FileChange]
+FILLED = ContextSettings(context="filled", edges="all")
 
 
 def rendered(
-    make_change: MakeChange, before: Mapping[str, str], after: Mapping[str, str]
+    make_change: MakeChange,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    settings: ContextSettings = USUAL_CONTEXT,
 ) -> RenderResult:
     """What the commit between two trees gives."""
     changes = tuple(
@@ -42,7 +47,7 @@ def rendered(
     )
     graph = CallGraph()
     graph.apply(commit.tree)
-    found = documents(commit, graph, family=CONTEXT_FAMILY)
+    found = documents(commit, graph, family=CONTEXT_FAMILY, settings=settings)
     for document in found.documents:
-        check_document(document)
+        check_document(document, settings)
     return found

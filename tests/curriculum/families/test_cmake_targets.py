@@ -5,12 +5,13 @@ from hypothesis import strategies as st
 
 from curriculum.families.check import check_document
 from curriculum.families.cmake_targets import documents
-from curriculum.families.context import BUDGET
 from curriculum.families.render import RenderResult
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
 from schemas.change import Blob, CommitChange, FileChange, Hunk, TreeDelta, TreeFile
+from schemas.corpus import CONTEXT_BYTES, USUAL_CONTEXT, ContextSettings
 from schemas.document import Document
 from schemas.families import CONTEXT_FAMILY
+from tests.curriculum.families.small_trees import FILLED
 
 LISTS = "CMakeLists.txt"
 BODY = "int sum() {\n  return 1;\n}\n"
@@ -56,7 +57,12 @@ class Files:
         return ()
 
 
-def rendered(texts: Mapping[str, str], *lines: tuple[int, int], path: str = LISTS) -> RenderResult:
+def rendered(
+    texts: Mapping[str, str],
+    *lines: tuple[int, int],
+    path: str = LISTS,
+    settings: ContextSettings = FILLED,
+) -> RenderResult:
     """What a commit gives that changed these lines, `(first, number)`, of a file."""
     change = FileChange(
         kind="modified",
@@ -86,9 +92,9 @@ def rendered(texts: Mapping[str, str], *lines: tuple[int, int], path: str = LIST
         changes=(change,),
         tree=TreeDelta(removed=(), files=()),
     )
-    found = documents(commit, Files(texts), family=CONTEXT_FAMILY)
+    found = documents(commit, Files(texts), family=CONTEXT_FAMILY, settings=settings)
     for document in found.documents:
-        check_document(document)
+        check_document(document, settings)
     return found
 
 
@@ -160,9 +166,9 @@ def test_commits_of_other_files_give_nothing_and_say_nothing() -> None:
         changes=(),
         tree=TreeDelta(removed=(), files=()),
     )
-    assert documents(commit, Files(TEXTS), family=CONTEXT_FAMILY) == RenderResult(
-        documents=(), counts=()
-    )
+    assert documents(
+        commit, Files(TEXTS), family=CONTEXT_FAMILY, settings=USUAL_CONTEXT
+    ) == RenderResult(documents=(), counts=())
 
 
 def test_commands_in_two_files_are_a_chunk_each() -> None:
@@ -194,7 +200,7 @@ def test_the_budget_is_kept() -> None:
     text = "add_library(sum " + " ".join(many) + ")\n"
     (document,) = rendered({LISTS: text} | many, (0, 1)).documents
     size = len(document.text.encode())
-    assert BUDGET * 0.8 < size <= BUDGET
+    assert CONTEXT_BYTES * 0.8 < size <= CONTEXT_BYTES
     assert len(document.chunks) > 5
 
 

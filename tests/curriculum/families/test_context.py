@@ -13,7 +13,6 @@ from curriculum.corpus.trees import read_commits
 from curriculum.encode import TokenizedDocument, elided_parts
 from curriculum.families.check import check_document
 from curriculum.families.context import (
-    BUDGET,
     Excerpt,
     chunk_bytes,
     comment_above,
@@ -29,7 +28,7 @@ from curriculum.graph.index import facts_of
 from curriculum.graph.structure import code_structure
 from curriculum.tokens.encoding import Spans
 from schemas.change import Blob, CommitChange, TreeDelta, TreeFile
-from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
+from schemas.corpus import CONTEXT_BYTES, CorpusSpec, HistorySpec, RepositorySpec
 from schemas.document import Document, Edge, Span
 from schemas.errors import SchemaError
 from schemas.families import CONTEXT_FAMILY
@@ -199,11 +198,13 @@ def with_field(values: tuple[Any, ...], at: int, **fields: Any) -> tuple[Any, ..
 
 
 def longer(found: Document) -> dict[str, Any]:
-    end = found.parts[-1].end + BUDGET
+    end = found.parts[-1].end + CONTEXT_BYTES
     return {
-        "text": found.text + "x" * BUDGET,
+        "text": found.text + "x" * CONTEXT_BYTES,
         "parts": with_field(found.parts, -1, end=end),
-        "provenance": with_field(found.provenance, -1, end=found.provenance[-1].end + BUDGET),
+        "provenance": with_field(
+            found.provenance, -1, end=found.provenance[-1].end + CONTEXT_BYTES
+        ),
     }
 
 

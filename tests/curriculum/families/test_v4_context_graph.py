@@ -1,6 +1,6 @@
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -14,18 +14,24 @@ from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
 from curriculum.families.check import check_document
-from curriculum.families.context import BUDGET
 from curriculum.families.render import RenderResult
 from curriculum.families.v4_context_graph import Shares, documents, shared_out, touched_functions
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
+from curriculum.graph.fragments import Costs, Fragment
 from curriculum.graph.names import TYPES
-from curriculum.graph.neighbourhood import Costs, Fragment
 from schemas.change import CommitChange, FileChange, Hunk, TreeFile
-from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
+from schemas.corpus import (
+    CONTEXT_BYTES,
+    USUAL_CONTEXT,
+    ContextSettings,
+    CorpusSpec,
+    HistorySpec,
+    RepositorySpec,
+)
 from schemas.document import Document
 from schemas.families import CONTEXT_FAMILY
-from tests.curriculum.families.small_trees import MakeChange, rendered
+from tests.curriculum.families.small_trees import FILLED, MakeChange, rendered
 
 
 class Made(NamedTuple):
@@ -33,14 +39,14 @@ class Made(NamedTuple):
     result: RenderResult
 
 
-def made(path: Path, *, budget: int = BUDGET) -> Iterator[Made]:
+def made(path: Path, settings: ContextSettings = USUAL_CONTEXT) -> Iterator[Made]:
     spec = RepositorySpec(name=path.name, path=str(path))
     history = HistorySpec(versions_per_path=1000)
     corpus = CorpusSpec(name="sample", repositories=(spec,), history=history)
     graph = CallGraph()
     for commit in read_commits(resolve(spec, cache=path), spec, corpus, Skips()):
         graph.apply(commit.tree)
-        yield Made(commit, documents(commit, graph, family=CONTEXT_FAMILY, budget=budget))
+        yield Made(commit, documents(commit, graph, family=CONTEXT_FAMILY, settings=settings))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +82,7 @@ def test_every_document_of_the_sample_corpus_keeps_the_rules(samples):
     assert len(found) > 30
     for _, document in found:
         check_document(document)
-        assert len(document.text.encode()) <= BUDGET
+        assert len(document.text.encode()) <= CONTEXT_BYTES
     ids = [document.document_id for _, document in found]
     assert len(set(ids)) == len(ids)
 
@@ -379,16 +385,17 @@ def test_a_corpus_may_give_documents_another_budget(tmp_path: Path) -> None:
     """A larger one takes more of what stands around, never less; none is exceeded."""
     paths = {path.name: path for path in unpack_samples(tmp_path)}
     sizes = {}
-    for budget in (8_192, BUDGET):
+    for budget in (8_192, CONTEXT_BYTES):
+        settings = replace(FILLED, context_bytes=budget)
         found = [
             document
-            for each in made(paths["arena"], budget=budget)
+            for each in made(paths["arena"], settings)
             for document in each.result.documents
         ]
         for document in found:
-            check_document(document, budget)
+            check_document(document, settings)
         sizes[budget] = max(len(document.text.encode()) for document in found)
-    assert sizes[8_192] <= 8_192 < sizes[BUDGET]
+    assert sizes[8_192] <= 8_192 < sizes[CONTEXT_BYTES]
 
 
 def test_targets_over_the_budget_are_divided_by_file():

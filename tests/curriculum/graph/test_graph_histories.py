@@ -21,9 +21,11 @@ from curriculum.graph.clang.snapshot import (
 )
 from curriculum.graph.cmake import BuildGraph, build_graph
 from curriculum.graph.facts import Neighbour, NodeId, RepositoryGraph, SourceFile
+from curriculum.graph.fragments import Costs, whole
 from curriculum.graph.index import facts_of
 from curriculum.graph.names import Definitions, Function, Scope, functions_of
-from curriculum.graph.neighbourhood import Costs, Neighbourhood, neighbourhood, whole
+from curriculum.graph.neighbourhood import Neighbourhood, neighbourhood
+from schemas.corpus import ContextSettings
 from schemas.document import EdgeKind
 from schemas.reports import CallsReport, DatabaseReport, IndexReport
 from tests.curriculum.graph.random_histories import (
@@ -35,6 +37,7 @@ from tests.curriculum.graph.random_histories import (
     text_of,
 )
 
+FILLED = ContextSettings(context="filled", edges="all")
 COSTS = Costs(lead=lambda path: len(path) + 10, gap=7)
 read = functools.lru_cache(maxsize=10_000)(facts_of)
 Neighbours = Mapping[NodeId, Sequence[Neighbour]]
@@ -68,7 +71,9 @@ def answers(graph: RepositoryGraph, incomplete: tuple[str, ...] = ()) -> Answers
     functions = [
         node for node in near if graph.source(node.path).facts.symbols[node.number].body is not None
     ]
-    around = [neighbourhood(graph, [whole(graph, node)], 600, ORDER, COSTS) for node in functions]
+    around = [
+        neighbourhood(graph, [whole(graph, node)], 600, ORDER, COSTS, FILLED) for node in functions
+    ]
     return paths, [*map(graph.source, paths)], near, around, build_graph(graph), incomplete
 
 

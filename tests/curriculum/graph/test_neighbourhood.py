@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import pytest
@@ -7,19 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
+from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, whole
 from curriculum.graph.line_ranges import joined, without
-from curriculum.graph.neighbourhood import (
-    WHOLE_FILE,
-    Costs,
-    Fragment,
-    SearchOrder,
-    Step,
-    neighbourhood,
-    whole,
-)
+from curriculum.graph.neighbourhood import Neighbourhood, SearchOrder, Step, neighbourhood
 from schemas.change import Blob, TreeFile
+from schemas.corpus import USUAL_CONTEXT, ContextSettings
 from schemas.document import EdgeKind
 
+FILLED = ContextSettings(context="filled", edges="all")
 COSTS = Costs(lead=lambda path: len(path) + 10, gap=7)
 KINDS: tuple[EdgeKind, ...] = ("calls", "uses", "inherits", "overrides")
 BOTH = tuple(
@@ -105,10 +100,24 @@ def function(name: str, size: int = 20) -> str:
 
 
 def around(
-    graph: Toy, *names: str, budget: int = 100_000, order: SearchOrder = ORDER
+    graph: Toy,
+    *names: str,
+    budget: int = 100_000,
+    order: SearchOrder = ORDER,
+    settings: ContextSettings = FILLED,
 ) -> list[Fragment]:
+    return list(search(graph, *names, budget=budget, order=order, settings=settings).fragments)
+
+
+def search(
+    graph: Toy,
+    *names: str,
+    budget: int = 100_000,
+    order: SearchOrder = ORDER,
+    settings: ContextSettings = USUAL_CONTEXT,
+) -> Neighbourhood:
     targets = [whole(graph, graph.named[name]) for name in names]
-    return list(neighbourhood(graph, targets, budget, order, COSTS).fragments)
+    return neighbourhood(graph, targets, budget, order, COSTS, settings)
 
 
 def names_of(graph: Toy, fragments: Sequence[Fragment]) -> list[str]:
@@ -259,6 +268,35 @@ def test_what_everything_calls_leaves_room_for_types():
     assert 20 < len(found) < 60
 
 
+def test_what_is_related_ends_where_nothing_related_is_left(chain):
+    chain.add("src/x.cc", "other", function("other"))
+    chain.join("other", "calls", "f1")
+    chain.includes["src/0.cc"] = ("src/5.cc",)
+    found = search(chain, "f0")
+    assert names_of(chain, found.fragments) == ["f1", "sure", "near", "f2", "f3"]
+    assert [each.form for each in found.fragments] == ["whole"] * 3 + ["signature"] * 2
+    left_out = [(each.node.path, each.reason, each.hop) for each in found.left_out]
+    assert left_out == [("src/x.cc", "unrelated", 2), ("src/4.cc", "unrelated", 4)]
+
+
+def test_an_edge_that_is_more_likely_wrong_leads_nowhere_and_is_named(chain):
+    chain.add("src/x.cc", "guess", function("guess"))
+    chain.join("f0", "calls", "guess", 0.49)
+    found = search(chain, "f0")
+    assert "guess" not in names_of(chain, found.fragments)
+    assert (found.left_out[0].node, found.left_out[0].reason) == (chain.named["guess"], "doubtful")
+    every = replace(USUAL_CONTEXT, edges="all")
+    assert "guess" in names_of(chain, around(chain, "f0", settings=every))
+    none = replace(USUAL_CONTEXT, edges="none")
+    assert around(chain, "f0", settings=none) == []
+
+
+def test_what_had_no_room_is_named(chain):
+    found = search(chain, "f0", budget=60)
+    assert not found.fragments
+    assert (found.left_out[0].node, found.left_out[0].reason) == (chain.named["f1"], "no_room")
+
+
 @st.composite
 def graphs(draw: st.DrawFn) -> Toy:
     graph = Toy()
@@ -287,8 +325,9 @@ def test_fragments_keep_the_budget_and_show_no_line_twice_and_none_of_a_target(g
     names = sorted(name for name in graph.named if not name.startswith("n"))
     names += [n for n in graph.named if n.startswith("n") and f"m{n[1:]}" not in graph.named]
     targets = data.draw(st.lists(st.sampled_from(sorted(names)), min_size=1, unique=True))
-    found = around(graph, *targets, budget=budget)
-    assert found == around(graph, *targets, budget=budget)
+    settings = data.draw(st.sampled_from([FILLED, USUAL_CONTEXT]))
+    found = around(graph, *targets, budget=budget, settings=settings)
+    assert found == around(graph, *targets, budget=budget, settings=settings)
     assert COSTS.of_all(found) <= budget
     shown: dict[str, list[Range]] = {}
     for name in targets:

@@ -1,8 +1,8 @@
 import polars as pl
 
-from curriculum.families.context import BUDGET
 from curriculum.supply.sample import TOUCHED_SCHEMA
 from curriculum.supply.sampled_corpus import FEWEST_GRAPHS, commits_to_walk, sizes_of
+from schemas.corpus import CONTEXT_BYTES
 
 
 def touched(*rows: tuple[str, str, int]) -> pl.DataFrame:
@@ -36,7 +36,7 @@ def test_a_commit_that_touched_functions_gives_one_document_shared_by_its_domain
 
 
 def test_many_bytes_of_functions_give_several_documents() -> None:
-    assert sizes(("two", "r:b", 3 * BUDGET)) == [("two", "general", 3.0)]
+    assert sizes(("two", "r:b", 3 * CONTEXT_BYTES)) == [("two", "general", 3.0)]
 
 
 def test_a_commit_that_touched_a_held_out_file_gives_nothing_to_train_on() -> None:

@@ -1,0 +1,198 @@
+"""Fragments of files: the lines of definitions that a context document shows, each line once, in a budget."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from curriculum.graph.facts import NodeId, Range, RepositoryGraph, symbol
+from curriculum.graph.line_ranges import Lines, outside_bodies, size_of, with_text, without
+from schemas.document import ChunkForm, EdgeKind, EdgeLabel
+
+SMALL_BODY = 256
+"""Bytes inside of a body; to leave out fewer costs more sense than it saves."""
+WHOLE_FILE = -1
+"""The number of a node that stands for a file."""
+
+
+class Link(NamedTuple):
+    """An edge between two nodes."""
+
+    source: NodeId
+    target: NodeId
+    kind: EdgeKind
+    label: EdgeLabel
+    confidence: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fragment:
+    """Excerpt of one definition, or of a file where the node's number is WHOLE_FILE."""
+
+    node: NodeId
+    form: ChunkForm
+    ranges: tuple[Range, ...]
+    """Whole lines of its file, sorted, with lines that aren't shown between any two."""
+    hop: int
+    """Edges from the nearest target."""
+    via: Link | None
+    """The edge that led here; None for a target."""
+
+
+class Form(NamedTuple):
+    """One way to show a node."""
+
+    form: ChunkForm
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Costs:
+    """Costs of fragments beside their bytes."""
+
+    lead: Callable[[str], int]
+    """The line that names a file, by its path."""
+    gap: int
+    """The line that stands between two ranges or fragments of one file."""
+
+    def of(self, fragment: Fragment, beside: Fragment | None = None) -> int:
+        """Bytes of a fragment in a document, at most; `beside` another one of its file it has no lead."""
+        is_led = beside is None or beside.node.path != fragment.node.path
+        lead = self.lead(fragment.node.path) if is_led else self.gap
+        return lead + size_of(fragment.ranges) + self.gap * (len(fragment.ranges) - 1)
+
+    def of_all(self, fragments: Sequence[Fragment]) -> int:
+        """Bytes of fragments that stand in this order."""
+        return sum(
+            self.of(each, beside)
+            for beside, each in zip((None, *fragments), fragments, strict=False)
+        )
+
+
+def span_of(graph: RepositoryGraph, node: NodeId) -> Range:
+    """The lines of a definition."""
+    found = symbol(graph, node)
+    return Range(found.start, found.end)
+
+
+def whole(graph: RepositoryGraph, node: NodeId) -> Fragment:
+    """A target as a fragment."""
+    return Fragment(node=node, form="whole", ranges=(span_of(graph, node),), hop=0, via=None)
+
+
+@dataclass(kw_only=True, slots=True)
+class Budget:
+    """Lines that are shown, by fragment, and their cost so far.
+
+    Most definitions are shown by themselves. A class or a file is shown as a skeleton: what lies outside
+    of bodies and isn't shown elsewhere. It gives lines away to definitions that come later.
+    """
+
+    graph: RepositoryGraph
+    costs: Costs
+    budget: int
+    fragments: list[Fragment] = field(default_factory=list)
+    used: int = 0
+    _hidden: defaultdict[str, Lines] = field(default_factory=lambda: defaultdict(Lines))
+    _alone: defaultdict[str, Lines] = field(default_factory=lambda: defaultdict(Lines))
+    """Lines of definitions that are shown by themselves."""
+    _shown: defaultdict[str, Lines] = field(default_factory=lambda: defaultdict(Lines))
+    """These lines, and those of skeletons."""
+    _skeletons: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Indices of fragments, by path."""
+    _texts: dict[str, bytes] = field(default_factory=dict)
+    _wordings: set[bytes] = field(default_factory=set)
+    """Texts of all fragments: what they show, and the whole definitions that they show."""
+
+    def hide(self, fragments: Iterable[Fragment]) -> None:
+        """Keep the lines of these fragments out of all others."""
+        for each in fragments:
+            self._hidden[each.node.path].add(each.ranges)
+            self._wordings.update(self._worded(each.node, each.ranges))
+
+    def forms(self, node: NodeId, *, in_full: bool) -> list[Form]:
+        """Return the forms in which a node can still be shown, the fullest first; none if its lines are.
+
+        Without `in_full`, a function is shown by its signature unless its body is small.
+        """
+        if self._is_skeleton(node):
+            lines = self._skeleton(node)
+            return [lines] if lines.ranges else []
+        span = span_of(self.graph, node)
+        is_cut = self._alone[node.path].missing([span]) != (span,)
+        if is_cut or not self._shown[node.path].missing([span]):
+            return []
+        signature = outside_bodies(self._text(node.path), span, [symbol(self.graph, node)])
+        saved = size_of([span]) - size_of(signature)
+        full = [Form("whole", (span,))] if in_full or saved <= SMALL_BODY else []
+        return [*full, Form("signature", signature)] if saved else full
+
+    def is_repeated(self, node: NodeId, ranges: Sequence[Range]) -> bool:
+        """Return True where a definition, or these lines of it, equals one that was taken up already."""
+        return not self._wordings.isdisjoint(self._worded(node, ranges))
+
+    def _worded(self, node: NodeId, ranges: Sequence[Range]) -> Iterator[bytes]:
+        """The text of some lines, and of the whole definition or file, without the blanks around them."""
+        text = self._text(node.path)
+        yield b"".join(text[start:end] for start, end in ranges).strip()
+        whole = text
+        if node.number != WHOLE_FILE:
+            span = span_of(self.graph, node)
+            whole = text[span.start : span.end]
+        yield whole.strip()
+
+    def take(self, fragment: Fragment) -> bool:
+        """Show a fragment if the budget allows it and no skeleton would be left without a line."""
+        path = fragment.node.path
+        is_skeleton = self._is_skeleton(fragment.node)
+        smaller = {} if is_skeleton else self._smaller(path, fragment.ranges)
+        cost = self.costs.of(fragment, self.fragments[-1] if self.fragments else None) + sum(
+            self.costs.of(each) - self.costs.of(self.fragments[at]) for at, each in smaller.items()
+        )
+        if self.used + cost > self.budget or not all(each.ranges for each in smaller.values()):
+            return False
+        for at, each in smaller.items():
+            self.fragments[at] = each
+        if is_skeleton:
+            self._skeletons[path].append(len(self.fragments))
+        else:
+            self._alone[path].add(fragment.ranges)
+        self._shown[path].add(fragment.ranges)
+        self._wordings.update(self._worded(fragment.node, fragment.ranges))
+        self.fragments.append(fragment)
+        self.used += cost
+        return True
+
+    def _is_skeleton(self, node: NodeId) -> bool:
+        """Return True if a node is a class or a file, or holds a target."""
+        if node.number == WHOLE_FILE or symbol(self.graph, node).kind == "class":
+            return True
+        span = span_of(self.graph, node)
+        return self._hidden[node.path].missing([span]) != (span,)
+
+    def _skeleton(self, node: NodeId) -> Form:
+        text = self._text(node.path)
+        is_file = node.number == WHOLE_FILE
+        span = Range(0, len(text)) if is_file else span_of(self.graph, node)
+        lines = outside_bodies(text, span, self.graph.source(node.path).facts.symbols)
+        left = self._shown[node.path].missing(self._hidden[node.path].missing(lines))
+        left = with_text(text, left)
+        return Form("whole" if left == (span,) else "skeleton", left)
+
+    def _smaller(self, path: str, ranges: tuple[Range, ...]) -> dict[int, Fragment]:
+        """The skeletons that lose lines to `ranges`, as they are without."""
+        found: dict[int, Fragment] = {}
+        for at in self._skeletons[path]:
+            before = self.fragments[at]
+            if ranges[-1].end <= before.ranges[0].start or before.ranges[-1].end <= ranges[0].start:
+                continue
+            left = without(before.ranges, ranges)
+            if left != before.ranges:
+                left = with_text(self._text(path), left)
+                found[at] = replace(before, form="skeleton", ranges=left)
+        return found
+
+    def _text(self, path: str) -> bytes:
+        if path not in self._texts:
+            self._texts[path] = self.graph.source(path).file.blob.text.encode()
+        return self._texts[path]
