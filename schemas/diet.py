@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, RootModel, WithJsonSchema, model_validator
 
 from schemas.corpus import Name
-from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, FamilyName
+from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, FAMILIES, FamilyName
 from schemas.objectives import (
     CHAT_OBJECTIVE,
     OBJECTIVES,
@@ -167,6 +167,9 @@ class Serving(Documented):
     """Targets of training rows: new scores a line only in the first document of its repository that shows the
     line behind the same line before, in the order of the commits, and fim scores no context; all scores every
     line wherever it stands. By default new. Conversations and imported rows have no such choice."""
+    both: bool | None = None
+    """true takes every commit of v4_context_graph. By default it leaves out the commits that v5_clang_graph,
+    served in the same phase, shows: those whose functions the compiler frontend knows."""
     why: str = ""
     """The reason, for people; it changes no key."""
 
@@ -187,7 +190,7 @@ class Serving(Documented):
                 "it has neither a family nor imported rows. Add family, or imported with their name"
             )
         if self.imported is not None:
-            for name in ("base", "repositories", "variants", "score"):
+            for name in ("base", "repositories", "variants", "score", "both"):
                 if getattr(self, name) is not None:
                     raise ValueError(
                         f"{name} says what is built of a corpus, and imported rows are served as they "
@@ -203,6 +206,11 @@ class Serving(Documented):
             raise ValueError(
                 "conversations aren't versions of one another: all that the assistant says is scored. "
                 "Leave score out"
+            )
+        stand_ins = {each.stand_in for each in FAMILIES.values() if each.stand_in}
+        if self.both is not None and not stand_ins & {self.family, self.base, ENRICHED_FAMILY}:
+            raise ValueError(
+                f"no other family shows the commits of {self.family} in its place. Leave both out"
             )
         if self.objective == CHAT_OBJECTIVE and self.family != CHAT_FAMILY:
             raise ValueError(

@@ -47,7 +47,8 @@ class FamilySpec:
     needs_index: bool = False
     """True if its graph is a compiler frontend's, so that a repository without an index has none of it."""
     stand_in: str = ""
-    """The family whose supply is taken for its own while a repository's index isn't made yet."""
+    """The family that shows the commits of which it has no document, and whose supply is taken for its own
+    while a repository's index isn't made yet."""
     edits_only: bool = False
     """True if it shows a file only where it was edited, never where it was new."""
 

@@ -4,6 +4,7 @@ One Parquet row is one packed row of exactly T tokens, T a multiple of 128. It i
 training, validation and fine-tuning. `curriculum check` holds the invariants that README lists.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -165,3 +166,14 @@ class RowFormat:
     def bos_marks_documents(self) -> bool:
         """True if a BOS is at each boundary and nowhere else; never inferred where PAD == EOS == BOS."""
         return self.bos_id is not None and self.bos_id != self.pad_id
+
+
+def unusual_options(labels: Mapping[str, str]) -> str:
+    """Return what is unusual about some rows, by the labels of their artefact; "" where nothing is.
+
+    >>> unusual_options({"family": "v4_context_graph", "score": "all", "beside": "v5_clang_graph"})
+    'score all, beside v5_clang_graph'
+    """
+    said = [labels["packer"]] if "packer" in labels else []
+    said += [f"{name} {labels[name]}" for name in ("score", "beside") if name in labels]
+    return ", ".join(said)

@@ -63,7 +63,7 @@ _RUN = """
 TABLES: dict[str, pa.Schema] = {
     "artefacts": _schema("""
         path key stage family base repository corpus objective variant:int64 row_length:int64 packer score
-        split specialist phase created num_bytes:int64 content schema_version revision:int64
+        beside split specialist phase created num_bytes:int64 content schema_version revision:int64
         config report
     """),
     "inputs": _schema("path key stage name input_key input_content"),

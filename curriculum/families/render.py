@@ -22,6 +22,7 @@ Reason = Literal[
     "new_file",
     "no_build_target",
     "no_function",
+    "not_covered",
     "repeated_bytes",
     "repeated_definitions",
     "unchanged",
@@ -44,6 +45,7 @@ names_unresolved
 new_file        there is no version before, so nothing changed
 no_build_target a commit touches CMake files, and no commands of a build target
 no_function     a commit touches no function
+not_covered     the compiler frontend didn't see a function as the commit has it
 repeated_bytes  bytes of the repeated definitions
 repeated_definitions
                 a definition around a target has the text of a nearer one, or of the target

@@ -1,12 +1,13 @@
 """v5_clang_graph: the functions that a commit touched, among what a compiler frontend knows around them.
 
 What uses the change stands nearest to it: overrides, callers, their callers, base interfaces. Each edge is as
-sure as its label says, and those of functions that the frontend didn't see as they are stay syntactic.
+sure as its label says, and those of context that the frontend didn't see as it is stay syntactic.
 """
 
-from curriculum.families.render import RenderResult
-from curriculum.families.v4_context_graph import graph_documents
+from curriculum.families.render import RenderResult, result_of
+from curriculum.families.v4_context_graph import graph_documents, targets_of
 from curriculum.graph.clang.graph import ClangGraph
+from curriculum.graph.facts import symbol
 from curriculum.graph.neighbourhood import SearchOrder, Step
 from schemas.change import CommitChange
 from schemas.corpus import USUAL_CONTEXT, ContextSettings
@@ -49,5 +50,15 @@ def documents(
     family: str,
     settings: ContextSettings = USUAL_CONTEXT,
 ) -> RenderResult:
-    """Render one commit, whose tree the graph has."""
+    """Render one commit, whose tree the graph has, if the frontend saw each function that it touched.
+
+    What the frontend didn't see is the stand-in's to show.
+    """
+    functions = (
+        each.node
+        for each in targets_of(commit, graph)
+        if symbol(graph, each.node).kind == "function"
+    )
+    if not all(map(graph.covers, functions)):
+        return result_of(family, (), {"not_covered": 1})
     return graph_documents(commit, graph, family=family, order=ORDER, settings=settings)

@@ -13,6 +13,7 @@ from curriculum.mixing.mix import PLAN_NAME
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from schemas.errors import StoreError
+from schemas.packed_row import unusual_options
 
 ROWS = "rows"
 KINDS = ("phase", "serving", "family", "domain", "repository", "licence")
@@ -100,9 +101,8 @@ def _part(store: Store, rows: Artefact, plan: pl.DataFrame | None, *, phase: str
         number += len(lines)
         counts.append(_tokens(lines))
     family = f"{labels['family']} of {labels['base']}" if "base" in labels else labels["family"]
-    packer = f" {labels['packer']}" if "packer" in labels else ""
-    score = f" score {labels['score']}" if "score" in labels else ""
-    serving = f"{family} {labels['objective']} {labels['row_length']}{packer}{score}"
+    options = unusual_options(labels)
+    serving = f"{family} {labels['objective']} {labels['row_length']} {options}".rstrip()
     documents = (
         pl.concat([_NOTHING.select("document_id", "domain", "tokens"), *counts])
         .group_by("document_id", "domain", maintain_order=True)

@@ -59,13 +59,20 @@ class ResolvedServing:
     """Packer of its training rows; another one in studies alone."""
     score: Score = "new"
     """Targets of its training rows; of conversations and imported rows it says nothing."""
+    both: bool = False
+    """True if it has the commits that another family of its phase shows too."""
+
+    @property
+    def text_family(self) -> str:
+        """The family whose text it reads: of structure its base."""
+        return self.base or self.family
 
     @property
     def sets(self) -> tuple[str, ...]:
         """The sets by objective of validation rows that measure it."""
         if self.imported is not None:
             return (self.objective,)
-        text = self.base or self.family
+        text = self.text_family
         targets = (TARGET_OBJECTIVE,) if reads_commits(text) else ()
         return (held_out_objective(text, self.objective), *targets)
 
@@ -80,7 +87,8 @@ class ResolvedServing:
         only = f" of {', '.join(self.repositories)}" if self.repositories else ""
         of = f" of {self.base}" if self.base else ""
         score = " score all" if self.score == "all" else ""
-        return f"{self.family}{of} {self.objective}{score} at {self.row_length}{only}"
+        both = " both" if self.both else ""
+        return f"{self.family}{of} {self.objective}{score}{both} at {self.row_length}{only}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -297,6 +305,7 @@ def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Diet
                 length,
                 serving.repositories,
                 serving.score or "new",
+                serving.both or False,
             )
         if same in seen:
             yield DietFault(
@@ -376,6 +385,7 @@ def _resolved_serving(
         imported=imported,
         packer=packer,
         score=serving.score or "new",
+        both=serving.both or False,
     )
 
 

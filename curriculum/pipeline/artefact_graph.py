@@ -21,6 +21,7 @@ from curriculum.pipeline.status import PhaseStatus, PlannedArtefacts, State, pla
 from curriculum.pipeline.wanted_rows import wanted_of
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
+from schemas.packed_row import unusual_options
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport
 from schemas.specialist import SpecialistRef
 from schemas.study import study_mark
@@ -208,7 +209,8 @@ class _Builder:
     def _rows_node(
         self, phase: str, serving: ResolvedServing, made: Sequence[Artefact], read: Node | None
     ) -> Node:
-        names = ("family", "base", "objective", "row_length", "packer", "score", "split")
+        options = ("packer", "score", "beside")
+        names = ("family", "base", "objective", "row_length", *options, "split")
         earlier = [
             each
             for each in self._marked(phase, "rows")
@@ -220,7 +222,7 @@ class _Builder:
             kind="rows",
             phase=phase,
             title=f"{serving.objective} at {serving.row_length:,}",
-            how="imported" if serving.imported else _unusual(made[0]),
+            how="imported" if serving.imported else unusual_options(made[0].manifest.labels),
             state=state,
             why=self._why(state, made, phase),
             artefacts=artefacts,
@@ -307,13 +309,6 @@ def _family(serving: ResolvedServing) -> str:
     if serving.imported is not None:
         return serving.imported.name
     return f"{serving.family} of {serving.base}" if serving.base else serving.family
-
-
-def _unusual(rows: Artefact) -> str:
-    """Return the packer and the score of some rows where they aren't the usual ones."""
-    labels = rows.manifest.labels
-    said = (labels.get("packer"), "score all" if "score" in labels else None)
-    return ", ".join(word for word in said if word)
 
 
 def _labels(artefact: Artefact, *names: str) -> tuple[str | None, ...]:

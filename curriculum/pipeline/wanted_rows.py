@@ -1,7 +1,8 @@
 """Data sets of rows that the servings of a phase want."""
 
-from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.stages import RowsSpec
+from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
+from curriculum.stages import Beside, RowsSpec
+from schemas.families import FAMILIES
 
 
 def wanted_of(phase: ResolvedPhase) -> list[list[RowsSpec]]:
@@ -18,6 +19,7 @@ def wanted_of(phase: ResolvedPhase) -> list[list[RowsSpec]]:
                 imported=serving.imported,
                 packer=serving.packer,
                 score=serving.score,
+                beside=_beside(serving, phase),
             )
             for variant in range(serving.variants)
         ]
@@ -28,3 +30,19 @@ def wanted_of(phase: ResolvedPhase) -> list[list[RowsSpec]]:
 def data_sets(phase: ResolvedPhase) -> list[RowsSpec]:
     """Data sets of all servings, each once."""
     return list(dict.fromkeys(each for variants in wanted_of(phase) for each in variants))
+
+
+def _beside(serving: ResolvedServing, phase: ResolvedPhase) -> Beside | None:
+    """Return the family of the phase that a serving leaves commits to, and the repositories where it does."""
+    if serving.both or serving.imported is not None:
+        return None
+    preferred = [
+        each
+        for each in phase.servings
+        if each.imported is None and FAMILIES[each.text_family].stand_in == serving.text_family
+    ]
+    if not preferred:
+        return None
+    named = [each.repositories for each in preferred]
+    repositories = sorted({name for names in named for name in names}) if all(named) else ()
+    return Beside(family=preferred[0].text_family, repositories=tuple(repositories))

@@ -18,6 +18,19 @@ from schemas.packed_row import Packer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Beside:
+    """A family that is served in the same phase, and shows some commits in another's place."""
+
+    family: str
+    repositories: tuple[str, ...] = ()
+    """Empty where all count."""
+
+    def counts_in(self, repository: str) -> bool:
+        """Return True if it is served there."""
+        return not self.repositories or repository in self.repositories
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RowsSpec:
     """A data set of rows that a diet asks for."""
 
@@ -35,6 +48,8 @@ class RowsSpec:
     """Packer of training rows; what measures them is packed best fit, so that both packers compare."""
     score: Score = "new"
     """Targets of training rows; rows that measure them score everything."""
+    beside: Beside | None = None
+    """The family whose commits training rows leave out; rows that measure them have all."""
 
     @property
     def held_out(self) -> "RowsSpec":
@@ -65,7 +80,7 @@ class RowsSpec:
     def _measured_by(self, objective: str) -> "RowsSpec":
         assert self.imported is None, "imported rows bring their own"
         name = held_out_objective(self.flat_family, objective)
-        return replace(self, objective=name, variant=0, packer="best_fit", score="new")
+        return replace(self, objective=name, variant=0, packer="best_fit", score="new", beside=None)
 
     @property
     def title(self) -> str:
@@ -81,6 +96,8 @@ class RowsSpec:
         'v3_simple causal 512 chop'
         >>> RowsSpec(family="v3_simple", score="all", row_length=512).title
         'v3_simple causal 512 score all'
+        >>> RowsSpec(family="v4_context_graph", row_length=512, beside=Beside(family="v5_clang_graph")).title
+        'v4_context_graph causal 512 beside v5_clang_graph'
         """
         if self.imported is not None:
             return f"{self.imported.name}: {self.family} {self.objective} {self.row_length}"
@@ -88,7 +105,10 @@ class RowsSpec:
         variant = f" {self.variant + 1}" if self.variant else ""
         packer = f" {self.packer}" if self.packer != "best_fit" else ""
         score = " score all" if self.score == "all" else ""
-        return f"{self.family}{of} {self.objective}{variant} {self.row_length}{packer}{score}"
+        beside = f" beside {self.beside.family}" if self.beside else ""
+        return (
+            f"{self.family}{of} {self.objective}{variant} {self.row_length}{packer}{score}{beside}"
+        )
 
     @property
     def scores_new_lines(self) -> bool:
@@ -132,6 +152,11 @@ class RowSource:
     overlong: Overlong = "skip"
     """Fate of its conversations that are longer than a row."""
 
+    @property
+    def repository(self) -> str:
+        """The repository's name, or that of a source of conversations."""
+        return self.documents.manifest.labels["repository"]
+
     def inputs(self) -> list[Artefact]:
         """Each artefact once."""
         return list({each.key: each for each in (self.documents, self.base, self.tokens)}.values())
@@ -153,6 +178,13 @@ class RowSources:
     def selected(self, wanted: "RowsSpec") -> Artefact:
         """The selection that decides about what is wanted."""
         return self.selections.get(wanted.flat_family, self.selection)
+
+    def shown_beside(self, wanted: "RowsSpec") -> dict[str, Artefact]:
+        """Return the documents that show commits in place of the wanted ones, by repository."""
+        if wanted.beside is None:
+            return {}
+        found = _by_repository(self.documents, wanted.beside.family)
+        return {name: each for name, each in found.items() if wanted.beside.counts_in(name)}
 
     def of(self, wanted: "RowsSpec") -> list[RowSource]:
         """Return the sources of the wanted rows, repository by repository in the corpus' order."""

@@ -1,7 +1,7 @@
 """Rows: documents are fitted to T, scored by an objective, packed, written, checked."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -15,13 +15,14 @@ from curriculum.packing import chop
 from curriculum.packing.check import check
 from curriculum.packing.windows import write_windows
 from curriculum.stages.anchor_documents import ANCHOR_BYTES, anchored
+from curriculum.stages.beside import are_shown, shown_by
 from curriculum.stages.first_showings import scoring_new_lines
 from curriculum.stages.row_sides import PACK_SEED, RowSide, Split
 from curriculum.stages.row_sources import RowSet, RowSources, RowsSpec, apply_objective
 from curriculum.stages.selection import title
 from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.tokens import load_tokenizer
-from curriculum.store import Artefact, Recipe, StagingDirectory
+from curriculum.store import Artefact, Input, Recipe, StagingDirectory
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
 from schemas.errors import TokenizerError
@@ -139,6 +140,8 @@ def _recipe(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
     assert not packer or split == "train", "what measures is packed best fit"
     all_lines = (("score", "all"),) if asked.pop("score") == "all" else ()
     assert not all_lines or split == "train", "what measures scores all lines anyway"
+    asked.pop("beside")
+    beside = (("beside", wanted.beside.family),) if wanted.beside else ()
     config: dict[str, JsonValue] = {
         **asked,
         "repositories": list(wanted.repositories),
@@ -156,6 +159,8 @@ def _recipe(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
         config |= {"packer": wanted.packer, "packer_revision": chop.REVISION}
     if split == "train" and wanted.scores_new_lines:
         config |= {"score": wanted.score, "score_revision": new_lines.REVISION}
+    if wanted.beside:
+        config |= {"beside": wanted.beside.family, "beside_in": list(wanted.beside.repositories)}
     made_of = [each for source in sources.of(wanted) for each in source.inputs()]
     return Recipe(
         stage="rows",
@@ -167,16 +172,25 @@ def _recipe(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
             ("row_length", str(wanted.row_length)),
             *packer,
             *all_lines,
+            *beside,
             ("split", split),
         ),
         revision=REVISION,
         config=config,
         inputs=(
             sources.selected(wanted).as_input("selection"),
+            *_selection_beside(sources, wanted),
             sources.tokenizer.as_input("tokenizer"),
             *(each.as_input(title(each)) for each in made_of),
         ),
     )
+
+
+def _selection_beside(sources: RowSources, wanted: RowsSpec) -> Iterator[Input]:
+    """Yield the selection that says which commits are left out; its key has the documents'."""
+    if wanted.beside:
+        selection = sources.selections[wanted.beside.family]
+        yield selection.as_input(f"selection {wanted.beside.family}")
 
 
 def _spool(
@@ -195,6 +209,7 @@ def _spool(
     held_out = val_lineages(selection)
     chosen = [decisions(selection, source.base) for source in sources.of(wanted)]
     anchor = sides.get("anchor")
+    shown = sources.shown_beside(wanted)
     if anchor:
         asked = anchored(sources.of(wanted), chosen)
     else:
@@ -204,6 +219,10 @@ def _spool(
         for side in sides.values():
             spools.enter_context(side.spool)
         for source, picked, kept in zip(sources.of(wanted), chosen, asked, strict=True):
+            if source.repository in shown:
+                other = shown[source.repository]
+                by_other = shown_by(other, sources.selections[other.manifest.labels["family"]])
+                kept = kept & (picked.val | ~are_shown(source.base, by_other))
             read = partial(
                 encode.encode_documents,
                 store=TokenStore.open(source.tokens.path),

@@ -1,6 +1,6 @@
 -- How full are the rows of each data set?
 -- yield: percentage of row positions that hold a token; scored: percentage of those tokens that are learnt.
-SELECT family, base, objective || coalesce(' ' || packer, '') || coalesce(' score ' || score, '') AS objective, row_length, domain,
+SELECT family, base, objective || coalesce(' ' || packer, '') || coalesce(' score ' || score, '') || coalesce(' beside ' || beside, '') AS objective, row_length, domain,
        count(*) AS rows, sum(valid_token_count)::BIGINT AS tokens,
        round(100 * sum(valid_token_count) / sum(row_length), 1) AS yield,
        round(100 * sum(loss_token_count) / sum(valid_token_count), 1) AS scored

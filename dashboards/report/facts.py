@@ -27,6 +27,7 @@ from schemas.errors import SchemaError, StoreError
 from schemas.job import Figure, Report
 from schemas.label_folders import label_folder
 from schemas.mixture import MixtureReport
+from schemas.packed_row import unusual_options
 from schemas.phase_status import Approval
 from schemas.reports import DocumentsReport, RowsReport
 from schemas.specialist import file_stem
@@ -49,13 +50,12 @@ class Packed:
 
     @property
     def how(self) -> str:
-        """Objective, row length, variant, and the packer and the score where they are unusual."""
+        """Objective, row length, variant, and what is unusual."""
         labels = self.labels
         variant = f", variant {labels['variant']}" if labels["objective"] == "fim" else ""
-        packer = f", {labels['packer']}" if "packer" in labels else ""
-        score = f", score {labels['score']}" if "score" in labels else ""
+        options = f", {unusual}" if (unusual := unusual_options(labels)) else ""
         imported = ", imported" if "imported" in labels else ""
-        return f"{labels['objective']} at {int(labels['row_length']):,}{variant}{packer}{score}{imported}"
+        return f"{labels['objective']} at {int(labels['row_length']):,}{variant}{options}{imported}"
 
     @property
     def yields(self) -> RowYields | None:

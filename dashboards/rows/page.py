@@ -20,7 +20,7 @@ from curriculum.tokens.codec import Tokenizer
 from dashboards import html, palette
 from dashboards.charts import marks
 from dashboards.charts.marks import element
-from schemas.packed_row import HISTOGRAM_EDGES
+from schemas.packed_row import HISTOGRAM_EDGES, unusual_options
 from schemas.structure import StructureEdge
 from schemas.visible import visible
 
@@ -348,6 +348,5 @@ def named(labels: dict[str, str]) -> str:
     of = f" of {labels['base']}" if "base" in labels else ""
     how = f"{labels['objective']} at {integer(int(labels['row_length']))}"
     variant = f", variant {labels['variant']}" if labels.get("variant", "0") != "0" else ""
-    packer = f", {labels['packer']}" if "packer" in labels else ""
-    score = f", score {labels['score']}" if "score" in labels else ""
-    return f"{labels['family']}{of}, {how}{variant}{packer}{score}, {labels['split']}"
+    options = f", {unusual}" if (unusual := unusual_options(labels)) else ""
+    return f"{labels['family']}{of}, {how}{variant}{options}, {labels['split']}"

@@ -30,7 +30,7 @@ SELECT * FROM selection WHERE NOT keep;
 COMMENT ON VIEW rejected IS 'what isn''t kept, with the rule and the evidence';
 
 CREATE VIEW rows AS
-SELECT d.* EXCLUDE (file), a.row_length, a.base, a.packer, a.score, a.key AS rows_key
+SELECT d.* EXCLUDE (file), a.row_length, a.base, a.packer, a.score, a.beside, a.key AS rows_key
 FROM $rows d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
 COMMENT ON VIEW rows IS 'packed rows; token lists cost time, the counts beside them don''t';
 

@@ -114,6 +114,10 @@ class ClangGraph:
             self._answers[node] = tuple(found)
         return self._answers[node]
 
+    def covers(self, node: NodeId) -> bool:
+        """Return True if the frontend saw a function as it is in the tree."""
+        return any(map(self._matching.is_same, self._matching.items_of(node)))
+
     def coverage(self) -> CoverageReport:
         """The coverage of the tree as it is now; costs a look at every function."""
         matching = self._matching

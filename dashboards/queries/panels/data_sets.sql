@@ -1,10 +1,10 @@
 -- Which rows are there, and how full are they?
 -- Training rows in use by family, objective and length; packed: valid tokens of all positions in them.
-SELECT family, base, objective || coalesce(' ' || packer, '') || coalesce(' score ' || score, '') AS objective, row_length, count(*) AS rows,
+SELECT family, base, objective || coalesce(' ' || packer, '') || coalesce(' score ' || score, '') || coalesce(' beside ' || beside, '') AS objective, row_length, count(*) AS rows,
        sum(valid_token_count)::BIGINT AS tokens, sum(loss_token_count)::BIGINT AS scored,
        sum(num_docs)::BIGINT AS documents,
        sum(valid_token_count) / (count(*) * row_length) AS packed
 FROM rows
 WHERE split = 'train'
-GROUP BY family, base, objective, packer, score, row_length
+GROUP BY family, base, objective, packer, score, beside, row_length
 ORDER BY family, base, objective, row_length

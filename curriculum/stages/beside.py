@@ -1,0 +1,33 @@
+"""Commits that two families of graphs could show: the one with the surer edges shows them."""
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from curriculum import frames
+from curriculum.corpus.decisions import decisions
+from curriculum.store import Artefact
+from schemas.corpus import CODE
+
+Bools = npt.NDArray[np.bool_]
+
+
+def shown_by(documents: Artefact, selection: Artefact) -> frozenset[str]:
+    """Return the commits of a repository that some kept documents to train on show."""
+    chosen = decisions(selection, documents)
+    commits = _commits(documents)["commit"].to_numpy()
+    return frozenset(commits[chosen.kept & ~chosen.val].tolist())
+
+
+def are_shown(documents: Artefact, commits: frozenset[str]) -> Bools:
+    """[documents]: True where a document is one of these commits' functions; of build targets it never is."""
+    is_shown = pl.col("commit").is_in(sorted(commits)) & pl.col("language").is_in(sorted(CODE))
+    found: Bools = _commits(documents).select(is_shown).to_series().to_numpy()
+    return found
+
+
+def _commits(documents: Artefact) -> pl.DataFrame:
+    """Commit and language of each document, in order."""
+    first = pl.col("provenance").list.first().struct.field("commit")
+    columns = frames.scan(documents.shards(), ["language", "provenance"])
+    return columns.select("language", commit=first).collect()
