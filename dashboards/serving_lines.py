@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from schemas.families import ENRICHED_FAMILY
+from schemas.families import ENRICHED_FAMILY, FAMILIES
 from schemas.objectives import OBJECTIVES, USUAL_OBJECTIVE
 
 INDENT = " " * 4
@@ -31,6 +31,12 @@ class ServingLine:
     variants: int
     imported: str
     score: str | None
+    beside: str | None
+
+    @property
+    def text_family(self) -> str:
+        """The family whose text it reads: of structure its base."""
+        return self.base or self.family
 
 
 def rounded(shares: Sequence[float]) -> list[float]:
@@ -61,7 +67,7 @@ def as_yaml(lines: Sequence[ServingLine], asked: Mapping[int, float], title: str
     shares = rounded([share for _, share in wanted])
     written = [f"# {title}, at other shares", "servings:"]
     for (line, _), share in zip(wanted, shares, strict=True):
-        fields = dict(_fields(line, share))
+        fields = dict(_fields(line, share, lines))
         text = yaml.safe_dump(
             fields, default_flow_style=True, sort_keys=False, width=math.inf, allow_unicode=True
         )
@@ -69,8 +75,10 @@ def as_yaml(lines: Sequence[ServingLine], asked: Mapping[int, float], title: str
     return "".join(f"{INDENT}{each}\n" for each in written)
 
 
-def _fields(line: ServingLine, share: float) -> Iterator[tuple[str, Any]]:
-    """The fields of a serving that a diet has to say."""
+def _fields(
+    line: ServingLine, share: float, lines: Sequence[ServingLine]
+) -> Iterator[tuple[str, Any]]:
+    """The fields of a serving that a diet has to say, beside all others of its phase."""
     if line.imported:
         yield "imported", line.imported
     else:
@@ -90,3 +98,6 @@ def _fields(line: ServingLine, share: float) -> Iterator[tuple[str, Any]]:
             yield "variants", line.variants
         if line.score:
             yield "score", line.score
+        families = [FAMILIES[each.text_family] for each in lines if not each.imported]
+        if not line.beside and any(each.stand_in == line.text_family for each in families):
+            yield "both", True

@@ -319,10 +319,14 @@ class ContextReport(StageReport):
 
     mean: float = 0.0
     """Tokens."""
+    past_4k: float = 0.0
+    """Share of the scored tokens with more than 4,096, 0…1."""
     past_16k: float = 0.0
     """Share of the scored tokens with more than 16,384, 0…1."""
     past_64k: int = 0
     """Scored tokens with 65,536 or more; counted where rows are longer than that."""
+    long_document: int = 0
+    """Tokens that nine in ten documents have at most, as rows show them."""
 
 
 class ChopReport(StageReport):

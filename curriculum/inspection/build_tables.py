@@ -33,10 +33,6 @@ YIELD_NOTE = (
     "the tokens; first fit in order: each document in the first row with room; padded: one document a row; "
     "if mixed: had domains shared rows, which they never do"
 )
-FAR = 16_384
-"""Tokens of context past which a row of 65,536 has to earn its length."""
-LEAST_FAR = 0.2
-"""Least share of the scored tokens of such rows; with less, long context is theatre."""
 MIN_LENGTH = 1 / 3
 """Mean length of held-out documents, as a share of that of trained ones, below which a build warns."""
 MOST_REPOSITORIES = 12
@@ -309,6 +305,7 @@ def context_lines(built: Built) -> Iterator[Line]:
         yield {
             "context": title,
             "mean": count(report.context.mean),
+            "past 4k": percent(report.context.past_4k),
             "past 16k": percent(report.context.past_16k),
             **({"tokens past 64k": count(report.context.past_64k)} if is_far else {}),
             "elided bytes": count(report.encode.elided_bytes),
@@ -321,14 +318,17 @@ def context_lines(built: Built) -> Iterator[Line]:
 
 
 def context_warnings(built: Built) -> Iterator[str]:
-    """Long rows that don't use their length."""
+    """Yield warnings of rows that are twice as long as nine in ten of their context documents, or longer."""
     for rows in _own_rows(built):
-        context, length = _train(rows).context, rows.wanted.row_length
-        if length > FAR and context.mean and context.past_16k < LEAST_FAR:
+        wanted = rows.wanted
+        if rows.train.planned or not reads_commits(wanted.flat_family):
+            continue
+        long = _train(rows).context.long_document
+        if 0 < 2 * long <= wanted.row_length:
             yield (
-                f"only {percent(context.past_16k)} of the scored tokens of {rows.wanted.family} at "
-                f"{length:,} have more than {FAR:,} tokens of context: rows of {FAR:,} "
-                "would teach the same for less"
+                f"nine in ten documents of {wanted.flat_family} have at most {long:,} tokens, and rows of "
+                f"half of {wanted.row_length:,} would hold them: take shorter rows, or context: filled in "
+                "the corpus file"
             )
 
 

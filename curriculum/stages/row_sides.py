@@ -24,6 +24,8 @@ from schemas.reports import ChopReport, ContextReport, DomainRows, RowsReport
 
 PACK_SEED = 17
 """Seed of ties and of the shuffle at write time; a mixture shuffles again with its diet's seed."""
+LONG = 0.9
+"""Share of the documents that are no longer than a long one."""
 COUNTED_AT_A_TIME = 1 << 16
 """Encodings."""
 Split = Literal["train", "val", "anchor"]
@@ -83,7 +85,7 @@ class RowSide:
         report = RowsReport(
             domains=domains,
             rows_if_mixed=self._rows_needed(spooled, spooled.with_targets()),
-            context=_context(written, self.wanted.row_length),
+            context=_context(written, self.wanted.row_length, spooled.lengths),
         )
         if self.wanted.packer == "chop":
             names = [count.name for count in fields(chop.ChopCounts)]
@@ -185,12 +187,15 @@ def _domain_rows(
     )
 
 
-def _context(written: Sequence[RowCounts], row_length: int) -> ContextReport:
-    """The mean over scored tokens, and those past 16k of context; in longer rows also past 64k."""
+def _context(written: Sequence[RowCounts], row_length: int, lengths: Int64s) -> ContextReport:
+    """The mean over scored tokens, those past 4k and 16k of context, in longer rows also past 64k."""
     scored = max(1, sum(counts.scored_tokens for counts in written))
-    mean = round(sum(counts.context_sum for counts in written) / scored, 1)
-    past_16k = round(sum(counts.context_histogram[-1] for counts in written) / scored, 6)
-    if row_length <= FAR_CONTEXT:
-        return ContextReport(mean=mean, past_16k=past_16k)
-    far = sum(counts.far for counts in written)
-    return ContextReport(mean=mean, past_16k=past_16k, past_64k=far)
+    over_16k = sum(counts.context_histogram[-1] for counts in written)
+    over_4k = over_16k + sum(counts.context_histogram[-2] for counts in written)
+    return ContextReport(
+        mean=round(sum(counts.context_sum for counts in written) / scored, 1),
+        past_4k=round(over_4k / scored, 6),
+        past_16k=round(over_16k / scored, 6),
+        past_64k=sum(counts.far for counts in written) if row_length > FAR_CONTEXT else 0,
+        long_document=int(np.quantile(lengths, LONG, method="higher")) if len(lengths) else 0,
+    )

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
+from curriculum.inspection.build_tables import context_warnings
 from curriculum.inspection.formats import alike, count
 from curriculum.inspection.largest_files import (
     large_file_warning,
@@ -84,7 +85,12 @@ def print_tables(
         if words := phase_words(largest):
             out.print(Text(words, MUTED), soft_wrap=True)
         out.print()
-        for line in (*each.warnings, large_file_warning(largest)):
+        lines = (
+            *each.warnings,
+            large_file_warning(largest),
+            *context_warnings(built[each.phase.name]),
+        )
+        for line in lines:
             if line is not None:
                 warn(f"{each.phase.name}: {line}")
     for line in alike(

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from curriculum.mixing.load import diet_files, diet_names, load_diet, load_phases
 from curriculum.mixing.resolve import ResolvedServing, resolve
+from curriculum.pipeline.wanted_rows import wanted_of
+from curriculum.stages import Beside
 from dashboards import mixture_panels
 from dashboards.questions import Snapshot
 from dashboards.serving_lines import ServingLine, as_yaml, rounded
@@ -31,6 +33,7 @@ LINE = ServingLine(
     variants=1,
     imported="",
     score=None,
+    beside=None,
 )
 
 
@@ -102,7 +105,17 @@ def test_all_that_a_line_of_a_diet_can_say_is_said() -> None:
     ]
 
 
-def _line(serving: ResolvedServing) -> ServingLine:
+def test_a_line_that_has_the_commits_of_both_graphs_says_so() -> None:
+    graphs = replace(LINE, family="v4_context_graph")
+    frontend = replace(LINE, family="v5_clang_graph", serving=1)
+    lines = [graphs, frontend]
+    for beside, both in (("v5_clang_graph", None), (None, True)):
+        lines[0] = replace(graphs, beside=beside)
+        found = _phase(as_yaml(lines, {0: 1.0, 1: 1.0}, "x"))
+        assert [each.both for each in found.servings] == [both, None]
+
+
+def _line(serving: ResolvedServing, beside: Beside | None) -> ServingLine:
     """The line of a serving as a mixture keeps it."""
     return replace(
         LINE,
@@ -115,6 +128,7 @@ def _line(serving: ResolvedServing) -> ServingLine:
         repositories=json.dumps(serving.repositories),
         variants=serving.variants,
         score="all" if serving.score == "all" else None,
+        beside=beside.family if beside else None,
     )
 
 
@@ -126,7 +140,10 @@ def test_pasted_lines_make_the_same_mixture_at_the_new_shares(name: str, tmp_pat
     before = resolve(diet, phases)[: len(diet.phases)]
     pasted = [
         as_yaml(
-            [_line(each) for each in phase.servings],
+            [
+                _line(each, specs[0].beside)
+                for each, specs in zip(phase.servings, wanted_of(phase), strict=True)
+            ],
             {each.index: float(each.index + 1) for each in phase.servings},
             phase.name,
         )

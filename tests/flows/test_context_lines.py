@@ -61,7 +61,9 @@ def built(
     )
 
 
-def report(*, past_16k: float, chunks: dict[str, int] | None = None) -> dict[str, JsonValue]:
+def report(
+    *, past_16k: float = 0.0, long_document: int = 0, chunks: dict[str, int] | None = None
+) -> dict[str, JsonValue]:
     return {
         "encode": {
             "lengths": {
@@ -72,7 +74,12 @@ def report(*, past_16k: float, chunks: dict[str, int] | None = None) -> dict[str
             "elided_bytes": 2_500,
             **({"context_chunks": dict(chunks)} if chunks else {}),
         },
-        "context": {"mean": 31_048.2, "past_16k": past_16k},
+        "context": {
+            "mean": 31_048.2,
+            "past_4k": 0.9,
+            "past_16k": past_16k,
+            "long_document": long_document,
+        },
     }
 
 
@@ -92,6 +99,7 @@ def test_context_and_crops_are_listed() -> None:
     (line,) = context_lines(built("v5_clang_graph", 65_536, report(past_16k=0.735, chunks=chunks)))
     assert [*line.values()][1:] == [
         "31k",
+        "90.0%",
         "73.5%",
         "2.5k",
         "54.5k",
@@ -108,13 +116,18 @@ def test_rows_of_files_have_no_chunks_to_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row_length", "past_16k", "warned"),
-    [(65_536, 0.19, True), (65_536, 0.2, False), (16_384, 0.0, False)],
+    ("family", "long_document", "warned"),
+    [
+        ("v4_context_graph", 8_192, True),
+        ("v4_context_graph", 8_193, False),
+        ("v4_context_graph", 0, False),
+        ("v2_simple", 100, False),
+    ],
 )
-def test_long_rows_that_do_not_use_their_length_are_a_warning(
-    row_length: int, past_16k: float, warned: bool
+def test_rows_of_twice_the_length_of_their_context_documents_are_a_warning(
+    family: str, long_document: int, warned: bool
 ) -> None:
-    rows = built("v4_context_graph", row_length, report(past_16k=past_16k))
+    rows = built(family, 16_384, report(long_document=long_document))
     assert bool([*context_warnings(rows)]) is warned
 
 

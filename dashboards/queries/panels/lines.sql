@@ -1,11 +1,12 @@
 -- Which rows does each serving of a mixture read, as a line of a diet would say it?
--- domains: factors by domain; repositories: of the corpus, none for all; variants: renderings that repetitions take in turn; imported: the diet's name for imported rows; score: all where it isn't new.
+-- domains: factors by domain; repositories: of the corpus, none for all; variants: renderings that repetitions take in turn; imported: the diet's name for imported rows; score: all where it isn't new; beside: the family whose commits it leaves out.
 SELECT p.specialist, p.phase, s.serving,
        any_value(l.line->>'$.family') AS family, any_value(l.line->>'$.objective') AS objective,
        any_value((l.line->'$.row_length')::INTEGER) AS row_length, any_value(l.line->>'$.domains') AS domains,
        any_value(r.base) AS base, any_value(r.config->>'$.repositories') AS repositories,
        max(json_array_length(x.stratum->'$.variants'))::INTEGER AS variants,
-       any_value(x.stratum->>'$.imported') AS imported, any_value(r.score) AS score
+       any_value(x.stratum->>'$.imported') AS imported, any_value(r.score) AS score,
+       any_value(r.beside) AS beside
 FROM status p
 JOIN artefacts a ON a.path = p.mixture
 JOIN strata s ON s.path = p.mixture,

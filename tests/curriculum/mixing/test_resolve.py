@@ -3,10 +3,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from curriculum.mixing.load import load_phases
 from curriculum.mixing.resolve import _divide, faults, resolve, structure_faults
 from curriculum.pipeline.wanted_rows import wanted_of
+from curriculum.stages import Beside
 from schemas.diet import Diet, Serving
 from schemas.errors import DietError
 
@@ -103,6 +105,24 @@ def test_new_lines_are_scored_unless_a_serving_asks_for_all() -> None:
         resolve(
             diet({"phase": "syntax", "servings": servings({}, {"score": "new"})}), load_phases()
         )
+
+
+def test_a_phase_of_both_graphs_leaves_the_frontends_commits_to_its_own() -> None:
+    lines = servings(
+        {"family": "v4_context_graph", "row_length": 4096},
+        {"family": "v6_enriched", "base": "v4_context_graph", "row_length": 4096},
+        {"family": "v4_context_graph", "row_length": 4096, "both": True},
+        {"family": "v5_clang_graph", "row_length": 4096, "repositories": ["lattice"]},
+        {"family": "v2_simple", "row_length": 4096},
+    )
+    (phase,) = resolve(diet({"phase": "syntax", "servings": lines}), load_phases())
+    beside = Beside(family="v5_clang_graph", repositories=("lattice",))
+    assert [each.beside for (each,) in wanted_of(phase)] == [beside, beside, None, None, None]
+    alone = servings({"family": "v4_context_graph", "row_length": 4096})
+    (phase,) = resolve(diet({"phase": "syntax", "servings": alone}), load_phases())
+    assert [each.beside for (each,) in wanted_of(phase)] == [None]
+    with pytest.raises(ValidationError, match="both"):
+        diet({"phase": "syntax", "servings": servings({"family": "v2_simple", "both": True})})
 
 
 def test_structure_is_added_to_files_in_short_rows_and_to_graphs_in_long_ones() -> None:

@@ -18,12 +18,12 @@ from curriculum.families.v6_enriched import enrich
 from curriculum.families.write import documents_in
 from curriculum.graph import clang
 from curriculum.packing.check import check
-from curriculum.stages import Built, RowsSpec, Tokenizing, Workers, build, sample
+from curriculum.stages import Beside, Built, RowsSpec, Tokenizing, Workers, build, sample
 from curriculum.stages import documents as writers
 from curriculum.stages.held_out_text import check_sides
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
-from schemas.corpus import CorpusSpec, HistorySpec
+from schemas.corpus import CODE, CorpusSpec, HistorySpec
 from schemas.document import DOCUMENT_SCHEMA, Document
 from schemas.errors import CorpusError, PackError
 from schemas.packed_row import TEXT_PIECE
@@ -364,6 +364,52 @@ class TestFrontend:
             held_out = val_lineages(made.selections[V5])
             token_bytes = load_tokenizer(made.tokenizer).token_bytes
             check_sides(side, of(made, V5), held_out, token_bytes)
+
+    @pytest.mark.clang
+    def test_a_commit_is_shown_by_the_frontends_graph_or_by_the_other_and_never_by_both(
+        self, tmp_path: Path
+    ) -> None:
+        reason = clang.missing()
+        if reason is not None:
+            pytest.skip(reason)
+        alone = RowsSpec(family=V4, row_length=2048)
+        beside = replace(alone, beside=Beside(family=V5))
+        elsewhere = replace(alone, beside=Beside(family=V5, repositories=("ringlog",)))
+        frontend = RowsSpec(family=V5, row_length=2048)
+        wanted = (alone, beside, elsewhere, frontend)
+        made = graphs(tmp_path, wanted, names=("arena",), workers=2)
+        commits = {
+            document.document_id: document.provenance[0].commit
+            for family in (V4, V5)
+            for document in documents(made, family)
+        }
+        shown = {
+            spec: {commits[each] for each in document_ids(made.rows_of(spec).train)}
+            for spec in wanted
+        }
+        assert shown[frontend]
+        assert shown[beside]
+        assert shown[alone] == shown[elsewhere]
+        code = {
+            document.provenance[0].commit
+            for document in documents(made, V4)
+            if document.language in CODE
+        }
+        assert not shown[beside] & shown[frontend] & code
+        assert shown[beside] | shown[frontend] == shown[alone] | shown[frontend]
+        assert made.rows_of(beside).val == made.rows_of(alone).val
+
+
+def document_ids(rows: Artefact) -> set[str]:
+    """The documents that rows show."""
+    tables = [pq.read_table(shard, columns=["document_ids"]) for shard in rows.shards()]
+    return {
+        each
+        for table in tables
+        for listed in table["document_ids"].to_pylist()
+        if listed
+        for each in listed
+    }
 
 
 def test_documents_have_the_columns_of_their_schema(built: Built) -> None:
