@@ -155,7 +155,7 @@ ContextOrder = Literal["graph", "random"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextSettings:
-    """What context documents show, and in which order; the defaults are those of a corpus file."""
+    """Choice and order of the context; the defaults are those of a corpus file."""
 
     context: ContextContent = "related"
     context_bytes: int = CONTEXT_BYTES
@@ -169,7 +169,7 @@ class ContextSettings:
 
 
 USUAL_CONTEXT = ContextSettings()
-"""What context documents show where a corpus says nothing."""
+"""The context where a corpus says nothing."""
 
 
 class CorpusSpec(Documented):
@@ -236,7 +236,7 @@ class CorpusSpec(Documented):
         return {"on_error": self.on_error, "max_skipped": self.max_skipped}
 
     def context_settings(self) -> ContextSettings:
-        """Return what context documents show."""
+        """Return the choice and order of the context."""
         return ContextSettings(
             context=self.context,
             context_bytes=self.context_bytes,

@@ -84,7 +84,7 @@ CHUNK_FORMS: tuple[ChunkForm, ...] = get_args(ChunkForm)
 
 LeftOutReason = Literal["no_room", "doubtful", "unrelated"]
 LEFT_OUT_REASONS: tuple[LeftOutReason, ...] = get_args(LeftOutReason)
-"""Why a context doesn't show a definition that would have come next.
+"""Reasons why a context doesn't show a definition that would have come next.
 
 no_room    the document is full, or the definition too long for it
 doubtful   the edge that leads to it is none that the corpus follows

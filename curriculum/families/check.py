@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import groupby, pairwise
 from operator import itemgetter
 
-from curriculum.graph.relation import Way, is_related, is_trusted
+from curriculum.graph.relation import Traversal, is_related, is_trusted
 from schemas.corpus import USUAL_CONTEXT, ContextSettings
 from schemas.document import (
     CHUNK_FORMS,
@@ -174,7 +174,7 @@ def _wrong_edges(document: Document) -> Iterator[Wrong]:
 
 
 def _wrong_ways(document: Document, settings: ContextSettings) -> Iterator[Wrong]:
-    ways: dict[int, Way] = {}
+    ways: dict[int, Traversal] = {}
     for at in sorted(range(len(document.chunks)), key=lambda at: document.chunks[at].hop):
         chunk = document.chunks[at]
         if not (chunk.hop and 0 <= chunk.via < len(document.edges)):

@@ -18,7 +18,7 @@ from curriculum.families.render import RenderResult, result_of
 from curriculum.graph.cmake import BuildGraph, TargetId, build_graph
 from curriculum.graph.facts import Range, RepositoryGraph, SourceFile
 from curriculum.graph.line_ranges import line_starts, outside_bodies, size_of, with_text
-from curriculum.graph.relation import Way, is_related, is_trusted
+from curriculum.graph.relation import Traversal, is_related, is_trusted
 from schemas.change import CommitChange, FileChange, TreeFile
 from schemas.corpus import ContextSettings, Language
 from schemas.document import ChunkForm, Document, Edge, EdgeKind
@@ -166,7 +166,7 @@ class _Search:
 
     def _follows(self, kind: EdgeKind, hop: int, confidence: float) -> bool:
         """Return True if the context goes along an edge of a target that is `hop` links away."""
-        before: Way | None = ("links", True) if hop else None
+        before: Traversal | None = ("links", True) if hop else None
         is_wanted = self._is_filled or is_related(before, (kind, True), hop + 1)
         return is_wanted and is_trusted("syntactic", confidence, self.settings.edges)
 

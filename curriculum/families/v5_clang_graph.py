@@ -5,7 +5,8 @@ sure as its label says, and those of context that the frontend didn't see as it 
 """
 
 from curriculum.families.render import RenderResult, result_of
-from curriculum.families.v4_context_graph import graph_documents, targets_of
+from curriculum.families.touched_functions import targets_of
+from curriculum.families.v4_context_graph import graph_documents
 from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.facts import symbol
 from curriculum.graph.neighbourhood import SearchOrder, Step

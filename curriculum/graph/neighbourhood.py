@@ -14,7 +14,7 @@ from typing import NamedTuple
 from curriculum.graph.facts import Includes, NodeId, RepositoryGraph, folders_between, symbol
 from curriculum.graph.fragments import WHOLE_FILE, Budget, Costs, Form, Fragment, Link
 from curriculum.graph.line_ranges import size_of
-from curriculum.graph.relation import Way, is_related, is_trusted
+from curriculum.graph.relation import Traversal, is_related, is_trusted
 from schemas.corpus import ContextSettings
 from schemas.document import EdgeKind, LeftOutReason
 
@@ -90,7 +90,7 @@ class _Place(NamedTuple):
     via: Link
 
     @property
-    def way(self) -> Way:
+    def way(self) -> Traversal:
         return self.via.kind, self.via.target == self.node
 
 
@@ -131,7 +131,7 @@ class _Search:
     """Bytes of each definition that was left out because its text is shown."""
     _waiting: list[_Place] = field(default_factory=list)
     _seen: set[NodeId] = field(default_factory=set)
-    _spent: Counter[Way] = field(default_factory=Counter)
+    _spent: Counter[Traversal] = field(default_factory=Counter)
     _rejected: list[tuple[_Place, LeftOutReason]] = field(default_factory=list)
 
     @property

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from schemas.corpus import EdgeTrust
 from schemas.document import EdgeKind, EdgeLabel
 
-Way = tuple[EdgeKind, bool]
+Traversal = tuple[EdgeKind, bool]
 """An edge's kind, and True where it is followed from its source."""
 LONGEST = 3
 """Edges on the way from a target to what is related to it, at most."""
@@ -14,8 +14,8 @@ CONFIDENT = 0.5
 """Least confidence of an edge that is more likely right than wrong."""
 
 _OUT, _IN = True, False
-_NAMED: frozenset[Way] = frozenset({("uses", _OUT), ("constructs", _OUT), ("member", _OUT)})
-_FIRST: frozenset[Way] = frozenset(
+_NAMED: frozenset[Traversal] = frozenset({("uses", _OUT), ("constructs", _OUT), ("member", _OUT)})
+_FIRST: frozenset[Traversal] = frozenset(
     {
         *_NAMED,
         ("calls", _OUT),
@@ -28,8 +28,8 @@ _FIRST: frozenset[Way] = frozenset(
         ("compiles", _OUT),
     }
 )
-_BASES: frozenset[Way] = frozenset({("inherits", _OUT)})
-_AFTER: Mapping[Way, frozenset[Way]] = MappingProxyType(
+_BASES: frozenset[Traversal] = frozenset({("inherits", _OUT)})
+_AFTER: Mapping[Traversal, frozenset[Traversal]] = MappingProxyType(
     {
         ("calls", _OUT): frozenset({("calls", _OUT), *_NAMED}),
         ("calls", _IN): frozenset({("calls", _IN)}),
@@ -44,7 +44,7 @@ _AFTER: Mapping[Way, frozenset[Way]] = MappingProxyType(
 )
 
 
-def is_related(before: Way | None, way: Way, hop: int) -> bool:
+def is_related(before: Traversal | None, way: Traversal, hop: int) -> bool:
     """Return True if a way leads to something related, as edge `hop` behind the way `before` it.
 
     A target's callers, callees, overrides, members, class, bases and the types that it names are related;

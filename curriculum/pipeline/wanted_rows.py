@@ -1,7 +1,8 @@
 """Data sets of rows that the servings of a phase want."""
 
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
-from curriculum.stages import Beside, RowsSpec
+from curriculum.stages import RowsSpec
+from curriculum.stages.row_sources import Beside
 from schemas.families import FAMILIES
 
 

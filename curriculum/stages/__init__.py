@@ -34,7 +34,6 @@ from curriculum.stages.conversations import Conversations, ConversationSelection
 from curriculum.stages.documents import Documents, Repository
 from curriculum.stages.indexes import CAREFUL, Indexing
 from curriculum.stages.row_sources import (
-    Beside,
     RowSet,
     RowSources,
     RowsSpec,
@@ -60,7 +59,6 @@ from schemas.families import CHAT_FAMILY, VERSIONS_FAMILY, families_of
 from schemas.progress import ProgressCallback, ignore_progress
 
 __all__ = [
-    "Beside",
     "Built",
     "Indexing",
     "RowSet",

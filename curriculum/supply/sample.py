@@ -26,7 +26,7 @@ from curriculum.corpus.trees import commits_of, read_commits
 from curriculum.families import chat
 from curriculum.families.cmake_targets import LANGUAGE as BUILD_LANGUAGE
 from curriculum.families.render import RenderResult, render
-from curriculum.families.v4_context_graph import touched_bytes
+from curriculum.families.touched_functions import touched_bytes
 from curriculum.stages.documents import FamilyWriters, Repository
 from curriculum.stages.graphs import RepositoryGraphs
 from curriculum.stages.indexes import Index

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from curriculum.mixing.load import diet_files, diet_names, load_diet, load_phases
 from curriculum.mixing.resolve import ResolvedServing, resolve
 from curriculum.pipeline.wanted_rows import wanted_of
-from curriculum.stages import Beside
+from curriculum.stages.row_sources import Beside
 from dashboards import mixture_panels
 from dashboards.questions import Snapshot
 from dashboards.serving_lines import ServingLine, as_yaml, rounded

@@ -15,7 +15,8 @@ from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
 from curriculum.families.check import check_document
 from curriculum.families.render import RenderResult
-from curriculum.families.v4_context_graph import Shares, documents, shared_out, touched_functions
+from curriculum.families.touched_functions import Shares, shared_out, touched_functions
+from curriculum.families.v4_context_graph import documents
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
 from curriculum.graph.fragments import Costs, Fragment

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph.relation import LONGEST, Way, is_related, is_trusted
+from curriculum.graph.relation import LONGEST, Traversal, is_related, is_trusted
 from schemas.corpus import EdgeTrust
 from schemas.document import EDGE_KINDS, EDGE_LABELS, EdgeLabel
 
-WAYS: list[Way] = [(kind, outward) for kind in EDGE_KINDS for outward in (True, False)]
+WAYS: list[Traversal] = [(kind, outward) for kind in EDGE_KINDS for outward in (True, False)]
 CALLEE, CALLER, USED, CLASS, BASE = (
     ("calls", True),
     ("calls", False),
@@ -18,7 +18,7 @@ CALLEE, CALLER, USED, CLASS, BASE = (
 )
 
 
-def is_way(*ways: Way) -> bool:
+def is_way(*ways: Traversal) -> bool:
     """Return True if what stands at the end of these ways is related to the target at their start."""
     steps = itertools.pairwise((None, *ways))
     return all(is_related(before, way, hop) for hop, (before, way) in enumerate(steps, 1) if way)
@@ -40,7 +40,7 @@ def is_way(*ways: Way) -> bool:
         (("compiles", True),),
     ],
 )
-def test_a_closed_list_of_ways_leads_to_what_is_related(ways: tuple[Way, ...]) -> None:
+def test_a_closed_list_of_ways_leads_to_what_is_related(ways: tuple[Traversal, ...]) -> None:
     assert is_way(*ways)
 
 
@@ -58,13 +58,13 @@ def test_a_closed_list_of_ways_leads_to_what_is_related(ways: tuple[Way, ...]) -
         (CALLER,) * (LONGEST + 1),
     ],
 )
-def test_turns_includes_and_long_ways_lead_to_nothing_related(ways: tuple[Way, ...]) -> None:
+def test_turns_includes_and_long_ways_lead_to_nothing_related(ways: tuple[Traversal, ...]) -> None:
     assert not is_way(*ways)
 
 
 @given(before=st.sampled_from([None, *WAYS]), way=st.sampled_from(WAYS), hop=st.integers(1, 9))
 def test_no_way_goes_along_an_include_or_past_the_longest(
-    before: Way | None, way: Way, hop: int
+    before: Traversal | None, way: Traversal, hop: int
 ) -> None:
     if is_related(before, way, hop):
         assert hop <= LONGEST

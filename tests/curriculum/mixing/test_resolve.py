@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from curriculum.mixing.load import load_phases
 from curriculum.mixing.resolve import _divide, faults, resolve, structure_faults
 from curriculum.pipeline.wanted_rows import wanted_of
-from curriculum.stages import Beside
+from curriculum.stages.row_sources import Beside
 from schemas.diet import Diet, Serving
 from schemas.errors import DietError
 

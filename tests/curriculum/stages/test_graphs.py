@@ -18,9 +18,10 @@ from curriculum.families.v6_enriched import enrich
 from curriculum.families.write import documents_in
 from curriculum.graph import clang
 from curriculum.packing.check import check
-from curriculum.stages import Beside, Built, RowsSpec, Tokenizing, Workers, build, sample
+from curriculum.stages import Built, RowsSpec, Tokenizing, Workers, build, sample
 from curriculum.stages import documents as writers
 from curriculum.stages.held_out_text import check_sides
+from curriculum.stages.row_sources import Beside
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from schemas.corpus import CODE, CorpusSpec, HistorySpec
