@@ -556,26 +556,6 @@ def epochs_by_serving(world: Demo) -> Lines:
 
 
 @answers_by_specialist
-def files_seen_most(world: Demo) -> Lines:
-    held: dict[str, Counter[str]] = defaultdict(Counter)
-    read: Counter[str] = Counter()
-    keys = {visit.row["rows_key"] for visit in world.visits}
-    for row in world.train:
-        for name, count in spans(row):
-            if row["rows_key"] in keys:
-                held[world.documents[name]["lineage"]][row["rows_key"]] += count
-    for visit in world.visits:
-        for name, count in spans(visit.row):
-            read[world.documents[name]["lineage"]] += count
-    distinct = {file: max(counts.values()) for file, counts in held.items()}
-    order = sorted(distinct, key=lambda file: (-read[file] / distinct[file], file))[:20]
-    return [
-        (file, distinct[file], read[file], half_up(read[file] / distinct[file], 2))
-        for file in order
-    ]
-
-
-@answers_by_specialist
 def new_tokens_by_phase(world: Demo) -> Lines:
     shown: set[bytes] = set()
     so_far, lines = 0, []

@@ -73,40 +73,6 @@ ORDER BY __p.specialist, __p.stratum;
 COMMENT ON MACRO TABLE epochs IS
     'passes over the rows of each serving in each domain: before this phase, in its plan, in the steps taken so far, and the most that the diet allows; rows_never_seen counts the steps taken, or the plan where none is';
 
-CREATE VIEW internal.lineages_of_rows AS
-SELECT i.key AS rows_key, d.document_id, min(d.lineage) AS lineage
-FROM main.inputs i JOIN main.documents d ON d.documents_key = i.input_key
-GROUP BY ALL;
-
-CREATE MACRO source_repetition(of_run) AS TABLE
-WITH __asked AS (
-    FROM internal.run_asked(of_run, NULL) __a
-), __visits AS (
-    SELECT __a.__run AS run, __s.pack_id, __s.rows_key, count(*) AS times
-    FROM __asked __a
-    JOIN main.ancestry __y ON __y.run = __a.__run
-    JOIN main.steps __s ON __s.run = __y.before AND __s.step <= __y.until_step
-    GROUP BY ALL
-), __held AS (
-    SELECT __k.run, __r.rows_key, __l.lineage, sum(__r.token_end - __r.token_start) AS tokens,
-           sum((__r.token_end - __r.token_start) * coalesce(__v.times, 0)) AS seen
-    FROM (SELECT DISTINCT __v.run, __v.rows_key FROM __visits __v) __k
-    JOIN main.row_documents __r ON __r.rows_key = __k.rows_key
-    JOIN internal.lineages_of_rows __l
-        ON __l.rows_key = __r.rows_key AND __l.document_id = __r.document_id
-    LEFT JOIN __visits __v
-        ON __v.run = __k.run AND __v.pack_id = __r.pack_id AND __v.rows_key = __r.rows_key
-    GROUP BY ALL
-)
-SELECT __a.__specialist AS specialist, __h.lineage, max(__h.tokens)::BIGINT AS distinct_tokens,
-       sum(__h.seen)::BIGINT AS tokens_seen, sum(__h.seen) / max(__h.tokens) AS repetition
-FROM __asked __a LEFT JOIN __held __h ON __h.run = __a.__run
-WHERE internal.stands(__h.lineage IS NOT NULL, __a.__fault)
-GROUP BY __a.__specialist, __h.lineage
-ORDER BY __a.__specialist, repetition DESC, __h.lineage;
-COMMENT ON MACRO TABLE source_repetition IS
-    'tokens that a run and those before it read of each source file, and how often that is all there is of it';
-
 CREATE MACRO distinct_tokens(of_run) AS TABLE
 WITH __asked AS (
     FROM internal.run_asked(of_run, NULL) __a

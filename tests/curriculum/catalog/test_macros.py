@@ -32,7 +32,6 @@ CALLS: dict[str, Sequence[tuple[Any, ...]]] = {
     "planned_vs_realised": OF_A_PHASE,
     "epochs": OF_A_PHASE,
     "run_named": [(name,) for name in NAMES],
-    "source_repetition": [(name,) for name in NAMES],
     "distinct_tokens": [(name,) for name in NAMES],
     "consumed": OF_A_STEP,
     "seen_before": OF_A_STEP,
@@ -265,7 +264,6 @@ UNKNOWN = [
     ("seen_before('templates/sintax', 1)", "sintax", "anneal"),
     ("consumed_until('0123456789ab', 1)", "0123456789ab", "key"),
     ("checkpoints_after('runs/specialist-templates/nowhere', 1)", "nowhere", "runs"),
-    ("source_repetition('templates')", "templates", "templates/syntax"),
     ("distinct_tokens('templates')", "templates", "templates/syntax"),
 ]
 
@@ -297,7 +295,6 @@ def test_a_specialist_has_the_name_in_an_answer_by_which_it_is_asked_for(
             assert _specialists(catalog, f"{macro}('{name}', 'syntax')") == [name]
         for macro in ("consumed", "seen_before", "consumed_until", "checkpoints_after"):
             assert _specialists(catalog, f"{macro}('{name}/anneal', 1)") in ([name], []), macro
-        assert _specialists(catalog, f"source_repetition('{name}/anneal')") == [name]
         assert _specialists(catalog, f"distinct_tokens('{name}/anneal')") == [name]
     assert _specialists(catalog, "mixture('templates.wide', 'syntax')") == ["templates/wide"]
     assert _specialists(catalog, "consumed('templates.wide/syntax', 1)") == ["templates/wide"]
