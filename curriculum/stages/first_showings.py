@@ -98,7 +98,7 @@ class NewLines:
 
     def note(self, document: TokenizedDocument, fitted: FitResult) -> FitResult:
         """Note the lines that a fitted document shows."""
-        self.shown.add(int(self.turns[document.row]), self._lines(document, fitted).keys)
+        self.shown.add(int(self.turns[document.row]), self.lines(document, fitted).keys)
         return fitted
 
     def score(self, document: TokenizedDocument, fitted: FitResult) -> FitResult:
@@ -106,7 +106,7 @@ class NewLines:
 
         Every document must have been noted before.
         """
-        lines = self._lines(document, fitted)
+        lines = self.lines(document, fitted)
         is_new = self.shown.are_first(int(self.turns[document.row]), lines.keys)
         headers = document.part_bytes[_runs(_of_kinds(document, ("header",)))]
         encodings = [
@@ -124,7 +124,8 @@ class NewLines:
             objective_counts=(*fitted.objective_counts, *counts),
         )
 
-    def _lines(self, document: TokenizedDocument, fitted: FitResult) -> ShownLines:
+    def lines(self, document: TokenizedDocument, fitted: FitResult) -> ShownLines:
+        """Return the lines of source text that a fitted document shows."""
         shown = _shown(document, fitted.encodings) & ~document.generated
         runs = _runs(shown & _of_kinds(document, self.kinds))
         text = document.ids[int(self.tokenizer.bos_id is not None) :]

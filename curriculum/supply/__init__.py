@@ -5,12 +5,16 @@ are scaled by what the log says of all commits.
 
     sample.py           documents of some commits, and of some conversations
     sampled_corpus.py   the sample of all repositories, selected and tokenized, and what its commits touched
-    ratios.py           tokens of each commit's documents, and the estimate of one kind of rows by ratios
+    shown_text.py       lines that the sample shows, and which of them nothing shows before
+    measure.py          tokens of the documents of each sampled commit
+    scaling.py          totals of all commits from those of some
+    ratios.py           the estimate of one kind of rows by ratios
     estimate.py         the estimate of a whole corpus, whose kinds of rows are artefacts of a workspace
 """
 
 from curriculum.supply.estimate import Estimate, EstimateTask, estimate, known_estimate
-from curriculum.supply.ratios import ALL, Kind, Sampling, SupplyLine
+from curriculum.supply.measure import Kind
+from curriculum.supply.ratios import ALL, Sampling, SupplyLine
 
 __all__ = [
     "ALL",

@@ -1,7 +1,7 @@
 """Estimate of what a corpus has to train on: one artefact a kind of rows, so that none is sampled for twice.
 
-    estimates/corpus-<name>/family-v3_simple/row_length-512/<key12>/lines.parquet  samplings.parquet
-                                                                    files.parquet  shares.parquet
+    estimates/corpus-<name>/family-v3_simple/row_length-512/score-new/<key12>/
+        lines.parquet  samplings.parquet  files.parquet  shares.parquet
 
 Its key holds all that decides the figures: commits and rules of the corpus, tokenizer, share, revisions.
 Nothing refers to it: gc removes it, and the next estimate samples again.
@@ -28,7 +28,8 @@ from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.supply.estimate_key import own_ingredients, shared_ingredients
-from curriculum.supply.ratios import ALL, Kind, KindEstimate, Sampling, SupplyLine, estimate_kinds
+from curriculum.supply.measure import Kind
+from curriculum.supply.ratios import ALL, KindEstimate, Sampling, SupplyLine, estimate_kinds
 from curriculum.supply.sample import write_frame
 from curriculum.supply.sampled_corpus import SamplingPlan
 from curriculum.tokens import train
@@ -37,7 +38,7 @@ from schemas.families import FAMILIES
 from schemas.progress import ProgressCallback, ignore_progress
 from schemas.reports import EstimateReport
 
-REVISION = 6
+REVISION = 7
 """Revision of how a sample is drawn and scaled."""
 LINES_NAME, SAMPLINGS_NAME, FILES_NAME = "lines.parquet", "samplings.parquet", "files.parquet"
 SHARES_NAME = "shares.parquet"
@@ -67,14 +68,19 @@ class Estimate:
         self, kind: Kind, domain: str = ALL, repositories: Iterable[str] = ()
     ) -> tuple[float, float]:
         """Tokens and their standard error, of some repositories or of all."""
-        only = frozenset(repositories)
-        found = [
-            each
-            for each in self.lines
-            if each.kind == kind and each.domain == domain and (not only or each.repository in only)
-        ]
+        found = [each for each in self._of(kind, repositories) if each.domain == domain]
         tokens = math.fsum(each.tokens for each in found)
         return tokens, math.sqrt(math.fsum(each.error**2 for each in found))
+
+    def lines_of(self, kind: Kind, repositories: Iterable[str] = ()) -> tuple[SupplyLine, ...]:
+        """The lines of a kind by domain, of some repositories or of all."""
+        return tuple(each for each in self._of(kind, repositories) if not each.is_total)
+
+    def _of(self, kind: Kind, repositories: Iterable[str]) -> Iterator[SupplyLine]:
+        only = frozenset(repositories)
+        for each in self.lines:
+            if each.kind == kind and (not only or each.repository in only):
+                yield each
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -169,6 +175,7 @@ class Estimates(Stage[EstimateTask, EstimateTask]):
                     ("corpus", task.plan.corpus.name),
                     ("family", kind.family),
                     ("row_length", str(kind.row_length)),
+                    ("score", kind.score),
                 ),
                 revision=REVISION,
                 config={**shared, **own_ingredients(task.plan, kind)},
@@ -179,10 +186,11 @@ class Estimates(Stage[EstimateTask, EstimateTask]):
 
     def run(self, task: EstimateTask, drafts: Sequence[StagingDirectory]) -> None:
         """Sample the corpus once for the kinds whose estimate is missing."""
-        labels = [dict(draft.recipe.labels) for draft in drafts]
-        kinds = [
-            Kind(family=named["family"], row_length=int(named["row_length"])) for named in labels
-        ]
+        labels = [draft.recipe.labels for draft in drafts]
+        kind_of = dict(
+            zip((each.labels for each in self.recipes(task)), task.measured, strict=True)
+        )
+        kinds = [kind_of[each] for each in labels]
         found = estimate_kinds(
             task.plan_of(kinds), kinds, task.tokenizing, workers=self.workers, watch=self.watch
         )
@@ -247,7 +255,7 @@ Row = TypeVar("Row", SupplyLine, Sampling, FileSide, FileShare)
 
 def _frame(rows: Sequence[Row], kind: type[Row]) -> pl.DataFrame:
     columns = {str: pl.String, int: pl.Int64, float: pl.Float64, bool: pl.Boolean}
-    schema = {name: columns[each] for name, each in get_type_hints(kind).items()}
+    schema = {name: columns.get(each, pl.String) for name, each in get_type_hints(kind).items()}
     return pl.DataFrame([asdict(each) for each in rows], schema=schema)
 
 

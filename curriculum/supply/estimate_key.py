@@ -8,7 +8,7 @@ from curriculum import encode
 from curriculum.corpus import conversations, domains, history, select, trees
 from curriculum.corpus.select_conversations import conversation_ingredients
 from curriculum.stages.tokens import Tokenizing
-from curriculum.supply.ratios import Kind
+from curriculum.supply.measure import Kind
 from curriculum.supply.sampled_corpus import SamplingPlan
 from curriculum.tokens import store as token_store
 from curriculum.tokens import train

@@ -1,6 +1,5 @@
 """Tokens to train on, by kind of rows: those of sampled commits and conversations, scaled by ratios."""
 
-import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,139 +9,33 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from curriculum import encode, frames
-from curriculum.corpus.decisions import decisions, read_sides, val_lineages
+from curriculum.corpus.decisions import read_sides
 from curriculum.corpus.split import side_fraction
 from curriculum.corpus.survey import MAX_COMMITS, NO_FILE, WINDOW
-from curriculum.objectives import objective_of
 from curriculum.stages.file_shares import FileShare
 from curriculum.stages.file_sides import FileSide
-from curriculum.stages.row_sources import RowSource, apply_objective
 from curriculum.stages.stage import Coordinator, Workers
 from curriculum.stages.tokens import Tokenizing
 from curriculum.stages.worker_rights import worker_rights
-from curriculum.store import Artefact, Store
+from curriculum.store import Store
+from curriculum.supply.measure import Kind, measure
 from curriculum.supply.sampled_corpus import (
     SampledCorpus,
     SamplingPlan,
     readable_plan,
     sample_corpus,
 )
-from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import TokenStore
+from curriculum.supply.scaling import by_ratio, product
+from curriculum.supply.shown_text import NOTHING_EARLIER, EarlierVersions, extrapolated
 from schemas.families import CHAT_FAMILY, FAMILIES
-from schemas.objectives import CHAT_OBJECTIVE, USUAL_OBJECTIVE
+from schemas.objectives import Score
 from schemas.progress import Progress, ProgressCallback
 
 Floats = npt.NDArray[np.float64]
 
 
-def by_ratio(
-    amounts: Floats, sizes: Floats, *, whole: float, population: int
-) -> tuple[float, float]:
-    """Estimate the total of all units, and its standard error; 0 for an error where all units are sampled.
-
-    `amounts` and `sizes` [n] are those of the sampled units, `whole` is the size of all `population` units.
-    The error is that of a ratio under simple sampling without replacement; of one unit it is the amount.
-
-    >>> by_ratio(np.array([10.0, 20.0]), np.array([1.0, 2.0]), whole=30.0, population=20)
-    (300.0, 0.0)
-    >>> by_ratio(np.array([10.0, 26.0]), np.array([1.0, 2.0]), whole=3.0, population=2)
-    (36.0, 0.0)
-    """
-    assert len(amounts) == len(sizes) <= population
-    sampled = float(sizes.sum())
-    if not sampled:
-        return 0.0, 0.0
-    total = float(amounts.sum()) * whole / sampled
-    number = len(amounts)
-    if number == population:
-        return total, 0.0
-    if number == 1:
-        return total, total
-    residuals = amounts - amounts.sum() / sampled * sizes
-    variance = float(residuals @ residuals) / (number - 1)
-    spread = number * (1 - number / population) * variance
-    return total, whole / sampled * math.sqrt(spread)
-
-
-MEASURES_SCHEMA = pl.Schema(
-    {
-        "unit": pl.String,
-        "domain": pl.String,
-        "tokens": pl.Int64,
-        "documents": pl.Int64,
-        "shortened": pl.Int64,
-        "routed": pl.Int64,
-        "held_out": pl.Int64,
-    }
-)
-"""Columns by unit, a commit or a conversation, and domain: valid tokens of rows to train on, documents that
-have some, those among them that leave out parts to fit, documents that are too long for such a row, and
-documents that are held out."""
-
-
-ESTIMATED = ("tokens", "documents", "shortened", "routed")
+ESTIMATED = ("tokens", "documents", "shortened", "routed", "scored")
 """Columns of MEASURES_SCHEMA that are scaled with the sizes of units."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, order=True)
-class Kind:
-    """Documents of a family in rows of some length."""
-
-    family: str
-    """Never v6_enriched: what has structure is as long as without."""
-    row_length: int
-
-    @property
-    def objective(self) -> str:
-        """The one that leaves most as it is."""
-        return CHAT_OBJECTIVE if self.family == CHAT_FAMILY else USUAL_OBJECTIVE
-
-
-def measure(
-    kind: Kind, source: RowSource, selection: Artefact, tokenizer: Tokenizer
-) -> pl.DataFrame:
-    """A table of MEASURES_SCHEMA, of the documents that the selection keeps; in no order."""
-    built = objective_of(kind.objective, tokenizer, variant=0)
-    room = kind.row_length - built.reserve
-    fitter = encode.fitter_of(
-        tokenizer, row_length=room, family=kind.family, overlong=source.overlong
-    )
-    picked = decisions(selection, source.documents)
-    units = _units(source.documents)
-    rows = []
-    for fitted in encode.encode_documents(
-        source.documents.shards(),
-        TokenStore.open(source.tokens.path),
-        fitter,
-        kept=picked.kept & ~picked.val,
-        val=picked.val,
-        val_lineages=val_lineages(selection),
-        objective=apply_objective(built, tokenizer, row_length=kind.row_length),
-    ):
-        domain = picked.domains[int(picked.domain[fitted.row])]
-        tokens = sum(len(encoding.ids) for encoding in fitted.encodings)
-        routed = int(fitted.outcome in ("routed", "too_long"))
-        shortened = int(tokens > 0 and fitted.elided_bytes > fitted.other_side_bytes)
-        rows.append((units[fitted.row], domain, tokens, int(tokens > 0), shortened, routed, 0))
-    rows += [
-        (units[at], picked.domains[int(picked.domain[at])], 0, 0, 0, 0, 1)
-        for at in np.flatnonzero(picked.kept & picked.val)
-    ]
-    frame = pl.DataFrame(rows, schema=MEASURES_SCHEMA, orient="row")
-    return frame.group_by("unit", "domain").sum()
-
-
-def _units(documents: Artefact) -> list[str]:
-    """Return the commit of each document; of a conversation its digest."""
-    own = "blob" if documents.manifest.labels["family"] == CHAT_FAMILY else "commit"
-    cited = frames.scan(documents.shards(), ["provenance"]).select(
-        pl.col("provenance").list.first().struct.field(own)
-    )
-    return cited.collect().to_series().to_list()
-
-
 ALL = "*"
 """The domain of a line that counts all domains."""
 
@@ -153,12 +46,17 @@ class SupplyLine:
 
     family: str
     row_length: int
+    score: Score
     repository: str
     domain: str
     tokens: float
     """Valid tokens of rows to train on."""
     error: float
     """Their standard error; 0 where nothing is estimated."""
+    scored: float
+    """Tokens of these that are scored."""
+    distinct: float
+    """Tokens of lines that no earlier document shows."""
     documents: float
     """Number of documents that have tokens in such rows."""
     shortened: float
@@ -175,8 +73,8 @@ class SupplyLine:
 
     @property
     def kind(self) -> Kind:
-        """Family and row length."""
-        return Kind(family=self.family, row_length=self.row_length)
+        """Family, row length and score."""
+        return Kind(family=self.family, row_length=self.row_length, score=self.score)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -202,43 +100,65 @@ def _lines(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator[Sup
     for repository in taken.surveys:
         overlong = plan.corpus.overlong_of(repository)
         sources = taken.sources(kind.family, repository, overlong)
-        if sources:
-            selection = taken.selections[kind.family]
-            frames = [measure(kind, each, selection, taken.tokenizer) for each in sources]
-            found = pl.concat(frames)
-            if FAMILIES[kind.family].reads == "commits":
-                yield from _graph_lines(taken, kind, repository, found)
-            else:
-                yield from _file_lines(taken, plan, kind, repository, found)
+        if not sources:
+            continue
+        changes = _changes(taken, plan, kind, repository)
+        earlier = _earlier(taken, kind, repository, changes)
+        selection = taken.selections[kind.family]
+        found = [measure(kind, each, selection, taken.tokenizer, earlier) for each in sources]
+        counts = pl.concat([each.counts for each in found])
+        if FAMILIES[kind.family].reads == "commits":
+            lines = pl.concat([each.lines for each in found])
+            yield from _graph_lines(taken, kind, repository, counts, lines)
+        else:
+            yield from _file_lines(taken, kind, repository, counts, changes)
 
 
 def _file_lines(
-    taken: SampledCorpus, plan: SamplingPlan, kind: Kind, repository: str, measured: pl.DataFrame
+    taken: SampledCorpus,
+    kind: Kind,
+    repository: str,
+    measured: pl.DataFrame,
+    changes: pl.DataFrame,
 ) -> Iterator[SupplyLine]:
-    """Tokens go with the bytes that a commit shows, or edited, of files on the train side."""
-    column = "edits" if FAMILIES[kind.family].edits_only else "versions"
-    sizes = _bytes_by_commit(taken, plan, kind, repository, column)
-    units = taken.sampled[repository]
-    known = np.array([float(sizes.get(each, 0)) for each in units])
-    whole, population = float(sum(sizes.values())), _population(taken, repository)
+    """Tokens go with the bytes that a commit shows, or edited, of files on the train side.
+
+    New lines go with these bytes where a file is shown first, else with the number of changes.
+    """
+    ours, units = changes.filter("is_train"), taken.sampled[repository]
+    population = _population(taken, repository)
+
+    def scaled(own: pl.DataFrame, name: str, sizes: pl.DataFrame) -> tuple[float, float]:
+        return by_ratio(
+            _amounts(own, name, units),
+            _amounts(sizes, "size", units),
+            whole=float(sizes["size"].sum()),
+            population=population,
+        )
+
+    first, later = ours.filter(earlier=0), ours.filter(pl.col("earlier") > 0).with_columns(size=1)
     for domain in (ALL, *sorted(measured["domain"].unique())):
         own = measured if domain == ALL else measured.filter(domain=domain)
-        estimated = tuple(
-            by_ratio(_amounts(own, name, units), known, whole=whole, population=population)
-            for name in ESTIMATED
-        )
+        estimated = [scaled(own, name, ours)[0] for name in ESTIMATED]
+        error = scaled(own, "tokens", ours)[1]
+        distinct = scaled(own, "first", first)[0] + scaled(own, "later", later)[0]
         held = _count(own, "held_out", units, population)
-        yield _line(kind, repository, domain, estimated, held)
+        yield _line(kind, repository, domain, estimated, error, distinct, held)
 
 
 def _graph_lines(
-    taken: SampledCorpus, kind: Kind, repository: str, measured: pl.DataFrame
+    taken: SampledCorpus,
+    kind: Kind,
+    repository: str,
+    measured: pl.DataFrame,
+    lines: pl.DataFrame,
 ) -> Iterator[SupplyLine]:
     """Tokens go with what a commit touched: walked commits tell how many, sampled ones how much of it."""
     sizes, population = taken.sizes[repository], _population(taken, repository)
     walked, sampled = taken.walked[repository], taken.sampled[repository]
     known = _amounts(sizes, "size", walked)
     each_one = np.ones(len(sampled))
+    distinct_share = 0.0
     for domain in (ALL, *sorted(sizes["domain"].unique())):
         own = sizes if domain == ALL else sizes.filter(domain=domain)
         measured_here = measured if domain == ALL else measured.filter(domain=domain)
@@ -246,15 +166,19 @@ def _graph_lines(
         whole = by_ratio(amounts, each_one, whole=float(population), population=population)
         share = np.count_nonzero(amounts) / len(sampled)
         touching = max(len(walked), round(population * share))
-        estimated = tuple(
-            _product(
+        found = [
+            product(
                 by_ratio(_amounts(measured, name, walked), known, whole=1.0, population=touching),
                 whole,
             )
             for name in ESTIMATED
-        )
+        ]
+        estimated, (tokens, error) = [amount for amount, _ in found], found[0]
+        if domain == ALL and tokens:
+            distinct = extrapolated(lines, read=len(walked), population=touching)
+            distinct_share = min(distinct, estimated[-1]) / tokens
         held = _count(measured_here, "held_out", walked, population)
-        yield _line(kind, repository, domain, estimated, held)
+        yield _line(kind, repository, domain, estimated, error, distinct_share * tokens, held)
 
 
 def _count(frame: pl.DataFrame, column: str, units: Sequence[str], population: int) -> float:
@@ -266,32 +190,28 @@ def _line(
     kind: Kind,
     repository: str,
     domain: str,
-    estimated: Sequence[tuple[float, float]],
+    estimated: Sequence[float],
+    error: float,
+    distinct: float,
     held_out: float,
 ) -> SupplyLine:
-    """The line of estimates with their errors, in the order of ESTIMATED."""
-    tokens, documents, shortened, routed = estimated
+    """The line of estimates, which are in the order of ESTIMATED."""
+    tokens, documents, shortened, routed, scored = estimated
     return SupplyLine(
         family=kind.family,
         row_length=kind.row_length,
+        score=kind.score,
         repository=repository,
         domain=domain,
-        tokens=tokens[0],
-        error=tokens[1],
-        documents=documents[0],
-        shortened=shortened[0],
-        routed=routed[0],
+        tokens=tokens,
+        error=error,
+        scored=distinct if kind.score == "new" else scored,
+        distinct=distinct,
+        documents=documents,
+        shortened=shortened,
+        routed=routed,
         held_out=held_out,
     )
-
-
-def _product(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    """The product of two estimates, and its standard error.
-
-    >>> _product((10.0, 3.0), (2.0, 0.8))
-    (20.0, 10.0)
-    """
-    return one[0] * other[0], math.hypot(one[1] * other[0], one[0] * other[1])
 
 
 def _amounts(frame: pl.DataFrame, column: str, units: Sequence[str]) -> Floats:
@@ -304,22 +224,53 @@ def _population(taken: SampledCorpus, repository: str) -> int:
     return taken.surveys[repository]["commit"].n_unique()
 
 
-def _bytes_by_commit(
-    taken: SampledCorpus, plan: SamplingPlan, kind: Kind, repository: str, column: str
-) -> dict[str, int]:
-    """Return bytes of train-side files by commit; a file not in the sample goes by its hash."""
-    selection = taken.selections[kind.family]
-    sides = read_sides(selection)
-    known = dict(sides.select("lineage", "split").iter_rows())
-    survey = taken.surveys[repository]
-    train = [
+def _changes(taken: SampledCorpus, plan: SamplingPlan, kind: Kind, repository: str) -> pl.DataFrame:
+    """Changes that documents of a kind show: unit, lineage, bytes as size, earlier and unread documents.
+
+    Those are documents of the same file before, and those among them that the sample lacks.
+
+    A file that isn't in the sample is on the train side by its hash.
+    """
+    known = dict(read_sides(taken.selections[kind.family]).select("lineage", "split").iter_rows())
+    column = "edits" if FAMILIES[kind.family].edits_only else "versions"
+    survey = taken.surveys[repository].rename({"commit": "unit", column: "size"})
+    is_train = [
         known[each] == "train"
         if each in known
         else side_fraction(each, len(plan.corpus.repositories)) >= plan.corpus.val_fraction
         for each in survey["lineage"]
     ]
-    ours = survey.filter(pl.Series(train, dtype=pl.Boolean))
-    return dict(ours.group_by("commit").agg(pl.col(column).sum()).iter_rows())
+    is_unread = ~pl.col("unit").is_in(taken.sampled[repository])
+    return (
+        survey.with_columns(pl.Series("is_train", is_train, dtype=pl.Boolean))
+        .filter(pl.col("size") > 0)
+        .select(
+            *("unit", "lineage", "size", "is_train"),
+            earlier=pl.int_range(pl.len()).over("lineage") if kind.is_compared else 0,
+            unread=(is_unread.cum_sum() - is_unread.cast(pl.UInt32)).over("lineage"),
+        )
+    )
+
+
+def _earlier(
+    taken: SampledCorpus, kind: Kind, repository: str, changes: pl.DataFrame
+) -> EarlierVersions:
+    """What the log and the sample know of the files before their sampled changes."""
+    if not kind.is_compared:
+        return NOTHING_EARLIER
+    before = taken.before[repository]
+    ours = changes.filter(pl.col("unit").is_in(taken.sampled[repository]))
+    unread = ours.select("unit", "lineage", "unread").iter_rows()
+    return EarlierVersions(
+        again=frozenset(ours.filter(pl.col("earlier") > 0).select("unit", "lineage").iter_rows()),
+        unread={(unit, lineage): number for unit, lineage, number in unread},
+        lines={
+            (unit, lineage): keys.to_numpy()
+            for unit, lineage, keys in zip(
+                before["unit"], before["lineage"], before["keys"], strict=True
+            )
+        },
+    )
 
 
 def _samplings(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator[Sampling]:

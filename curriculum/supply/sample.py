@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from curriculum import frames
@@ -27,6 +28,7 @@ from curriculum.families import chat
 from curriculum.families.cmake_targets import LANGUAGE as BUILD_LANGUAGE
 from curriculum.families.render import RenderResult, render
 from curriculum.families.touched_functions import touched_bytes
+from curriculum.objectives.new_lines import UInt64s, shown_lines
 from curriculum.stages.documents import FamilyWriters, Repository
 from curriculum.stages.graphs import RepositoryGraphs
 from curriculum.stages.indexes import Index
@@ -39,12 +41,16 @@ from schemas.reports import SurveyReport
 
 FEWEST = 192
 """Commits of a repository whose files are read at least."""
-SURVEY_NAME, TOUCHED_NAME = "survey.parquet", "touched.parquet"
+SURVEY_NAME, TOUCHED_NAME, BEFORE_NAME = "survey.parquet", "touched.parquet", "before.parquet"
 TOUCHED_SCHEMA = pl.Schema(
     {"unit": pl.String, "lineage": pl.String, "is_build": pl.Boolean, "bytes": pl.Int64}
 )
 """Columns: for each sampled commit a row without lineage and bytes, and a row for each changed file: whether
 its documents are those of build targets, and bytes of the functions that the commit touched there."""
+BEFORE_SCHEMA = pl.Schema(
+    [("unit", pl.String()), ("lineage", pl.String()), ("keys", pl.List(pl.UInt64()))]
+)
+"""Columns by sampled change of a file that was there before: keys of the different lines of that version."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +95,7 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
     def run(self, task: Repository, drafts: Sequence[StagingDirectory]) -> None:
         """Survey all commits, and render the changes of the sampled ones."""
         touched: list[tuple[str, str, bool, int]] = []
+        before: list[tuple[str, str, UInt64s]] = []
         with FamilyWriters(drafts[1:]) as writers, _reading(task) as reader:
             found = reader.survey()
             chosen = in_sample(found.commits, self.share, fewest=FEWEST)
@@ -96,6 +103,10 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
                 writers.add(render(change, writers.families))
                 is_build = change.language == BUILD_LANGUAGE
                 touched.append((change.commit, change.lineage, is_build, touched_bytes(change)))
+                if change.before is not None:
+                    text = change.before.text.encode()
+                    lines = shown_lines(text, np.array([[0, len(text)]], dtype=np.int32))
+                    before.append((change.commit, change.lineage, np.unique(lines.keys)))
         write_frame(found.changes, drafts[0].path / SURVEY_NAME)
         drafts[0].record(
             SurveyReport(
@@ -105,6 +116,8 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
             )
         )
         write_touched([*_untouched(chosen), *touched], drafts[0].path)
+        frame = pl.DataFrame(before, schema=BEFORE_SCHEMA, orient="row")
+        write_frame(frame, drafts[0].path / BEFORE_NAME)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,6 +166,11 @@ def read_survey(artefact: Artefact) -> pl.DataFrame:
 def read_touched(artefact: Artefact) -> pl.DataFrame:
     """A table of TOUCHED_SCHEMA, of the sampled commits of a repository."""
     return frames.read(artefact.path / TOUCHED_NAME)
+
+
+def read_before(artefact: Artefact) -> pl.DataFrame:
+    """A table of BEFORE_SCHEMA, of the sampled commits of a repository."""
+    return frames.read(artefact.path / BEFORE_NAME)
 
 
 def _untouched(units: Iterable[str]) -> list[tuple[str, str, bool, int]]:

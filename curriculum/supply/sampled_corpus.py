@@ -29,6 +29,7 @@ from curriculum.supply.sample import (
     SampledConversations,
     SampledFiles,
     SampledGraphs,
+    read_before,
     read_survey,
     read_touched,
 )
@@ -148,6 +149,8 @@ class SampledCorpus:
     """Counts of histories and of what they leave out, by repository or source of conversations."""
     surveys: Mapping[str, pl.DataFrame]
     """Surveys by repository or source of conversations, as SURVEY_SCHEMA."""
+    before: Mapping[str, pl.DataFrame]
+    """Lines of files before their sampled changes, by repository, as BEFORE_SCHEMA."""
     sampled: Mapping[str, Sequence[str]]
     """Units that were read, by repository or source."""
     sizes: Mapping[str, pl.DataFrame]
@@ -230,6 +233,7 @@ def sample_corpus(
     return SampledCorpus(
         histories={name: each.reported(SurveyReport) for name, each in surveys.items()},
         surveys={name: read_survey(each) for name, each in surveys.items()},
+        before={name: read_before(found[0]) for name, found in made.items()},
         sampled={
             name: read_touched(each)["unit"].unique(maintain_order=True).to_list()
             for name, each in surveys.items()

@@ -26,10 +26,13 @@ def line(kind: Kind, domain: str, tokens: float, held: float) -> SupplyLine:
     return SupplyLine(
         family=kind.family,
         row_length=kind.row_length,
+        score=kind.score,
         repository="own",
         domain=domain,
         tokens=tokens,
         error=0.0,
+        scored=tokens,
+        distinct=tokens,
         documents=1.0,
         shortened=0.0,
         routed=0.0,

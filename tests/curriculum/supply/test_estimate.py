@@ -3,30 +3,34 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
 from curriculum.corpus.sources import Sources
 from curriculum.mixing.row_supply import read_supply
-from curriculum.stages import RowsSpec, Tokenizing, build
+from curriculum.stages import RowSet, RowsSpec, Tokenizing, build
 from curriculum.stages.indexes import Index
 from curriculum.store import Recipe, Store
 from curriculum.supply import Estimate, EstimateTask, Kind, estimate, sample
 from schemas.corpus import CorpusSpec, HistorySpec
 from schemas.errors import CorpusError
+from schemas.objectives import Score
+from schemas.reports import RowsReport
 from tests.curriculum.stages.test_on_error import tree_bomb
 
 pytestmark = pytest.mark.system
 
 TOKENIZING = Tokenizing(vocab_size=1024)
 FILES = tuple(
-    Kind(family=family, row_length=512)
+    Kind(family=family, row_length=512, score="all")
     for family in ("v2_doxygen", "v2_simple", "v3_doxygen", "v3_simple")
 )
-CONTEXT = Kind(family="v4_context_graph", row_length=2048)
+CONTEXT = Kind(family="v4_context_graph", row_length=2048, score="all")
 TALKS = Kind(family="chat", row_length=512)
+BOUND = 0.25
+"""Of scored and distinct tokens, as a share of those of a build."""
 
 
 def one_repository(**changes: object) -> CorpusSpec:
@@ -34,20 +38,25 @@ def one_repository(**changes: object) -> CorpusSpec:
     return corpus.model_copy(update={"repositories": corpus.repositories[:1], **changes})
 
 
-def truth(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path) -> dict[Kind, dict[str, int]]:
-    """What a build of everything leaves to train on, by kind and domain, where all lines are scored."""
+def built_rows(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path) -> dict[Kind, RowSet]:
+    """The rows that a build of everything leaves to train on."""
     wanted = [
         RowsSpec(
             family=each.family,
             objective=each.objective,
             row_length=each.row_length,
-            score="new" if each == TALKS else "all",
+            score=each.score,
         )
         for each in kinds
     ]
     built = build(Store(folder), corpus, wanted, anchor_length=512, tokenizing=TOKENIZING)
+    return dict(zip(kinds, built.rows, strict=True))
+
+
+def truth(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path) -> dict[Kind, dict[str, int]]:
+    """What a build of everything leaves to train on, by kind and domain."""
     found = {}
-    for kind, rows in zip(kinds, built.rows, strict=True):
+    for kind, rows in built_rows(corpus, kinds, folder).items():
         supply = read_supply(rows.train.shards(), key=rows.train.key)
         found[kind] = {name: supply.tokens_of(name) for name in supply.domains}
     return found
@@ -75,9 +84,28 @@ def test_an_estimate_from_all_commits_is_what_a_build_leaves(tmp_path: Path) -> 
         assert {name: tokens for name, tokens in told.items() if tokens} == pytest.approx(domains)
 
 
+def test_scored_and_distinct_tokens_are_about_those_of_a_build(tmp_path: Path) -> None:
+    """Distinct tokens are windows of 16 tokens there, and those of new lines here."""
+    corpus = one_repository()
+    kinds = tuple(
+        replace(each, score=score) for each in (*FILES, CONTEXT) for score in get_args(Score)
+    )
+    found = guess(corpus, kinds, tmp_path / "cache", 1.0)
+    for kind, rows in built_rows(corpus, kinds, tmp_path / "workspace").items():
+        windows = rows.train.reported(RowsReport).windows
+        lines = [each for each in found.lines if each.kind == kind and each.is_total]
+        scored, distinct = (
+            sum(each.scored for each in lines),
+            sum(each.distinct for each in lines),
+        )
+        assert distinct <= scored
+        assert scored == pytest.approx(windows.scored, rel=BOUND), kind
+        assert distinct == pytest.approx(windows.kept << windows.halvings, rel=BOUND), kind
+
+
 def test_documents_that_leave_out_parts_to_fit_are_counted(tmp_path: Path) -> None:
     kinds = tuple(
-        Kind(family=family, row_length=length)
+        Kind(family=family, row_length=length, score="all")
         for family in ("v2_simple", "v3_simple")
         for length in (512, 8192)
     )
@@ -101,7 +129,7 @@ def test_graphs_of_all_commits_are_what_a_build_leaves_but_for_what_files_cannot
 
 def test_the_cap_of_versions_holds_in_a_sample(tmp_path: Path) -> None:
     """A sample that saw each commit alone would take every version of a hot file for wanted."""
-    kind = Kind(family="v3_simple", row_length=512)
+    kind = Kind(family="v3_simple", row_length=512, score="all")
     capped = one_repository(history=HistorySpec(versions_per_path=1))
     (domains,) = truth(capped, (kind,), tmp_path / "workspace").values()
     whole, _ = guess(one_repository(), (kind,), tmp_path, 1.0).total(kind)
@@ -169,7 +197,7 @@ def test_a_folder_without_history_is_read_whole(tmp_path: Path, sample_clone: Pa
 def test_a_family_whose_index_is_not_made_yet_is_taken_to_have_what_the_other_graph_has(
     tmp_path: Path,
 ) -> None:
-    kind, corpus = Kind(family="v5_clang_graph", row_length=2048), one_repository()
+    kind, corpus = replace(CONTEXT, family="v5_clang_graph"), one_repository()
     recipe = Recipe(stage="indexes", labels=(), revision=0)
     (planned,) = Store(tmp_path, dry=True).produce([recipe], lambda _: None)
     name = corpus.repositories[0].name

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.supply.ratios import by_ratio
+from curriculum.supply.scaling import by_ratio
 
 
 def test_what_is_known_of_all_scales_what_is_known_of_some() -> None:

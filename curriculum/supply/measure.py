@@ -1,0 +1,169 @@
+"""Tokens of the documents of sampled commits and conversations, fitted to rows of one kind."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from curriculum import encode, frames
+from curriculum.corpus.decisions import decisions, val_lineages
+from curriculum.encode import FitResult, TokenizedDocument
+from curriculum.objectives import objective_of
+from curriculum.stages.first_showings import NewLines, turns
+from curriculum.stages.row_sources import RowSource, apply_objective
+from curriculum.store import Artefact
+from curriculum.supply.shown_text import (
+    NO_LINES,
+    NOTHING_EARLIER,
+    Bools,
+    Change,
+    EarlierVersions,
+    ShownText,
+    first_shown,
+    lines_by_commit,
+)
+from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.store import TokenStore
+from schemas.families import CHAT_FAMILY, FAMILIES
+from schemas.objectives import CHAT_OBJECTIVE, USUAL_OBJECTIVE, Score
+
+MEASURES_SCHEMA = pl.Schema(
+    {
+        "unit": pl.String,
+        "domain": pl.String,
+        "tokens": pl.Int64,
+        "scored": pl.Int64,
+        "documents": pl.Int64,
+        "shortened": pl.Int64,
+        "routed": pl.Int64,
+        "first": pl.Int64,
+        "later": pl.Int64,
+        "held_out": pl.Int64,
+    }
+)
+"""Columns by unit, a commit or a conversation, and domain: valid and scored tokens of rows to train on,
+documents that have some, those among them that leave out parts to fit, documents that are too long for such a
+row, tokens of lines that no earlier document shows, of files that are shown first and of all others, and
+documents that are held out."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, order=True)
+class Kind:
+    """Documents of a family in rows of some length."""
+
+    family: str
+    """Never v6_enriched: what has structure is as long as without."""
+    row_length: int
+    score: Score = "new"
+    """Targets of the rows; those of conversations are the same with both."""
+
+    @property
+    def objective(self) -> str:
+        """The one that leaves most as it is."""
+        return CHAT_OBJECTIVE if self.family == CHAT_FAMILY else USUAL_OBJECTIVE
+
+    @property
+    def is_compared(self) -> bool:
+        """Return True if the lines of its documents are compared with the files before their changes."""
+        return FAMILIES[self.family].reads == "changes"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Measured:
+    """Documents of one kind that the selection keeps."""
+
+    counts: pl.DataFrame
+    """A table of MEASURES_SCHEMA, in no order."""
+    lines: pl.DataFrame
+    """A table of LINES_SCHEMA; of documents that are trained on."""
+
+
+def measure(
+    kind: Kind,
+    source: RowSource,
+    selection: Artefact,
+    tokenizer: Tokenizer,
+    earlier: EarlierVersions = NOTHING_EARLIER,
+) -> Measured:
+    """Fit the documents of a repository, and count their tokens."""
+    built = objective_of(kind.objective, tokenizer, variant=0)
+    room = kind.row_length - built.reserve
+    fitter = encode.fitter_of(
+        tokenizer, row_length=room, family=kind.family, overlong=source.overlong
+    )
+    picked = decisions(selection, source.documents)
+    changes = _changes(source.documents)
+    read = NewLines(turns=turns(source.documents), tokenizer=tokenizer)
+    scoring = apply_objective(built, tokenizer, row_length=kind.row_length)
+    texts = dict[int, ShownText]()
+
+    def apply(document: TokenizedDocument, fitted: FitResult) -> FitResult:
+        done = scoring(document, fitted)
+        if done.encodings:
+            texts[document.row] = ShownText.of(
+                done,
+                NO_LINES if kind.family == CHAT_FAMILY else read.lines(document, done),
+                turn=int(read.turns[document.row]),
+                change=changes[document.row],
+                token_bytes=tokenizer.token_bytes,
+            )
+        return done
+
+    fitted_documents = encode.encode_documents(
+        source.documents.shards(),
+        TokenStore.open(source.tokens.path),
+        fitter,
+        kept=picked.kept & ~picked.val,
+        val=picked.val,
+        val_lineages=val_lineages(selection),
+        objective=apply,
+    )
+    fits = [
+        (fit.row, fit.outcome, fit.elided_bytes > fit.other_side_bytes) for fit in fitted_documents
+    ]
+    new = dict(zip(texts, first_shown([*texts.values()], earlier), strict=True))
+    rows = list[tuple[object, ...]]()
+    for row, outcome, is_shortened in fits:
+        domain = picked.domains[int(picked.domain[row])]
+        tokens = scored = fresh = 0
+        if row in texts:
+            tokens, scored, fresh = _counted(kind, texts[row], new[row])
+        first = 0 if changes[row] in earlier.again else fresh
+        shortened = int(tokens > 0 and is_shortened)
+        routed = int(outcome in ("routed", "too_long"))
+        unit = changes[row][0]
+        rows.append(
+            (
+                *(unit, domain, tokens, scored, int(tokens > 0), shortened, routed),
+                *(first, fresh - first, 0),
+            )
+        )
+    rows += [
+        (changes[at][0], picked.domains[int(picked.domain[at])], *[0] * 7, 1)
+        for at in np.flatnonzero(picked.kept & picked.val)
+    ]
+    frame = pl.DataFrame(rows, schema=MEASURES_SCHEMA, orient="row")
+    return Measured(
+        counts=frame.group_by("unit", "domain").sum(), lines=lines_by_commit([*texts.values()])
+    )
+
+
+def _counted(kind: Kind, text: ShownText, new: Bools) -> tuple[int, int, int]:
+    """Valid tokens, scored tokens and tokens of new lines of a document."""
+    scored = int(text.scored.sum()) + text.others
+    if not kind.is_compared:
+        return int(text.lengths.sum()), scored, scored
+    learnt = text.scored[:, new].sum(axis=1)
+    fresh = int(learnt.sum()) + text.others * bool(learnt.any())
+    if kind.score == "all":
+        return int(text.lengths.sum()), scored, fresh
+    return int(text.lengths[learnt > 0].sum()), fresh, fresh
+
+
+def _changes(documents: Artefact) -> list[Change]:
+    """Return commit and lineage of each document; of a conversation its digest and its source."""
+    own = "blob" if documents.manifest.labels["family"] == CHAT_FAMILY else "commit"
+    cited = frames.scan(documents.shards(), ["provenance", "lineage"]).select(
+        pl.col("provenance").list.first().struct.field(own), "lineage"
+    )
+    return list(cited.collect().iter_rows())

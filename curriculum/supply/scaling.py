@@ -1,0 +1,46 @@
+"""Totals of all units from those of some, with their standard errors."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+def by_ratio(
+    amounts: Floats, sizes: Floats, *, whole: float, population: int
+) -> tuple[float, float]:
+    """Estimate the total of all units, and its standard error; 0 for an error where all units are sampled.
+
+    `amounts` and `sizes` [n] are those of the sampled units, `whole` is the size of all `population` units.
+    The error is that of a ratio under simple sampling without replacement; of one unit it is the amount.
+
+    >>> by_ratio(np.array([10.0, 20.0]), np.array([1.0, 2.0]), whole=30.0, population=20)
+    (300.0, 0.0)
+    >>> by_ratio(np.array([10.0, 26.0]), np.array([1.0, 2.0]), whole=3.0, population=2)
+    (36.0, 0.0)
+    """
+    assert len(amounts) == len(sizes) <= population
+    sampled = float(sizes.sum())
+    if not sampled:
+        return 0.0, 0.0
+    total = float(amounts.sum()) * whole / sampled
+    number = len(amounts)
+    if number == population:
+        return total, 0.0
+    if number == 1:
+        return total, total
+    residuals = amounts - amounts.sum() / sampled * sizes
+    variance = float(residuals @ residuals) / (number - 1)
+    spread = number * (1 - number / population) * variance
+    return total, whole / sampled * math.sqrt(spread)
+
+
+def product(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    """The product of two estimates, and its standard error.
+
+    >>> product((10.0, 3.0), (2.0, 0.8))
+    (20.0, 10.0)
+    """
+    return one[0] * other[0], math.hypot(one[1] * other[0], one[0] * other[1])
