@@ -1,11 +1,9 @@
 """Check of a diet against the rows that there are, before anything is mixed."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
-
-import numpy as np
 
 from curriculum.mixing.plan import (
     ROW_GROUP,
@@ -22,8 +20,6 @@ from curriculum.mixing.row_supply import Supply
 from curriculum.mixing.strata import Stratum, Taken, demand, within_supply, without_rows
 from schemas.errors import MixtureError
 
-SUPPOSED = "estimate"
-"""The key of rows that aren't built."""
 MAX_PLANNED = 1 << 20
 """Rows up to which a phase is planned to count its steps; those of longer ones are divided out."""
 MAX_TOKENS = 1 << 60
@@ -97,33 +93,6 @@ class PhaseCheck:
     def is_certain(self) -> bool:
         """Return True if a run would find the same; an estimate is sure of a phase far below a step."""
         return not self.is_estimate or self.is_below_a_step
-
-
-def supposed_supply(
-    amounts: Mapping[str, float], row_length: int, *, key: str = SUPPOSED
-) -> Supply:
-    """Rows such as a build would leave, of so many valid tokens of each domain.
-
-    >>> found = supposed_supply({"general": 1000.0, "testing": 300.0}, 512)
-    >>> found.domains, found.valid_tokens.tolist()
-    (('general', 'testing'), [500, 500, 300])
-    """
-    domains = tuple(sorted(name for name, tokens in amounts.items() if round(tokens)))
-    tokens = [round(amounts[name]) for name in domains]
-    rows = [-(-each // row_length) for each in tokens]
-    valid = [np.full(n, each // n) for n, each in zip(rows, tokens, strict=True)]
-    for each, own in zip(tokens, valid, strict=True):
-        own[: each % len(own)] += 1
-    count = sum(rows)
-    return Supply(
-        key=key,
-        domains=domains,
-        domain=np.repeat(np.arange(len(domains), dtype=np.int16), rows),
-        valid_tokens=np.concatenate([np.empty(0, np.int32), *valid]).astype(np.int32),
-        attention_pairs=np.zeros(count, dtype=np.int64),
-        pack_index=np.arange(count, dtype=np.int64),
-        shard_starts=np.array([0, count], dtype=np.int64),
-    )
 
 
 def below_any_step(
@@ -426,45 +395,3 @@ def _border(holds: Callable[[int], bool], below: int) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SourceCheck:
-    """About how often the source files of a domain are seen, over all servings and phases."""
-
-    domain: str
-    repositories: tuple[str, ...]
-    """Repositories that a serving is restricted to; empty for all."""
-    asked: int
-    distinct: int
-    """Valid tokens of the family that has most: all families say the same again."""
-
-    @property
-    def title(self) -> str:
-        """Domain and repositories in words."""
-        return f"{self.domain}{' of ' * bool(self.repositories)}{', '.join(self.repositories)}"
-
-    @property
-    def repetition(self) -> float:
-        """Tokens seen ÷ distinct tokens."""
-        return self.asked / self.distinct
-
-
-def source_checks(checks: Sequence[PhaseCheck]) -> Iterator[SourceCheck]:
-    """Yield the repetition of source files over all phases, by domain and by named repositories.
-
-    What a serving of all repositories sees of some is taken in proportion to what they have. Nothing is
-    known of the source files of imported rows.
-    """
-    held = [
-        each for check in checks for each in check.held if each.stratum.serving.imported is None
-    ]
-    places = sorted({(each.stratum.domain, each.stratum.serving.repositories) for each in held})
-    for domain, repositories in places:
-        ours = [each for each in held if each.stratum.domain == domain]
-        own = [each for each in ours if each.stratum.serving.repositories == repositories]
-        distinct = max(each.available for each in own)
-        wider = [each for each in ours if repositories and not each.stratum.serving.repositories]
-        seen = sum(each.asked for each in own)
-        seen += round(sum(each.asked * min(1.0, distinct / each.available) for each in wider))
-        yield SourceCheck(domain=domain, repositories=repositories, asked=seen, distinct=distinct)

@@ -1,6 +1,6 @@
 """Supply of rows: the small columns of a rows artefact."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from schemas.errors import SchemaError
 KEY_DIGITS = 12
 INDEX_DIGITS = 10
 """pack_id is `<first 12 digits of the rows' key>-<index, 10 digits>`."""
+SUPPOSED = "estimate"
+"""The key of rows that aren't built."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +78,33 @@ def read_supply(files: Sequence[Path], *, key: str, without: Collection[str] = (
         pack_index=indices,
         shard_starts=np.cumsum([0, *(len(each.index) for each in shards)], dtype=np.int64),
         left_out=np.isin(indices, left_out) if without else None,
+    )
+
+
+def supposed_supply(
+    amounts: Mapping[str, float], row_length: int, *, key: str = SUPPOSED
+) -> Supply:
+    """Rows such as a build would leave, of so many valid tokens of each domain.
+
+    >>> found = supposed_supply({"general": 1000.0, "testing": 300.0}, 512)
+    >>> found.domains, found.valid_tokens.tolist()
+    (('general', 'testing'), [500, 500, 300])
+    """
+    domains = tuple(sorted(name for name, tokens in amounts.items() if round(tokens)))
+    tokens = [round(amounts[name]) for name in domains]
+    rows = [-(-each // row_length) for each in tokens]
+    valid = [np.full(n, each // n) for n, each in zip(rows, tokens, strict=True)]
+    for each, own in zip(tokens, valid, strict=True):
+        own[: each % len(own)] += 1
+    count = sum(rows)
+    return Supply(
+        key=key,
+        domains=domains,
+        domain=np.repeat(np.arange(len(domains), dtype=np.int16), rows),
+        valid_tokens=np.concatenate([np.empty(0, np.int32), *valid]).astype(np.int32),
+        attention_pairs=np.zeros(count, dtype=np.int64),
+        pack_index=np.arange(count, dtype=np.int64),
+        shard_starts=np.array([0, count], dtype=np.int64),
     )
 
 

@@ -2,13 +2,22 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from curriculum.mixing.check import DietSupply
-from curriculum.mixing.repetition import ReadTokens, TokenCount
+from curriculum.mixing.repetition import TokenCount
+from curriculum.mixing.strata import Taken
 
 POINTS = 10
 _PRECISION = 200
 """The largest budget is found to one part in so many."""
+
+
+class TokenCounter(Protocol):
+    """Count of the tokens of drawn rows."""
+
+    def count(self, taken: Taken) -> TokenCount:
+        """Count the tokens of rows, given by their number of each artefact and domain."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,14 +48,14 @@ class TokenBudgets:
         return bool(self.points) and self.points[-1].repetition > self.limit
 
 
-def count_budgets(supply: DietSupply, read: ReadTokens, limit: float) -> TokenBudgets:
+def count_budgets(supply: DietSupply, read: TokenCounter, limit: float) -> TokenBudgets:
     """Return what a diet reads at ten budgets; `read` has the tokens of all its rows."""
     return TokenBudgets(
         points=tuple(_points(supply, read)), limit=limit, largest=_largest(supply, read, limit)
     )
 
 
-def _points(supply: DietSupply, read: ReadTokens) -> Iterator[BudgetTokens]:
+def _points(supply: DietSupply, read: TokenCounter) -> Iterator[BudgetTokens]:
     for at in range(1, POINTS + 1):
         budget = supply.budget * at // POINTS
         if found := _counted(supply, read, budget):
@@ -59,7 +68,7 @@ def _points(supply: DietSupply, read: ReadTokens) -> Iterator[BudgetTokens]:
             )
 
 
-def _largest(supply: DietSupply, read: ReadTokens, limit: float) -> int | None:
+def _largest(supply: DietSupply, read: TokenCounter, limit: float) -> int | None:
     def is_within(budget: int) -> bool:
         found = _counted(supply, read, budget)
         return found is not None and found.repetition <= limit
@@ -76,6 +85,6 @@ def _largest(supply: DietSupply, read: ReadTokens, limit: float) -> int | None:
     return max(budgets.smallest, low // 1000 * 1000)
 
 
-def _counted(supply: DietSupply, read: ReadTokens, budget: int) -> TokenCount | None:
+def _counted(supply: DietSupply, read: TokenCounter, budget: int) -> TokenCount | None:
     drawn = supply.rows_until(budget)
     return None if drawn is None else read.count(drawn)

@@ -5,21 +5,15 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from curriculum.mixing.check import (
-    SUPPOSED,
-    DietSupply,
-    PhaseCheck,
-    PhaseSupply,
-    below_any_step,
-    supposed_supply,
-)
+from curriculum.mixing.check import DietSupply, PhaseCheck, PhaseSupply, below_any_step
 from curriculum.mixing.load import placed_shortage
 from curriculum.mixing.mix import rows_taken
 from curriculum.mixing.repetition import ReadTokens
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing, phase_tokens
-from curriculum.mixing.row_supply import Supply, read_supply
+from curriculum.mixing.row_supply import SUPPOSED, Supply, read_supply, supposed_supply
 from curriculum.mixing.token_budgets import TokenBudgets, count_budgets
 from curriculum.pipeline.context import Context
+from curriculum.pipeline.estimated_tokens import EstimatedRows, EstimatedTokens
 from curriculum.pipeline.execute import Scope, execute, here, selected
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.resume import continued
@@ -31,6 +25,7 @@ from curriculum.stages.indexes import indexes_for
 from curriculum.store import Artefact, Store
 from curriculum.supply import Estimate, EstimateTask, Kind, known_estimate
 from schemas.errors import MixtureError
+from schemas.families import CHAT_FAMILY
 
 USUAL_SHARE = 0.01
 """Share of a repository's commits that an estimate reads, where nobody says otherwise."""
@@ -122,13 +117,29 @@ def _placed(plan: RunPlan, check: PhaseCheck) -> PhaseCheck:
     return replace(check, fault=fault)
 
 
-def diet_budgets(plan: RunPlan, found: CheckedPlan) -> TokenBudgets | None:
-    """Return what a diet reads at several budgets; None where some of its rows aren't built."""
-    if not found.is_whole:
-        return None
-    rows = [each.train for phase in found.sets.values() for serving in phase for each in serving]
+def diet_budgets(plan: RunPlan, found: CheckedPlan) -> TokenBudgets:
+    """Return what a diet reads at several budgets: of rows that aren't built by the estimate."""
+    servings = [
+        (serving, rows)
+        for each in found.phases
+        for serving, rows in zip(each.phase.servings, found.sets[each.phase.name], strict=True)
+    ]
+    built = [each.train for _, rows in servings if not is_planned(rows) for each in rows]
     without = {pack for each in found.phases for pack in each.phase.without}
-    read = ReadTokens(rows, seed=plan.diet.seed, without=sorted(without))
+    exact = ReadTokens(built, seed=plan.diet.seed, without=sorted(without))
+    if found.estimate is None:
+        return count_budgets(found.supply, exact, plan.diet.max_token_repetition)
+    estimated = (
+        EstimatedRows(
+            key=_supposed_key(each),
+            row_length=serving.row_length,
+            lines=found.estimate.lines_of(kind_of(serving), serving.repositories),
+        )
+        for serving, rows in servings
+        if is_planned(rows)
+        for each in rows
+    )
+    read = EstimatedTokens(estimated, exact)
     return count_budgets(found.supply, read, plan.diet.max_token_repetition)
 
 
@@ -223,7 +234,9 @@ def _consequence(check: PhaseCheck, serving: int) -> str:
 
 def kind_of(serving: ResolvedServing) -> Kind:
     """Return the kind of a serving's rows."""
-    return Kind(family=serving.base or serving.family, row_length=serving.row_length)
+    family = serving.base or serving.family
+    score = "all" if family == CHAT_FAMILY else serving.score
+    return Kind(family=family, row_length=serving.row_length, score=score)
 
 
 def plan_estimate(plan: RunPlan, kinds: Sequence[Kind], share: float) -> EstimateTask:
@@ -306,12 +319,13 @@ def _supplies(
         kind = kind_of(serving)
         amounts = {name: found.total(kind, name, serving.repositories)[0] for name in found.domains}
         supplies.append(
-            [
-                supposed_supply(amounts, serving.row_length, key=f"{SUPPOSED} {each.train.key}")
-                for each in rows
-            ]
+            [supposed_supply(amounts, serving.row_length, key=_supposed_key(each)) for each in rows]
         )
     return supplies
+
+
+def _supposed_key(rows: RowSet) -> str:
+    return f"{SUPPOSED} {rows.train.key}"
 
 
 def _read(rows: Artefact, without: Sequence[str]) -> Supply:

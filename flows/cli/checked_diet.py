@@ -1,4 +1,4 @@
-"""Servings and sources of a checked diet, asked and available: values that tables and --json share."""
+"""Servings of a checked diet, asked and available: values that tables and --json share."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from curriculum.inspection.held_out import ExpectedServing, HeldOut, expected_held_out, held_out
 from curriculum.inspection.largest_files import phase_shares, shares_of
-from curriculum.mixing.check import PhaseCheck, ServingCheck, source_checks
+from curriculum.mixing.check import PhaseCheck, ServingCheck
 from curriculum.pipeline.checks import CheckedPlan, kind_of
 from curriculum.stages import Built
 from curriculum.supply import ALL, Estimate
@@ -36,20 +36,6 @@ class CheckedServing:
     """The domain that is seen most often, where domains are seen unevenly."""
     limit: float
     is_short: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CheckedSource:
-    """Repetition of the source files of a domain, over all phases and forms."""
-
-    source_files_of: str
-    domain: str
-    repositories: tuple[str, ...]
-    asked_tokens: int
-    distinct_tokens: int
-    repetition: float
-    limit: float
-    is_often: bool
 
 
 def largest_files(
@@ -112,21 +98,6 @@ def _checked(domain: str, held: Sequence[ServingCheck], found: Estimate | None) 
         limit=held[0].limit,
         is_short=any(one.is_short for one in held),
     )
-
-
-def checked_sources(found: CheckedPlan, limit: float) -> Iterator[CheckedSource]:
-    """Yield how often the source files of each domain are seen, and of named repositories."""
-    for source in source_checks(found.phases):
-        yield CheckedSource(
-            source_files_of=source.title,
-            domain=source.domain,
-            repositories=source.repositories,
-            asked_tokens=source.asked,
-            distinct_tokens=source.distinct,
-            repetition=source.repetition,
-            limit=limit,
-            is_often=source.repetition > limit,
-        )
 
 
 def _most(held: Sequence[ServingCheck]) -> str:

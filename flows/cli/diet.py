@@ -26,12 +26,7 @@ from curriculum.pipeline.training_time import (
 )
 from curriculum.store import Store
 from curriculum.supply import Estimate, Kind
-from flows.cli.checked_diet import (
-    CheckedServing,
-    CheckedSource,
-    checked_servings,
-    checked_sources,
-)
+from flows.cli.checked_diet import CheckedServing, checked_servings
 from flows.cli.console import ACCENT, BAD, GOOD, out, print_json, warn
 from flows.cli.diet_tables import print_tables, training_work
 from flows.cli.progress_bars import watching
@@ -62,16 +57,14 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
     faults = [str(each.fault) for each in found.phases if each.fault]
     servings = [*checked_servings(found)]
     read = diet_budgets(plan, found)
-    sources = [*checked_sources(found, plan.diet.max_token_repetition)] if read is None else []
     speed = last_speed(plan, context.resources)
-    remarks = [*_remarks(found, sources, read)]
+    remarks = [*_remarks(found, read)]
     if as_json:
         print_json(
-            _answer(plan, found, servings, sources, read, speed)
-            | {"faults": faults, "warnings": remarks}
+            _answer(plan, found, servings, read, speed) | {"faults": faults, "warnings": remarks}
         )
     else:
-        print_tables(plan, found, servings, built, sources, read, speed)
+        print_tables(plan, found, servings, built, read, speed)
     if plan.diet.study is not None:
         warn(study_remark(plan.diet.study))
     for line in unmeasured(plan.phases):
@@ -81,53 +74,36 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> bool:
     for line in (*remarks, *faults):
         warn(line)
     if not as_json:
-        out.print(
-            _unfit(plan, found) if faults else _fit(plan, found, sources, read), soft_wrap=True
-        )
+        out.print(_unfit(plan, found) if faults else _fit(plan, found, read), soft_wrap=True)
     return not faults
 
 
-def _remarks(
-    found: CheckedPlan, sources: Sequence[CheckedSource], read: TokenBudgets | None
-) -> Iterator[str]:
+def _remarks(found: CheckedPlan, read: TokenBudgets) -> Iterator[str]:
     """Yield what follows for a diet that can be served: smaller shares, and text that is read too often."""
     for each in found.phases:
         if each.fault is None:
             yield from shortages(each)
-    if often := [source for source in sources if source.is_often]:
-        listed = ", ".join(f"{one.source_files_of} {one.repetition:.1f} times" for one in often)
-        yield (
-            f"Source files are read more often than max_token_repetition, {often[0].limit:g}, over "
-            f"all phases: {listed} at least. Lower token_budget or the share of these domains, or "
-            "enlarge the corpus"
-        )
-    if read is not None and read.is_often:
+    if read.is_often:
         within = (
             f"Lower token_budget to {budget_option(read.largest)}, drop"
             if read.largest
             else "No budget keeps to it: drop"
         )
+        about = "" if found.is_whole else "By the estimate, "
         yield (
-            f"Each distinct token is scored {read.points[-1].repetition:.1f} times over all phases; "
-            f"max_token_repetition is {read.limit:g}. {within} a serving that shows the same text, or "
-            "enlarge the corpus"
+            f"{about}{'each' if about else 'Each'} distinct token is scored "
+            f"{read.points[-1].repetition:.1f} times over all phases; max_token_repetition is "
+            f"{read.limit:g}. {within} a serving that shows the same text, or enlarge the corpus"
         )
 
 
-def _fit(
-    plan: RunPlan,
-    found: CheckedPlan,
-    sources: Sequence[CheckedSource],
-    read: TokenBudgets | None,
-) -> Text:
+def _fit(plan: RunPlan, found: CheckedPlan, read: TokenBudgets) -> Text:
     """Return the verdict on a diet that can be served, with what it is served otherwise than asked."""
     diet, names = plan.diet, ", ".join(each.name for each in plan.phases)
     cut = [each.phase.name for each in found.phases if any(one.is_short for one in each.held)]
-    often = [source.source_files_of for source in sources if source.is_often]
     remarks = (
         *([f"shares differ from the diet's in {', '.join(cut)}"] if cut else []),
-        *([f"source files of {', '.join(often)} are read too often"] if often else []),
-        *(["tokens are repeated too often"] if read is not None and read.is_often else []),
+        *(["tokens are repeated too often"] if read.is_often else []),
     )
     return Text(
         f"✓ {diet.specialist} trains {diet.model} on {count(diet.token_budget)} tokens of corpus "
@@ -166,8 +142,7 @@ def _answer(
     plan: RunPlan,
     found: CheckedPlan,
     servings: Sequence[CheckedServing],
-    sources: Sequence[CheckedSource],
-    read: TokenBudgets | None,
+    read: TokenBudgets,
     speed: Speed | None,
 ) -> dict[str, object]:
     budgets = found.supply.budgets()
@@ -185,10 +160,10 @@ def _answer(
             }
             for check in found.phases
         ],
-        "sources": sources,
-        "token_budgets": read.points if read else [],
+        "token_budgets": read.points,
+        "is_estimate": not found.is_whole,
         "max_token_repetition": plan.diet.max_token_repetition,
-        "largest_within_max_token_repetition": read.largest if read else None,
+        "largest_within_max_token_repetition": read.largest,
         "hours": speed.gpu_seconds(training_work(plan)) / HOUR if speed else None,
         "speed": speed,
         "fits": not any(check.fault for check in found.phases),

@@ -26,7 +26,6 @@ from curriculum.stages import Built
 from curriculum.supply import ALL
 from flows.cli.checked_diet import (
     CheckedServing,
-    CheckedSource,
     held_out_of_phases,
     largest_files,
 )
@@ -36,23 +35,20 @@ SERVING_COLUMNS = (
     *("serving", "domain", "asked_tokens", "available_tokens", "source", "repetition"),
     *("most_repeated", "limit", "is_short"),
 )
-SOURCE_COLUMNS = (
-    *("source_files_of", "asked_tokens", "distinct_tokens", "repetition", "limit", "is_often"),
-)
 BUDGET_COLUMNS = (
     *("token_budget", "valid_tokens", "scored_tokens", "distinct_tokens", "repetition"),
 )
 SERVINGS_NOTE = (
     "repetition of a serving: how often its phase sees a row; its limit is max_repetition there."
 )
-SOURCES_NOTE = (
-    "repetition of source files: how often their code is seen at least, in all phases and forms; its limit "
-    "is max_token_repetition of the diet. Distinct tokens are counted once the rows are built."
-)
 BUDGETS_NOTE = (
     "About what all phases read of a token budget. distinct: a token counts once for the same 15 tokens "
     "before it in its document. repetition: scored ÷ distinct tokens; its limit is max_token_repetition of "
     "the diet."
+)
+ESTIMATE_NOTE = (
+    "Rows that aren't built are estimated: distinct tokens are those of lines that no earlier document "
+    "shows, and what families show of the same files is taken to be the same text."
 )
 
 
@@ -61,11 +57,10 @@ def print_tables(
     found: CheckedPlan,
     servings: Sequence[CheckedServing],
     built: Mapping[str, Built],
-    sources: Sequence[CheckedSource],
-    read: TokenBudgets | None,
+    read: TokenBudgets,
     speed: Speed | None,
 ) -> None:
-    """Print what each phase asks for and is served, source files, and the time of training."""
+    """Print what each phase asks for and is served, token budgets, and the time of training."""
     for each in found.phases:
         out.print(Text(each.phase.name, f"bold {ACCENT}"))
         own = [line for line in servings if line.phase == each.phase.name]
@@ -99,21 +94,19 @@ def print_tables(
         warn(line)
     out.print(Text(SERVINGS_NOTE, MUTED))
     out.print()
-    _print_repetition(sources, read)
+    _print_budgets(read, is_estimate=not found.is_whole)
     out.print()
     out.print(expected(training_work(plan), plan.diet.model, speed), soft_wrap=True)
     for note in found.estimate.notes if found.estimate else ():
         out.print(Text(note, MUTED), soft_wrap=True)
 
 
-def _print_repetition(sources: Sequence[CheckedSource], read: TokenBudgets | None) -> None:
-    if read is None:
-        out.print(table(sources, SOURCE_COLUMNS))
-        out.print(Text(SOURCES_NOTE, MUTED))
-        return
+def _print_budgets(read: TokenBudgets, *, is_estimate: bool) -> None:
     most = count(read.largest) if read.largest else "none"
     out.print(table(read.points, BUDGET_COLUMNS))
     out.print(Text(f"{BUDGETS_NOTE} The largest budget within {read.limit:g}: {most}.", MUTED))
+    if is_estimate:
+        out.print(Text(ESTIMATE_NOTE, MUTED))
 
 
 def training_work(plan: RunPlan) -> Workload:

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import get_args
 
 from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
 from curriculum.corpus.sources import Sources
@@ -23,6 +24,7 @@ from schemas.corpus import CorpusSpec
 from schemas.diet import TRAINED_TOKENIZER
 from schemas.errors import CorpusError, DietError
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY
+from schemas.objectives import Score
 from schemas.progress import ProgressCallback
 from schemas.regular_files import expanded
 from schemas.text import read_yaml, text_of
@@ -141,16 +143,18 @@ def _corpus(home: Path, what: str) -> CorpusSpec:
 
 
 def _kinds(specs: Phases, corpus: CorpusSpec) -> tuple[Kind, ...]:
-    """Return the kinds that the phases are meant for; conversations in the shortest rows."""
+    """Return the kinds that the phases are meant for, of both scores; conversations in the shortest rows."""
     lengths = [length for spec in specs.values() for length in spec.row_lengths]
-    chats = {Kind(family=CHAT_FAMILY, row_length=min(lengths))} if corpus.conversations else set()
+    chat = Kind(family=CHAT_FAMILY, row_length=min(lengths), score="all")
     wanted = {
         Kind(
             family=default_base(length) if family == ENRICHED_FAMILY else family,
             row_length=length,
+            score=score,
         )
         for spec in specs.values()
         for family in spec.families
         for length in spec.row_lengths
+        for score in get_args(Score)
     }
-    return tuple(sorted(wanted | chats))
+    return tuple(sorted({*wanted, chat} if corpus.conversations else wanted))

@@ -17,6 +17,10 @@ SHORTENED_NOTE = (
     "the commit didn't touch (v3), or the farthest context (v4, v5); in longer rows fewer do. routed: "
     "documents that are too long for such a row. v3 has no documents of files that a commit adds"
 )
+TOKENS_NOTE = (
+    "distinct_tokens: tokens of lines that no earlier document shows, which `score: new` scores; fim, "
+    "doc_to_code and code_to_doc score fewer"
+)
 
 
 SHARES_NOTE = "share of a family's tokens, over all versions of the file"
@@ -53,6 +57,7 @@ def doubtful(tokens: float, error: float) -> str:
 def print_tables(found: Estimate, kinds: Sequence[Kind]) -> None:
     """Print what there is of each kind, in which domains, and what each repository gives."""
     out.print(table(_kind_lines(found, kinds)))
+    out.print(Text(TOKENS_NOTE, MUTED), soft_wrap=True)
     if any(line.shortened for line in found.lines):
         out.print(Text(SHORTENED_NOTE, MUTED), soft_wrap=True)
     for lines in (_domain_lines(found, kinds), _repository_lines(found, kinds)):
@@ -92,7 +97,10 @@ def _kind_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[TableLine]:
         yield {
             "family": kind.family,
             "row_length": kind.row_length,
+            "score": kind.score,
             "tokens": _with_doubt(found, kind, ALL) or "0",
+            "scored_tokens": sum(line.scored for line in own),
+            "distinct_tokens": sum(line.distinct for line in own),
             "documents": documents,
             "shortened_share": sum(line.shortened for line in own) / max(documents, 1) or None,
             "routed": sum(line.routed for line in own) or None,

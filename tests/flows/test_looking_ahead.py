@@ -135,7 +135,7 @@ def test_a_diet_that_can_be_served_is_told_with_what_there_is(tmp_path: Path) ->
     answer = curriculum(*words, home=tmp_path / "home")
     assert answer.returncode == 0, answer.stderr
     assert "estimate" in answer.stdout
-    assert re.search(r"source_files_of +asked_tokens +distinct_tokens", answer.stdout)
+    assert re.search(r"token_budget +valid_tokens +scored_tokens +distinct_tokens", answer.stdout)
     assert "by the demo on two shared CPU cores (docs/benchmarks.md)" in answer.stdout
 
 
@@ -299,13 +299,20 @@ def test_shares_that_shrink_are_said_alike_by_check_and_dry_run(
     said = re.search(r"^syntax: .*share of 0\.4 becomes 0\.\d+.*$", checked.stderr, re.MULTILINE)
     assert said is not None, checked.stderr
     assert said[0] in curriculum("run", *asked, "--dry-run").stderr
-    often = re.search(r"max_token_repetition, 4, .* memory_raii [\d.]+ times", checked.stderr)
-    assert often is not None, "the table calls these domains `often`"
     verdict = checked.stdout.splitlines()[-1]
     assert "shares differ from the diet's in syntax" in verdict
-    assert "read too often" in verdict
-    listed = json.loads(curriculum("diet", "check", *asked, "--json").stdout)["warnings"]
-    assert said[0] in listed
+    assert "repeated too often" in verdict
+    found = json.loads(curriculum("diet", "check", *asked, "--json").stdout)
+    assert said[0] in found["warnings"]
+    assert found["is_estimate"]
+    assert found["token_budgets"][-1]["repetition"] > found["max_token_repetition"]
+    largest = found["largest_within_max_token_repetition"]
+    within = json.loads(
+        curriculum(
+            "diet", "check", NAME, "--token-budget", f"{largest}", "--home", str(home), "--json"
+        ).stdout
+    )
+    assert within["token_budgets"][-1]["repetition"] <= found["max_token_repetition"]
 
 
 def test_a_phase_that_asks_too_much_is_refused_with_the_line_of_its_serving(

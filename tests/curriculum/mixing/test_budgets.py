@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from curriculum.mixing.check import DietSupply, PhaseSupply, supposed_supply
+from curriculum.mixing.check import DietSupply, PhaseSupply
 from curriculum.mixing.load import load_diet
 from curriculum.mixing.mix import mix, report_of, seen_of
 from curriculum.mixing.resolve import ResolvedPhase, phase_tokens
-from curriculum.mixing.row_supply import read_supply
+from curriculum.mixing.row_supply import read_supply, supposed_supply
 from curriculum.pipeline.checks import shortages
 from curriculum.store import Artefact, Store
 from schemas.diet import Diet

@@ -10,11 +10,9 @@ from curriculum.mixing.check import (
     DietSupply,
     PhaseCheck,
     PhaseSupply,
-    source_checks,
-    supposed_supply,
 )
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.mixing.row_supply import Supply
+from curriculum.mixing.row_supply import Supply, supposed_supply
 
 Make = Callable[..., Any]
 STEP = 512
@@ -136,24 +134,3 @@ def test_no_budget_fits_a_phase_without_the_rows_of_a_serving(serving: Make, pha
 def test_no_budget_fits_rows_of_less_than_a_step(serving: Make, phase: Make) -> None:
     supply = supply_of(phase(serving(), tokens=9000), [rows({"a": 90})], step=4096)
     assert supply.budgets() == Budgets(smallest=None, largest=None)
-
-
-def test_families_of_the_same_files_add_up(serving: Make, phase: Make) -> None:
-    def checked(resolved: ResolvedPhase, *amounts: Mapping[str, float]) -> Any:
-        return checked_phase(resolved, [rows(each) for each in amounts])
-
-    two = [serving(0, share=0.5), serving(1, share=0.5, family="v2_simple")]
-    first = checked(phase(*two, tokens=1000), {"a": 1000}, {"a": 500})
-    second = checked(phase(serving(), name="other", tokens=2000), {"a": 1000})
-    (source,) = source_checks([first, second])
-    assert (source.domain, source.asked, source.distinct) == ("a", 3000, 1000)
-    assert source.repetition == 3.0
-
-
-def test_a_repository_that_is_named_is_seen_by_all_servings(serving: Make, phase: Make) -> None:
-    servings = [serving(0, share=0.5), serving(1, share=0.5, repositories=("llvm",))]
-    resolved = phase(*servings, tokens=2000)
-    found = checked_phase(resolved, [rows({"a": 1000}), rows({"a": 100})])
-    every, llvm = source_checks([found])
-    assert (every.repositories, every.asked) == ((), 1000)
-    assert (llvm.repositories, llvm.asked, llvm.distinct) == (("llvm",), 1100, 100)

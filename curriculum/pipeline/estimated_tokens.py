@@ -1,0 +1,61 @@
+"""Scored and distinct tokens of rows that aren't built, by an estimate of the corpus."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from curriculum.mixing.repetition import ReadTokens, TokenCount
+from curriculum.mixing.strata import Taken
+from curriculum.supply import SupplyLine
+
+Place = tuple[str, str]
+"""A repository and a domain."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EstimatedRows:
+    """Rows that aren't built: their key in plans, and what the estimate says of them."""
+
+    key: str
+    row_length: int
+    lines: tuple[SupplyLine, ...]
+    """Lines of their repositories by domain, without those of ALL."""
+
+
+class EstimatedTokens:
+    """About the scored and distinct tokens of what plans draw, for any number of rows.
+
+    Families, objectives and row lengths show the same text of a repository and domain: the most that an
+    estimate finds of it. Rows of a serving show a random part of this text.
+    """
+
+    def __init__(self, rows: Iterable[EstimatedRows], built: ReadTokens) -> None:
+        self._built = built
+        self._lanes: dict[tuple[str, str], tuple[SupplyLine, ...]] = {}
+        self._rows: dict[tuple[str, str], int] = {}
+        self._text: defaultdict[Place, float] = defaultdict(float)
+        for each in rows:
+            for domain in {line.domain for line in each.lines}:
+                own = tuple(line for line in each.lines if line.domain == domain)
+                tokens = round(sum(line.tokens for line in own))
+                self._lanes[each.key, domain] = own
+                self._rows[each.key, domain] = max(1, -(-tokens // each.row_length))
+            for line in each.lines:
+                place = (line.repository, line.domain)
+                self._text[place] = max(self._text[place], line.distinct)
+
+    def count(self, taken: Taken) -> TokenCount:
+        """Count the tokens of rows, given by their number of each artefact and domain."""
+        scored, unseen = 0.0, dict.fromkeys(self._text, 1.0)
+        for lane, lines in self._lanes.items():
+            passes = taken.get(lane, 0) / self._rows[lane]
+            for line in lines:
+                place = (line.repository, line.domain)
+                scored += passes * line.scored
+                if line.distinct:
+                    unseen[place] *= 1 - min(1.0, passes) * line.distinct / self._text[place]
+        distinct = sum(text * (1 - unseen[place]) for place, text in self._text.items())
+        built = self._built.count(taken)
+        return TokenCount(
+            scored=round(scored) + built.scored, distinct=max(round(distinct), built.distinct)
+        )
