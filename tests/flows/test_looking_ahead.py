@@ -67,7 +67,7 @@ def test_supply_of_a_repository_is_a_table_for_people(tmp_path: Path, sample_clo
         "supply", str(sample_clone), "--phases-file", "phases.demo", home=tmp_path / "home"
     )
     assert answer.returncode == 0, answer.stderr
-    assert re.search(r"v3_simple +512 +[\d.]+k +\d+ +\d+\.\d%", answer.stdout)
+    assert re.search(r"v3_simple +512 +new +([\d.]+k +){3}\d+ +\d+\.\d%", answer.stdout)
     assert "shortened_share: share of documents that leave out parts" in answer.stdout
     assert f"{sample_clone.name} " in answer.stdout
     assert "all commits with a change that the corpus reads were read" in answer.stdout
