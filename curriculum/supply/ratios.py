@@ -255,7 +255,7 @@ def _changes(taken: SampledCorpus, plan: SamplingPlan, kind: Kind, repository: s
 def _earlier(
     taken: SampledCorpus, kind: Kind, repository: str, changes: pl.DataFrame
 ) -> EarlierVersions:
-    """What the log and the sample know of the files before their sampled changes."""
+    """Return the state of files before their sampled changes, as log and sample tell it."""
     if not kind.is_compared:
         return NOTHING_EARLIER
     before = taken.before[repository]

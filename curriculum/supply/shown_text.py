@@ -34,7 +34,7 @@ LINES_SCHEMA = pl.Schema({"unit": pl.String, "key": pl.UInt64, "tokens": pl.Int6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EarlierVersions:
-    """For sampled changes what the rest of the history shows of the file before."""
+    """State of files before sampled changes: earlier documents of them, and their text."""
 
     again: frozenset[Change] = frozenset()
     """Changes of a file that some earlier document shows."""
