@@ -10,7 +10,7 @@ from curriculum.mixing.load import placed_shortage
 from curriculum.mixing.mix import rows_taken
 from curriculum.mixing.repetition import ReadTokens
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing, phase_tokens
-from curriculum.mixing.row_supply import SUPPOSED, Supply, read_supply, supposed_supply
+from curriculum.mixing.row_supply import Supply, read_supply, supposed_supply
 from curriculum.mixing.token_budgets import TokenBudgets, count_budgets
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.estimated_tokens import EstimatedRows, EstimatedTokens
@@ -131,7 +131,7 @@ def diet_budgets(plan: RunPlan, found: CheckedPlan) -> TokenBudgets:
         return count_budgets(found.supply, exact, plan.diet.max_token_repetition)
     estimated = (
         EstimatedRows(
-            key=_supposed_key(each),
+            key=each.train.key,
             row_length=serving.row_length,
             lines=found.estimate.lines_of(kind_of(serving), serving.repositories),
         )
@@ -319,13 +319,9 @@ def _supplies(
         kind = kind_of(serving)
         amounts = {name: found.total(kind, name, serving.repositories)[0] for name in found.domains}
         supplies.append(
-            [supposed_supply(amounts, serving.row_length, key=_supposed_key(each)) for each in rows]
+            [supposed_supply(amounts, serving.row_length, key=each.train.key) for each in rows]
         )
     return supplies
-
-
-def _supposed_key(rows: RowSet) -> str:
-    return f"{SUPPOSED} {rows.train.key}"
 
 
 def _read(rows: Artefact, without: Sequence[str]) -> Supply:
