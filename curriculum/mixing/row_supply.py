@@ -14,8 +14,6 @@ from schemas.errors import SchemaError
 KEY_DIGITS = 12
 INDEX_DIGITS = 10
 """pack_id is `<first 12 digits of the rows' key>-<index, 10 digits>`."""
-SUPPOSED = "estimate"
-"""The key of rows that aren't built."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +80,7 @@ def read_supply(files: Sequence[Path], *, key: str, without: Collection[str] = (
 
 
 def supposed_supply(
-    amounts: Mapping[str, float], row_length: int, *, key: str = SUPPOSED
+    amounts: Mapping[str, float], row_length: int, *, key: str = "estimate"
 ) -> Supply:
     """Rows such as a build would leave, of so many valid tokens of each domain.
 
