@@ -293,7 +293,7 @@ def test_shares_that_shrink_are_said_alike_by_check_and_dry_run(
         "share: 0.4}]\n    max_repetition: 100\n",
         "share: 0.4}]\n    max_repetition: 100\n    on_shortage: renormalise\n",
     )
-    asked = (NAME, "--token-budget", "7M", "--home", str(home))
+    asked = (NAME, "--token-budget", "5100K", "--home", str(home))
     checked = curriculum("diet", "check", *asked)
     assert checked.returncode == 0, checked.stderr
     said = re.search(r"^syntax: .*share of 0\.4 becomes 0\.\d+.*$", checked.stderr, re.MULTILINE)
