@@ -41,6 +41,7 @@ _FAMILY_HUES = (
     Pair("#7fa3dd", "#a9c6f7"),
     Pair("#16876b", "#3fbf9d"),
     Pair("#6bb59c", "#8bd8c0"),
+    Pair("#4d8a2f", "#93cf6d"),
     Pair("#7a4fc4", "#b08cf0"),
     Pair("#b8418a", "#ee86c0"),
     Pair("#bd7610", "#e5ab4d"),
@@ -97,7 +98,7 @@ def series_class(number: int | None) -> str:
 
 def series_style() -> str:
     """The style of the classes of series: the families' hues, the furthest apart first."""
-    order = (0, 6, 4, 2, 5, 1, 3, 7)
+    order = (0, 7, 5, 2, 6, 1, 3, 8, 4)
     light = "".join(f"--s{at}:{_FAMILY_HUES[hue].light};" for at, hue in enumerate(order))
     dark = "".join(f"--s{at}:{_FAMILY_HUES[hue].dark};" for at, hue in enumerate(order))
     classes = "".join(f".s{at}{{--c:var(--s{at})}}" for at in range(len(order)))

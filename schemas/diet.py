@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, RootModel, WithJsonSchema, model_validator
 
 from schemas.corpus import Name
-from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, FAMILIES, FamilyName
+from schemas.families import CHAT_FAMILY, EDIT_FAMILY, ENRICHED_FAMILY, FAMILIES, FamilyName
 from schemas.objectives import (
     CHAT_OBJECTIVE,
     OBJECTIVES,
@@ -138,9 +138,9 @@ class Serving(Documented):
     model_config = ConfigDict(json_schema_extra=_of_a_family_or_imported)
 
     family: FamilyName | None = None
-    """Kind of document: v2 files before and after a commit, v3 the commit itself, v4 and v5
-    what a commit touched behind its callers and callees, v6 with the structure of the code, chat
-    conversations. Imported rows say it themselves."""
+    """Kind of document: v2 files before and after a commit, v3 the commit itself, edit a file before a
+    commit and the commit as search/replace blocks, v4 and v5 what a commit touched behind its callers and
+    callees, v6 with the structure of the code, chat conversations. Imported rows say it themselves."""
     imported: Annotated[str, Field(min_length=1)] | None = None
     """Rows that `curriculum import` published, in place of rows of the corpus: their name, or the first six
     digits of their key or more. Family, objective and row length are theirs; what is said here must agree."""
@@ -216,6 +216,11 @@ class Serving(Documented):
             raise ValueError(
                 f"{self.family} has no turns, and objective {CHAT_OBJECTIVE} scores those of the "
                 f"assistant. Take family {CHAT_FAMILY} or another objective"
+            )
+        if EDIT_FAMILY in (self.family, self.base) and self.objective != USUAL_OBJECTIVE:
+            raise ValueError(
+                f"blocks of {EDIT_FAMILY} are learnt with objective {USUAL_OBJECTIVE}, not with "
+                f"{self.objective}. Leave objective out"
             )
         return self
 

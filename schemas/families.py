@@ -87,6 +87,14 @@ FAMILIES: Registry[FamilySpec] = Registry(
             edits_only=True,
         ),
         FamilySpec(
+            name="edit",
+            reads="changes",
+            revision=1,
+            render="curriculum.families.edit:documents",
+            too_long="route",
+            edits_only=True,
+        ),
+        FamilySpec(
             name="v4_context_graph",
             reads="commits",
             revision=14,
@@ -122,6 +130,7 @@ VERSIONS_FAMILY = "v2_simple"
 """Whole files, each version once: a tokenizer's texts, the anchor and the base of structure in short rows."""
 CONTEXT_FAMILY = "v4_context_graph"
 """The base of structure in rows longer than files need."""
+EDIT_FAMILY = "edit"
 ENRICHED_FAMILY = "v6_enriched"
 CHAT_FAMILY = "chat"
 

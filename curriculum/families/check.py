@@ -195,7 +195,7 @@ def check_document(document: Document, settings: ContextSettings = USUAL_CONTEXT
     1. Parts tile the bytes of the text, none is empty, and each but the first begins after a line end.
     2. Spans lie in the text and aren't empty; those of one kind are sorted and disjoint.
     3. A part's source is -1 or indexes the provenance; where parts name a source, they are as long as its
-       range. One line end more is allowed in context documents, for a file that lacks its last. What a
+       range. One line end more is allowed in documents with a target, for a file that lacks its last. What a
        conversation comes from is JSON, which is longer by its escapes and names.
     4. A document of the families of graphs keeps the rules of wrong_with_context.
 
@@ -254,7 +254,7 @@ def _wrong_sources(document: Document) -> Iterator[Wrong]:
             yield f"source {part.source}", f"there are {len(sizes)}"
         if part.source >= 0:
             sizes[part.source] += part.end - part.start
-    spare = 1 if document.chunks else 0
+    spare = int(any(part.kind == "target" for part in document.parts))
     for source, size in zip(document.provenance, sizes, strict=True):
         is_whole = 0 <= size - (source.end - source.start) <= spare
         if size and not is_whole and document.family != CHAT_FAMILY:

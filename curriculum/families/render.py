@@ -11,45 +11,55 @@ from schemas.families import FAMILIES
 Reason = Literal[
     "before_known",
     "blank_change",
+    "blocks_fail",
     "build_target_too_large",
     "deleted",
     "divided",
+    "edits_too_large",
     "empty",
     "function_too_large",
     "hunks_left_out",
     "lines_left_out",
+    "marker_lines",
     "names_unresolved",
     "new_file",
     "no_build_target",
     "no_function",
+    "no_unique_lines",
     "not_covered",
     "repeated_bytes",
     "repeated_definitions",
     "unchanged",
+    "whole_rewrite",
 ]
 """Reasons why a family gave no document, or (…_left_out) less than all of one.
 
 before_known    the version before was an `after` of an earlier change
 blank_change    nothing but white space differs
+blocks_fail     search/replace blocks don't make the version after of the version before
 build_target_too_large
                 a build target's commands are too much for a document of their own
 deleted         there is no version after
 divided         a commit's functions are too much for one document: so many more were made
+edits_too_large the changed lines are too much for search/replace blocks
 empty           the version has no text
 function_too_large
                 a function is too much for a document of its own
 hunks_left_out  hunks past the limit of a document
 lines_left_out  lines past the limit of a hunk
+marker_lines    a line of the file is a marker of search/replace blocks
 names_unresolved
                 what a build target links or compiles isn't a literal name, or isn't in the tree
 new_file        there is no version before, so nothing changed
 no_build_target a commit touches CMake files, and no commands of a build target
 no_function     a commit touches no function
+no_unique_lines no few lines around a change are unique in the version before
 not_covered     the compiler frontend didn't see a function as the commit has it
 repeated_bytes  bytes of the repeated definitions
 repeated_definitions
                 a definition around a target has the text of a nearer one, or of the target
 unchanged       the text is the same: a pure rename, or other line ends
+whole_rewrite   more than half of the version before is removed
 """
 
 

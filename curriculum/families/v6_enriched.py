@@ -1,8 +1,8 @@
 """v6_enriched: any document as it is, and its structure beside it: chunks, edges between them, their levels.
 
-Generated lines are comments, the hunks of CHANGES are `other` and aren't parsed. Each piece of code is
-parsed by itself, so depth and siblings count within it. Languages other than C and C++ have no structure:
-every code is 0, and there are no chunks.
+Generated lines are comments; hunks of CHANGES and lines of search/replace blocks are `other` and aren't
+parsed. Each piece of code is parsed by itself, so depth and siblings count within it. Languages other than C
+and C++ have no structure: every code is 0, and there are no chunks.
 """
 
 import functools
@@ -53,7 +53,7 @@ class Piece(NamedTuple):
 def pieces(document: Document) -> Iterator[Piece]:
     """The pieces in order.
 
-    Of a file document each run of parts of one source: as a rule the whole file. Of a context document
+    Of a file document each run of code of one source: as a rule the whole file. Of a context document
     each chunk without the generated part that it begins with, and what begins with a part of a file goes on
     with the piece before; generated lines between its parts are in the piece.
     """
@@ -67,7 +67,8 @@ def pieces(document: Document) -> Iterator[Piece]:
         span = slice(chunks[first].first_part, chunks[after - 1].last_part)
         yield from _piece(parts[span], tuple(range(first, after)))
     if not chunks:
-        for _, group in groupby(parts, key=lambda part: part.source):
+        code = (part for part in parts if part.kind == "code")
+        for _, group in groupby(code, key=lambda part: part.source):
             yield from _piece(tuple(group), ())
 
 

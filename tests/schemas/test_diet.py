@@ -27,6 +27,11 @@ def diet(**fields: Any) -> dict[str, Any]:
         (serving(family="chat", objective="code_to_doc"), "Leave objective out"),
         (serving(family="chat", objective="fim"), "conversations are learnt with objective chat"),
         (serving(family="v6_enriched", base="chat"), "conversations have no structure of code"),
+        (
+            serving(family="edit", objective="fim"),
+            "blocks of edit are learnt with objective causal",
+        ),
+        (serving(family="v6_enriched", base="edit", objective="target"), "Leave objective out"),
         (serving(base="v2_simple"), "v3_simple has no base"),
         (serving(domains={"*": 0}), "no domain has a factor above 0"),
         (serving(domains={"a": 0, "*": 0}), "Raise one, or leave domains out"),

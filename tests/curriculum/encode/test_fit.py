@@ -204,7 +204,7 @@ def test_targets_that_stand_last_are_routed_and_files_are_divided() -> None:
         family: policy_of(family) for family in (*families_of("changes"), *families_of("commits"))
     }
     routed = {family for family, policy in policies.items() if policy == "route"}
-    assert routed == {"v4_context_graph", "v5_clang_graph"}
+    assert routed == {"edit", "v4_context_graph", "v5_clang_graph"}
 
 
 def test_documents_with_structure_are_fitted_as_their_base() -> None:

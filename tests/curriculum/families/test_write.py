@@ -20,7 +20,9 @@ def documents(make_change: MakeChange, count: int = 25) -> list[Document]:
     found: list[Document] = []
     for i in range(count):
         licence = None if i % 2 else "MIT"
-        change = make_change(f"int é{i};\n", f"int f{i}() {{ return 1; }}\n", licence=licence)
+        change = make_change(
+            f"int a;\nint é{i};\n", f"int a;\nint f{i}() {{ return 1; }}\n", licence=licence
+        )
         found += render(change, families_of("changes")).documents
     return found
 

@@ -1,0 +1,248 @@
+r"""Search/replace blocks: changes of a text, each at a place that some lines of it name.
+
+A block is `<<<<<<< SEARCH`, lines of the text before, `=======`, lines of the text after, `>>>>>>> REPLACE`.
+All blocks apply to the text before at once, so their order doesn't matter. SEARCH is empty only where that
+text is empty. A last line that lacks its line end has the line NO_NEWLINE below it, as in git's patches.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schemas.change import Hunk
+
+SEARCH, DIVIDER, REPLACE = "<<<<<<< SEARCH\n", "=======\n", ">>>>>>> REPLACE\n"
+NO_NEWLINE = "\\ No newline at end of file\n"
+MARKERS = (SEARCH, DIVIDER, REPLACE, NO_NEWLINE)
+MAX_CONTEXT = 32
+"""Lines above a change, and likewise below it, that may be needed to make it unique."""
+MAX_PLACES = 1_024
+"""Places that a change's lines may be equal to; of more none is looked at."""
+_NAMES = frozenset(marker.strip() for marker in MARKERS)
+_BLOCK = re.compile(rf"{SEARCH}(?P<search>(?:.*\n)*?){DIVIDER}(?P<replace>(?:.*\n)*?){REPLACE}")
+LineRange = tuple[int, int]
+"""Lines `[first, last)`, counted from 0."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EditBlock:
+    """One block, in terms of lines of the texts before and after."""
+
+    search: LineRange
+    """Lines of the text before."""
+    replace: LineRange
+    """Lines of the text after."""
+    added: tuple[LineRange, ...]
+    """Those of `replace` that no line of `search` stays as, in order; not empty."""
+
+
+def whole_lines(text: str) -> list[str]:
+    r"""Lines of a text with their ends; only `\n` ends a line, and the last may lack its end.
+
+    >>> whole_lines("a\n\nb")
+    ['a\n', '\n', 'b']
+    """
+    lines = [f"{line}\n" for line in text.split("\n")]
+    last = lines.pop().removesuffix("\n")
+    return [*lines, last] if last else lines
+
+
+def has_marker(lines: Sequence[str]) -> bool:
+    r"""Return True if a line is a marker, but for blanks at its ends.
+
+    >>> has_marker(["a\n", " ======= \n"]), has_marker(["// =======\n"])
+    (True, False)
+    """
+    return any(line.strip() in _NAMES for line in lines)
+
+
+def blocks_between(
+    before: Sequence[str], after: Sequence[str], hunks: Sequence[Hunk]
+) -> tuple[EditBlock, ...] | None:
+    r"""Return the blocks of a change, in order; None where a change needs more than MAX_CONTEXT lines.
+
+    SEARCH of a block is the shortest run of lines that has all lines that the block's hunks remove and is
+    unique in the text before. Of equally short runs it is the first. An insertion has a line beside it at
+    least. Hunks whose runs touch or overlap are one block.
+
+    The line `c` is replaced; it is unique. An insertion follows `a`, of which there are two:
+
+    >>> hunks = [Hunk(before_start=2, before_lines=1, after_start=2, after_lines=1)]
+    >>> blocks = blocks_between([*"abcab"], [*"abxab"], hunks)
+    >>> [(block.search, block.replace, block.added) for block in blocks]
+    [((2, 3), (2, 3), ((2, 3),))]
+    >>> hunks = [Hunk(before_start=4, before_lines=0, after_start=4, after_lines=1)]
+    >>> blocks = blocks_between([*"abcab"], [*"abcaxb"], hunks)
+    >>> [(block.search, block.replace, block.added) for block in blocks]
+    [((2, 4), (2, 5), ((4, 5),))]
+    """
+    if not before:
+        whole = (0, len(after))
+        return (EditBlock(search=(0, 0), replace=whole, added=(whole,)),) if after else ()
+    finder = _Finder.of(before)
+    groups = [[hunk] for hunk in hunks]
+    while True:
+        runs = [finder.unique_run(_removed(group)) for group in groups]
+        found = [run for run in runs if run is not None]
+        if len(found) < len(runs):
+            return None
+        joined = _joined(groups, found)
+        if len(joined) == len(groups):
+            return tuple(map(_block, groups, found))
+        groups = joined
+
+
+def _removed(group: Sequence[Hunk]) -> LineRange:
+    """Lines from the first that a group of hunks removes to the last."""
+    return group[0].before_start, group[-1].before_start + group[-1].before_lines
+
+
+def _joined(groups: Sequence[list[Hunk]], runs: Sequence[LineRange]) -> list[list[Hunk]]:
+    """Join neighbouring groups whose runs touch or overlap."""
+    joined: list[list[Hunk]] = []
+    end = -1
+    for group, run in zip(groups, runs, strict=True):
+        if run[0] <= end:
+            joined[-1] = [*joined[-1], *group]
+        else:
+            joined.append(group)
+        end = max(end, run[1])
+    return joined
+
+
+def _block(group: Sequence[Hunk], run: LineRange) -> EditBlock:
+    first, last = group[0], group[-1]
+    above = first.before_start - run[0]
+    below = run[1] - last.before_start - last.before_lines
+    return EditBlock(
+        search=run,
+        replace=(first.after_start - above, last.after_start + last.after_lines + below),
+        added=tuple(
+            (hunk.after_start, hunk.after_start + hunk.after_lines)
+            for hunk in group
+            if hunk.after_lines
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Finder:
+    """Lines of a text, and the places of each line."""
+
+    lines: Sequence[str]
+    places: dict[str, list[int]]
+
+    @staticmethod
+    def of(lines: Sequence[str]) -> "_Finder":
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for number, line in enumerate(lines):
+            places[line].append(number)
+        return _Finder(lines=lines, places=places)
+
+    def unique_run(self, core: LineRange) -> LineRange | None:
+        """Return the shortest unique run around some lines, the first of several; None if there is none.
+
+        An empty `core` lies between two lines, of which the run has one at least.
+        """
+        first, last = core
+        cores = [core] if first < last else [(first - 1, first), (first, first + 1)]
+        runs = (
+            self._run(first, last)
+            for first, last in cores
+            if first >= 0 and last <= len(self.lines)
+        )
+        return min(
+            (run for run in runs if run), key=lambda run: (run[1] - run[0], run), default=None
+        )
+
+    def _run(self, first: int, last: int) -> LineRange | None:
+        equal = self._equal(first, last)
+        if equal is None:
+            return None
+        matches = [
+            (
+                self._common(first - 1, place - 1, -1),
+                self._common(last, place + last - first, 1),
+            )
+            for place in equal
+        ]
+        best: tuple[int, int] | None = None
+        for above in range(min(first, MAX_CONTEXT) + 1):
+            # A place that is equal so far above has to differ below.
+            below = 1 + max((down for up, down in matches if up >= above), default=-1)
+            fits = below <= min(len(self.lines) - last, MAX_CONTEXT)
+            if fits and (best is None or above + below <= sum(best)):
+                best = above, below
+        return best and (first - best[0], last + best[1])
+
+    def _equal(self, first: int, last: int) -> list[int] | None:
+        """Other places of some lines; None where there may be too many."""
+        wanted = self.lines[first:last]
+        rarest = min(range(first, last), key=lambda number: len(self.places[self.lines[number]]))
+        listed = self.places[self.lines[rarest]]
+        if len(listed) > MAX_PLACES:
+            return None
+        starts = (number - rarest + first for number in listed if number != rarest)
+        return [
+            start
+            for start in starts
+            if start >= 0 and self.lines[start : start + last - first] == wanted
+        ]
+
+    def _common(self, one: int, other: int, step: int) -> int:
+        """Number of equal lines from two places on, MAX_CONTEXT at most."""
+        count = 0
+        while (
+            count < MAX_CONTEXT
+            and min(one, other) >= 0
+            and max(one, other) < len(self.lines)
+            and self.lines[one] == self.lines[other]
+        ):
+            one, other, count = one + step, other + step, count + 1
+        return count
+
+
+def applied(before: str, blocks: str) -> str | None:
+    r"""Return a text with blocks applied; None where they aren't blocks or don't fit the text.
+
+    Blocks fit where SEARCH of each stands in the text once, in whole lines, and no two overlap.
+
+    >>> applied("a\nb\nc\n", "<<<<<<< SEARCH\nb\n=======\nx\ny\n>>>>>>> REPLACE\n")
+    'a\nx\ny\nc\n'
+    >>> applied("b\nb\n", "<<<<<<< SEARCH\nb\n=======\nx\n>>>>>>> REPLACE\n")
+    """
+    end = 0
+    edits: list[tuple[int, int, str]] = []
+    for match in _BLOCK.finditer(blocks):
+        search, replace = (_section(match[name]) for name in ("search", "replace"))
+        place = _place(before, search)
+        if match.start() != end or place is None:
+            return None
+        edits.append((place, place + len(search), replace))
+        end = match.end()
+    edits.sort()
+    shown, at = [], 0
+    for start, stop, replace in edits:
+        if start < at:
+            return None
+        shown += [before[at:start], replace]
+        at = stop
+    return "".join([*shown, before[at:]]) if end == len(blocks) else None
+
+
+def _section(text: str) -> str:
+    """The text of a section: a last line above NO_NEWLINE lacks its end."""
+    return text.removesuffix(f"\n{NO_NEWLINE}")
+
+
+def _place(text: str, search: str) -> int | None:
+    """Return where some lines stand in a text; None where they don't, or more than once."""
+    if not search:
+        return None if text else 0
+    whole, lines = f"\n{text}", f"\n{search}"
+    if not search.endswith("\n"):
+        return len(text) - len(search) if whole.endswith(lines) else None
+    first = whole.find(lines)
+    is_unique = first >= 0 and whole.find(lines, first + 1) < 0
+    return first if is_unique else None
