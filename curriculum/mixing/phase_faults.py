@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from curriculum.mixing.resolve import DietFault, ResolvedPhase
 from schemas.errors import DietFieldError
+from schemas.families import EDIT_FAMILY, FAMILIES
 from schemas.mistakes import nearest
 from schemas.objectives import ANCHOR_SET
 
@@ -31,6 +32,24 @@ def unmeasured(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
         yield (
             f"{name}: no rows of split val were imported under this name, so val_bpb says nothing of it. "
             f"Import some: curriculum import PATH --split val --name {name}"
+        )
+
+
+def repeated_changes(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
+    """Yield a sentence where phases serve the changes of a file in two forms."""
+    served = {
+        serving.base or serving.family
+        for phase in phases
+        for serving in phase.servings
+        if serving.imported is None
+    }
+    others = [name for name in FAMILIES if FAMILIES[name].edits_only and name in served]
+    others = [name for name in others if name != EDIT_FAMILY]
+    if EDIT_FAMILY in served and others:
+        yield (
+            f"{' and '.join(others)} and {EDIT_FAMILY} show the same added lines, so many of their tokens "
+            f"count as repeated. Serve {EDIT_FAMILY} alone, or compare the distinct tokens that "
+            "`curriculum build` prints"
         )
 
 

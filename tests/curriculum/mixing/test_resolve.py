@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from curriculum.mixing.load import load_phases
+from curriculum.mixing.phase_faults import repeated_changes
 from curriculum.mixing.resolve import _divide, faults, resolve, structure_faults
 from curriculum.pipeline.wanted_rows import wanted_of
 from curriculum.stages.row_sources import Beside
@@ -211,6 +212,24 @@ def test_structure_before_a_graph_phase_has_a_gate_is_warned_of(
         [] if place is None else [("phases", place, "servings", 0)]
     )
     assert all(said in each.cause for each in found)
+
+
+@pytest.mark.parametrize(
+    ("lines", "others"),
+    [
+        ([{"family": "edit"}, {}], "v3_simple"),
+        ([{"family": "v3_doxygen"}, {"family": "edit"}, {}], "v3_simple and v3_doxygen"),
+        ([{"family": "v6_enriched", "base": "edit"}, {}], "v3_simple"),
+        ([{"family": "edit"}, {"family": "v2_simple"}], None),
+        ([{}, {"family": "v3_doxygen"}], None),
+    ],
+)
+def test_a_diet_that_serves_the_same_changes_in_two_forms_is_told_once(
+    lines: list[dict[str, Any]], others: str | None
+) -> None:
+    asked = diet({"phase": "syntax", "servings": servings(*lines)})
+    listed = [*repeated_changes(resolve(asked, load_phases()))]
+    assert [line.partition(" and edit ")[0] for line in listed] == [others] * (others is not None)
 
 
 def test_rows_of_a_study_are_cut_in_every_phase_and_the_anneal() -> None:
