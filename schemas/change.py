@@ -77,6 +77,10 @@ class Hunk:
     after_lines: int
 
 
+TREE_WIDE_FILES = 30
+"""Files of known languages that a tree-wide commit changes at least."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileChange:
     """One file in one commit: before and after, and what differs.
@@ -101,6 +105,13 @@ class FileChange:
     lineage: str
     before_is_new: bool
     """True if `before` never was an `after` along the lineage among the changes that are read."""
+    is_tree_wide: bool = False
+    """True if its commit changes TREE_WIDE_FILES files of known languages or more."""
+    is_replaced: bool = False
+    """True for a deleted file whose commit adds a file of the same name, whatever its suffix and folder."""
+    is_edit_only: bool = False
+    """True for a change that only families of edits see: it is within the limit on the versions of its path
+    because tree-wide commits don't count for them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

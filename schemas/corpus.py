@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, JsonValue, PrivateAttr, model_validator
 
 from schemas.text import Documented, Number, Whole
 
@@ -144,6 +144,31 @@ class QualitySpec(Documented):
     """Keep files that say they were generated as well."""
 
 
+FullFile = Literal["related", "all"]
+ChangeChoice = Literal["code", "all"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EditSettings:
+    """Choice of the changes that families of edits show, and of what they show of the file."""
+
+    full_file: FullFile = "related"
+    changes: ChangeChoice = "code"
+
+    def not_usual(self, *, shows_file: bool = True) -> dict[str, JsonValue]:
+        """Return what isn't the default, for keys; full_file only where a family shows the file."""
+        usual = asdict(USUAL_EDITS)
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if value != usual[name] and (shows_file or name != "full_file")
+        }
+
+
+USUAL_EDITS = EditSettings()
+"""The edits where a corpus says nothing."""
+
+
 CONTEXT_BYTES = 262_144
 """Bytes of a context document at most, where a corpus says nothing: about 64k tokens of code."""
 
@@ -202,6 +227,15 @@ class CorpusSpec(Documented):
     edges: EdgeTrust = "confident"
     """Edges that a context follows: confident leaves out those that are more likely wrong than right;
     resolved takes those of a compiler frontend alone, and none shows targets alone, both for studies."""
+    full_file: FullFile = "related"
+    """Lines below FULL FILE in documents of v3. related shows the functions and classes that the commit
+    changed, and signatures of others, as many bytes as CHANGES at most: first those that CHANGES names, then
+    the nearest. all shows every line of the file."""
+    changes: ChangeChoice = "code"
+    """Changes that v3 and edit show. code leaves out changes of nothing but comments, includes and white
+    space, and files that a commit deletes without adding one of the same name. A commit that changes 30 files
+    or more, or most of its files by one replacement of words, gives 3 documents at most; commits of 30 files
+    don't count among their versions_per_path. all shows every change."""
     val_fraction: Annotated[Number, Field(gt=0, lt=1)] = 0.02
     """The share of files that is held out to measure on; with 20 repositories or more, of repositories."""
     max_skipped: Annotated[Number, Field(ge=0, le=1)] = 0.01
@@ -228,6 +262,10 @@ class CorpusSpec(Documented):
                 )
             seen[name.casefold()] = name
         return self
+
+    def edit_settings(self) -> EditSettings:
+        """Return the choice of changes, and of what is shown of their files."""
+        return EditSettings(full_file=self.full_file, changes=self.changes)
 
     def tolerance(self) -> dict[str, str | float]:
         """Return what decides whether a source is skipped, for keys; nothing where none is."""

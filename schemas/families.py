@@ -39,6 +39,7 @@ class FamilySpec:
     """`module:function`, imported when documents are made. By what it reads:
 
     changes        (FileChange, family) -> Iterable[Document | Reason | Count]
+    shows_file     (FileChange, family, full_file: FullFile) -> the same
     commits        (CommitChange, RepositoryGraph, family) -> Rendered
     documents      (Document) -> Structure
     conversations  (Conversation) -> Document
@@ -50,7 +51,10 @@ class FamilySpec:
     """The family that shows the commits of which it has no document, and whose supply is taken for its own
     while a repository's index isn't made yet."""
     edits_only: bool = False
-    """True if it shows a file only where it was edited, never where it was new."""
+    """True if it shows a file only where it was edited, never where it was new: changes of a corpus file
+    chooses among the edits."""
+    shows_file: bool = False
+    """True if full_file of a corpus file says what it shows of a file."""
 
     @property
     def function(self) -> Any:
@@ -78,6 +82,7 @@ FAMILIES: Registry[FamilySpec] = Registry(
             revision=14,
             render="curriculum.families.v3:simple",
             edits_only=True,
+            shows_file=True,
         ),
         FamilySpec(
             name="v3_doxygen",
@@ -85,11 +90,12 @@ FAMILIES: Registry[FamilySpec] = Registry(
             revision=14,
             render="curriculum.families.v3:doxygen",
             edits_only=True,
+            shows_file=True,
         ),
         FamilySpec(
             name="edit",
             reads="changes",
-            revision=1,
+            revision=2,
             render="curriculum.families.edit:documents",
             too_long="route",
             edits_only=True,

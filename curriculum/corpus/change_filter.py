@@ -3,7 +3,8 @@
 import datetime
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import Literal
 
 from curriculum.corpus.git_log import Commit, Entry, Log, commits
@@ -11,7 +12,8 @@ from curriculum.corpus.git_tree import FILE_MODES
 from curriculum.corpus.paths import HEADER_SUFFIX, PathRules, WantedPath, language_of
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
-from schemas.corpus import CODE, CorpusSpec, Language, RepositorySpec
+from schemas.change import TREE_WIDE_FILES
+from schemas.corpus import CODE, ChangeChoice, CorpusSpec, HistorySpec, Language, RepositorySpec
 from schemas.errors import CorpusError
 
 ABSENT = "000000"
@@ -34,6 +36,9 @@ class Candidate:
     before_id: str
     after_id: str
     lineage: str
+    is_tree_wide: bool
+    is_replaced: bool
+    is_edit_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,24 +81,53 @@ def candidates(
     rules: PathRules,
     spec: RepositorySpec,
     skips: Skips,
+    *,
+    edits: ChangeChoice = "all",
 ) -> Iterator[Candidate]:
     """The changes that window, paths and versions per path leave, oldest first.
 
     The log is read twice: to count each lineage, and to choose. All of the history is walked whatever
     the window is, so that a lineage doesn't depend on it.
+
+    With `edits` code, changes that are within the limit only because tree-wide commits don't count among
+    the versions come too, marked `is_edit_only`; `skips` counts them all the same.
     """
-    versions = Counter(each.lineage for each in _eligible(log, scope, rules, spec, skips))
+    versions, edited = Counter[str](), Counter[str]()
+    for candidate in _eligible(log, scope, rules, spec, skips):
+        versions[candidate.lineage] += 1
+        edited[candidate.lineage] += not candidate.is_tree_wide
     history = rules.corpus.history
-    limit, newest_first = history.versions_per_path, history.newest_first
-    passed: Counter[str] = Counter()
+    passed, passed_edits = Counter[str](), Counter[str]()
     for candidate in _eligible(log, scope, rules, spec, Skips()):
-        number = passed[candidate.lineage]
-        passed[candidate.lineage] += 1
-        first = max(0, versions[candidate.lineage] - limit) if newest_first else 0
-        if first <= number < first + limit:
+        name = candidate.lineage
+        if _is_chosen(passed[name], versions[name], history, counts=True):
             yield candidate
         else:
             skips.add("versions", path=candidate.path, commit=candidate.commit)
+            counts = not candidate.is_tree_wide
+            chosen = _is_chosen(passed_edits[name], edited[name], history, counts=counts)
+            if edits == "code" and chosen:
+                yield replace(candidate, is_edit_only=True)
+        passed[name] += 1
+        passed_edits[name] += not candidate.is_tree_wide
+
+
+def _is_chosen(number: int, versions: int, history: HistorySpec, *, counts: bool) -> bool:
+    """Return True if the limit keeps a change of a file.
+
+    Args:
+        number: Counted changes before it.
+        versions: Counted changes in all.
+        history: The limit.
+        counts: False for a change that doesn't count itself: it stays between two that are kept.
+    """
+    limit = history.versions_per_path
+    if versions <= limit:
+        return True
+    if not history.newest_first:
+        return number < limit
+    first = versions - limit
+    return number >= first if counts else number > first
 
 
 def within(spec: RepositorySpec, timestamp: int) -> bool:
@@ -180,13 +214,15 @@ def _eligible(
     for commit in commits(log):
         inside = within(spec, commit.timestamp)
         number += inside
+        breadth = _breadth(commit)
         for entry in commit.entries:
             origins.follow(entry)
             if not inside or number <= unwanted:
                 continue
             judged = _judge(commit, entry, scope, rules)
             if isinstance(judged, WantedPath):
-                yield _candidate(commit, entry, judged, lineage=origins.lineage(entry.path))
+                lineage = origins.lineage(entry.path)
+                yield _candidate(commit, entry, judged, breadth, lineage=lineage)
             elif judged is not None:
                 path = entry.path.decode(errors="backslashreplace")
                 skips.add(judged, path=path, commit=commit.commit)
@@ -207,7 +243,29 @@ def _judge(
     return "submodule" if SUBMODULE in modes else "symlink"
 
 
-def _candidate(commit: Commit, entry: Entry, wanted: WantedPath, *, lineage: str) -> Candidate:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Breadth:
+    """Facts about all files of a commit."""
+
+    is_tree_wide: bool
+    added: frozenset[str]
+    """Names of added files of known languages, without suffixes."""
+
+
+def _breadth(commit: Commit) -> _Breadth:
+    paths = [(entry.path.decode(errors="replace"), entry) for entry in commit.entries]
+    known = [(path, entry) for path, entry in paths if language_of(path, headers="cpp")]
+    added = frozenset(_stem(path) for path, entry in known if entry.before_mode == ABSENT)
+    return _Breadth(is_tree_wide=len(known) >= TREE_WIDE_FILES, added=added)
+
+
+def _stem(path: str) -> str:
+    return PurePosixPath(path).stem.casefold()
+
+
+def _candidate(
+    commit: Commit, entry: Entry, wanted: WantedPath, breadth: _Breadth, *, lineage: str
+) -> Candidate:
     before_id = entry.before_id if entry.before_mode in FILE_MODES else ""
     after_id = entry.after_id if entry.after_mode in FILE_MODES else ""
     renamed = entry.status == "R" and before_id != ""
@@ -222,6 +280,8 @@ def _candidate(commit: Commit, entry: Entry, wanted: WantedPath, *, lineage: str
         before_id=before_id,
         after_id=after_id,
         lineage=lineage,
+        is_tree_wide=breadth.is_tree_wide,
+        is_replaced=not after_id and _stem(wanted.path) in breadth.added,
     )
 
 

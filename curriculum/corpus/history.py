@@ -30,7 +30,7 @@ from curriculum.corpus.plain_folder import read_directory
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
 from schemas.change import FileChange, Hunk
-from schemas.corpus import CorpusSpec, RepositorySpec
+from schemas.corpus import ChangeChoice, CorpusSpec, RepositorySpec
 
 WINDOW = 64
 """Changes whose texts are asked for at once."""
@@ -59,6 +59,7 @@ def read_changes(
 ) -> Iterator[FileChange]:
     """Every change that the corpus wants of this repository, oldest first, the same in every run.
 
+    Changes that only families of edits see come too; they are marked, and `skips` doesn't count them.
     Pure renames and changes of nothing but line ends are not changes, but a lineage goes on through
     them. What is not handed out is counted in `skips`, which is complete when the iterator ends.
 
@@ -69,7 +70,7 @@ def read_changes(
         yield from read_directory(source, spec, corpus, skips)
         return
     with opened(source.layout, source, spec, corpus, skips) as past:
-        yield from changes_of(past, spec, skips)
+        yield from changes_of(past, spec, skips, edits=corpus.changes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,13 +120,20 @@ class SampledCommits:
 
 
 def changes_of(
-    past: OpenHistory, spec: RepositorySpec, skips: Skips, sampled: SampledCommits | None = None
+    past: OpenHistory,
+    spec: RepositorySpec,
+    skips: Skips,
+    sampled: SampledCommits | None = None,
+    *,
+    edits: ChangeChoice = "all",
 ) -> Iterator[FileChange]:
     """The changes of an open history, as read_changes gives them; of some commits, if they are `sampled`.
 
+    Changes that only families of edits see come with `edits` code.
+
     Of a sample a `before` that a later change leaves again isn't new, where it is for read_changes.
     """
-    chosen = candidates(past.log, past.scope, past.rules, spec, skips)
+    chosen = candidates(past.log, past.scope, past.rules, spec, skips, edits=edits)
     seen: set[int] = set()
     if sampled is not None:
         chosen = (each for each in chosen if each.commit in sampled.commits)
@@ -133,7 +141,7 @@ def changes_of(
     with diffing(past.repository) as differ:
         for batch in _batches(_judged(chosen, past.reader, skips)):
             for change in _changes(differ, batch, spec, seen):
-                skips.read += 1
+                skips.read += not change.is_edit_only
                 yield change
 
 
@@ -159,7 +167,7 @@ def _judged(chosen: Iterator[Candidate], reader: BlobReader, skips: Skips) -> It
             judged = _judge(candidate, versions)
             if isinstance(judged, _Pair):
                 yield judged
-            else:
+            elif not candidate.is_edit_only:
                 skips.add(judged, path=candidate.path, commit=candidate.commit)
 
 
@@ -199,7 +207,7 @@ def _changes(
         before_is_new = (
             pair.before is not None and mark_of(candidate, candidate.before_id) not in seen
         )
-        if pair.after is not None:
+        if pair.after is not None and not candidate.is_edit_only:
             seen.add(mark_of(candidate, candidate.after_id))
         yield FileChange(
             kind=candidate.kind,
@@ -216,6 +224,9 @@ def _changes(
             hunks=lines,
             lineage=candidate.lineage,
             before_is_new=before_is_new,
+            is_tree_wide=candidate.is_tree_wide,
+            is_replaced=candidate.is_replaced,
+            is_edit_only=candidate.is_edit_only,
         )
 
 

@@ -61,7 +61,8 @@ def survey(past: OpenHistory, spec: RepositorySpec, pin: str) -> Survey:
         CorpusError: if git fails.
     """
     skips = CommitSkips()
-    found = list(candidates(past.log, past.scope, past.rules, spec, skips))
+    edits = past.rules.corpus.changes
+    found = list(candidates(past.log, past.scope, past.rules, spec, skips, edits=edits))
     sizes = _sizes(past, found)
     marks: set[int] = set()
     rows = [_row(each, sizes, marks) for each in found]
@@ -143,9 +144,9 @@ def _row(candidate: Candidate, sizes: dict[str, int], marks: set[int]) -> tuple[
     """A row of the survey; `marks` are those of the changes before, and of this one afterwards."""
     before, after = (sizes.get(each, 0) for each in (candidate.before_id, candidate.after_id))
     is_new = bool(before) and mark_of(candidate, candidate.before_id) not in marks
-    if candidate.after_id:
+    if candidate.after_id and not candidate.is_edit_only:
         marks.add(mark_of(candidate, candidate.after_id))
-    versions = after + (before if is_new else 0)
+    versions = 0 if candidate.is_edit_only else after + (before if is_new else 0)
     edits = after if candidate.before_id else 0
     return candidate.commit, candidate.lineage, versions, edits
 

@@ -5,11 +5,12 @@ hunks of a file in a commit, removed lines as comments and added lines as live c
 """
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import accumulate
+from operator import itemgetter
 from typing import Literal
 
 from curriculum.corpus.licences import joined, licence_of
@@ -79,12 +80,23 @@ class DocumentBuilder:
         self.texts.append(blob.text)
         for item, rank in zip(outline.items, ranks, strict=True):
             self._part("code", offset + item.start, offset + item.end, source, rank)
-        self.mark("documentation", outline.documentation, offset=offset)
-        self.mark("declaration", outline.declarations, offset=offset)
-        self.mark("body", outline.bodies, offset=offset)
-        self.mark("statement", outline.statements, offset=offset)
-        self.mark("arguments", outline.arguments, offset=offset)
+        for kind, ranges in outline.marks():
+            self.mark(kind, ranges, offset=offset)
         self.size += int(outline.starts[-1])
+
+    def excerpt(
+        self, data: bytes, outline: Outline, lines: Range, source: int, rank: int | None
+    ) -> None:
+        """Add some lines of a file as one part, with the marks that lie in them."""
+        start, end = lines
+        for kind, ranges in outline.marks():
+            first, last = (bisect_left(ranges, place, key=itemgetter(0)) for place in lines)
+            self.mark(
+                kind,
+                (each for each in ranges[first:last] if each[1] <= end),
+                offset=self.size - start,
+            )
+        self.add("code", data[start:end].decode(), source=source, rank=rank)
 
     def mark(self, kind: SpanKind, ranges: Iterable[Range], *, offset: int = 0) -> None:
         """Add spans; the ranges count from `offset`, are sorted and don't overlap."""

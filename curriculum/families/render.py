@@ -1,10 +1,11 @@
 """Rendering of a change: documents, and counts of what was left out by reason."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from schemas.change import FileChange
+from schemas.corpus import USUAL_EDITS, EditSettings
 from schemas.document import Document
 from schemas.families import FAMILIES
 
@@ -13,6 +14,7 @@ Reason = Literal[
     "blank_change",
     "blocks_fail",
     "build_target_too_large",
+    "comment_change",
     "deleted",
     "divided",
     "edits_too_large",
@@ -21,14 +23,17 @@ Reason = Literal[
     "hunks_left_out",
     "lines_left_out",
     "marker_lines",
+    "mechanical",
     "names_unresolved",
     "new_file",
     "no_build_target",
     "no_function",
     "no_unique_lines",
     "not_covered",
+    "not_replaced",
     "repeated_bytes",
     "repeated_definitions",
+    "tree_wide",
     "unchanged",
     "whole_rewrite",
 ]
@@ -39,6 +44,7 @@ blank_change    nothing but white space differs
 blocks_fail     search/replace blocks don't make the version after of the version before
 build_target_too_large
                 a build target's commands are too much for a document of their own
+comment_change  nothing but comments, includes and white space differs
 deleted         there is no version after
 divided         a commit's functions are too much for one document: so many more were made
 edits_too_large the changed lines are too much for search/replace blocks
@@ -48,6 +54,7 @@ function_too_large
 hunks_left_out  hunks past the limit of a document
 lines_left_out  lines past the limit of a hunk
 marker_lines    a line of the file is a marker of search/replace blocks
+mechanical      one replacement of words makes most edits of the commit, which gives others
 names_unresolved
                 what a build target links or compiles isn't a literal name, or isn't in the tree
 new_file        there is no version before, so nothing changed
@@ -55,9 +62,11 @@ no_build_target a commit touches CMake files, and no commands of a build target
 no_function     a commit touches no function
 no_unique_lines no few lines around a change are unique in the version before
 not_covered     the compiler frontend didn't see a function as the commit has it
+not_replaced    the commit deletes the file and adds none of its name
 repeated_bytes  bytes of the repeated definitions
 repeated_definitions
                 a definition around a target has the text of a nearer one, or of the target
+tree_wide       the commit changes 30 files or more, and gives other edits
 unchanged       the text is the same: a pure rename, or other line ends
 whole_rewrite   more than half of the version before is removed
 """
@@ -92,19 +101,39 @@ def result_of(
     return RenderResult(documents=tuple(documents), counts=tuple(counts))
 
 
-def render(change: FileChange, families: Sequence[str]) -> RenderResult:
+def render(
+    change: FileChange,
+    families: Sequence[str],
+    options: EditSettings = USUAL_EDITS,
+    *,
+    against: Reason | None = None,
+) -> RenderResult:
     """Render one change for each of the families; equal input gives equal documents, on any machine.
 
     Costs one parse for each version of a file, whatever the number of families.
+
+    Args:
+        change: Change of a file.
+        families: Families that read changes.
+        options: Settings of the families that show edits.
+        against: Reason for which families of edits leave the change out.
     """
     documents: list[Document] = []
     counts: list[ExclusionCount] = []
-    for family in families:
-        for made in FAMILIES[family].function(change, family=family):
-            if isinstance(made, Document):
-                documents.append(made)
-            elif isinstance(made, ExclusionCount):
-                counts.append(made)
+    for name in families:
+        family = FAMILIES[name]
+        made: Iterable[Document | ExclusionCount | Reason] = ()
+        if family.edits_only and against is not None:
+            made = (against,)
+        elif family.shows_file:
+            made = family.function(change, family=name, full_file=options.full_file)
+        elif family.edits_only or not change.is_edit_only:
+            made = family.function(change, family=name)
+        for item in made:
+            if isinstance(item, Document):
+                documents.append(item)
+            elif isinstance(item, ExclusionCount):
+                counts.append(item)
             else:
-                counts.append(ExclusionCount(family=family, reason=made))
+                counts.append(ExclusionCount(family=name, reason=item))
     return RenderResult(documents=tuple(documents), counts=tuple(counts))

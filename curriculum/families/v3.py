@@ -1,29 +1,35 @@
-"""v3_simple, v3_doxygen: what a commit changed in a file, then the whole file as it became.
+"""v3_simple, v3_doxygen: what a commit changed in a file, then the file as it became.
 
 header                      facts
 === CHANGES ===             a part a hunk: removed lines as comments, added lines live
 === FULL FILE (Post-Commit) ===
-                            a part a function or class; those without a hunk may be left out
+                            related: functions and classes with a hunk, and signatures, which may be
+                            left out; a gap line marks what isn't shown
+                            all: a part a function or class; those without a hunk may be left out
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
+from curriculum.families.chosen_changes import reason_against
+from curriculum.families.context import gap_line
 from curriculum.families.document_builder import (
     Changes,
     DocumentBuilder,
     Style,
     describe,
     header,
-    is_blank_change,
     line_mark,
     lines_of,
 )
+from curriculum.families.related_lines import lines_to_hunks, related_lines, words_of
 from curriculum.families.render import ExclusionCount, Reason
+from curriculum.graph.facts import Range
+from curriculum.graph.line_ranges import without
 from curriculum.graph.outline import Item, outline
 from schemas.change import Blob, FileChange, Hunk
+from schemas.corpus import FullFile
 from schemas.document import Document
 
 
@@ -38,7 +44,7 @@ class Edit:
 
 
 def documents(
-    change: FileChange, *, family: str, style: Style
+    change: FileChange, *, family: str, style: Style, full_file: FullFile
 ) -> Iterator[Document | Reason | ExclusionCount]:
     """Yield the document of a change and counts of what it leaves out; else the reason that there is none.
 
@@ -57,14 +63,9 @@ def documents(
         title = ""
     if after is not None:
         builder.add("header", f"\n{mark} === FULL FILE (Post-Commit) ===\n")
-    if after is not None and after.text:
-        lines = outline(after.text, change.language)
-        starts = lines.starts.tolist()
-        offset = builder.size
-        source = builder.cite(change, change.path, after, (0, starts[-1]), lineage=change.lineage)
-        builder.file(after, lines, source, ranks(lines.items, change.hunks))
-        shown = ((starts[first], starts[last]) for first, last in changes.shown)
-        builder.mark("repeated", shown, offset=offset)
+        if after.text:
+            add_file = _add_file if full_file == "all" else _add_related
+            add_file(builder, change, after, changes)
     if edit.removed[0] < edit.removed[1]:
         builder.cite(change, change.old_path, edit.before, edit.removed, lineage=change.lineage)
     yield builder.document(family, change, file=change)
@@ -74,17 +75,66 @@ def documents(
         yield ExclusionCount(family=family, reason="lines_left_out", number=changes.lines_left_out)
 
 
+def _add_file(builder: DocumentBuilder, change: FileChange, after: Blob, changes: Changes) -> None:
+    """Add every line of the file, an item a part."""
+    lines = outline(after.text, change.language)
+    starts = lines.starts.tolist()
+    offset = builder.size
+    source = builder.cite(change, change.path, after, (0, starts[-1]), lineage=change.lineage)
+    builder.file(after, lines, source, ranks(lines.items, change.hunks))
+    shown = ((starts[first], starts[last]) for first, last in changes.shown)
+    builder.mark("repeated", shown, offset=offset)
+
+
+def _add_related(
+    builder: DocumentBuilder, change: FileChange, after: Blob, changes: Changes
+) -> None:
+    """Add the related lines of the file, with a gap line for text that is left out."""
+    data, lines, gap = (
+        after.text.encode(),
+        outline(after.text, change.language),
+        gap_line(change.language),
+    )
+    written = "".join(changes.blocks)
+    related = related_lines(
+        after.text,
+        change.language,
+        lines,
+        change.hunks,
+        named=words_of(written),
+        room=len(written.encode()),
+        gap=len(gap.encode()),
+    )
+    starts = lines.starts.tolist()
+    shown = [Range(starts[first], starts[last]) for first, last in changes.shown]
+    others = without([Range(0, len(data))], shown)
+    done = 0
+    for start, end, rank in related:
+        _add_gap(builder, data[done:start], gap, rank)
+        source = builder.cite(change, change.path, after, (start, end), lineage=change.lineage)
+        builder.mark("repeated", without([Range(start, end)], others), offset=builder.size - start)
+        builder.excerpt(data, lines, (start, end), source, rank)
+        done = end
+    _add_gap(builder, data[done:], gap, None)
+
+
+def _add_gap(builder: DocumentBuilder, hidden: bytes, gap: str, rank: int | None) -> None:
+    """Add the gap line for hidden lines, unless these are blank."""
+    if hidden.strip():
+        start = builder.size
+        builder.add("code", gap, rank=rank)
+        builder.mark("unscored", [(start, builder.size)])
+
+
 @lru_cache(maxsize=1)
 def edit_of(change: FileChange) -> Edit | Reason:
     """Describe a change, or give the reason that there is nothing to show; both styles share the last one."""
-    if change.before is None:
-        return "new_file"
-    if not change.hunks:
-        return "unchanged"
+    against = reason_against(change, "all")
+    if against is not None:
+        return against
+    assert change.before is not None
     before = lines_of(change.before.text)
     after = lines_of(change.after.text) if change.after else []
-    if is_blank_change(before, after, change.hunks):
-        return "blank_change"
     removed = (0, 0)
     cutting = [hunk for hunk in change.hunks if hunk.before_lines]
     if cutting:
@@ -98,20 +148,9 @@ def edit_of(change: FileChange) -> Edit | Reason:
 
 
 def ranks(items: Sequence[Item], hunks: Sequence[Hunk]) -> list[int | None]:
-    """Lines between each item and the nearest hunk; None for an item that a hunk touches.
-
-    A hunk that only removes lines touches the item in which they stood, not those beside a border.
-    """
-    starts = [hunk.after_start for hunk in hunks]
-    ends = [hunk.after_start + hunk.after_lines for hunk in hunks]
-    found: list[int | None] = []
-    for item in items:
-        below = bisect_left(starts, item.last)
-        gaps = [item.first - end for end in ends[below - 1 : below]]
-        gaps += [start - item.last for start in starts[below : below + 1]]
-        nearest = min(gaps)
-        found.append(nearest if nearest >= 0 else None)
-    return found
+    """Lines between each item and the nearest hunk; None for an item that a hunk touches."""
+    gaps = lines_to_hunks([(item.first, item.last) for item in items], hunks)
+    return [gap if gap >= 0 else None for gap in gaps]
 
 
 simple = partial(documents, style="simple")

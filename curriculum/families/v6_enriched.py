@@ -9,7 +9,7 @@ import functools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -53,7 +53,7 @@ class Piece(NamedTuple):
 def pieces(document: Document) -> Iterator[Piece]:
     """The pieces in order.
 
-    Of a file document each run of code of one source: as a rule the whole file. Of a context document
+    Of a file document the whole file, or what is shown of it with gap lines between. Of a context document
     each chunk without the generated part that it begins with, and what begins with a part of a file goes on
     with the piece before; generated lines between its parts are in the piece.
     """
@@ -67,9 +67,7 @@ def pieces(document: Document) -> Iterator[Piece]:
         span = slice(chunks[first].first_part, chunks[after - 1].last_part)
         yield from _piece(parts[span], tuple(range(first, after)))
     if not chunks:
-        code = (part for part in parts if part.kind == "code")
-        for _, group in groupby(code, key=lambda part: part.source):
-            yield from _piece(tuple(group), ())
+        yield from _piece(tuple(part for part in parts if part.kind == "code"), ())
 
 
 def _piece(parts: tuple[Part, ...], chunks: tuple[int, ...]) -> Iterator[Piece]:

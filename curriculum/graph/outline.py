@@ -21,6 +21,7 @@ from curriculum.graph.line_ranges import (
 )
 from curriculum.graph.syntax_tree import Parsed, grammar, parse, visit
 from schemas.corpus import Language
+from schemas.document import SpanKind
 
 ItemKind = Literal["function", "class", "preamble", "comment", "other"]
 
@@ -84,6 +85,14 @@ class Outline:
     declarations: tuple[Range, ...] = ()
     """Declarations under documentation: a function up to its body, else to its end. One that holds others
     is left out."""
+
+    def marks(self) -> Iterator[tuple[SpanKind, tuple[Range, ...]]]:
+        """Yield the ranges by the kind of their spans in documents."""
+        yield "documentation", self.documentation
+        yield "declaration", self.declarations
+        yield "body", self.bodies
+        yield "statement", self.statements
+        yield "arguments", self.arguments
 
 
 @dataclass(kw_only=True, slots=True)

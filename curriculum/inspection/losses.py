@@ -17,6 +17,7 @@ FILES = "files"
 """Place of the selection of files, which no family names."""
 HELD_OUT = "held_out"
 """Kept documents that all are on the val side."""
+_ALL_CHANGES = "Set changes: all in the corpus file"
 _CURES: Mapping[str, str] = {
     "too_small": "Lower quality.min_bytes in the corpus file",
     "too_large": "Raise quality.max_bytes in the corpus file",
@@ -26,6 +27,10 @@ _CURES: Mapping[str, str] = {
     "excluded": "Widen include and exclude of its repositories",
     "oversized": "End the history before that commit by commit or until in the corpus file",
     "versions": "Raise history.versions_per_path in the corpus file",
+    "comment_change": _ALL_CHANGES,
+    "mechanical": _ALL_CHANGES,
+    "not_replaced": _ALL_CHANGES,
+    "tree_wide": _ALL_CHANGES,
     "new_file": "Read more history, or serve v2 families, which show new files",
     "too_long": "Take longer rows, or set overlong: drop_oldest in the corpus file",
     "contradiction": "Give conversations of one text the same roles and weights",

@@ -15,7 +15,8 @@ from curriculum.corpus.conversations import conversation_paths
 from curriculum.corpus.plain_folder import require_files
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import Source, Sources
-from curriculum.families.render import RenderResult, render
+from curriculum.families.chosen_changes import render_changes
+from curriculum.families.render import RenderResult
 from curriculum.families.write import DocumentWriter
 from curriculum.graph.syntax_tree import grammar_versions
 from curriculum.stages.stage import Stage
@@ -234,12 +235,18 @@ class Documents(Stage[Sequence[Repository], Repository]):
     def _write(self, task: Repository, drafts: Sequence[StagingDirectory]) -> None:
         skips = Skips()
         with FamilyWriters(drafts, sample=self.sample) as writers:
-            for change in history.read_changes(task.source, task.spec, task.corpus, skips):
-                writers.add(render(change, writers.families))
+            changes = history.read_changes(task.source, task.spec, task.corpus, skips)
+            for rendered in render_changes(changes, writers.families, task.corpus.edit_settings()):
+                writers.add(rendered)
                 if writers.are_full:
                     break
         task.refuse_losses(skips)
         writers.report(DocumentsReport(changes=skips.report()))
+
+    def _edit_settings(self, task: Repository, family: str) -> dict[str, JsonValue]:
+        spec = FAMILIES[family]
+        settings = task.corpus.edit_settings()
+        return settings.not_usual(shows_file=spec.shows_file) if spec.edits_only else {}
 
     def _recipe(self, task: Repository, family: str) -> Recipe:
         config: dict[str, JsonValue] = {
@@ -248,6 +255,7 @@ class Documents(Stage[Sequence[Repository], Repository]):
             **task.ingredients(),
             **task.corpus.tolerance(),
             **({} if self.sample is None else {"sample": self.sample}),
+            **self._edit_settings(task, family),
         }
         return Recipe(
             stage="documents",

@@ -22,6 +22,7 @@ def shared_ingredients(plan: SamplingPlan, tokenizing: Tokenizing) -> dict[str, 
     return {
         "share": plan.share,
         "repositories": [each.ingredients() for each in plan.repositories],
+        "edits": plan.corpus.edit_settings().not_usual(),
         "selection": select.ingredients(plan.corpus),
         "domains": domains.ingredients(rules),
         "tokenizer": tokenizing.config,

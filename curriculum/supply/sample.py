@@ -25,8 +25,9 @@ from curriculum.corpus.skips import Skips
 from curriculum.corpus.survey import SURVEY_SCHEMA, Survey, in_sample, survey, survey_of_snapshot
 from curriculum.corpus.trees import commits_of, read_commits
 from curriculum.families import chat
+from curriculum.families.chosen_changes import render_changes
 from curriculum.families.cmake_targets import LANGUAGE as BUILD_LANGUAGE
-from curriculum.families.render import RenderResult, render
+from curriculum.families.render import RenderResult
 from curriculum.families.touched_functions import touched_bytes
 from curriculum.objectives.new_lines import UInt64s, shown_lines
 from curriculum.stages.documents import FamilyWriters, Repository
@@ -99,14 +100,10 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
         with FamilyWriters(drafts[1:]) as writers, _reading(task) as reader:
             found = reader.survey()
             chosen = in_sample(found.commits, self.share, fewest=FEWEST)
-            for change in reader.changes(found, chosen):
-                writers.add(render(change, writers.families))
-                is_build = change.language == BUILD_LANGUAGE
-                touched.append((change.commit, change.lineage, is_build, touched_bytes(change)))
-                if change.before is not None:
-                    text = change.before.text.encode()
-                    lines = shown_lines(text, np.array([[0, len(text)]], dtype=np.int32))
-                    before.append((change.commit, change.lineage, np.unique(lines.keys)))
+            changes = _noting(reader.changes(found, chosen), touched, before)
+            settings = task.corpus.edit_settings()
+            for rendered in render_changes(changes, writers.families, settings):
+                writers.add(rendered)
         write_frame(found.changes, drafts[0].path / SURVEY_NAME)
         drafts[0].record(
             SurveyReport(
@@ -173,6 +170,23 @@ def read_before(artefact: Artefact) -> pl.DataFrame:
     return frames.read(artefact.path / BEFORE_NAME)
 
 
+def _noting(
+    changes: Iterable[FileChange],
+    touched: list[tuple[str, str, bool, int]],
+    before: list[tuple[str, str, UInt64s]],
+) -> Iterator[FileChange]:
+    """Yield changes, and note rows of TOUCHED_SCHEMA, of those that graphs see, and of BEFORE_SCHEMA."""
+    for change in changes:
+        if not change.is_edit_only:
+            is_build = change.language == BUILD_LANGUAGE
+            touched.append((change.commit, change.lineage, is_build, touched_bytes(change)))
+        if change.before is not None:
+            text = change.before.text.encode()
+            lines = shown_lines(text, np.array([[0, len(text)]], dtype=np.int32))
+            before.append((change.commit, change.lineage, np.unique(lines.keys)))
+        yield change
+
+
 def _untouched(units: Iterable[str]) -> list[tuple[str, str, bool, int]]:
     """The rows of TOUCHED_SCHEMA that only list the units."""
     return [(unit, "", False, 0) for unit in units]
@@ -214,7 +228,8 @@ class _Reader:
             yield from self._directory()
             return
         sampled = SampledCommits(commits=frozenset(commits), marks=found.marks)
-        yield from changes_of(self.past, self.repository.spec, Skips(), sampled)
+        edits = self.repository.corpus.changes
+        yield from changes_of(self.past, self.repository.spec, Skips(), sampled, edits=edits)
 
     def commits(self, commits: Sequence[str]) -> Iterator[CommitChange]:
         """Some commits with their trees."""

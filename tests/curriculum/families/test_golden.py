@@ -13,6 +13,7 @@ import pytest
 
 from curriculum.families.render import render
 from schemas.change import Blob, FileChange, Hunk
+from schemas.corpus import EditSettings
 from schemas.document import Document
 from schemas.families import families_of
 
@@ -81,6 +82,14 @@ TABLE = (
     "int table[] = {\n" + "".join(f"    {i}, {i * i}, // {i:#06x}\n" for i in range(700)) + "};\n"
 )
 CMAKE = "project(sample)\n\nadd_library(sum sum.cc)\n#[[ a bracket\ncomment ]]\n"
+LARGE = (
+    SUM
+    + "\nint large(int v) {\n"
+    + "  v += twice(v);\n" * 10
+    + "\n  return v;\n\n"
+    + "  v += twice(v);\n" * 600
+    + "}\n\nint last();\n"
+)
 
 CASES: dict[str, tuple[FileChange, tuple[str, ...]]] = {
     "modified": (
@@ -120,6 +129,17 @@ CASES: dict[str, tuple[FileChange, tuple[str, ...]]] = {
         ),
         families_of("changes"),
     ),
+    "related": (change(SUM, SUM.replace("a - b", "a + b"), hunk(4, 1, 4, 1)), ("v3_simple",)),
+    "related_large": (change(LARGE, LARGE.replace("v;", "w;"), hunk(24, 1, 24, 1)), ("v3_simple",)),
+    "related_cmake": (
+        change(
+            CMAKE,
+            CMAKE.replace("sum.cc", "sum.cc twice.cc"),
+            hunk(2, 1, 2, 1),
+            path="CMakeLists.txt",
+        ),
+        ("v3_simple",),
+    ),
     "hostile_subject": (
         change(
             SUM,
@@ -152,8 +172,13 @@ def shown(document: Document) -> str:
     return "".join(lines)
 
 
+RELATED = EditSettings(changes="all")
+ALL = EditSettings(full_file="all", changes="all")
+
+
 def expected(case: str) -> str:
-    rendered = render(*CASES[case])
+    change, families = CASES[case]
+    rendered = render(change, families, RELATED if case.startswith("related") else ALL)
     counts = "".join(f"{each.family}: {each.number} {each.reason}\n" for each in rendered.counts)
     return "".join(map(shown, rendered.documents)) + counts
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from curriculum.corpus.batch_diff import whole
@@ -12,10 +12,11 @@ from curriculum.families.check import check_document
 from curriculum.families.render import ExclusionCount, render
 from curriculum.graph.syntax_tree import grammar_versions
 from schemas.change import FileChange
-from schemas.corpus import LANGUAGES, Language
+from schemas.corpus import LANGUAGES, EditSettings, Language
 from schemas.document import Document
 from schemas.families import EDIT_FAMILY, families_of
 
+ALL = EditSettings(full_file="all", changes="all")
 MakeChange = Callable[..., FileChange]
 
 LINES = st.sampled_from(
@@ -66,7 +67,7 @@ def test_parts_tile_and_without_the_generated_ones_the_blob_remains(
     make_change: MakeChange, before: str, after: str, language: Language, subject: str
 ) -> None:
     change = make_change(before, after, language=language, subject=subject)
-    rendered = render(change, families_of("changes"))
+    rendered = render(change, families_of("changes"), ALL)
     for document in rendered.documents:
         check_document(document)
         if document.family == EDIT_FAMILY:
@@ -77,6 +78,29 @@ def test_parts_tile_and_without_the_generated_ones_the_blob_remains(
         )
     given_ = {document.family for document in rendered.documents}
     assert given_ | {count.family for count in rendered.counts} == set(families_of("changes"))
+
+
+@given(before=TEXTS, after=TEXTS, language=st.sampled_from(LANGUAGES))
+def test_related_parts_are_lines_of_the_file_in_order_and_hold_every_added_line(
+    make_change: MakeChange, before: str, after: str, language: Language
+) -> None:
+    assume("\0" not in before + after)  # which make_change takes for the end of a line
+    change = make_change(before, after, language=language)
+    for document in render(change, ["v3_simple"]).documents:
+        check_document(document)
+        shown = [each for each in document.provenance if each.blob == "a" * 40]
+        data = after.encode()
+        starts = {0, *(at + 1 for at, byte in enumerate(data) if byte == ord("\n")), len(data)}
+        assert [each.start for each in shown] == sorted(each.start for each in shown)
+        assert all({each.start, each.end} <= starts for each in shown)
+        assert generated_parts_dropped(document).encode() == b"".join(
+            data[each.start : each.end] for each in shown
+        )
+        covered = {byte for each in shown for byte in range(each.start, each.end)}
+        ends = sorted(starts)
+        for hunk in change.hunks:
+            added = range(ends[hunk.after_start], ends[hunk.after_start + hunk.after_lines])
+            assert covered.issuperset(added)
 
 
 @given(before=TEXTS, after=TEXTS)

@@ -9,6 +9,7 @@ from curriculum.families.document_builder import CHANGES_BYTES, SIDE_BYTES
 from curriculum.families.render import render
 from curriculum.graph.outline import Item
 from schemas.change import FileChange, Hunk
+from schemas.corpus import EditSettings
 from schemas.document import Document
 
 MakeChange = Callable[..., FileChange]
@@ -95,7 +96,8 @@ def test_each_hunk_is_a_part_with_its_line(make_change: MakeChange) -> None:
 
 def test_what_a_hunk_touches_stays_and_the_farthest_goes_first(make_change: MakeChange) -> None:
     before = "".join(f"int f{i}() {{\n  return {i};\n}}\n\n" for i in range(5))
-    document = simple(make_change(before, before.replace("return 1", "return -1")))
+    change = make_change(before, before.replace("return 1", "return -1"))
+    (document,) = render(change, ["v3_simple"], EditSettings(full_file="all")).documents
     code = [(part.elidable, part.rank) for part in document.parts if part.kind == "code"]
     assert code == [(True, 1), (False, 0), (True, 2), (True, 6), (True, 10)]
 

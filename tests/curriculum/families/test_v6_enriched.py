@@ -24,6 +24,7 @@ from curriculum.families.v6_enriched import (
 from curriculum.families.write import EnrichedWriter, documents_in
 from curriculum.graph.structure import CodeChunk
 from schemas.change import FileChange
+from schemas.corpus import EditSettings
 from schemas.document import (
     EDGE_KINDS,
     Chunk,
@@ -90,7 +91,22 @@ def named(structure: Structure, name: str) -> int:
 
 @pytest.fixture(scope="module")
 def file_documents(make_change: MakeChange) -> list[Document]:
-    return list(render(make_change(BEFORE, AFTER), families_of("changes")).documents)
+    options = EditSettings(full_file="all")
+    return list(render(make_change(BEFORE, AFTER), families_of("changes"), options).documents)
+
+
+def test_related_lines_of_a_file_are_one_piece_with_their_gap_lines(
+    make_change: MakeChange,
+) -> None:
+    before = "".join(f"int f{at}() {{\n  return g();\n}}\n\n" for at in range(9))
+    change = make_change(before, before.replace("g()", "f1()", 1).replace("g()", "f2()", 1))
+    (document,) = render(change, ["v3_simple"]).documents
+    structure = enrich(document)
+    check_structure(document, structure)
+    bodies = [each.name for each in structure.chunks if each.kind == STRUCTURE_CODES["func_body"]]
+    assert bodies[:3] == ["f0", "f1", "f2"]
+    assert "// …\n" in document.text
+    assert structure.call_edges
 
 
 def test_every_family_of_files_gets_structure(file_documents: list[Document]) -> None:

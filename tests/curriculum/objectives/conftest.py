@@ -14,6 +14,7 @@ from curriculum.tokens.codec import BYTE_OF, NAMES, Tokenizer
 from curriculum.tokens.encoding import Encoding, Spans
 from schemas import document as flat
 from schemas.change import Blob, FileChange, Hunk
+from schemas.corpus import EditSettings
 from schemas.document import PART_KINDS, SPAN_KINDS
 from schemas.packed_row import TEXT_PIECE
 
@@ -135,7 +136,8 @@ def document_of(
 ) -> flat.Document:
     """Of a file that was another one before: its last line was, unless it is given."""
     old = "\n".join([*code.split("\n")[:-1], "//"]) if before is None else before
-    (document,) = render(change(old, code), [family]).documents
+    options = EditSettings(full_file="all")
+    (document,) = render(change(old, code), [family], options).documents
     return document
 
 
