@@ -275,7 +275,7 @@ def test_a_dry_run_says_what_is_short_by_what_is_known_and_samples_nothing(
         "max_repetition: 100\n",
         "max_repetition: 100\n    on_shortage: renormalise\n",
     )
-    less = curriculum(*dry[:4], "7M", *at)
+    less = curriculum(*dry[:4], "5100K", *at)
     assert less.returncode == 0, less.stderr
     assert re.search(
         r"v3_simple causal at 512.*; its share of 0\.4 becomes 0\.\d+, and", less.stderr
