@@ -48,7 +48,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             [*git, "commit", "-q", "-m", f"Version {version}"], cwd=repository, check=True
         )
     for name, text in {
-        "corpora/own": f"name: own\nrepositories: [{{name: own, path: {repository}}}]\nval_fraction: 0.1\n",
+        "corpora/own": f"name: own\nrepositories: [{{name: own, path: {repository}}}]\nval_fraction: 0.1\n"
+        "full_file: all\nchanges: all\n",
         "diets/ours": DIET,
         "phases/short": PHASES,
     }.items():

@@ -80,7 +80,7 @@ def test_a_row_is_found_by_its_pack_id(home: Path, printed: Console) -> None:
 
 
 def test_the_full_text_has_no_more_lines_to_show(home: Path, printed: Console) -> None:
-    rows = _artefact(home, "rows", split="train", family="v3_doxygen")
+    rows = _artefact(home, "rows", split="train", family="v2_doxygen")
     command.show(home, rows.key, InspectOptions(), as_json=False)
     short = printed.export_text()
     command.show(home, rows.key, InspectOptions(full=True), as_json=False)
@@ -166,7 +166,7 @@ def test_the_strip_is_as_wide_whatever_it_shows() -> None:
 def test_status_counts_what_is_there(home: Path, printed: Console) -> None:
     status.status(home, as_json=False)
     said = printed.export_text()
-    assert re.search(r"documents +12 ", said)
+    assert re.search(r"documents +15 ", said)
     assert re.search(r"mixtures +1 ", said)
     assert "unused" not in said
 

@@ -18,7 +18,7 @@ from curriculum.corpus.load import load_corpus
 from curriculum.stages import Built, RowsSpec, Tokenizing, build
 from curriculum.store import Artefact, Store
 from schemas.corpus import CorpusSpec, HistorySpec
-from schemas.diet import Serving
+from schemas.diet import Diet, Serving
 
 DIETS = Path(__file__).parents[3] / "docs" / "diets.md"
 LENGTHS = {"v2_simple": 512, "v3_doxygen": 512, "v4_context_graph": 1024}
@@ -45,8 +45,11 @@ def options() -> tuple[dict[str, str], list[Serving]]:
     """The fields of a corpus file and the servings that the document lists."""
     section = DIETS.read_text("utf-8").split("### The source document's form", 1)[1]
     corpus, diet = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)[:2]
-    servings = [Serving.model_validate(each) for each in yaml.safe_load(diet)["servings"]]
-    return yaml.safe_load(corpus), servings
+    fields = yaml.safe_load(corpus)
+    assert {"name", "repositories"} < fields.keys()
+    phases = Diet.model_validate(yaml.safe_load(diet)).phases
+    given = {name: fields[name] for name in fields.keys() - {"name", "repositories"}}
+    return given, [serving for phase in phases for serving in phase.servings]
 
 
 def small(**changes: Any) -> CorpusSpec:
