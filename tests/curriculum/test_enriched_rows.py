@@ -191,7 +191,7 @@ def test_held_out_files_stand_in_no_encoding_that_is_trained_on(pairs: dict[str,
     pair = pairs["v4_context_graph"]
     lineages = {each.lineage for document in pair.documents for each in document.provenance}
     held_out = frozenset(
-        name for name in lineages if int(sha256(name.encode()).hexdigest(), 16) % 2
+        name for name in lineages if int(sha256(f"{name}d".encode()).hexdigest(), 16) % 2
     )
     assert held_out < lineages
     val = np.array([document.lineage in held_out for document in pair.documents])
