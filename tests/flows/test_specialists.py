@@ -34,7 +34,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def planned(name: str, home: Path, folder: Path, **more: Any) -> RunPlan:
     """The plan of a diet on a few commits of each repository."""
     given: dict[str, Any] = {
-        "token_budget": "70K", "max_commits": 12, "max_repetition": 5.0, "versions_per_path": 1, "workers": 1,
+        "token_budget": "70K", "max_commits": 12, "max_repetition": 9.0, "versions_per_path": 1, "workers": 1,
     }  # fmt: skip
     specialist = in_short_rows(name, folder)
     return resolve_plan(RunConfig.of(specialist=specialist, workspace=home, **(given | more)))
