@@ -195,14 +195,17 @@ def test_rows_that_were_deleted_are_named_in_place_of_an_answer_without_them(
     demo_home: Path, home: Path
 ) -> None:
     shutil.copytree(demo_home / "repositories", home / "repositories")
-    run = told(home, SYNTAX, "--step", "3")
-    rows = [each for each in run["rows"] if each["family"] == "v3_simple"]
+    for step in map(str, range(1, 10)):
+        run = told(home, SYNTAX, "--step", step)
+        rows = [each for each in run["rows"] if each["family"] == "v3_simple"]
+        if rows:
+            break
     kept = next(each for each in run["rows"] if each["family"] != "v3_simple")
     assert rows
     shutil.rmtree(home / "rows/family-v3_simple")
     key = rows[0]["pack_id"].partition("-")[0]
     counted = f"{len(rows)} row{'s' if len(rows) > 1 else ''} that it read can't be shown"
-    for words, said in (((SYNTAX, "--step", "3"), counted), ((SYNTAX,), "can't be shown")):
+    for words, said in (((SYNTAX, "--step", step), counted), ((SYNTAX,), "can't be shown")):
         done = curriculum(home, *words)
         assert done.exit_code == 2
         assert done.stdout == ""
