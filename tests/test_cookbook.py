@@ -93,6 +93,7 @@ class Demo:
                 "rows_key": artefact.key,
                 "row_length": int(artefact.manifest.labels["row_length"]),
                 "base": artefact.manifest.labels.get("base"),
+                "beside": artefact.manifest.labels.get("beside"),
             }
             for artefact, file in self.files("rows")
             for row in pl.read_parquet(file, columns=COLUMNS).iter_rows(named=True)
@@ -317,8 +318,9 @@ def longest_context(world: Demo) -> Lines:
 def yield_by_data_set(world: Demo) -> Lines:
     groups = defaultdict(list)
     for row in world.train:
-        names = ("family", "base", "objective", "row_length", "domain")
-        groups[tuple(row[name] for name in names)].append(row)
+        objective = row["objective"] + (f" beside {row['beside']}" if row["beside"] else "")
+        place = row["family"], row["base"], objective, row["row_length"], row["domain"]
+        groups[place].append(row)
     lines = []
     for group, rows in groups.items():
         tokens = sum(row["valid_token_count"] for row in rows)
