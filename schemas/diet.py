@@ -169,7 +169,7 @@ class Serving(Documented):
     line wherever it stands. By default new. Conversations and imported rows have no such choice."""
     both: bool | None = None
     """true takes every commit of v4_context_graph. By default it leaves out the commits that v5_clang_graph,
-    served in the same phase, shows: those whose functions the compiler frontend knows."""
+    served in the same phase, shows: those half of whose functions the compiler frontend knows."""
     why: str = ""
     """The reason, for people; it changes no key."""
 

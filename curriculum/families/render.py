@@ -61,7 +61,7 @@ new_file        there is no version before, so nothing changed
 no_build_target a commit touches CMake files, and no commands of a build target
 no_function     a commit touches no function
 no_unique_lines no few lines around a change are unique in the version before
-not_covered     the compiler frontend didn't see a function as the commit has it
+not_covered     the compiler frontend saw less than half of the functions as the commit has them
 not_replaced    the commit deletes the file and adds none of its name
 repeated_bytes  bytes of the repeated definitions
 repeated_definitions

@@ -64,5 +64,8 @@ def test_units_without_an_end_are_counted_and_a_few_of_them_end_the_index(
         assert (report.indexed, report.timed_out, report.functions) == (0, UNITS, 0)
         assert documents.coverage.fallback == UNITS
     assert len(report.problems) == report.timed_out
-    assert documents.left_out["not_covered"] == report.timed_out
-    assert documents.chunks.get("whole", 0) == report.functions
+    # The folder is one commit, of which v5 shows nothing where the frontend saw less than half of it.
+    if slow == 1:
+        assert documents.chunks == {"whole": UNITS}
+    else:
+        assert documents.left_out == {"not_covered": 1}
