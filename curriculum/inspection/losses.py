@@ -17,6 +17,8 @@ FILES = "files"
 """Place of the selection of files, which no family names."""
 HELD_OUT = "held_out"
 """Kept documents that all are on the val side."""
+SHOWN_BESIDE = "shown_by_another_family"
+"""Kept documents whose commits a family beside them shows."""
 _ALL_CHANGES = "Set changes: all in the corpus file"
 _CURES: Mapping[str, str] = {
     "too_small": "Lower quality.min_bytes in the corpus file",
@@ -35,6 +37,7 @@ _CURES: Mapping[str, str] = {
     "too_long": "Take longer rows, or set overlong: drop_oldest in the corpus file",
     "contradiction": "Give conversations of one text the same roles and weights",
     HELD_OUT: "Lower val_fraction in the corpus file, or read more history",
+    SHOWN_BESIDE: "Say both: true beside the family in the diet, or read more history",
 }
 """Hints by reason; for every other reason: another corpus."""
 
@@ -207,15 +210,15 @@ def _excluded(reports: Sequence[DocumentsReport]) -> tuple[Counter[str], str]:
 
 
 def _not_kept(built: Built, wanted: RowsSpec) -> Counter[str]:
-    """The documents of a family that the selection rejects or holds out, by reason."""
+    """The documents of a family without rows that the selection rejects, holds out or leaves, by reason."""
     selection = built.selections.get(wanted.flat_family, built.selection)
     listed = parquet.read_table(
         selection.path / SELECTION_NAME,
-        columns=["repository", "keep", "reason"],
+        columns=["repository", "keep", "reason", "split"],
         filters=[("family", "=", wanted.flat_family)],
     )
     return Counter(
-        HELD_OUT if each["keep"] else each["reason"]
+        each["reason"] or (HELD_OUT if each["split"] == "val" else SHOWN_BESIDE)
         for each in listed.to_pylist()
         if _is_of(wanted, each["repository"])
     )

@@ -36,6 +36,9 @@ def planned(name: str, home: Path, folder: Path, **more: Any) -> RunPlan:
     given: dict[str, Any] = {
         "token_budget": "70K", "max_commits": 12, "max_repetition": 9.0, "versions_per_path": 1, "workers": 1,
     }  # fmt: skip
+    if name == "compilers":
+        # It reads one repository of the sample, of whose newest commits v5 shows all.
+        given |= {"max_commits": 40, "versions_per_path": 8}
     specialist = in_short_rows(name, folder)
     return resolve_plan(RunConfig.of(specialist=specialist, workspace=home, **(given | more)))
 
