@@ -25,7 +25,7 @@ help:
 	@echo "make demo                       build, mix and train the sample corpus in five minutes"
 	@echo "make demo REPOS=\"path path\"     the same on your own clones"
 	@echo "make test                       the default test suite"
-	@echo "make test-system                servers, browsers, the demo, whole trainings: half an hour"
+	@echo "make test-system                servers, browsers, the demo, whole trainings: three quarters of an hour"
 	@echo "make test-slow                  the same killed at random and at length: hours"
 	@echo "make check                      format, lint, spelling, types, layers"
 	@echo "make docs                       the documents as a site in site/"
