@@ -34,7 +34,7 @@ class ServingLine:
     beside: str | None
 
     @property
-    def text_family(self) -> str:
+    def flat_family(self) -> str:
         """The family whose text it reads: of structure its base."""
         return self.base or self.family
 
@@ -98,6 +98,6 @@ def _fields(
             yield "variants", line.variants
         if line.score:
             yield "score", line.score
-        families = [FAMILIES[each.text_family] for each in lines if not each.imported]
-        if not line.beside and any(each.stand_in == line.text_family for each in families):
+        families = [FAMILIES[each.flat_family] for each in lines if not each.imported]
+        if not line.beside and any(each.stand_in == line.flat_family for each in families):
             yield "both", True

@@ -63,7 +63,7 @@ class ResolvedServing:
     """True if it has the commits that another family of its phase shows too."""
 
     @property
-    def text_family(self) -> str:
+    def flat_family(self) -> str:
         """The family whose text it reads: of structure its base."""
         return self.base or self.family
 
@@ -72,7 +72,7 @@ class ResolvedServing:
         """The sets by objective of validation rows that measure it."""
         if self.imported is not None:
             return (self.objective,)
-        text = self.text_family
+        text = self.flat_family
         targets = (TARGET_OBJECTIVE,) if reads_commits(text) else ()
         return (held_out_objective(text, self.objective), *targets)
 

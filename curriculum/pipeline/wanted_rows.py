@@ -40,10 +40,10 @@ def _beside(serving: ResolvedServing, phase: ResolvedPhase) -> Beside | None:
     preferred = [
         each
         for each in phase.servings
-        if each.imported is None and FAMILIES[each.text_family].stand_in == serving.text_family
+        if each.imported is None and FAMILIES[each.flat_family].stand_in == serving.flat_family
     ]
     if not preferred:
         return None
     named = [each.repositories for each in preferred]
     repositories = sorted({name for names in named for name in names}) if all(named) else ()
-    return Beside(family=preferred[0].text_family, repositories=tuple(repositories))
+    return Beside(family=preferred[0].flat_family, repositories=tuple(repositories))
