@@ -30,7 +30,7 @@ TURN = 1
 """Extra distance of the other callers of a callee, and of the other callees of a caller."""
 MISSES = 64
 """The search ends when so many in a row were too large for what is left."""
-MOST_LEFT_OUT = 5
+MAX_LEFT_OUT = 5
 """Definitions of which a neighbourhood says that they would have come next."""
 
 
@@ -71,7 +71,7 @@ class Neighbourhood(NamedTuple):
 
     fragments: tuple[Fragment, ...]
     left_out: tuple[Rejected, ...]
-    """The nearest definitions that aren't shown, at most MOST_LEFT_OUT."""
+    """The nearest definitions that aren't shown, at most MAX_LEFT_OUT."""
     repeated_definitions: int
     """Definitions that were left out because a nearer one, or the target, has the same text."""
     repeated_bytes: int
@@ -176,7 +176,7 @@ class _Search:
         for place, reason in sorted(self._rejected):
             if place.node not in shown and place.node not in found:
                 found[place.node] = Rejected(place.node, reason, place.hop, place.via)
-            if len(found) == MOST_LEFT_OUT:
+            if len(found) == MAX_LEFT_OUT:
                 break
         return tuple(found.values())
 
