@@ -3,7 +3,7 @@
 import datetime
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, JsonValue, PrivateAttr, model_validator
@@ -144,6 +144,10 @@ class QualitySpec(Documented):
     """Keep files that say they were generated as well."""
 
 
+def _not_usual(settings: dict[str, JsonValue], usual: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: value for name, value in settings.items() if value != usual[name]}
+
+
 FullFile = Literal["related", "all"]
 ChangeChoice = Literal["code", "all"]
 
@@ -157,12 +161,8 @@ class EditSettings:
 
     def not_usual(self, *, shows_file: bool = True) -> dict[str, JsonValue]:
         """Return what isn't the default, for keys; full_file only where a family shows the file."""
-        usual = asdict(USUAL_EDITS)
-        return {
-            name: value
-            for name, value in asdict(self).items()
-            if value != usual[name] and (shows_file or name != "full_file")
-        }
+        shown = self if shows_file else replace(self, full_file=USUAL_EDITS.full_file)
+        return _not_usual(asdict(shown), asdict(USUAL_EDITS))
 
 
 USUAL_EDITS = EditSettings()
@@ -187,10 +187,9 @@ class ContextSettings:
     context_order: ContextOrder = "graph"
     edges: EdgeTrust = "confident"
 
-    def not_usual(self) -> dict[str, str | int]:
+    def not_usual(self) -> dict[str, JsonValue]:
         """Return what isn't the default, for keys."""
-        usual = asdict(USUAL_CONTEXT)
-        return {name: value for name, value in asdict(self).items() if value != usual[name]}
+        return _not_usual(asdict(self), asdict(USUAL_CONTEXT))
 
 
 USUAL_CONTEXT = ContextSettings()
