@@ -30,3 +30,8 @@ def read(file: Path, columns: list[str] | None = None) -> pl.DataFrame:
     """
     require_pages(file, columns)
     return pl.read_parquet(file, columns=columns, glob=False, hive_partitioning=False)
+
+
+def document_commit() -> pl.Expr:
+    """Return the commit of a document, that of its first source, of the column `provenance`."""
+    return pl.col("provenance").list.first().struct.field("commit")

@@ -6,6 +6,7 @@ v2_simple   a file that is new, since v3 has nothing of it, with a `body` span
 
 import polars as pl
 
+from curriculum import frames
 from schemas.corpus import CODE
 
 _WIDTH = 1 << 32
@@ -21,7 +22,7 @@ def touched_files(rows: pl.LazyFrame) -> list[list[str]]:
     coded = (
         rows.filter(pl.col("language").is_in(sorted(CODE)))
         .with_columns(
-            commit=pl.col("provenance").list.first().struct.field("commit"),
+            commit=frames.document_commit(),
             kinds=pl.col("spans").list.eval(pl.element().struct.field("kind")),
         )
         .filter(pl.col("kinds").list.contains("body"))

@@ -28,6 +28,5 @@ def are_shown(documents: Artefact, commits: frozenset[str]) -> Bools:
 
 def _commits(documents: Artefact) -> pl.DataFrame:
     """Commit and language of each document, in order."""
-    first = pl.col("provenance").list.first().struct.field("commit")
     columns = frames.scan(documents.shards(), ["language", "provenance"])
-    return columns.select("language", commit=first).collect()
+    return columns.select("language", commit=frames.document_commit()).collect()

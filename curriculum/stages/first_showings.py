@@ -12,7 +12,6 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from curriculum import frames
 from curriculum.encode import ApplyObjective, FitResult, TokenizedDocument
@@ -77,7 +76,7 @@ def turns(documents: Artefact) -> npt.NDArray[np.int64]:
     columns = frames.scan(documents.shards(), ["document_id", "timestamp", "provenance"]).select(
         "document_id",
         "timestamp",
-        commit=pl.col("provenance").list.first().struct.field("commit"),
+        commit=frames.document_commit(),
     )
     table = columns.collect().with_row_index("row").sort("timestamp", "commit", "document_id")
     found = np.empty(len(table), dtype=np.int64)
