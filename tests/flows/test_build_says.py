@@ -128,7 +128,7 @@ def test_only_a_phase_that_renormalises_does_without_a_family(home: Path) -> Non
     lacking = tuple(without_documents(each, "v2_doxygen") for each in built.rows)
     empty = replace(built, rows=lacking)
     require_documents(empty, wanted, all_of_them=False)
-    with pytest.raises(CorpusError, match=r"no document to train on of v2_doxygen; .*held out"):
+    with pytest.raises(CorpusError, match="no document to train on of v2_doxygen;"):
         require_documents(empty, wanted, all_of_them=True)
 
 
