@@ -70,6 +70,8 @@ class RepositorySpec(CorpusEntry):
     """A work tree, a bare repository, a bundle or a plain directory (one snapshot, no history)."""
     url: str | None = None
     """Cloned into the workspace on first use."""
+    download_megabytes: Annotated[Whole, Field(ge=1)] | None = None
+    """Megabytes that cloning the url transfers, about; commands print the sum before they clone."""
     commit: str = "HEAD"
     """A commit, tag or branch; what it resolves to is recorded."""
     licence: str | None = None

@@ -404,6 +404,14 @@ class Sources:
             require_each((spec for spec in specs if _is_cloned(spec) is cloned), self.resolve)
         return tuple(self.resolve(spec) for spec in specs)
 
+    def uncloned(self, specs: Sequence[RepositorySpec]) -> tuple[RepositorySpec, ...]:
+        """Return the pins of which a url must still be cloned."""
+        return tuple(
+            spec
+            for spec in specs
+            if spec.url is not None and not (self.cache / _clone_name(spec.url)).is_dir()
+        )
+
     def git_version(self) -> str:
         """Return the version of git that reads the sources."""
         return self._answer(("version",), git.program_state(), git.version, _VERSION)
@@ -444,8 +452,7 @@ class Sources:
     def _place(self, spec: RepositorySpec) -> Path:
         _require_readable(spec)
         if spec.url is not None:
-            named = hashlib.sha256(spec.url.encode()).hexdigest()
-            return self._clone(f"url-{named[:32]}.git", spec)
+            return self._clone(_clone_name(spec.url), spec)
         assert spec.path is not None
         path = expanded(spec.path)
         if path.is_dir():
@@ -492,6 +499,11 @@ class Sources:
 def resolve(spec: RepositorySpec, *, cache: Path) -> Source:
     """Find what one pin names; see `Sources.resolve`."""
     return Sources(cache=cache).resolve(spec)
+
+
+def _clone_name(url: str) -> str:
+    """Return the name of a url's clone in the cache."""
+    return f"url-{hashlib.sha256(url.encode()).hexdigest()[:32]}.git"
 
 
 def _is_cloned(spec: RepositorySpec) -> bool:

@@ -77,10 +77,11 @@ def first_names(names: Sequence[str], most: int = MAX_NAMED) -> str:
 def number(amount: int, thing: str) -> str:
     """So many of a thing.
 
-    >>> number(1, "file"), number(1200, "file")
-    ('1 file', '1,200 files')
+    >>> number(1, "file"), number(1200, "file"), number(2, "repository")
+    ('1 file', '1,200 files', '2 repositories')
     """
-    return f"{amount:,} {thing}{'' if amount == 1 else 's'}"
+    many = f"{thing.removesuffix('y')}ies" if thing.endswith("ry") else f"{thing}s"
+    return f"{amount:,} {thing if amount == 1 else many}"
 
 
 def duration(seconds: float) -> str:

@@ -24,6 +24,7 @@ from curriculum.train.launch.slurm import read_template
 from dashboards.report.report_file import rewritten, shows
 from flows import settings
 from flows.cli.console import ACCENT, MUTED, out, warn
+from flows.cli.downloads import print_downloads
 from flows.cli.progress_bars import watching
 from flows.settings.contexts import context_of, resources
 from schemas.families import CHAT_FAMILY
@@ -43,6 +44,7 @@ def require_readable(plan: RunPlan) -> None:
         CorpusError: for the first repository or file of conversations that can't be read.
     """
     served = {serving.family for phase in plan.phases for serving in phase.servings}
+    print_downloads(plan.corpus, plan.sources)
     require_sources(plan.corpus, plan.sources, chat=CHAT_FAMILY in served)
 
 

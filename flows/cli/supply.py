@@ -17,6 +17,7 @@ from curriculum.store import Store
 from curriculum.supply import Estimate, EstimateTask, Kind, estimate
 from curriculum.tokens.codec import Roles
 from flows.cli.console import print_json, warn
+from flows.cli.downloads import print_downloads
 from flows.cli.progress_bars import watching
 from flows.cli.supply_tables import print_tables
 from flows.settings.trust import shadow_words, shadows
@@ -68,11 +69,13 @@ def supply(
                 cure=f"Compare it with the imported rows: curriculum diet check {what}",
             )
         corpus, kinds = plan.corpus, tuple(sorted(own))
+        print_downloads(corpus, plan.sources)
         task = plan_estimate(plan, kinds, share)
     else:
         corpus = _corpus(home, what)
         kinds = _kinds(load_phases(phases_file or "phases", home), corpus)
         given, store, sources = None, Store(home), Sources.of(home)
+        print_downloads(corpus, sources)
         if tokenizer and tokenizer != TRAINED_TOKENIZER:
             given = foreign_tokenizer(store, Path(tokenizer), Roles(), unsandboxed=unsandboxed)
         task = EstimateTask.of(
