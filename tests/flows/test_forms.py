@@ -82,7 +82,7 @@ def test_a_form_offers_names_and_explains_every_field(flow: Flow[..., Any], home
             assert each["description"][0].isupper() or each["description"].startswith(ALL_PHASES)
             assert each["title"][0].isupper()
     assert fields["specialist"]["enum"][0] == "ours", "what is one's own comes first"
-    assert changes["corpus"]["enum"] == ["nearby", "sample"]
+    assert changes["corpus"]["enum"] == ["nearby", "cpp", "sample"]
     assert changes["phases_file"]["enum"] == ["short", "phases", "phases.demo", "phases.long"]
 
 

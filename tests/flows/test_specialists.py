@@ -21,7 +21,9 @@ SHORT = {
     "65536": "2048",
     "16384": "1024",
     "4096": "512",
-    "corpus: sample": "corpus: sample\nphases_file: phases.demo\nvocab_size: 1024",
+    "corpus: cpp": "corpus: sample\nphases_file: phases.demo\nvocab_size: 1024",
+    "model: 60m": "model: tiny",
+    "llvm*|binaryen|spirv-tools|wabt": "llvm*|lattice",
 }
 
 
