@@ -143,7 +143,9 @@ class QualitySpec(Documented):
     vendored: bool = False
     """Keep files under third_party, vendor, … as well."""
     generated: bool = False
-    """Keep files that say they were generated as well."""
+    """Keep generated files as well: files whose first comment says that they are generated or amalgamated,
+    files more than half of which are lines of numbers, and files of 20,000 bytes or more that zlib compresses
+    below 8 % of their size."""
 
 
 def _not_usual(settings: dict[str, JsonValue], usual: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -214,7 +216,7 @@ class CorpusSpec(Documented):
     history: HistorySpec = HistorySpec()
     """Limit on the versions of one file that are read."""
     quality: QualitySpec = QualitySpec()
-    """Limits on files that are left out for their size, or since they are generated."""
+    """Limits on files that are left out for their size, or since they are generated or vendored."""
     context: ContextContent = "related"
     """Context of v4_context_graph and v5_clang_graph. related ends it where nothing related is left: callers,
     callees, types, bases, overrides and members, then callers of callers and further callees as signatures.

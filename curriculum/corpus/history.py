@@ -39,7 +39,7 @@ BATCH_CHANGES = 512
 """Changes whose hunks come from one run of git: so much text, or so many."""
 
 
-REVISION = 6
+REVISION = 7
 """Raised when the same history gives other changes."""
 
 

@@ -1,6 +1,7 @@
 """Rules of quality that refuse a text, and paths of other people's code."""
 
 import re
+import zlib
 
 from curriculum.corpus.skips import Reason
 from schemas.corpus import QualitySpec
@@ -10,16 +11,6 @@ VENDORED = re.compile(
     r"single_include|node_modules|gtest|gmock|googletest|googlemock|deps)/",
     re.IGNORECASE,
 )
-GENERATED = re.compile(
-    r"@generated\b"
-    r"|\bdo not (?:edit|modify)\b"
-    r"|\bauto(?:matically)?[- ]?generated\b"
-    r"|^\W*(?:this file (?:is|was) |code )?generated (?:by|from|using|with)\b"
-    r"|^\W*a (?:lexical scanner|bison parser)",
-    re.IGNORECASE | re.MULTILINE,
-)
-HINTS = (b"generated", b"do not edit", b"do not modify", b"a lexical scanner", b"a bison parser")
-"""One of these stands in whatever GENERATED finds; looked for first, since few texts have any."""
 HEAD = 2000
 """Bytes in which a file would say that it was generated."""
 LEADING_COMMENT = re.compile(
@@ -27,6 +18,42 @@ LEADING_COMMENT = re.compile(
 )
 """Comments, guards and pragmas before the first include or line of code, in every language we read."""
 _LINE_END = re.compile(rb"(?<!\\)\n")
+_DIRECTIVE = re.compile(
+    r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif|else|endif|define|undef|error|warning|pragma|line)\b[^\n]*",
+    re.MULTILINE,
+)
+_MARKS = " \t\r*/#;!-=|_<>'\""
+"""Characters around the words of a line of comment."""
+HINTS = (b"generated", b"amalgamat", b"a bison parser", b"produced by gperf")
+"""One of these occurs in every comment that STATED matches; searched first, since few texts have any."""
+STATED = re.compile(
+    r"@generated\b"
+    r"|\ba lexical scanner generated\b|\ba bison parser, made\b|\bproduced by gperf\b"
+    r"|\ban amalgamation of\b|^(?:\S+\s+){0,2}amalgamated\s+(?:\w+\s+)?(?:header|source|file)\b"
+    r"|(?:^|[.!:]\s+)(?:most of )?(?:this|the following|everything below)\s+(?:\w+\s+){0,3}?"
+    r"(?:is|was|are|were|has been)\s+(?!not\b)(?:an?\s+)?(?:\w+\s+)?{made}\b(?!\s+in\s+the\s+future)"
+    r"|^(?:[\w+]+\s+){0,3}(?:code|tables?|file)\s+(?:\w+\s+)?{made}\s+(?:by|from|with|using|on)\b"
+    r"|(?:^|[.!:;=(]\s*|--? )auto(?:matically)?[- ]?(?:re)?generated\b"
+    r"|\bgenerated\s+(?:(?:include|source|header|configuration)\s+)?file\s*(?:$|[-.!])"
+    r"|\bgenerated\b(?=.{0,300}\bdo\s+not\s+(?:edit|modify|change)\b)"
+    r"|\bdo\s+not\s+(?:edit|modify|change)\b(?=.{0,300}\bgenerated\b)"
+    r"|(?:^|\.\s+)(?-i:Generated|GENERATED)(?:\s+(?:automatically|code|file|by|from|on|using|with)\b|:)".replace(
+        "{made}", r"(?:(?:\w+ly|always|now|machine|auto)[- ]?)?(?:re)?generated"
+    ),
+    re.IGNORECASE | re.MULTILINE | re.DOTALL,
+)
+"""Statements that this very file is generated, amalgamated or not to be edited for that reason."""
+MIN_REPETITIVE_BYTES = 20_000
+MAX_REPETITIVE_RATIO = 0.08
+"""Share of its size to which zlib's fastest level compresses a text that a program or copying has made."""
+MAX_NUMBER_SHARE = 0.5
+_MIN_DIGIT_SHARE = 0.1
+"""Share of digits in every text more than half of which is numbers."""
+_SPACE = b" \t\n"
+_NUMBER_LINE = re.compile(
+    rb"^[ \t{(]*+[-+\"'.]*+\\?x?[0-9][-+0-9a-fA-FxXuUlL.,{}()/* \t;\\\"']*+$", re.MULTILINE
+)
+"""A line that begins with a number and has nothing but numbers, punctuation and escapes of bytes."""
 
 
 def is_vendored(path: str) -> bool:
@@ -35,14 +62,35 @@ def is_vendored(path: str) -> bool:
 
 
 def is_generated(text: bytes) -> bool:
-    """Return True if the comments that a text begins with say that a program wrote it."""
+    """Return True if a program wrote a text: its head says so, or it is numbers or repetition."""
+    return states_generated(text) or is_number_table(text) or is_repetitive(text)
+
+
+def states_generated(text: bytes) -> bool:
+    """Return True if the comments that a text begins with say that the file is generated or amalgamated."""
     head = text[:HEAD]
     lowered = head.lower()
     if not any(hint in lowered for hint in HINTS):
         return False
     leading = LEADING_COMMENT.match(head.decode(errors="replace"))
     assert leading is not None
-    return GENERATED.search(leading[0]) is not None
+    lines = _DIRECTIVE.sub("", leading[0]).split("\n")
+    return STATED.search("\n".join(line.strip(_MARKS) for line in lines)) is not None
+
+
+def is_number_table(text: bytes) -> bool:
+    """Return True if lines of nothing but numbers are more than half of a text, white space aside."""
+    if len(text) - len(text.translate(None, b"0123456789")) < _MIN_DIGIT_SHARE * len(text):
+        return False
+    numbers = b"".join(_NUMBER_LINE.findall(text)).translate(None, _SPACE)
+    return len(numbers) > MAX_NUMBER_SHARE * len(text.translate(None, _SPACE))
+
+
+def is_repetitive(text: bytes) -> bool:
+    """Return True if a text of some size compresses to almost nothing."""
+    return len(text) >= MIN_REPETITIVE_BYTES and len(
+        zlib.compress(text, 1)
+    ) < MAX_REPETITIVE_RATIO * len(text)
 
 
 def reason_against(text: bytes, quality: QualitySpec) -> Reason | None:

@@ -87,7 +87,7 @@ class Comparison:
         yield END
 
 
-REVISION = 4
+REVISION = 5
 """Raised when the same history gives other trees."""
 
 
