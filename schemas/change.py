@@ -57,7 +57,8 @@ def digest_of(turns: tuple[Turn, ...]) -> str:
 class Blob:
     """One version of a file, decoded: `blob_id` is git's object id of the raw bytes.
 
-    A BOM is dropped and CRLF or lone CR become LF, so byte offsets count in `text` as UTF-8.
+    Text in another encoding becomes Unicode, a BOM is dropped, and CRLF or lone CR become LF, so byte offsets
+    count in `text` as UTF-8.
     """
 
     blob_id: str

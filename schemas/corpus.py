@@ -243,7 +243,8 @@ class CorpusSpec(Documented):
     """The share of files that is held out to measure on; with 20 repositories or more, of repositories."""
     max_skipped: Annotated[Number, Field(ge=0, le=1)] = 0.01
     """The share of a repository's changes, or of a source's lines of conversations, that may be unreadable:
-    not UTF-8, damaged or missing. A chat template may refuse the same share of all conversations."""
+    in no certain encoding, damaged or missing. A chat template may refuse the same share of all
+    conversations."""
     on_error: OnError = "stop"
     """The fate of a repository or a source of conversations that can't be read, or of which more than
     max_skipped is lost. stop ends the build with one message once all others are done; skip builds without

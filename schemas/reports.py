@@ -31,6 +31,8 @@ class SkipsReport(StageReport):
     """Changes or lines by reason."""
     examples: dict[str, tuple[str, ...]] = {}
     """Places by reason, commit:path or file:line."""
+    decoded: dict[str, int] = {}
+    """Changes read from another encoding than UTF-8, by encoding."""
     ignored_keys: dict[str, int] = {}
     """Lines by key that isn't read; of conversations."""
     ignored_examples: dict[str, str] = {}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from curriculum.corpus import git
 from curriculum.corpus.asked_git import AskedGit
+from curriculum.corpus.encodings import UTF8, decode_source, is_marked
 from curriculum.corpus.git_objects import parse_head
 from curriculum.corpus.quality import reason_against
 from curriculum.corpus.skips import Reason
@@ -17,7 +18,6 @@ CACHED_BYTES = 64_000_000
 """Texts that are kept because they may be the next change's before."""
 WINDOW = 400
 """Ids that are asked for at once: they fit into a pipe, so neither side ever waits for the other."""
-BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +26,7 @@ class Version:
 
     blob: Blob
     as_stored: bool
+    encoding: str = UTF8
     against: Reason | None = None
     """The rule of quality that it breaks."""
 
@@ -38,23 +39,26 @@ class Unread:
 
 
 def decode(blob_id: str, raw: bytes, quality: QualitySpec) -> Version | Unread:
-    r"""The text of a blob: UTF-8 without BOM, lines ended by `\n`; nothing is guessed.
+    r"""The text of a blob without byte order mark, lines ended by `\n`; sizes are those of its UTF-8.
 
     >>> decode("id", b"a\r\nb\rc\n", QualitySpec(min_bytes=0)).blob.text
     'a\nb\nc\n'
     """
-    if b"\0" in raw:
+    if b"\0" in raw and not is_marked(raw):
         return Unread(reason="binary")
-    body = raw.removeprefix(BOM)
-    if b"\r" in body:
-        body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
+    decoded = decode_source(raw)
+    if decoded is None:
         return Unread(reason="encoding")
+    text = decoded.text
+    if "\0" in text:
+        return Unread(reason="binary")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    body = text.encode()
     return Version(
         blob=Blob(blob_id=blob_id, text=text),
-        as_stored=body is raw,
+        as_stored=body == raw,
+        encoding=decoded.encoding,
         against=reason_against(body, quality),
     )
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from curriculum.corpus import git
+from curriculum.corpus.encodings import as_utf8
 from curriculum.corpus.git_objects import object_heads, parse_head
 from curriculum.corpus.header_languages import HeaderLanguages, decide_headers
 from curriculum.corpus.paths import HEADER_SUFFIX, source_languages
@@ -99,7 +100,7 @@ def headers_at(repository: Path, commit: str, past: Mapping[bytes, str]) -> Head
 
     def read(paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         for raw, content in contents(repository, [entries[path] for path in paths]):
-            yield raw.decode(errors="surrogateescape"), content
+            yield raw.decode(errors="surrogateescape"), as_utf8(content)
 
     headers = [path for path in entries if path.endswith(HEADER_SUFFIX)]
     return decide_headers(source_languages(entries), headers, read)

@@ -154,6 +154,12 @@ class _Pair:
     after: Version | None
 
     @property
+    def encoding(self) -> str:
+        judged = self.after or self.before
+        assert judged is not None
+        return judged.encoding
+
+    @property
     def size(self) -> int:
         return sum(len(side.blob.text) for side in (self.before, self.after) if side)
 
@@ -166,6 +172,8 @@ def _judged(chosen: Iterator[Candidate], reader: BlobReader, skips: Skips) -> It
         for candidate in window:
             judged = _judge(candidate, versions)
             if isinstance(judged, _Pair):
+                if not candidate.is_edit_only:
+                    skips.add_decoded(judged.encoding)
                 yield judged
             elif not candidate.is_edit_only:
                 skips.add(judged, path=candidate.path, commit=candidate.commit)

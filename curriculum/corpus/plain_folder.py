@@ -10,6 +10,7 @@ from curriculum.corpus import sources
 from curriculum.corpus.batch_diff import whole
 from curriculum.corpus.blobs import Unread, decode
 from curriculum.corpus.change_filter import is_needed, nothing_to_read, suffix_of
+from curriculum.corpus.encodings import as_utf8
 from curriculum.corpus.header_languages import MAX_JUDGED_BYTES, HeaderLanguages, decide_headers
 from curriculum.corpus.paths import (
     HEADER_SUFFIX,
@@ -43,7 +44,7 @@ def read_directory(
         if file.is_link:
             skips.add("symlink", path=path, commit=source.commit)
             continue
-        blob_id, judged = _judge_file(source, spec, file.raw, rules)
+        blob_id, judged = _judge_file(source, spec, file.raw, rules, skips)
         seen.add(file.raw, blob_id)
         if isinstance(judged, FileChange):
             skips.read += 1
@@ -101,14 +102,14 @@ def folder_headers(folder: Path, paths: Sequence[str]) -> HeaderLanguages:
             with suppress(OSError):
                 raw = os.fsencode(path)
                 content = sources.read_in_directory(folder, raw, largest=MAX_JUDGED_BYTES)[1]
-                yield path, content or b""
+                yield path, as_utf8(content or b"")
 
     headers = [path for path in paths if path.endswith(HEADER_SUFFIX)]
     return decide_headers(source_languages(paths), headers, read)
 
 
 def _judge_file(
-    source: Source, spec: RepositorySpec, raw: bytes, rules: PathRules
+    source: Source, spec: RepositorySpec, raw: bytes, rules: PathRules, skips: Skips
 ) -> tuple[str, FileChange | Reason | None]:
     """A file's blob id, and the file as a snapshot, or why it is none."""
     quality = rules.corpus.quality
@@ -124,7 +125,10 @@ def _judge_file(
     version = decode(blob_id, content, quality)
     if isinstance(version, Unread):
         return blob_id, version.reason
-    return blob_id, version.against or _snapshot(source, spec, wanted, version.blob)
+    if version.against:
+        return blob_id, version.against
+    skips.add_decoded(version.encoding)
+    return blob_id, _snapshot(source, spec, wanted, version.blob)
 
 
 def _snapshot(source: Source, spec: RepositorySpec, wanted: WantedPath, blob: Blob) -> FileChange:

@@ -4,10 +4,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from curriculum.corpus.encodings import UTF8
 from schemas.reports import SkipsReport
 
 Unreadable = Literal["binary", "corrupt", "encoding", "missing", "oversized", "path", "unreadable"]
-"""Lost data: NUL bytes in a source file, a damaged object, text that isn't UTF-8, an object that isn't
+"""Lost data: NUL bytes in a source file, a damaged object, text in no certain encoding, an object that isn't
 there, a commit that git can't read within its limits, a path that isn't printable UTF-8 inside the tree or
 is too long, a file that the system won't let us read."""
 Unwanted = Literal[
@@ -50,6 +51,8 @@ class Skips:
     """True if lineages end at renames with edits, since a blob that tells them can't be read."""
     counts: Counter[Reason] = field(default_factory=Counter)
     examples: dict[Reason, list[Example]] = field(default_factory=dict)
+    decoded: Counter[str] = field(default_factory=Counter)
+    """Changes that were read from another encoding than UTF-8, by encoding."""
     trees: Counter[Reason] = field(default_factory=Counter)
     """Versions of files that came into a commit's tree and are in no graph, whatever became of the
     changes that made them."""
@@ -61,6 +64,11 @@ class Skips:
         kept = self.examples.setdefault(reason, [])
         if len(kept) < EXAMPLES and all(example.path != path for example in kept):
             kept.append(Example(path=path, commit=commit))
+
+    def add_decoded(self, encoding: str) -> None:
+        """Count a change that was read, by its encoding unless it is UTF-8."""
+        if encoding != UTF8:
+            self.decoded[encoding] += 1
 
     @property
     def lost_share(self) -> float:
@@ -88,5 +96,6 @@ class Skips:
                 reason: tuple(f"{each.commit}:{each.path}" for each in self.examples[reason])
                 for reason in sorted(self.examples)
             },
+            decoded={encoding: self.decoded[encoding] for encoding in sorted(self.decoded)},
             trees={reason: self.trees[reason] for reason in sorted(self.trees)},
         )

@@ -94,9 +94,10 @@ class Exclusions:
         return sum(report.val for _, report in self.selections)
 
     def lines(self) -> Iterator[Line]:
-        """A line a place and reason: changes skipped, changes without a document, documents not kept."""
+        """Yield a line for each place and reason, and for each encoding other than UTF-8 that was decoded."""
         for repository, changes in self.changes.items():
             yield from _lines("changes skipped", repository, changes.skipped)
+            yield from _lines("changes decoded", repository, changes.decoded)
         for family, left_out in self.left_out.items():
             yield from _lines("changes without a document", family, left_out)
         for where, selection in self.selections:

@@ -119,11 +119,13 @@ def test_a_commit_may_claim_any_time(build, read, claimed, timestamp):
     [
         (b"int a;\0\n", "binary"),
         ("int a; // é\n".encode("latin-1"), "encoding"),
-        ("int a;\n".encode("utf-16"), "binary"),
+        ("int a;\n".encode("utf-16-le"), "binary"),
+        ("int a;\0\n".encode("utf-16"), "binary"),
+        (b"\xff\xfeint a", "encoding"),
         (b"\xed\xa0\x80", "encoding"),
     ],
 )
-def test_what_is_no_utf8_text_is_counted_as_lost(build, read, content, reason):
+def test_what_is_no_text_in_a_certain_encoding_is_counted_as_lost(build, read, content, reason):
     repo = build()
     repo.commit(a_cc=content, b_cc="int b;\n")
     changes, skips = read(repo.path)
@@ -131,6 +133,24 @@ def test_what_is_no_utf8_text_is_counted_as_lost(build, read, content, reason):
     assert skips.counts == {reason: 1}
     assert skips.lost_share == 0.5
     assert skips.report().examples == {reason: (f"{repo.ids[0]}:a.cc",)}
+
+
+def test_hunks_are_of_the_decoded_text(build, read):
+    lines = ["// Öffnet den Puffer", "int a;", "// Prüft die Länge", "int b;", ""]
+    repo = build()
+    repo.commit(a_cc="\r\n".join(lines).encode("utf-16"), b_cc="\n".join(lines).encode("latin-1"))
+    lines[1] = "int c;  // schließt"
+    repo.commit(a_cc="\r\n".join(lines).encode("utf-16"), b_cc="\n".join(lines).encode("latin-1"))
+    repo.commit(b_cc="\n".join(lines).encode())
+    changes, skips = read(repo.path)
+    assert [change.path for change in changes] == ["a.cc", "b.cc", "a.cc", "b.cc"]
+    for change in changes[2:]:
+        assert change.after.text == "\n".join(lines)
+        hunk = change.hunks[0]
+        assert (hunk.before_start, hunk.before_lines) == (1, 1)
+        assert (hunk.after_start, hunk.after_lines, len(change.hunks)) == (1, 1, 1)
+    assert skips.counts == {"unchanged": 1}
+    assert skips.report().decoded == {"cp1252": 2, "utf_16_le": 2}
 
 
 def test_line_ends_and_byte_order_marks_are_dropped(build, read):

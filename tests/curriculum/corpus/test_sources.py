@@ -131,6 +131,7 @@ def test_a_plain_directory_is_one_snapshot(tmp_path, read):
     (folder / "src/b.cc").write_text("int b;\r\n")
     (folder / "a.h").write_text("int a;\n")
     (folder / "bad.cc").write_bytes(b"\xff")
+    (folder / "c.cc").write_bytes("int c;  // größer\n".encode("latin-1"))
     (folder / "notes.txt").write_text("no\n")
     (tmp_path / "outside.cc").write_text("int secret;\n")
     (tmp_path / "beside").mkdir()
@@ -140,11 +141,13 @@ def test_a_plain_directory_is_one_snapshot(tmp_path, read):
     changes, skips = read(folder)
     assert [(each.path, each.kind, each.language) for each in changes] == [
         ("a.h", "snapshot", "cpp"),
+        ("c.cc", "snapshot", "cpp"),
         ("src/b.cc", "snapshot", "cpp"),
     ]
-    assert changes[1].after.text == "int b;\n"
+    assert [each.after.text for each in changes[1:]] == ["int c;  // größer\n", "int b;\n"]
     assert {each.timestamp for each in changes} == {0}
     assert skips.counts == {"encoding": 1, "symlink": 1}
+    assert skips.decoded == {"cp1252": 1}
 
 
 def test_a_plain_folder_is_named_with_the_clone_that_it_lies_in(repo, tmp_path):

@@ -1,0 +1,240 @@
+"""Encodings of source text: UTF-8, UTF-16 and UTF-32 with a byte order mark, and older ones that are certain.
+
+    charset-normalizer   which encodings read the lines that aren't ASCII without a mess
+    judge of a script    whether the text of one of them is plausible: common characters of a language,
+                         signs at their ends of words, nothing but ASCII outside comments and literals
+
+No encoding is certain for a text that is plausible in two, or too short: mojibake is worse than a skip.
+"""
+
+import codecs
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from charset_normalizer import from_bytes
+
+MARKS = (
+    (codecs.BOM_UTF32_LE, "utf_32_le"),
+    (codecs.BOM_UTF32_BE, "utf_32_be"),
+    (codecs.BOM_UTF16_LE, "utf_16_le"),
+    (codecs.BOM_UTF16_BE, "utf_16_be"),
+)
+"""Byte order marks; those of UTF-32 first, since one of them begins with one of UTF-16."""
+UTF8 = "utf_8"
+MIN_COMMON_SHARE = 0.9
+"""Share of a text's characters, ASCII aside, that are common ones of its script."""
+MIN_IDEOGRAPHS, MIN_HANGUL, MIN_CYRILLIC, MIN_WESTERN = 10, 10, 24, 8
+"""Characters of a script that a text needs; fewer are often text in another encoding as well."""
+MIN_KANA_SHARE, MIN_HANGUL_SHARE = 0.15, 0.8
+"""Shares of texts in Japanese and Korean, punctuation included."""
+MIN_FREQUENT_SHARE = 0.6
+"""Share of the eleven most frequent letters in Russian text, which is 0.7."""
+_OUTSIDE = re.compile(
+    r"//[^\n]*|/\*.*?(?:\*/|\Z)|#[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.DOTALL
+)
+"""Comments and literals, where text in any language may be; directives with their messages count as such."""
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff]")
+_FOREIGN = re.compile(r"[^\x00-\x7f]")
+_RUN = re.compile(r"[^\x00-\x7f]+")
+_LATIN = re.compile(r"[a-zA-Z]")
+_FREQUENT = frozenset("оеаинтсрвлк")
+_RUSSIAN = re.compile(r"[а-яё]", re.IGNORECASE)
+_NOT_RUSSIAN = re.compile(r"[а-яё][А-ЯЁ]|[a-zA-Z][а-яёА-ЯЁ]|[а-яёА-ЯЁ][a-zA-Z]")
+_RUSSIAN_SIGNS = frozenset("«»—–…№°©\u00a0")
+_SHARED = frozenset("öüßéóúÄÜÉ")
+"""Letters whose bytes are no letter that a word could have there in other encodings of Europe."""
+_ALPHABETS = tuple(
+    frozenset(letters + letters.upper())
+    for letters in ("äöüß", "äöåé", "æøåé", "àâçèéêëîïôùûüœ", "áéíñóúü¡¿", "ãõáéíóúâêôàç", "àèéìòù")
+)
+"""Letters, ASCII aside, of German, Swedish and Finnish, Danish and Norwegian, French, Spanish, Portuguese
+and Italian. Icelandic is left out: its letters are those of Turkish in another encoding."""
+_WESTERN_PAIRS = ("çã", "çõ", "öß", "üß", "äß", "éé")
+_SIGNS = frozenset("©®™°±²³µ§«»“”„‘’–—…•£€¥×÷¼½¾\u00a0")
+_NOT_WESTERN = re.compile(
+    r"[ãõÃÕ](?![oeOE])"
+    r"|[”»²³±§£€¥÷¼½¾•©®™×–—](?=[^\W\d_])|°(?=[^\W\d_])(?![CFK]\b)|µ(?![smFAVWgl]\b)(?=\w)"
+    r"|(?<=[^\W\d_])(?:[“«„‘•§£€¥÷¼½¾±©\u00a0–—]|’(?!(?:s|t|re|ve|ll|d|m)\b))"
+    r"|(?<![\w)])[²³]|(?<![\w.,)\"'])…(?!\w)|(?<=[a-zà-ÿ])[À-Þ]"
+)
+"""Letters and signs of text in another encoding: signs at the wrong end of a word or within it."""
+_UNCERTAIN = frozenset("…\u00a0")
+"""Signs that are letters at the end of words in encodings of DOS; no evidence alone."""
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecodedSource:
+    """A text and the encoding that it is stored in."""
+
+    text: str
+    encoding: str
+
+
+def is_marked(raw: bytes) -> bool:
+    """Return True if bytes begin with the byte order mark of UTF-16 or UTF-32."""
+    return raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE))
+
+
+def as_utf8(raw: bytes) -> bytes:
+    """Return a source file's text in UTF-8, or its bytes where the encoding isn't certain."""
+    decoded = None if raw.isascii() else decode_source(raw)
+    return raw if decoded is None else decoded.text.encode()
+
+
+def decode_source(raw: bytes) -> DecodedSource | None:
+    r"""Return the text of a source file without byte order mark, or None if its encoding isn't certain.
+
+    >>> decode_source(b"int a;\n").encoding, decode_source("\ufeffint a;\n".encode("utf-16-le")).encoding
+    ('utf_8', 'utf_16_le')
+    >>> decode_source(b"// \xa9 2010\n").text, decode_source(b"// \xe9\xe8\xf8\xfe\n")
+    ('// © 2010\n', None)
+    """
+    for mark, encoding in MARKS:
+        if raw.startswith(mark):
+            return _strict(raw[len(mark) :], encoding)
+    return _strict(raw.removeprefix(codecs.BOM_UTF8), UTF8) or _older(raw)
+
+
+def _strict(raw: bytes, encoding: str) -> DecodedSource | None:
+    try:
+        return DecodedSource(text=raw.decode(encoding), encoding=encoding)
+    except UnicodeDecodeError:
+        return None
+
+
+Verdict = Literal["other", "possible", "certain"]
+
+
+def _older(raw: bytes) -> DecodedSource | None:
+    """Return the text in the one encoding that gives plausible text, where that is certain."""
+    found: dict[str, tuple[str, Verdict]] = {}
+    for encoding in _readable(raw):
+        decoded = _strict(raw, encoding)
+        if decoded is None or _CONTROL.search(decoded.text):
+            continue
+        if not _OUTSIDE.sub("", decoded.text).isascii():
+            continue
+        verdict = _SCRIPTS[encoding](decoded.text)
+        if verdict != "other":
+            found.setdefault(decoded.text, (encoding, verdict))
+    if len(found) != 1:
+        return None
+    ((text, (encoding, verdict)),) = found.items()
+    return DecodedSource(text=text, encoding=encoding) if verdict == "certain" else None
+
+
+def _readable(raw: bytes) -> list[str]:
+    lines = [line for line in raw.splitlines() if not line.isascii()]
+    matches = from_bytes(b"\n".join(lines), cp_isolation=list(_SCRIPTS), preemptive_behaviour=False)
+    read = {name for match in matches for name in match.could_be_from_charset}
+    return [encoding for encoding in _SCRIPTS if encoding in read]
+
+
+def _verdict(*, possible: bool, certain: bool) -> Verdict:
+    return "other" if not possible else "certain" if certain else "possible"
+
+
+def _western(text: str) -> Verdict:
+    """Judge letters of one western language and signs, nearly all of them alone among ASCII."""
+    foreign = _FOREIGN.findall(text)
+    letters = [character for character in foreign if character not in _SIGNS]
+    is_language = any(alphabet.issuperset(letters) for alphabet in _ALPHABETS)
+    runs = [run for run in _RUN.findall(text) if run not in _WESTERN_PAIRS]
+    pairs = sum(len(run) > 1 for run in runs)
+    is_sparse = max(map(len, runs), default=1) <= 2 and pairs * 4 <= len(runs)
+    few = (
+        _SHARED.issuperset(letters)
+        and not _UNCERTAIN.issuperset(foreign)
+        and all(map(_LATIN.search, _WORD.findall(text)))
+    )
+    many = len(letters) >= MIN_WESTERN and len(set(letters)) > 1
+    return _verdict(
+        possible=is_language and is_sparse and not _NOT_WESTERN.search(text), certain=few or many
+    )
+
+
+def _russian(text: str) -> Verdict:
+    foreign = _FOREIGN.findall(text)
+    letters = _RUSSIAN.findall(text)
+    small = sum(letter.islower() for letter in letters)
+    frequent = sum(letter.lower() in _FREQUENT for letter in letters)
+    others = [character for character in foreign if not _RUSSIAN.match(character)]
+    return _verdict(
+        possible=len(letters) > 1
+        and _RUSSIAN_SIGNS.issuperset(others)
+        and small > len(letters) / 2
+        and _NOT_RUSSIAN.search(text) is None,
+        certain=len(letters) >= MIN_CYRILLIC and frequent >= MIN_FREQUENT_SHARE * len(letters),
+    )
+
+
+def _chinese(encoding: str, codec: str, leads: tuple[range, ...]) -> Callable[[str], Verdict]:
+    def judge(text: str) -> Verdict:
+        foreign = _FOREIGN.findall(text)
+        ideographs = sum("\u4e00" <= character <= "\u9fff" for character in foreign)
+        return _verdict(
+            possible=_share(foreign, _characters(codec, leads)) >= MIN_COMMON_SHARE
+            and not _is_other_script(text.encode(encoding)),
+            certain=ideographs >= MIN_IDEOGRAPHS,
+        )
+
+    return judge
+
+
+def _japanese(text: str) -> Verdict:
+    foreign = _FOREIGN.findall(text)
+    kana = sum("\u3041" <= character <= "\u30fe" for character in foreign)
+    common = _characters("euc_jp", (range(0xA1, 0xA9), range(0xB0, 0xD0)))
+    return _verdict(
+        possible=kana >= MIN_KANA_SHARE * len(foreign)
+        and _share(foreign, common) >= MIN_COMMON_SHARE,
+        certain=len(foreign) >= MIN_IDEOGRAPHS,
+    )
+
+
+def _korean(text: str) -> Verdict:
+    foreign = _FOREIGN.findall(text)
+    common = _characters("euc_kr", (range(0xA1, 0xA4), range(0xB0, 0xC9)))
+    hangul = [character for character in foreign if "\uac00" <= character <= "\ud7a3"]
+    return _verdict(
+        possible=len(hangul) >= MIN_HANGUL_SHARE * len(foreign)
+        and _share(foreign, common) >= MIN_COMMON_SHARE,
+        certain=len(hangul) >= MIN_HANGUL,
+    )
+
+
+def _is_other_script(raw: bytes) -> bool:
+    """Return True if bytes that read as Chinese read as Korean or Japanese too: then that is right."""
+    korean, japanese = _strict(raw, "cp949"), _strict(raw, "euc_jp")
+    return (korean is not None and _korean(korean.text) != "other") or (
+        japanese is not None and _japanese(japanese.text) != "other"
+    )
+
+
+def _share(characters: list[str], common: frozenset[str]) -> float:
+    return sum(character in common for character in characters) / len(characters)
+
+
+@cache
+def _characters(codec: str, leads: tuple[range, ...]) -> frozenset[str]:
+    """Return the characters of some rows of a double-byte encoding."""
+    pairs = (bytes((lead, trail)) for row in leads for lead in row for trail in range(0x40, 0xFF))
+    return frozenset("".join(pair.decode(codec, errors="ignore") for pair in pairs))
+
+
+_SCRIPTS: Mapping[str, Callable[[str], Verdict]] = {
+    "cp1252": _western,
+    "cp1251": _russian,
+    "koi8_r": _russian,
+    "cp866": _russian,
+    "cp932": _japanese,
+    "euc_jp": _japanese,
+    "cp949": _korean,
+    "gb18030": _chinese("gb18030", "gb2312", (range(0xA1, 0xA4), range(0xB0, 0xD8))),
+    "big5": _chinese("big5", "big5", (range(0xA1, 0xC7),)),
+}
+"""Encodings that are tried, and the judge of the text that each reads."""
