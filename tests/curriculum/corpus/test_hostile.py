@@ -136,7 +136,7 @@ def test_what_is_no_text_in_a_certain_encoding_is_counted_as_lost(build, read, c
 
 
 def test_hunks_are_of_the_decoded_text(build, read):
-    lines = ["// Öffnet den Puffer", "int a;", "// Prüft die Länge", "int b;", ""]
+    lines = ["// Prüft den Schlüssel", "int a;", "// Größe des Blocks", "int b;", ""]
     repo = build()
     repo.commit(a_cc="\r\n".join(lines).encode("utf-16"), b_cc="\n".join(lines).encode("latin-1"))
     lines[1] = "int c;  // schließt"
