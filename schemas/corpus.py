@@ -4,10 +4,20 @@ import datetime
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, JsonValue, PrivateAttr, model_validator
+from pydantic import AfterValidator, Field, JsonValue, PrivateAttr, model_validator
 
+from schemas.mistakes import nearest_or
+from schemas.spdx import (
+    UNRECOGNISED,
+    is_satisfied,
+    normalized,
+    parse_expression,
+    spdx_ids,
+    unknown_ids,
+)
 from schemas.text import Documented, Number, Whole
 
 Language = Literal["cpp", "c", "cmake", "make", "bazel", "meson"]
@@ -29,6 +39,22 @@ def is_name(text: str) -> bool:
     (True, False)
     """
     return _NAME.fullmatch(text) is not None
+
+
+def _known_licence(text: str) -> str:
+    """Return an SPDX expression in its present form.
+
+    Raises:
+        ValueError: for what is no expression, and for an id that SPDX lacks.
+    """
+    for name in unknown_ids(text):
+        cure = nearest_or(name, spdx_ids(), "See spdx.org/licenses")
+        raise ValueError(f"{name!r} is no SPDX licence. {cure}; or write LicenseRef- and a name")
+    return normalized(text)
+
+
+SpdxExpression = Annotated[str, AfterValidator(_known_licence)]
+"""MIT, or `GPL-2.0-only WITH Classpath-exception-2.0 OR MIT`; of a deprecated id its present form."""
 
 
 class CorpusEntry(Documented):
@@ -74,8 +100,8 @@ class RepositorySpec(CorpusEntry):
     """Megabytes that cloning the url transfers, about; commands print the sum before they clone."""
     commit: str = "HEAD"
     """A commit, tag or branch; what it resolves to is recorded."""
-    licence: str | None = None
-    """The SPDX name of its licence; files that state none show `repository: Apache-2.0`."""
+    licence: SpdxExpression | None = None
+    """The SPDX expression of files that state no licence and have no licence file in a folder above them."""
     compile_commands: str | None = None
     """A compilation database of the pinned commit, relative to a repository that is a folder, else to this
     file; by default compile_commands.json or build/compile_commands.json in that folder."""
@@ -113,12 +139,85 @@ class ConversationsSpec(CorpusEntry):
     """Name in diets, documents and reports; unique in the corpus, among repositories too."""
     path: str
     """A file of JSON lines, or a folder of such files; relative to this file."""
-    licence: str | None = None
-    """The SPDX name of their licence; it is kept with every document."""
+    licence: SpdxExpression | None = None
+    """The SPDX expression of their licence; it is kept with every document."""
     overlong: Overlong = "skip"
     """Conversations that are longer than a row: skip leaves them out, drop_oldest leaves out their oldest
     exchanges, each a question with its answer, until the rest fits; system turn and last scored exchange
     stay."""
+
+
+def _known_pattern(text: str) -> str:
+    """Return an id in its present form, or a pattern that some id matches.
+
+    Raises:
+        ValueError: for an id that SPDX lacks, and for a pattern that no id matches.
+    """
+    if "*" not in text:
+        if not parse_expression(text).isliteral:
+            raise ValueError(f"{text!r} names several licences. Write each as an entry of the list")
+        return _known_licence(text)
+    if not text.startswith("LicenseRef-") and not any(
+        fnmatchcase(name, text) for name in spdx_ids()
+    ):
+        raise ValueError(
+            f"no SPDX licence matches {text!r}. Write an id, or a pattern such as GPL-*"
+        )
+    return text
+
+
+LicencePattern = Annotated[str, AfterValidator(_known_pattern)]
+"""MIT, `GPL-2.0-only WITH Classpath-exception-2.0`, or a pattern: `GPL-*`."""
+LicencePurpose = Literal["research", "release"]
+
+
+class LicencesSpec(Documented):
+    """Licences of the code that a corpus takes; the default takes all."""
+
+    purpose: LicencePurpose = "research"
+    """Use of the corpus. release refuses code whose licence is unknown or in words that are not known;
+    research keeps it."""
+    allow: tuple[LicencePattern, ...] = ()
+    """The SPDX ids that are taken, or patterns such as `BSD-*`; all where none is given. Of `MIT OR
+    GPL-2.0-only` one that is taken suffices, of `MIT AND GPL-2.0-only` both have to be."""
+    refuse: tuple[LicencePattern, ...] = ()
+    """The SPDX ids that are not taken, or patterns such as `*GPL-*`. A licence is also refused with an
+    exception, unless allow names it with the exception."""
+
+    def refuses(self, licence: str | None) -> bool:
+        """Return True for an expression that the corpus doesn't take; None is an unknown licence.
+
+        >>> policy = LicencesSpec(refuse=("GPL-*",))
+        >>> [policy.refuses(each) for each in ("MIT", "MIT OR GPL-2.0-only", "MIT AND GPL-2.0-only", None)]
+        [False, False, True, False]
+        """
+        if licence is None:
+            return self.purpose == "release"
+        return not is_satisfied(parse_expression(licence), self._takes)
+
+    def _takes(self, name: str, without_exception: str) -> bool:
+        if name == UNRECOGNISED:
+            return self.purpose == "research"
+        if _matches(name, self.refuse):
+            return False
+        if _matches(name, self.allow):
+            return True
+        if _matches(without_exception, self.refuse):
+            return False
+        return not self.allow or _matches(without_exception, self.allow)
+
+    def not_usual(self) -> dict[str, JsonValue]:
+        """Return what isn't the default, for keys."""
+        settings = self.model_dump(mode="json", exclude_defaults=True)
+        return {"licences": settings} if settings else {}
+
+
+USUAL_LICENCES = LicencesSpec()
+"""The policy where a corpus says nothing."""
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 class HistorySpec(Documented):
@@ -217,6 +316,9 @@ class CorpusSpec(Documented):
     """Limit on the versions of one file that are read."""
     quality: QualitySpec = QualitySpec()
     """Limits on files that are left out for their size, or since they are generated or vendored."""
+    licences: LicencesSpec = USUAL_LICENCES
+    """Licences that are taken. A document whose own code has another one is left out, and so are pieces of
+    context with another one."""
     context: ContextContent = "related"
     """Context of v4_context_graph and v5_clang_graph. related ends it where nothing related is left: callers,
     callees, types, bases, overrides and members, then callers of callers and further callees as signatures.

@@ -1,0 +1,163 @@
+"""SPDX licence expressions: parsed, joined, judged by a policy and by what they ask of who redistributes."""
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+if TYPE_CHECKING:
+    from license_expression import Licensing
+
+UNRECOGNISED = "LicenseRef-unrecognised"
+"""A text that states a licence in words that are not known."""
+_REFERENCE = ("LicenseRef-", "DocumentRef-")
+"""Beginnings of the names that SPDX leaves to whoever writes an expression."""
+LicenceKind = Literal["permissive", "weak copyleft", "copyleft", "restricted", "unknown"]
+"""From what asks least to what asks most."""
+_KINDS: dict[str, LicenceKind] = {
+    "Permissive": "permissive",
+    "Public Domain": "permissive",
+    "Copyleft Limited": "weak copyleft",
+    "Copyleft": "copyleft",
+}
+_HINT = "Write an id, or ids with AND, OR, WITH and parentheses: `MIT OR Apache-2.0`"
+_ORDER: tuple[LicenceKind, ...] = get_args(LicenceKind)
+
+
+@lru_cache(maxsize=1)
+def _licensing() -> "Licensing":
+    """Load the SPDX list once, where an expression is met: 50 ms."""
+    from license_expression import get_spdx_licensing
+
+    return get_spdx_licensing()
+
+
+@lru_cache(maxsize=1)
+def _kinds_by_id() -> dict[str, LicenceKind]:
+    from license_expression import get_license_index
+
+    return {
+        line["spdx_license_key"]: _KINDS.get(line["category"], "restricted")
+        for line in get_license_index()
+        if line.get("spdx_license_key")
+    }
+
+
+def is_spdx_id(name: str) -> bool:
+    """Return True for an id of the SPDX list, in its own spelling, or a LicenseRef.
+
+    >>> is_spdx_id("MIT"), is_spdx_id("LicenseRef-ours"), is_spdx_id("Frob-1.0")
+    (True, True, False)
+    """
+    return name.startswith(_REFERENCE) or name in _licensing().known_symbols
+
+
+def spdx_ids() -> Iterable[str]:
+    """Return all ids of the SPDX list."""
+    known: Iterable[str] = _licensing().known_symbols
+    return known
+
+
+@lru_cache(maxsize=4096)
+def parse_expression(text: str) -> Any:
+    """Return the tree of an expression, with deprecated ids and cases in SPDX's present form.
+
+    Raises:
+        ValueError: for what is no expression.
+    """
+    try:
+        parsed = _licensing().parse(text)
+    except (
+        Exception
+    ) as wrong:  # its parser raises IndexError and TypeError for some malformed texts
+        raise ValueError(f"{text!r} is no SPDX expression. {_HINT}") from wrong
+    if parsed is None:
+        raise ValueError(f"an SPDX expression has a licence. {_HINT}")
+    return parsed
+
+
+def unknown_ids(text: str) -> list[str]:
+    """Return the ids of an expression that are neither on the SPDX list nor a LicenseRef.
+
+    Raises:
+        ValueError: for what is no expression.
+    """
+    found: list[str] = _licensing().unknown_license_keys(parse_expression(text))
+    return [name for name in found if not name.startswith(_REFERENCE)]
+
+
+def normalized(text: str) -> str:
+    """Return an expression in SPDX's present form.
+
+    >>> normalized("(gpl-2.0+ or mit)"), normalized("GPL-2.0 with Linux-syscall-note")
+    ('GPL-2.0-or-later OR MIT', 'GPL-2.0-only WITH Linux-syscall-note')
+
+    Raises:
+        ValueError: for what is no expression.
+    """
+    return str(parse_expression(text))
+
+
+@lru_cache(maxsize=4096)
+def _combined(names: tuple[str, ...], relation: str) -> str:
+    from license_expression import combine_expressions
+
+    return str(combine_expressions(names, relation=relation, unique=True, licensing=_licensing()))
+
+
+def joined(licences: Iterable[str], relation: Literal["AND", "OR"] = "AND") -> str | None:
+    """Join the licences of several texts to one expression, each named once; None without any.
+
+    >>> joined(["MIT", "GPL-2.0-only OR MIT", "MIT"])
+    '(GPL-2.0-only OR MIT) AND MIT'
+    """
+    distinct = tuple(sorted(set(licences)))
+    if len(distinct) < 2:
+        return distinct[0] if distinct else None
+    return _combined(distinct, relation)
+
+
+def is_satisfied(tree: Any, accepts: Callable[[str, str], bool]) -> bool:
+    """Judge an expression by its licences: one choice of OR suffices, AND needs all.
+
+    Args:
+        tree: A tree of parse_expression.
+        accepts: Judges one licence by its name, `GPL-2.0-only WITH Bison-exception-2.2`, and without
+            the exception.
+    """
+    if tree.isliteral:
+        return accepts(*_names(tree))
+    judged = (is_satisfied(part, accepts) for part in tree.args)
+    return any(judged) if tree.operator == " OR " else all(judged)
+
+
+def _names(leaf: Any) -> tuple[str, str]:
+    base = getattr(leaf, "license_symbol", leaf)
+    return str(leaf), str(base)
+
+
+def licence_kind(licence: str | None) -> LicenceKind:
+    """Return what an expression asks of who redistributes: of OR the least, of AND the most.
+
+    Kinds are the categories of ScanCode's LicenseDB, which license-expression carries.
+
+    >>> [licence_kind(name) for name in ("MIT", "MIT AND GPL-2.0-only", "MIT OR GPL-2.0-only", None)]
+    ['permissive', 'copyleft', 'permissive', 'unknown']
+    """
+    if licence is None:
+        return "unknown"
+    try:
+        return _ORDER[_rank(parse_expression(licence))]
+    except ValueError:
+        return "unknown"
+
+
+def _rank(tree: Any) -> int:
+    if not tree.isliteral:
+        ranks = [_rank(part) for part in tree.args]
+        return min(ranks) if tree.operator == " OR " else max(ranks)
+    kinds = _kinds_by_id()
+    base = _ORDER.index(kinds.get(_names(tree)[1], "unknown"))
+    exception = getattr(tree, "exception_symbol", None)
+    if exception is None:
+        return base
+    return min(base, _ORDER.index(kinds.get(str(exception), "unknown")))
