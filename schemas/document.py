@@ -131,7 +131,11 @@ class Provenance:
     lineage: str
     """`repository:path` with the path that the file had first: a path alone doesn't say which file it was."""
     licence: str | None = None
-    """Licence that the file states, such as BSL-1.0, else its repository's: `repository: MIT`."""
+    """SPDX expression: of the file's head, else of the nearest licence file, else of the corpus file."""
+    licence_evidence: str | None = None
+    """header, `file: third_party/LICENSE`, or corpus; None without a licence."""
+    holder: str | None = None
+    """Copyright holder that the file's head names, else its licence file; without years and `Inc.`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -249,6 +253,8 @@ PROVENANCE_TYPE = pa.struct(
         required("end", pa.int32()),
         required("lineage", pa.string()),
         pa.field("licence", pa.string()),
+        pa.field("licence_evidence", pa.string()),
+        pa.field("holder", pa.string()),
     ]
 )
 CHUNK_TYPE = pa.struct(

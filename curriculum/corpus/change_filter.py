@@ -9,6 +9,7 @@ from typing import Literal
 
 from curriculum.corpus.git_log import Commit, Entry, Log, commits
 from curriculum.corpus.git_tree import FILE_MODES
+from curriculum.corpus.licence_files import LicenceTracker
 from curriculum.corpus.paths import HEADER_SUFFIX, PathRules, WantedPath, language_of
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
@@ -177,8 +178,10 @@ def _needed(corpus: CorpusSpec) -> list[Language]:
     return [each for each in corpus.files if each in CODE] or list(corpus.files)
 
 
-def scope_of(log: Log, source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> Scope:
-    """The scope of a log, for one look over it.
+def scope_of(
+    log: Log, source: Source, spec: RepositorySpec, corpus: CorpusSpec, licences: LicenceTracker
+) -> Scope:
+    """The scope of a log, for one look over it, which `licences` follows.
 
     Raises:
         CorpusError: if no file is in a wanted language.
@@ -189,6 +192,7 @@ def scope_of(log: Log, source: Source, spec: RepositorySpec, corpus: CorpusSpec)
     in_range, needed = 0, False
     for commit in commits(log):
         in_range += within(spec, commit.timestamp)
+        licences.follow(commit)
         if commit.commit in boundary:
             continue
         for entry in commit.entries:

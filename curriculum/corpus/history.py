@@ -6,8 +6,8 @@
     blobs    their texts, decoded and judged                       git cat-file --batch
     hunks    the lines that differ                                 git diff-tree -U0
 
-Memory is flat but for eight bytes or so a change that is read (has this blob been an `after`?), and for
-renames. The log lies on disk meanwhile.
+Memory is flat but for eight bytes or so a change that is read (has this blob been an `after`?), for some 150
+bytes a commit (its licence files), and for renames. The log lies on disk meanwhile.
 """
 
 import hashlib
@@ -25,6 +25,7 @@ from curriculum.corpus.blobs import BlobReader, Unread, Version
 from curriculum.corpus.change_filter import Candidate, Scope, candidates, scope_of
 from curriculum.corpus.git_log import Log, read_log
 from curriculum.corpus.git_tree import headers_at
+from curriculum.corpus.licence_files import LicenceHistory, open_tracker
 from curriculum.corpus.paths import PathRules, path_rules
 from curriculum.corpus.plain_folder import read_directory
 from curriculum.corpus.skips import Reason, Skips
@@ -81,6 +82,7 @@ class OpenHistory:
     log: Log
     scope: Scope
     rules: PathRules
+    licences: LicenceHistory
     reader: BlobReader
 
 
@@ -101,12 +103,19 @@ def opened(
         skips.exact_renames = log.exact_renames
         for oversized in log.oversized:
             skips.add("oversized", path=f"commit {oversized}", commit=oversized)
-        scope = scope_of(log, source, spec, corpus)
+        with open_tracker(repository, source.commit) as tracker:
+            scope = scope_of(log, source, spec, corpus, tracker)
+            licences = tracker.finish()
         headers = headers_at(repository, source.commit, scope.headers)
         rules = path_rules(spec, corpus, headers=headers)
         with closing(BlobReader(repository=repository, quality=corpus.quality)) as reader:
             yield OpenHistory(
-                repository=repository, log=log, scope=scope, rules=rules, reader=reader
+                repository=repository,
+                log=log,
+                scope=scope,
+                rules=rules,
+                licences=licences,
+                reader=reader,
             )
 
 
@@ -140,7 +149,7 @@ def changes_of(
         seen |= sampled.marks
     with diffing(past.repository) as differ:
         for batch in _batches(_judged(chosen, past.reader, skips)):
-            for change in _changes(differ, batch, spec, seen):
+            for change in _changes(differ, batch, spec, seen, past.licences):
                 skips.read += not change.is_edit_only
                 yield change
 
@@ -208,7 +217,11 @@ def _batches(pairs: Iterator[_Pair]) -> Iterator[list[_Pair]]:
 
 
 def _changes(
-    differ: BatchDiffer, batch: Sequence[_Pair], spec: RepositorySpec, seen: set[int]
+    differ: BatchDiffer,
+    batch: Sequence[_Pair],
+    spec: RepositorySpec,
+    seen: set[int],
+    licences: LicenceHistory,
 ) -> Iterator[FileChange]:
     for pair, lines in zip(batch, _hunks(differ, batch), strict=True):
         candidate = pair.candidate
@@ -235,6 +248,8 @@ def _changes(
             is_tree_wide=candidate.is_tree_wide,
             is_replaced=candidate.is_replaced,
             is_edit_only=candidate.is_edit_only,
+            licence_files=licences.at(candidate.commit),
+            old_licence_files=licences.in_parent_of(candidate.commit),
         )
 
 

@@ -1,12 +1,16 @@
-"""Licence of a file: what its own head states, else that of its repository, which says so.
+"""Licence and copyright holder that a text states: a file's first comment, or a whole licence file.
 
-No licence is judged here: names are shown as files state them, in SPDX's form where the words are known.
+No licence is judged here: names are shown as texts state them, in SPDX's form where the words are known.
 """
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 
+from curriculum.corpus.copyright_holders import holder_in
 from curriculum.corpus.quality import LEADING_COMMENT
+from schemas.change import FileLicence, LicenceFiles, nearest_licence
+from schemas.spdx import UNRECOGNISED, joined, normalized, unknown_ids
 
 HEAD_CHARACTERS = 8_192
 """Characters of a file in which its licence is looked for."""
@@ -16,131 +20,292 @@ _IDENTIFIER = r"(?:\([ \t]*)*[A-Za-z0-9][\w.+\-:]*(?:[ \t]*\))*"
 _TAG = re.compile(
     rf"SPDX-License-Identifier:[ \t]*({_IDENTIFIER}(?:[ \t]+(?i:AND|OR|WITH)[ \t]+{_IDENTIFIER})*)"
 )
-_ENCLOSED = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)")
-"""All of an expression in parentheses, two deep."""
-_MARKS = re.compile(r"[\s*/#;!\"'`]+")
+_MARKS = str.maketrans(dict.fromkeys("*/#;!\"'`", " "))
 _GNU = re.compile(
     r"gnu (?P<kind>affero |lesser |library )?general public licen[cs]e"
-    r"(?:.{0,200}?version (?P<version>[0-9](?:\.[0-9])?)"
+    r"(?:.{0,200}?version (?P<version>[123](?:\.[01])?)(?![.\d]*\d)"
     r"(?P<later>.{0,40}?\b(?:any later version|or later))?)?"
 )
+_GNU_TITLE = re.compile(
+    r"gnu (?P<kind>affero |lesser |library )?general public licen[cs]e (?:v|version )"
+    r"(?P<version>[123](?:\.[01])?),? (?:\d{1,2} )?(?:january|february|june|november)\b"
+)
+"""Title of the whole text, which alone doesn't say whether later versions may be chosen."""
+_GNU_ID = re.compile(r"\b(a|l)?gpl-([123](?:\.[01])?)-(only|or-later)\b")
+_GNU_SHORT = re.compile(r"\bgplv([23])\b")
 _KINDS = {"affero ": "AGPL", "lesser ": "LGPL", "library ": "LGPL"}
+_ANY_VERSION = {"GPL": "GPL-1.0-or-later", "LGPL": "LGPL-2.0-or-later", "AGPL": "AGPL-3.0-or-later"}
+"""A GNU licence that is named without a version may be taken in any."""
+_GRANT = "permission is hereby granted, free of charge, to any person obtaining"
+_BSD = "redistribution and use in source and binary forms"
 _STATED = (
-    ("Apache-2.0 WITH LLVM-exception", r"apache license v2\.0 with llvm exceptions"),
-    ("Apache-2.0", r"apache license,? (?:version |v)?2\.0(?! with llvm)"),
-    ("BSL-1.0", r"boost software license,?(?: -)? version 1\.0"),
-    ("MPL-1.1", r"mozilla public license,? v(?:ersion|\.)? ?1\.1|\bmpl 1\.1\b"),
-    ("MPL-2.0", r"mozilla public license,? v(?:ersion|\.)? ?2\.0"),
+    (
+        "Apache-2.0 WITH LLVM-exception",
+        "llvm exceptions",
+        r"apache license v2\.0 with llvm exceptions",
+    ),
+    (
+        "Apache-2.0",
+        "apache",
+        r"apache licen[cs]e,? (?:version |v)?2\.0(?! with llvm)|\bapache 2\.0 licen",
+    ),
+    (
+        "Apache-1.1",
+        "apache software licen",
+        r"apache software licen[cs]e,? version 1\.1|the apache software licen[cs]e, version 1\.1",
+    ),
+    ("BSL-1.0", "boost", r"boost software license,?(?: -)? version 1\.0|\blicense: boost 1\.0"),
+    ("MPL-1.1", "mozilla", r"mozilla public license,? v(?:ersion|\.)? ?1\.1"),
+    ("MPL-1.1", "mpl 1.1", r"\bmpl 1\.1\b"),
+    ("MPL-2.0", "mozilla", r"mozilla public license,? v(?:ersion|\.)? ?2\.0"),
     (
         "MIT",
-        r"permission is hereby granted, free of charge, to any person obtaining"
-        r"|\bmit licen[cs]ed?\b|licen[cs]e: mit\b",
+        _GRANT,
+        rf"{_GRANT}(?! a copy of (?:the font|this software and or associated))",
     ),
+    ("MIT", "mit ", r"\bmit (?:software )?licen[cs]ed?\b|licen[cs]e: mit\b"),
+    ("MIT-Khronos-old", _GRANT, rf"{_GRANT} a copy of this software and or associated"),
+    ("OFL-1.1", "sil open font", r"sil open font licen[cs]e,? version 1\.1"),
     (
         "ISC",
-        r"permission to use, copy, modify, and(?: or)? distribute this software for any purpose with or "
-        r"without fee",
+        "permission to use",
+        r"permission to use, copy, modify, and(?: or)? distribute this software(?: and its documentation)? "
+        r"for any purpose with or without fee(?!.*except as contained in this notice)",
     ),
-    ("SSPL-1.0", r"server side public licen[cs]e"),
-    ("LicenseRef-RSALv2", r"redis source available licen[cs]e 2\.0"),
+    (
+        "curl",
+        "except as contained in this notice",
+        r"permission to use, copy, modify, and distribute this software for any purpose with or without fee",
+    ),
+    (
+        "HPND",
+        "without fee is hereby granted",
+        r"permission to use, copy, modify, and distribute this software (?:and its documentation )?"
+        r"for any purpose (?:and )?without fee is hereby granted(?!.*stichting mathematisch)",
+    ),
+    (
+        "HPND-sell-variant",
+        "permission to use",
+        r"permission to use, copy, modify, distribute,? and sell this (?:software|code)",
+    ),
+    ("NCSA", "ncsa", r"university of illinois ncsa open source licen[cs]e"),
+    ("PSF-2.0", "python software", r"python software foundation licen[cs]e version 2"),
+    ("SSPL-1.0", "server side", r"server side public licen[cs]e"),
+    ("LicenseRef-RSALv2", "redis source", r"redis source available licen[cs]e 2\.0"),
+    (
+        "OpenSSL",
+        _BSD,
+        rf"{_BSD}(?=.*this product includes software developed by the openssl project)",
+    ),
     (
         "BSD-4-Clause",
-        r"redistribution and use in source and binary forms(?=.*all advertising materials)",
+        _BSD,
+        rf"{_BSD}(?=.*all advertising materials)(?!.*by the openssl project)",
     ),
     (
         "BSD-3-Clause",
-        r"redistribution and use in source and binary forms(?!.*all advertising materials)"
-        r"(?=.*(?:endorse or promote|neither the name))",
+        _BSD,
+        rf"{_BSD}(?!.*all advertising materials)(?=.*(?:endorse or promote|neither the name))",
     ),
+    ("BSD-3-Clause", "bsd 3-clause", "bsd 3-clause"),
     (
         "BSD-2-Clause",
-        r"redistribution and use in source and binary forms(?!.*(?:endorse or promote|neither the name))",
+        _BSD,
+        rf"{_BSD}(?!.*(?:endorse or promote|neither the name|following condition is met))",
     ),
-    ("Zlib", r"altered source versions must be plainly marked"),
-    ("Unlicense", r"free and unencumbered software released into the public domain"),
-    ("CC0-1.0", r"cc0 1\.0 universal|creative commons zero"),
-    ("blessing", r"the author disclaims copyright to this source code"),
+    ("BSD-2-Clause", "bsd 2-clause", "bsd 2-clause"),
+    ("BSD-1-Clause", "following condition is met", _BSD),
+    ("Zlib", "altered source versions", r"altered source versions must be plainly marked"),
+    (
+        "Unlicense",
+        "unencumbered",
+        r"free and unencumbered software released into the public domain",
+    ),
+    ("CC0-1.0", "cc0", r"cc0 1\.0 universal"),
+    ("CC0-1.0", "creative", r"creative commons zero|creativecommons\.org publicdomain zero 1\.0"),
+    ("CC-BY-4.0", "creative", r"creative commons attribution 4\.0"),
+    ("blessing", "disclaims copyright", r"the author disclaims copyright to this source code"),
+    (
+        "LicenseRef-public-domain",
+        "public domain",
+        r"\b(?:plac|releas)ed (?:in|into|to) the public domain\b(?! by anyone)|\b(?:is|are) (?:hereby )?in "
+        r"(?:the )?public domain\b",
+    ),
 )
-_OTHER = re.compile(r"\blicen[cs]ed under\b|\bterms (?:and conditions )?of the .{0,80}licen[cs]e")
+"""Licence, words that its text has whatever else it says, which are looked for first, and its pattern."""
+_OTHER = re.compile(
+    r"\blicen[cs]ed under\b|\bterms (?:and conditions )?of the .{0,80}licen[cs]e"
+    r"|\bsubject to the .{0,40}?licen[cs]e\b"
+)
 _ELSEWHERE = re.compile(
     r"\b(?:see|found in|governed by|accompanying|provided in) .{0,60}?\b(?:licen[cs]e|copying|copyright)"
 )
 """Words that leave the licence to another file, which is the repository's."""
 _CHOICE = re.compile(
     r"\bchoice of\b|\balternatively\b|\bdual(?:ly)?[ -]licen[cs]ed\b|\beither of\b|\bof either\b"
-    r"|\bat your option\b(?!\W{0,3}any later)"
+    r"|\bchoose (?:whichever|to accept it either)\b|\bat your option\b(?!\W{0,3}any later)"
 )
 """Words that leave the choice between licences to the reader."""
-UNRECOGNISED = "LicenseRef-unrecognised"
-"""The file states a licence in words that aren't known."""
-_PATTERNS = tuple((name, re.compile(words)) for name, words in _STATED)
+_SECONDARY = "secondary license"
+"""The MPL names the GNU licences under which what it covers may go too."""
+_PATTERNS = tuple((name, hint, re.compile(words)) for name, hint, words in _STATED)
 
 
-def licence_of(text: str, repository: str | None) -> str | None:
-    r"""Return the licence that a file's text states, else `repository: …`; None where neither is known.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StatedLicence:
+    """Licence and copyright holder of a text."""
 
-    >>> licence_of("// SPDX-License-Identifier: BSL-1.0\\nint a;\\n", "MIT"), licence_of("int a;\\n", "MIT")
-    ('BSL-1.0', 'repository: MIT')
+    licence: str | None
+    holder: str | None
+    offers_choice: bool
+    """True if the reader may choose between licences, be they of this text or of the files it names."""
+
+
+def licence_of(text: str, path: str, files: LicenceFiles, corpus: str | None) -> FileLicence:
+    r"""Return the licence of a file: its head's, else that of the nearest licence files, else the corpus's.
+
+    >>> licence_of("// SPDX-License-Identifier: BSL-1.0\nint a;\n", "a.cc", {}, "MIT").name
+    'BSL-1.0'
+    >>> licence_of("int a;\n", "a.cc", {}, "MIT").evidence
+    'corpus'
     """
-    return stated_licence(text[:HEAD_CHARACTERS]) or (repository and f"repository: {repository}")
+    stated = _stated_in_comment(_leading_comment(text[:HEAD_CHARACTERS]))
+    nearest = nearest_licence(files, path)
+    holder = stated.holder or (nearest.holder if nearest else None)
+    if stated.licence:
+        return FileLicence(name=stated.licence, evidence="header", holder=holder)
+    if nearest:
+        name = joined(nearest.licences, "OR" if stated.offers_choice else "AND")
+        return FileLicence(name=name, evidence=f"file: {nearest.path}", holder=holder)
+    return FileLicence(name=corpus, evidence="corpus" if corpus else None, holder=holder)
 
 
-@lru_cache(maxsize=1024)
-def stated_licence(head: str) -> str | None:
-    """Return the licences that the comments of a file's head state, or None.
-
-    They are joined by OR where the reader has the choice, else by AND.
-    """
+def _leading_comment(head: str) -> str:
     leading = LEADING_COMMENT.match(head)
     assert leading is not None
-    comment = leading[0]
-    tags = (_expression(tag) for tag in _TAG.findall(comment))
-    found = [tag for tag in tags if tag and len(tag) <= MAX_EXPRESSION]
-    if found:
-        return joined(found)
-    words = _MARKS.sub(" ", comment).lower()
-    found = [name for name, pattern in _PATTERNS if pattern.search(words)]
-    found += _gnu_licences(words)
-    if not found and _OTHER.search(words) and not _ELSEWHERE.search(words):
-        return UNRECOGNISED
-    return " OR ".join(sorted(set(found))) if found and _CHOICE.search(words) else joined(found)
+    return leading[0]
 
 
-def _expression(tag: str) -> str:
-    """Return an SPDX expression in its usual form: operators in capitals, no parentheses around all of it."""
-    words = (
-        word.upper() if word.lower() in ("and", "or", "with") else word for word in tag.split()
+@lru_cache(maxsize=4096)
+def _stated_in_comment(comment: str) -> StatedLicence:
+    words = _words(comment)
+    tagged = _tagged(comment)
+    if tagged:
+        licence: str | None = tagged
+    else:
+        found = _known_licences(words)
+        found += _gnu_licences(words)
+        if not found and _OTHER.search(words) and not _ELSEWHERE.search(words):
+            found = [UNRECOGNISED]
+        licence = joined(found, "OR" if _CHOICE.search(words) else "AND")
+    return StatedLicence(
+        licence=licence,
+        holder=holder_in(comment),
+        offers_choice=_CHOICE.search(words) is not None,
     )
-    expression = " ".join(words).rstrip("-:.")
-    if expression.count("(") != expression.count(")"):
-        return expression.strip("()")
-    enclosed = _ENCLOSED.fullmatch(expression)
-    return enclosed[1].strip() if enclosed else expression
+
+
+def stated_in_file(text: str) -> StatedLicence:
+    """Return what a licence file states; of one that only names another file, no licence.
+
+    The whole text of a GNU licence alone gives `-only`: it doesn't say that later versions may be chosen.
+    """
+    words = _words(text)
+    titles = {_gnu(title, title["version"], later=False) for title in _GNU_TITLE.finditer(words)}
+    found = _known_licences(words)
+    if titles:
+        found += titles
+    elif _SECONDARY not in words:
+        found += (name for name in _gnu_licences(words) if not found or name not in _UNVERSIONED)
+    found += (f"GPL-{version}.0-only" for version in _GNU_SHORT.findall(words) if not titles)
+    tagged = _tagged(text)
+    if not found and tagged:
+        found = [tagged]
+    refers = _ELSEWHERE.search(words) is not None and len(words) < _SHORT
+    if not found and words.strip() and not refers:
+        found = [UNRECOGNISED]
+    is_choice = _CHOICE.search(words) is not None
+    return StatedLicence(
+        licence=joined(found, "OR" if is_choice and not titles else "AND"),
+        holder=None if titles else holder_in(text),
+        offers_choice=is_choice,
+    )
+
+
+_SHORT = 500
+"""Characters of a licence file that may do no more than name another."""
+_UNVERSIONED = frozenset(_ANY_VERSION.values())
+
+
+def _words(text: str) -> str:
+    return f" {' '.join(text.translate(_MARKS).lower().split())} "
+
+
+def _known_licences(words: str) -> list[str]:
+    """Return the licences whose words a text has; what others contain of them isn't named twice."""
+    found = {name for name, hint, pattern in _PATTERNS if hint in words and pattern.search(words)}
+    return [*found.difference(*(_WITHIN.get(name, ()) for name in found))]
+
+
+_WITHIN = {
+    "Apache-2.0 WITH LLVM-exception": ("Apache-2.0",),
+    "Unlicense": ("LicenseRef-public-domain",),
+    "CC0-1.0": ("LicenseRef-public-domain",),
+    "blessing": ("LicenseRef-public-domain",),
+    "PSF-2.0": ("HPND",),
+    "OpenSSL": ("BSD-2-Clause",),
+}
+"""Licences that the texts of some others contain."""
+
+
+def _tagged(text: str) -> str | None:
+    """Return the licences of SPDX tags; an id that the SPDX list lacks is unrecognised."""
+    found = [tag for tag in map(_expression, _TAG.findall(text)) if tag]
+    return joined(found)
+
+
+def _expression(tag: str) -> str | None:
+    written = tag.rstrip("-:.")
+    if written.count("(") != written.count(")"):
+        written = written.strip("()")
+    if len(written) > MAX_EXPRESSION:
+        return None
+    try:
+        return UNRECOGNISED if unknown_ids(written) else normalized(written)
+    except ValueError:
+        return UNRECOGNISED
 
 
 def _gnu_licences(words: str) -> list[str]:
     """Return the GNU licences of a text; one that is named again with less said of it is the same."""
-    named = {_gnu(stated) for stated in _GNU.finditer(words)}
-    kinds = {name.partition("-")[0] for name in named if "-" in name}
+    if "general public licen" not in words and "gpl-" not in words:
+        return []
+    named = {
+        _gnu(stated, stated["version"], later=bool(stated["later"]))
+        for stated in _GNU.finditer(words)
+    }
+    named |= {
+        f"{(letter or '').upper()}GPL-{_full(version)}-{reach}"
+        for letter, version, reach in _GNU_ID.findall(words)
+    }
+    kinds = {name.partition("-")[0] for name in named if name not in _ANY_VERSION}
     later = {name.removesuffix("-or-later") for name in named if name.endswith("-or-later")}
-    return [name for name in named if name not in kinds and name.removesuffix("-only") not in later]
+    distinct = [
+        _ANY_VERSION.get(name, name)
+        for name in named
+        if name not in kinds and name.removesuffix("-only") not in later
+    ]
+    if "bison parser skeleton" not in words:
+        return distinct
+    return [f"{name} WITH Bison-exception-2.2" for name in distinct]
 
 
-def _gnu(stated: re.Match[str]) -> str:
+def _gnu(stated: re.Match[str], version: str | None, *, later: bool) -> str:
     name = _KINDS.get(stated["kind"] or "", "GPL")
-    if stated["version"] is None:
+    if version is None:
         return name
-    version = stated["version"] if "." in stated["version"] else f"{stated['version']}.0"
-    return f"{name}-{version}-{'or-later' if stated['later'] else 'only'}"
+    return f"{name}-{_full(version)}-{'or-later' if later else 'only'}"
 
 
-def joined(licences: list[str]) -> str | None:
-    """Join the licences of several texts to one expression, each named once; None without any.
-
-    >>> joined(["MIT", "GPL-2.0-only OR MIT", "MIT"])
-    '(GPL-2.0-only OR MIT) AND MIT'
-    """
-    distinct = sorted(set(licences))
-    if len(distinct) < 2:
-        return distinct[0] if distinct else None
-    return " AND ".join(f"({licence})" if " OR " in licence else licence for licence in distinct)
+def _full(version: str) -> str:
+    return version if "." in version else f"{version}.0"

@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from curriculum.corpus import sources
@@ -12,6 +13,9 @@ from curriculum.corpus.blobs import Unread, decode
 from curriculum.corpus.change_filter import is_needed, nothing_to_read, suffix_of
 from curriculum.corpus.encodings import as_utf8
 from curriculum.corpus.header_languages import MAX_JUDGED_BYTES, HeaderLanguages, decide_headers
+from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, folder_licences, stated_by
+from curriculum.corpus.licence_names import is_licence_file
+from curriculum.corpus.licences import StatedLicence
 from curriculum.corpus.paths import (
     HEADER_SUFFIX,
     PathRules,
@@ -22,7 +26,7 @@ from curriculum.corpus.paths import (
 )
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
-from schemas.change import Blob, FileChange
+from schemas.change import Blob, FileChange, LicenceFiles
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
 
@@ -37,6 +41,7 @@ def read_directory(
             while it was read.
     """
     rules = _rules(source, spec, corpus)
+    licences = _licences(source)
     seen = sources.DirectoryDigest()
     before = skips.read
     for file in sources.directory_files(source.path):
@@ -48,7 +53,7 @@ def read_directory(
         seen.add(file.raw, blob_id)
         if isinstance(judged, FileChange):
             skips.read += 1
-            yield judged
+            yield replace(judged, licence_files=licences, old_licence_files=licences)
         elif judged is not None:
             skips.add(judged, path=path, commit=source.commit)
     if str(seen) != source.commit:
@@ -92,6 +97,19 @@ def _rules(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> PathRule
         every = map(os.fsdecode, sources.directory_paths(os.fsencode(source.path)))
         raise nothing_to_read(spec, corpus, Counter(map(suffix_of, every)), kind="folder")
     return path_rules(spec, corpus, headers=headers)
+
+
+def _licences(source: Source) -> LicenceFiles:
+    texts: dict[str, StatedLicence] = {}
+    for file in sources.directory_files(source.path):
+        path = file.raw.decode(errors="replace")
+        if not file.is_link and is_licence_file(path):
+            with suppress(OSError):
+                content = sources.read_in_directory(
+                    source.path, file.raw, largest=MAX_LICENCE_BYTES
+                )[1]
+                texts[path] = stated_by(path, content or b"")
+    return folder_licences(texts)
 
 
 def folder_headers(folder: Path, paths: Sequence[str]) -> HeaderLanguages:

@@ -20,6 +20,7 @@ from typing import Literal, NoReturn
 from curriculum.corpus import git
 from curriculum.corpus.clone_urls import file_url, local_folder
 from curriculum.corpus.kept_answers import KeptAnswer, KeptAnswers, Question, refs_state
+from curriculum.corpus.licence_names import is_licence_file
 from curriculum.corpus.paths import language_of
 from curriculum.corpus.source_errors import require_each
 from curriculum.store import Store
@@ -45,15 +46,17 @@ class DirectoryFile:
 
 
 def directory_files(root: Path) -> Iterator[DirectoryFile]:
-    """Regular files and links in languages that we know, in the order of their paths.
+    """Regular files and links in languages that we know, and licence files, in the order of their paths.
 
     Links are named but never followed; `.git` folders are passed over.
     """
     for raw in sorted(directory_paths(os.fsencode(root))):
-        if language_of(os.fsdecode(raw), headers="c") is None:
+        path = os.fsdecode(raw)
+        is_licence = is_licence_file(path)
+        if language_of(path, headers="c") is None and not is_licence:
             continue
-        mode = (root / os.fsdecode(raw)).lstat().st_mode
-        if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+        mode = (root / path).lstat().st_mode
+        if stat.S_ISREG(mode) or (stat.S_ISLNK(mode) and not is_licence):
             yield DirectoryFile(raw=raw, is_link=stat.S_ISLNK(mode))
 
 

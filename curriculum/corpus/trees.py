@@ -8,13 +8,11 @@ Memory is the texts of one delta – the first is a whole tree – and a path an
 """
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
 from curriculum.corpus import git, sources
-from curriculum.corpus.asked_git import AskedGit
 from curriculum.corpus.blobs import Unread, Version, decode
 from curriculum.corpus.change_filter import ABSENT, SUBMODULE, Origins
 from curriculum.corpus.git_log import Commit, commits
@@ -25,69 +23,12 @@ from curriculum.corpus.paths import WantedPath, is_plain, language_of
 from curriculum.corpus.plain_folder import read_directory
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
+from curriculum.corpus.tree_differences import Comparison, comparing
 from schemas.change import CommitChange, FileChange, TreeDelta, TreeFile
 from schemas.corpus import CODE, CorpusSpec, QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
 
-ARGUMENTS = (
-    "diff-tree",
-    "--stdin",
-    "-r",
-    "-z",
-    "--raw",
-    "--no-abbrev",
-    "--no-commit-id",
-    "--no-renames",
-    "--no-ext-diff",
-    "--no-textconv",
-)
-END = b"end\n"
-"""Line by which git marks the end, since it is no id."""
-
-
-@contextmanager
-def comparing(repository: Path) -> Iterator["Comparison"]:
-    """A comparison of the repository's trees; its git ends with the block."""
-    with closing(AskedGit.start(repository, *ARGUMENTS)) as asked:
-        yield Comparison(asked=asked)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
-    """One git that compares as many trees as it is asked to."""
-
-    asked: AskedGit
-
-    def entries(self, before: str, after: str) -> Iterator[TreeEntry]:
-        """Yield the entries of the tree of `after` at the paths that differ from `before`.
-
-        git takes commits behind the first for its parents, whatever the history says.
-
-        Raises:
-            CorpusError: if git fails.
-        """
-        self.asked.ask(f"{after} {before}\n".encode() + END)
-        tokens = self._tokens()
-        for meta in tokens:
-            if meta == END:
-                return
-            _, mode, _, blob_id, _ = meta.decode().split(" ")
-            yield TreeEntry(next(tokens), mode, blob_id)
-
-    def _tokens(self) -> Iterator[bytes]:
-        """Yield the texts between NULs, up to END where an entry would begin."""
-        rest, number = bytearray(), 0
-        while number % 2 or rest != END:
-            first, *others = self.asked.heard().split(b"\0")
-            rest += first
-            for token in others:
-                yield bytes(rest)
-                number += 1
-                rest = bytearray(token)
-        yield END
-
-
-REVISION = 5
+REVISION = 6
 """Raised when the same history gives other trees."""
 
 
@@ -137,6 +78,7 @@ def _commit(changes: tuple[FileChange, ...], tree: TreeDelta) -> CommitChange:
         subject=first.subject,
         changes=tuple(sorted(changes, key=lambda each: each.path)),
         tree=tree,
+        licence_files=first.licence_files,
     )
 
 

@@ -13,7 +13,7 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Literal
 
-from curriculum.corpus.licences import joined, licence_of
+from curriculum.corpus.licences import licence_of
 from curriculum.graph.outline import Outline
 from schemas.change import Blob, CommitChange, FileChange, Hunk, TreeFile
 from schemas.corpus import Language
@@ -29,6 +29,7 @@ from schemas.document import (
     Span,
     SpanKind,
 )
+from schemas.spdx import joined
 
 GENERATED = -1
 Range = tuple[int, int]
@@ -114,6 +115,10 @@ class DocumentBuilder:
         lineage: str,
     ) -> int:
         """Add a source, the bytes `span` of a blob; its index."""
+        files = change.licence_files
+        if isinstance(change, FileChange) and blob is change.before:
+            files = change.old_licence_files
+        licence = licence_of(blob.text, path, files, change.licence)
         self.provenance.append(
             Provenance(
                 repository=change.repository,
@@ -123,7 +128,9 @@ class DocumentBuilder:
                 start=span[0],
                 end=span[1],
                 lineage=lineage,
-                licence=licence_of(blob.text, change.licence),
+                licence=licence.name,
+                licence_evidence=licence.evidence,
+                holder=licence.holder,
             )
         )
         return len(self.provenance) - 1

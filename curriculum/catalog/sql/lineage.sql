@@ -18,6 +18,7 @@ COMMENT ON VIEW row_documents IS
 
 CREATE VIEW document_sources AS
 SELECT u.documents_key, u.document_id, u.family, u.provenance[u.source].licence AS licence, u.source - 1 AS source,
+       u.provenance[u.source].licence_evidence AS licence_evidence, u.provenance[u.source].holder AS holder,
        u.provenance[u.source].repository AS repository,
        u.provenance[u.source].path AS path,
        u.provenance[u.source]."commit" AS "commit",
@@ -31,7 +32,7 @@ FROM (
     FROM documents
 ) u;
 COMMENT ON VIEW document_sources IS
-    'where each piece of a document came from: repository, commit, path, licence, blob and bytes of it';
+    'where each piece of a document came from: repository, commit, path, licence and holder, blob and bytes of it';
 
 CREATE VIEW internal.document_commits AS
 SELECT i.key AS rows_key, d.document_id, d.language, d.licence, d.repository, d.path,

@@ -179,15 +179,15 @@ def test_views_read_what_was_published(workspace: Path) -> None:
 def test_a_source_of_a_document_has_the_licence_of_its_file(tmp_path: Path) -> None:
     sources = [
         {**asdict(factories.provenance(path=path)), "licence": licence}
-        for path, licence in (("a.cc", "BSL-1.0"), ("b.cc", "repository: MIT"), ("c.cc", None))
+        for path, licence in (("a.cc", "BSL-1.0"), ("b.cc", "MIT"), ("c.cc", None))
     ]
-    line = {**_document("a"), "licence": "BSL-1.0 AND repository: MIT", "provenance": sources}
+    line = {**_document("a"), "licence": "BSL-1.0 AND MIT", "provenance": sources}
     table = pa.Table.from_pylist([line], schema=DOCUMENT_SCHEMA)
     labels = {"family": "v4_context_graph", "repository": "r"}
     store = Store(tmp_path)
     store.mark("all", [_publish(store, "documents", "data/part-00000.parquet", table, labels)])
     answer = query(tmp_path, "SELECT path, licence FROM document_sources ORDER BY path")
-    assert answer.rows == [("a.cc", "BSL-1.0"), ("b.cc", "repository: MIT"), ("c.cc", None)]
+    assert answer.rows == [("a.cc", "BSL-1.0"), ("b.cc", "MIT"), ("c.cc", None)]
 
 
 def test_pieces_lead_from_tokens_to_documents(workspace: Path) -> None:

@@ -1,7 +1,10 @@
 import pytest
 
-from curriculum.corpus.licences import HEAD_CHARACTERS, UNRECOGNISED, licence_of
+from curriculum.corpus.licences import HEAD_CHARACTERS, licence_of, stated_in_file
+from schemas.change import FolderLicence
+from schemas.spdx import UNRECOGNISED
 
+ZLIB = FolderLicence(path="COPYING", licences=("Zlib",), holder="Adler")
 BSD = """\
 // Redistribution and use in source and binary forms, with or without
 // modification, are permitted provided that the following conditions are met:
@@ -23,7 +26,7 @@ PERMISSION = (
         ("// SPDX-License-Identifier: BSL-1.0\n", "BSL-1.0"),
         (
             "/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */\n",
-            "GPL-2.0 WITH Linux-syscall-note",
+            "GPL-2.0-only WITH Linux-syscall-note",
         ),
         ("# SPDX-License-Identifier: MIT OR Apache-2.0\ncmake()\n", "MIT OR Apache-2.0"),
         ("// SPDX-License-Identifier: (GPL-2.0-only OR MIT)\n", "GPL-2.0-only OR MIT"),
@@ -34,7 +37,7 @@ PERMISSION = (
         ("// (SPDX-License-Identifier: MIT)\n", "MIT"),
         (
             "/* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR MIT) */\n",
-            "(GPL-2.0 WITH Linux-syscall-note) OR MIT",
+            "GPL-2.0-only WITH Linux-syscall-note OR MIT",
         ),
         ('// Licensed under the Apache License 2.0 (the "License").\n', "Apache-2.0"),
         (
@@ -97,10 +100,21 @@ PERMISSION = (
             "GPL-2.0-or-later OR LGPL-3.0-or-later",
         ),
         ("// Licensed under the Frobnication Public Licence\n", UNRECOGNISED),
+        ("// SPDX-License-Identifier: Frobnication-1.0\n", UNRECOGNISED),
+        ("// SPDX-License-Identifier: LicenseRef-ours OR mit\n", "LicenseRef-ours OR MIT"),
+        ("// SPDX-License-Identifier: LGPL-2.1+\n", "LGPL-2.1-or-later"),
+        ("// under the terms of the GNU General Public License\n", "GPL-1.0-or-later"),
+        (
+            GPL.format(kind="", minor="")
+            + "/* As a special exception, you may create a larger work that contains the Bison parser\n"
+            " * skeleton. This exception was added in version 2.2 of Bison. */\n",
+            "GPL-2.0-or-later WITH Bison-exception-2.2",
+        ),
     ],
 )
 def test_a_file_states_its_licence_at_its_head(head, licence):
-    assert licence_of(head + "int a;\n", "Zlib") == licence
+    found = licence_of(head + "int a;\n", "src/a.cc", {"": ZLIB}, "ISC")
+    assert (found.name, found.evidence) == (licence, "header")
 
 
 @pytest.mark.parametrize(
@@ -117,6 +131,60 @@ def test_a_file_states_its_licence_at_its_head(head, licence):
         "",
     ],
 )
-def test_a_file_that_states_none_shows_its_repositorys(text):
-    assert licence_of(text, "Zlib") == "repository: Zlib"
-    assert licence_of(text, None) is None
+def test_a_file_that_states_none_has_that_of_the_licence_file_else_the_corpus(text):
+    found = licence_of(text, "src/a.cc", {"": ZLIB}, "ISC")
+    assert (found.name, found.evidence) == ("Zlib", "file: COPYING")
+    assert licence_of(text, "src/a.cc", {"other": ZLIB}, "ISC").evidence == "corpus"
+    assert licence_of(text, "src/a.cc", {}, "ISC").name == "ISC"
+    unknown = licence_of(text, "src/a.cc", {}, None)
+    assert (unknown.name, unknown.evidence) == (None, None)
+
+
+def test_a_head_that_leaves_a_choice_between_licence_files_gives_the_choice():
+    both = FolderLicence(path="COPYING", licences=("BSD-3-Clause", "GPL-2.0-only"), holder="Meta")
+    head = (
+        "/* Copyright (c) Yann Collet\n * Licensed under both the BSD-style license (found in the LICENSE\n"
+        " * file) and the GPL (found in the COPYING file). You may select, at your option. */\n"
+    )
+    found = licence_of(head, "lib/a.c", {"": both}, None)
+    assert (found.name, found.holder) == ("BSD-3-Clause OR GPL-2.0-only", "Yann Collet")
+    found = licence_of("int a;\n", "lib/a.c", {"": both}, None)
+    assert (found.name, found.holder) == ("BSD-3-Clause AND GPL-2.0-only", "Meta")
+
+
+GPL_TITLE = (
+    "GNU GENERAL PUBLIC LICENSE\n Version {}\n\nCopyright (C) Free Software Foundation, Inc.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "licence"),
+    [
+        ("Copyright (c) 2020 A\n\n" + PERMISSION.format("")[3:], "MIT"),
+        (
+            GPL_TITLE.format("3, 29 June 2007")
+            + "under version 3 of the GNU Affero General Public License, or the GNU Lesser General Public "
+            "License, or any later version\n",
+            "GPL-3.0-only",
+        ),
+        (GPL_TITLE.format("2, June 1991"), "GPL-2.0-only"),
+        ("Mozilla Public License Version 2.0\n", "MPL-2.0"),
+        (
+            "Your choice of the Redis Source Available License 2.0, or the Server Side Public License v1\n",
+            "LicenseRef-RSALv2 OR SSPL-1.0",
+        ),
+        (
+            "All files in lib use BSD 2-Clause, all other files use a GPLv2 license\n",
+            "BSD-2-Clause AND GPL-2.0-only",
+        ),
+        ("Ask the author.\n", UNRECOGNISED),
+        ("Please see the file LICENCE in the distribution for licensing details.\n", None),
+        ("", None),
+    ],
+)
+def test_a_licence_file_states_its_licences(text, licence):
+    assert stated_in_file(text).licence == licence
+
+
+def test_the_holder_of_a_gnu_licence_is_not_that_of_the_code():
+    assert stated_in_file(GPL_TITLE.format("2, June 1991")).holder is None

@@ -51,6 +51,28 @@ def test_a_fault_in_the_file_names_its_line(tmp_path):
         load_corpus(str(tmp_path / "c.yaml"))
 
 
+@pytest.mark.parametrize(
+    ("licence", "message"),
+    [
+        ("Apachee-2.0", r"c\.yaml:4: .*'Apachee-2.0' is no SPDX licence.*'Apache-2.0'"),
+        ("MIT/Zlib", r"c\.yaml:4: .*is no SPDX expression"),
+        ("MIT OR Frob-1.0", r"c\.yaml:4: .*'Frob-1.0'.*LicenseRef-"),
+    ],
+)
+def test_a_licence_that_spdx_lacks_is_named_with_its_line(tmp_path, licence, message):
+    near = f"{{name: near, path: repos/near, licence: {licence}}}"
+    (tmp_path / "c.yaml").write_text(CORPUS.replace("{name: near, path: repos/near}", near))
+    with pytest.raises(CorpusError, match=message):
+        load_corpus(str(tmp_path / "c.yaml"))
+
+
+def test_a_licence_of_the_corpus_takes_its_present_form(tmp_path):
+    near = "{name: near, path: repos/near, licence: gpl-2.0+ or LicenseRef-ours}"
+    (tmp_path / "c.yaml").write_text(CORPUS.replace("{name: near, path: repos/near}", near))
+    first = load_corpus(str(tmp_path / "c.yaml")).repositories[0]
+    assert first.licence == "GPL-2.0-or-later OR LicenseRef-ours"
+
+
 BROKEN = """
 name: mine
 repositories:
@@ -125,3 +147,32 @@ def test_a_workspace_has_corpora_of_its_own_by_name(tmp_path):
         load_corpus("our", tmp_path)
     with pytest.raises(CorpusError, match="no shipped corpus"):
         load_corpus("ours")
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ("{refuse: [GPL-9.9]}", r"c\.yaml:\d+: .*'GPL-9.9'"),
+        ("{allow: [XPL-*]}", r"c\.yaml:\d+: .*no SPDX licence matches 'XPL-\*'"),
+        ("{allow: [MIT OR Zlib]}", r"c\.yaml:\d+: .*several licences"),
+        ("{purpose: sale}", r"c\.yaml:\d+: .*purpose"),
+    ],
+)
+def test_a_faulty_policy_of_licences_is_named_with_its_line(tmp_path, policy, message):
+    (tmp_path / "c.yaml").write_text(f"{CORPUS}licences: {policy}\n")
+    with pytest.raises(CorpusError, match=message):
+        load_corpus(str(tmp_path / "c.yaml"))
+
+
+def test_a_policy_takes_ids_in_any_form_and_patterns(tmp_path):
+    policy = "{purpose: release, allow: [mit, BSD-*], refuse: [gpl-2.0]}"
+    (tmp_path / "c.yaml").write_text(f"{CORPUS}licences: {policy}\n")
+    licences = load_corpus(str(tmp_path / "c.yaml")).licences
+    assert (licences.allow, licences.refuse) == (("MIT", "BSD-*"), ("GPL-2.0-only",))
+    assert licences.not_usual() == {
+        "licences": {
+            "purpose": "release",
+            "allow": ["MIT", "BSD-*"],
+            "refuse": ["GPL-2.0-only"],
+        }
+    }

@@ -185,7 +185,7 @@ def test_a_document_has_the_licence_that_its_file_states(
     make_change: MakeChange, family: str
 ) -> None:
     own = "// SPDX-License-Identifier: BSL-1.0\nint a;\n"
-    for text, licence in ((own, "BSL-1.0"), ("int a;\n", "repository: MIT")):
+    for text, licence in ((own, "BSL-1.0"), ("int a;\n", "MIT")):
         change = make_change(text, text + "int b;\n", licence="MIT")
         for document in render(change, [family]).documents:
             assert document.licence == licence

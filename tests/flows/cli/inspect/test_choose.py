@@ -113,7 +113,7 @@ def test_documents_are_chosen_by_their_own_sources(larder: Larder) -> None:
 def test_the_licence_of_one_file_is_enough_to_choose_a_document(tmp_path: Path) -> None:
     sources = [
         factories.provenance(path=path, licence=licence, end=7)
-        for path, licence in (("a.cc", "BSL-1.0"), ("b.cc", "repository: MIT"))
+        for path, licence in (("a.cc", "BSL-1.0"), ("b.cc", "MIT"))
     ]
     document = factories.document("int a;\n", licence="joined", provenance=tuple(sources))
     labels = {"family": "v4_context_graph", "repository": "r"}
@@ -123,7 +123,7 @@ def test_the_licence_of_one_file_is_enough_to_choose_a_document(tmp_path: Path) 
 
     artefact = published(tmp_path, "documents", labels, fill)
     store = Store(tmp_path, dry=True)
-    for licence, number in (("BSL-1.0", 1), ("repository: MIT", 1), ("MIT", 0)):
+    for licence, number in (("BSL-1.0", 1), ("MIT", 1), ("ISC", 0)):
         options = InspectOptions(only=LineFilter(licence=licence))
         assert len(list(chosen_lines(store, artefact, options))) == number
 

@@ -1,0 +1,54 @@
+"""Copyright holders that comments and licence files name, in a form in which two of them can be compared."""
+
+import re
+
+_YEARS = r"(?:\d{4}(?:[ \t]*(?:-|–|,|to)[ \t]*(?:\d{2,4}|present|now|today))*[ \t,.:]*)*"
+_NAMED = re.compile(
+    r"(?:SPDX-FileCopyrightText:[ \t]*(?:copyright\b[ \t]*)?(?:\(c\)|©)?"
+    r"|\bcopyrights?\b[ \t:]*(?:\(c\)|©|&copy;)"
+    r"|(?:\(c\)|©)(?:[ \t]*copyright\b|(?=[ \t]*\d{4}))"
+    r"|\bcopyrights?\b[ \t:]*(?=\d{4}|by\b)"
+    r"|^[^\w\n]*copyright\b(?=[ \t]+(?-i:[A-Z])))"
+    rf"[ \t,:]*{_YEARS}(?:and onwards[ \t]*)?(?:by\b[ \t]*)?(?P<name>[^\n]*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_END = re.compile(
+    r"[ \t]*(?:[<(\[|;\"]|\*/|https?:|\S+@\S+|[ \t]{3,}|\b(?:all )?rights? reserved\b|\blicen[cs]ed\b"
+    r"|\bdistributed\b|\bunder the\b|\bpermission\b|\bsee\b|\bet al\b|\band others\b"
+    r"|\b(?:19|20)\d{2}\b|\bthis (?:file|program)\b|\bfor the\b|\.[ \t]+(?:this|the|all|see|use)\b)",
+    re.IGNORECASE,
+)
+"""End of a name: an address, a year behind it, or the words that follow."""
+_SUFFIX = re.compile(
+    r"[\s,]+(?:and|and (?:its )?affiliates|inc|llc|ltd|limited|corp|corporation|gmbh|co|ab|s\.?a|plc)\.?$",
+    re.IGNORECASE,
+)
+MAX_HOLDER = 100
+"""Characters of a name; what is longer is prose."""
+
+
+def holder_in(text: str) -> str | None:
+    """Return the first copyright holder of a text, without years, address and form of company, or None.
+
+    >>> holder_in("// Copyright (c) 2003-2024 Google, Inc. All rights reserved.")
+    'Google'
+    >>> holder_in("# Copyright Louis Dionne 2013-2022"), holder_in("retain the above copyright notice")
+    ('Louis Dionne', None)
+    """
+    for named in _NAMED.finditer(text):
+        name = _normalized(named["name"])
+        if name:
+            return name
+    return None
+
+
+def _normalized(name: str) -> str | None:
+    end = _END.search(name)
+    if end is not None:
+        name = name[: end.start()]
+    name = " ".join(name.split()).strip(" ,.-:*/#'@")
+    shorter = _SUFFIX.sub("", name)
+    while shorter != name:
+        name, shorter = shorter, _SUFFIX.sub("", shorter)
+    is_name = 0 < len(name) <= MAX_HOLDER and any(letter.isalpha() for letter in name)
+    return name if is_name and not name.lower().startswith(("notice", "holder", "owner")) else None

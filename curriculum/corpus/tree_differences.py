@@ -1,0 +1,66 @@
+"""Differences between the trees of two commits, by a git that stays open."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from curriculum.corpus.asked_git import AskedGit
+from curriculum.corpus.git_tree import TreeEntry
+
+ARGUMENTS = (
+    "diff-tree",
+    "--stdin",
+    "-r",
+    "-z",
+    "--raw",
+    "--no-abbrev",
+    "--no-commit-id",
+    "--no-renames",
+    "--no-ext-diff",
+    "--no-textconv",
+)
+END = b"end\n"
+"""Line by which git marks the end, since it is no id."""
+
+
+@contextmanager
+def comparing(repository: Path) -> Iterator["Comparison"]:
+    """A comparison of the repository's trees; its git ends with the block."""
+    with closing(AskedGit.start(repository, *ARGUMENTS)) as asked:
+        yield Comparison(asked=asked)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """One git that compares as many trees as it is asked to."""
+
+    asked: AskedGit
+
+    def entries(self, before: str, after: str) -> Iterator[TreeEntry]:
+        """Yield the entries of the tree of `after` at the paths that differ from `before`.
+
+        git takes commits behind the first for its parents, whatever the history says.
+
+        Raises:
+            CorpusError: if git fails.
+        """
+        self.asked.ask(f"{after} {before}\n".encode() + END)
+        tokens = self._tokens()
+        for meta in tokens:
+            if meta == END:
+                return
+            _, mode, _, blob_id, _ = meta.decode().split(" ")
+            yield TreeEntry(next(tokens), mode, blob_id)
+
+    def _tokens(self) -> Iterator[bytes]:
+        """Yield the texts between NULs, up to END where an entry would begin."""
+        rest, number = bytearray(), 0
+        while number % 2 or rest != END:
+            first, *others = self.asked.heard().split(b"\0")
+            rest += first
+            for token in others:
+                yield bytes(rest)
+                number += 1
+                rest = bytearray(token)
+        yield END
