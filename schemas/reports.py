@@ -270,7 +270,7 @@ class EncodeReport(StageReport):
     lengths: dict[str, LengthBucket] = {}
     """Counts by range of tokens."""
     context_chunks: dict[str, int] = {}
-    """Chunks of context: kept, elided, other_side; of graphs."""
+    """Chunks of context: kept, elided, other_side, and refused for their licence; of graphs."""
     other_side_bytes: int = 0
     """Elided bytes of files on the other side of the split."""
     objective: dict[str, int] = {}

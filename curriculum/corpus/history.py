@@ -40,7 +40,7 @@ BATCH_CHANGES = 512
 """Changes whose hunks come from one run of git: so much text, or so many."""
 
 
-REVISION = 7
+REVISION = 8
 """Raised when the same history gives other changes."""
 
 

@@ -22,6 +22,7 @@ from pydantic import JsonValue
 
 from curriculum import frames, parquet
 from curriculum.corpus.file_texts import read_shown, read_versions
+from curriculum.corpus.refused_licences import refused_documents
 from curriculum.corpus.shared_lines import lineages_with_shared_text
 from curriculum.corpus.split import (
     WHOLE_REPOSITORIES,
@@ -32,7 +33,7 @@ from curriculum.corpus.split import (
     side_fraction,
 )
 from curriculum.corpus.touched_files import touched_files
-from schemas.corpus import CorpusSpec
+from schemas.corpus import USUAL_LICENCES, CorpusSpec
 from schemas.document import KEPT_SCHEMA, SIDES_SCHEMA
 from schemas.reports import SelectionReport
 
@@ -52,6 +53,7 @@ _COLUMNS = (
     "language",
     "timestamp",
     "lineage",
+    "parts",
     "spans",
     "provenance",
 )
@@ -104,6 +106,7 @@ def ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
     return {
         "repositories": [repository.name for repository in corpus.repositories],
         "val_fraction": corpus.val_fraction,
+        **corpus.licences.not_usual(),
     }
 
 
@@ -126,6 +129,9 @@ def select(
     order = {repository.name: i for i, repository in enumerate(corpus.repositories)}
     rows = _rows(documents, order)
     listed = _unique(rows)
+    if corpus.licences != USUAL_LICENCES:
+        refused = refused_documents(rows, KEY, corpus.licences)
+        listed = listed.drop("refused").join(refused, on=KEY, how="left", validate="1:1")
     joined: tuple[tuple[str, str], ...] = ()
     if known is None:
         lineages = _lineages(rows)
@@ -168,6 +174,7 @@ def _unique(rows: pl.LazyFrame) -> pl.DataFrame:
             pl.col("lineage").sort_by("timestamp", "lineage").first(),
             pl.col("timestamp").min(),
             pl.len().alias("rows"),
+            refused=pl.lit(None, dtype=pl.String),
         )
         .sort(KEY)
         .collect(engine="streaming")
@@ -293,7 +300,8 @@ def _near_val(
 def _units(listed: pl.DataFrame, units: Mapping[str, str]) -> dict[str, list[str]]:
     """The units of each family, in the order of families."""
     found: dict[str, list[str]] = {}
-    pairs = listed.select("family", "lineage").unique().sort("family", "lineage")
+    pairs = listed.filter(pl.col("refused").is_null()).select("family", "lineage").unique()
+    pairs = pairs.sort("family", "lineage")
     for family, lineage in pairs.iter_rows():
         found.setdefault(family, []).append(units[lineage])
     return found
@@ -302,9 +310,10 @@ def _units(listed: pl.DataFrame, units: Mapping[str, str]) -> dict[str, list[str
 def _select(listed: pl.DataFrame, sides: pl.DataFrame) -> pl.DataFrame:
     """The selection's columns, and `rows`."""
     marked = listed.join(sides, on="lineage", how="left", validate="m:1")
+    is_refused = pl.col("refused").is_not_null()
     is_copy = pl.col("copy_of").is_not_null()
     firsts = (
-        marked.filter(~is_copy)
+        marked.filter(~is_copy & ~is_refused)
         .sort("order", "timestamp", "lineage", "document_id")
         .unique(["family", "content"], keep="first", maintain_order=True)
         .select("family", "content", *(pl.col(name).alias(f"first_{name}") for name in _FIRST))
@@ -313,16 +322,22 @@ def _select(listed: pl.DataFrame, sides: pl.DataFrame) -> pl.DataFrame:
     is_first = pl.all_horizontal(pl.col(name) == pl.col(f"first_{name}") for name in _FIRST[:2])
     duplicate = ~is_first.fill_null(value=True)
     return marked.with_columns(
-        keep=~(is_copy | duplicate),
-        reason=pl.when(is_copy)
+        keep=~(is_refused | is_copy | duplicate),
+        reason=pl.when(is_refused)
+        .then(pl.lit("licence"))
+        .when(is_copy)
         .then(pl.lit("other_side"))
         .when(duplicate)
         .then(pl.lit("duplicate")),
-        rule=pl.when(is_copy)
+        rule=pl.when(is_refused)
+        .then(pl.lit("the corpus takes the licence"))
+        .when(is_copy)
         .then(pl.lit("a copy of the file is in train"))
         .when(duplicate)
         .then(pl.lit("the same source text is kept once")),
-        evidence=pl.when(is_copy)
+        evidence=pl.when(is_refused)
+        .then(pl.col("refused"))
+        .when(is_copy)
         .then(pl.col("copy_of"))
         .when(duplicate)
         .then(pl.col("first_lineage")),

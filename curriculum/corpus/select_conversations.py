@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pydantic import JsonValue
 
 from curriculum import frames
+from curriculum.corpus.refused_licences import UNKNOWN_LICENCE
 from curriculum.corpus.select import SELECTION_NAME, SIDES_NAME, DocumentsOf, Summary
 from curriculum.corpus.split import Lineage, clusters, held_out
 from curriculum.parquet import shards_of
@@ -30,6 +31,7 @@ def conversation_ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
     return {
         "conversations": [each.name for each in corpus.conversations],
         "val_fraction": corpus.val_fraction,
+        **corpus.licences.not_usual(),
     }
 
 
@@ -40,11 +42,11 @@ def select_conversations(
 
     Memory: some 200 bytes a conversation.
     """
-    rows = _rows(documents)
+    rows = _rows(documents, corpus)
     listed = (
         rows.with_columns(alike=pl.col("digest").n_unique().over("document_id") == 1)
         .group_by(_PLACE)
-        .agg(pl.col("lineage", "repository", "alike").sort_by("number").first())
+        .agg(pl.col("lineage", "repository", "alike", "refused").sort_by("number").first())
         .sort(_PLACE)
     )
     sides, joined = _splits(rows, listed, corpus)
@@ -68,8 +70,14 @@ def select_conversations(
     )
 
 
-def _rows(documents: Sequence[DocumentsOf]) -> pl.DataFrame:
+def _rows(documents: Sequence[DocumentsOf], corpus: CorpusSpec) -> pl.DataFrame:
     """A row a conversation, numbered as they were read; `order` is its source's place in the corpus."""
+    licences = {source.name: source.licence for source in corpus.conversations}
+    refused = {
+        name: licence or UNKNOWN_LICENCE
+        for name, licence in licences.items()
+        if corpus.licences.refuses(licence)
+    }
     tables = [
         frames.scan(shards_of(each.path), ["document_id", "lineage", "provenance"]).select(
             "document_id",
@@ -77,6 +85,7 @@ def _rows(documents: Sequence[DocumentsOf]) -> pl.DataFrame:
             digest=pl.col("provenance").list.first().struct.field("blob"),
             repository=pl.lit(each.repository),
             order=pl.lit(order, dtype=pl.Int32),
+            refused=pl.lit(refused.get(each.repository), dtype=pl.String),
         )
         for order, each in enumerate(documents)
     ]
@@ -95,8 +104,9 @@ def _splits(
         for name, repository, order, number in found.sort("lineage").iter_rows()
     ]
     oldest = clusters(lineages, _sharing(rows))
+    allowed = listed.filter(pl.col("refused").is_null())
     units: dict[str, list[str]] = {}
-    units[CHAT_FAMILY] = [oldest[name].name for name in sorted(set(listed["lineage"]))]
+    units[CHAT_FAMILY] = [oldest[name].name for name in sorted(set(allowed["lineage"]))]
     val, joined = held_out(units, val_fraction=corpus.val_fraction)
     sides = [
         (lineage.name, "val" if oldest[lineage.name].name in val else "train", None)
@@ -121,19 +131,27 @@ def _sharing(rows: pl.DataFrame) -> Iterator[tuple[str, str]]:
 
 def _decided(listed: pl.DataFrame, sides: pl.DataFrame) -> pl.DataFrame:
     """The selection's columns."""
-    first = pl.col("order") == pl.col("order").min().over("document_id")
-    holder = pl.col("repository").sort_by("order").first().over("document_id")
-    contradicts = pl.when(~pl.col("alike"))
+    is_refused = pl.col("refused").is_not_null()
+    allowed = pl.when(~is_refused).then("order")
+    first = (pl.col("order") == allowed.min().over("document_id")).fill_null(value=False)
+    holder = pl.col("repository").sort_by(allowed, nulls_last=True).first().over("document_id")
+    refused = pl.when(is_refused)
     return (
         listed.join(sides, on="lineage", how="left", validate="m:1")
         .with_columns(
             keep=first & pl.col("alike"),
             family=pl.lit(CHAT_FAMILY),
-            reason=contradicts.then(pl.lit("contradiction")).when(~first).then(pl.lit("duplicate")),
-            rule=contradicts.then(pl.lit("the same text has the same roles and weights"))
+            reason=refused.then(pl.lit("licence"))
+            .when(~pl.col("alike"))
+            .then(pl.lit("contradiction"))
+            .when(~first)
+            .then(pl.lit("duplicate")),
+            rule=refused.then(pl.lit("the corpus takes the licence"))
+            .when(~pl.col("alike"))
+            .then(pl.lit("the same text has the same roles and weights"))
             .when(~first)
             .then(pl.lit("the same text is kept once")),
-            evidence=pl.when(~first | ~pl.col("alike")).then(holder),
+            evidence=refused.then("refused").when(~first | ~pl.col("alike")).then(holder),
             domain=pl.lit(CHAT_DOMAIN),
             domain_rule=pl.lit("every conversation"),
         )

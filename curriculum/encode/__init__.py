@@ -20,6 +20,7 @@ piece of its encodings or is counted as elided, so a header is not repeated in d
     stream.py        all documents of an artefact
 """
 
+from curriculum.encode.batch import Split
 from curriculum.encode.documents import (
     ChunkCounts,
     Counts,
@@ -41,6 +42,7 @@ __all__ = [
     "FitResult",
     "Fitter",
     "Outcome",
+    "Split",
     "StructureCounts",
     "TokenizedDocument",
     "elided_parts",

@@ -1,7 +1,8 @@
 """A batch of documents as flat arrays, with the side of the split of each chunk of context.
 
 A context document has its target's side. In a document that is trained on, a chunk around the target with a
-part of a held-out file has to go. A held-out document keeps all of its context, of which nothing is scored.
+part of a held-out file has to go. A held-out document keeps that context, of which nothing is scored. A chunk
+under a licence that the corpus refuses has to go from every document.
 A target that has a part of a file of the other side straddles the split.
 
 The structure of a document goes from its bytes to the tokens of its encodings: a token takes what its
@@ -35,6 +36,7 @@ from curriculum.tokens.encoding import (
     byte_ranges,
 )
 from curriculum.tokens.store import TokenStore
+from schemas.corpus import USUAL_LICENCES, LicencesSpec
 from schemas.document import PART_KINDS, SPAN_KINDS
 from schemas.packed_row import TEXT_PIECE
 from schemas.structure import RUN_COLUMNS, STRUCTURE_TOKENS
@@ -196,6 +198,22 @@ class Split:
     """[documents]: whether each document of the artefact is in val."""
     val_lineages: frozenset[str]
     """The lineages in val; all others are in train."""
+    licences: LicencesSpec = USUAL_LICENCES
+    """Licences that the corpus takes."""
+
+    @property
+    def refuses(self) -> bool:
+        """Return True if the corpus may refuse a licence."""
+        return self.licences != USUAL_LICENCES
+
+    def are_refused(self, sources: Any) -> Bools:
+        """[sources]: whether the corpus refuses the licence of each."""
+        coded = sources.field("licence").dictionary_encode()
+        refused = [self.licences.refuses(name) for name in coded.dictionary.to_pylist()]
+        unknown = self.licences.refuses(None)
+        codes = coded.indices.fill_null(len(refused)).to_numpy(zero_copy_only=False)
+        found: Bools = np.array([*refused, unknown], dtype=np.bool_)[codes]
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -206,16 +224,26 @@ class Placed:
     """[chunks, 2]: parts [first, after) of each chunk around the target."""
     other_side: Bools
     """[parts]: those of context chunks that must go, since they hold text of held-out files."""
+    refused: Bools
+    """[parts]: those of other context chunks that must go, since they hold text under a refused licence."""
     straddles: bool
     held_out: bool
     """True for a held-out document, which keeps its context."""
 
 
-def placed(chunks: Int32s, hops: Int32s, foreign: Bools, *, held_out: bool = False) -> Placed:
+def placed(
+    chunks: Int32s,
+    hops: Int32s,
+    foreign: Bools,
+    *,
+    held_out: bool = False,
+    refused: Bools | None = None,
+) -> Placed:
     """The chunks around a target and what of them is `foreign` [parts], which is text of the other side.
 
     `chunks` [chunks, 2] are ranges of parts, `hops` [chunks] their distances, 0 for the target's own.
-    A document that is `held_out` may show files that are trained on around its target.
+    A document that is `held_out` may show files that are trained on around its target. Text under a `refused`
+    licence [parts] goes from the context of every document; the selection leaves out targets with some.
 
     >>> chunks = np.array([[0, 2], [2, 4], [4, 5]], dtype=np.int32)
     >>> hops = np.array([2, 1, 0], dtype=np.int32)
@@ -229,15 +257,23 @@ def placed(chunks: Int32s, hops: Int32s, foreign: Bools, *, held_out: bool = Fal
     True
     """
     context = chunks[hops > 0]
-    before = np.concatenate(([0], np.cumsum(foreign)))
-    touched = before[context[:, 1]] > before[context[:, 0]]
-    banned = context[:0] if held_out else context[touched]
+    banned = context[:0] if held_out else context[_touched(context, foreign)]
+    other_side = _painted(banned, len(foreign))
+    under = context[:0] if refused is None else context[_touched(context, refused)]
     return Placed(
         context=context,
-        other_side=_painted(banned, len(foreign)),
+        other_side=other_side,
+        refused=_painted(under, len(foreign)) & ~other_side,
         straddles=bool((foreign & ~_painted(context, len(foreign))).any()),
         held_out=held_out,
     )
+
+
+def _touched(ranges: Int32s, marked: Bools) -> Bools:
+    """[ranges]: whether a marked part lies in each."""
+    before = np.concatenate(([0], np.cumsum(marked)))
+    found: Bools = before[ranges[:, 1]] > before[ranges[:, 0]]
+    return found
 
 
 def _painted(ranges: Int32s, count: int) -> Bools:
@@ -250,6 +286,7 @@ def _painted(ranges: Int32s, count: int) -> Bools:
 
 _COLUMNS = ("document_id", "language", "num_bytes", "parts", "spans")
 _CHUNKS, _LINEAGE = "chunks", "provenance.list.element.lineage"
+_LICENCE = "provenance.list.element.licence"
 _HOP = "chunks.list.element.hop"
 _RUNS = tuple(f"run_{name}" for name in RUN_COLUMNS)
 _STRUCTURE = (
@@ -262,11 +299,12 @@ _STRUCTURE = (
 )
 
 
-def columns_of(path: Path, *, split: bool, structure: bool) -> list[str]:
+def columns_of(path: Path, *, split: Split | None, structure: bool) -> list[str]:
     """The columns that fitting needs of a file: chunks where there are any, then sources for a split."""
     columns = [*_COLUMNS, *(_STRUCTURE if structure else ())]
     if _has_chunks(path):
-        columns += [_CHUNKS, *((_LINEAGE,) if split else ())]
+        sources = [] if split is None else [_LINEAGE, *([_LICENCE] if split.refuses else [])]
+        columns += [_CHUNKS, *sources]
     return columns
 
 
@@ -333,6 +371,7 @@ class Batch:
             ),
             generated=self._generated[parts],
             other_side=found.other_side if found else nothing,
+            refused=found.refused if found else nothing,
             straddles=found.straddles if found else False,
             context=found.context if found else None,
             targets_alone=found.held_out if found else False,
@@ -396,6 +435,7 @@ class _Context:
             held_out = pa.array(sorted(split.val_lineages), type=pa.string())
             is_val = pc.is_in(source.field("lineage"), value_set=held_out)
             self._is_val = is_val.to_numpy(zero_copy_only=False).astype(np.bool_)
+            self._is_refused = split.are_refused(source) if split.refuses else None
 
     def placed(self, index: int, row: int, parts: slice) -> Placed | None:
         """The context of one document; None where it has no chunks."""
@@ -403,12 +443,17 @@ class _Context:
         if chunks.start == chunks.stop:
             return None
         foreign, held_out = np.zeros(len(self._sources[parts]), dtype=np.bool_), False
+        refused = foreign.copy()
         if self._split is not None:
             held_out = bool(self._split.val[row])
             cited = np.flatnonzero(self._sources[parts] >= 0)
             sources = self._provenance[index] + self._sources[parts][cited]
             foreign[cited] = self._is_val[sources] != held_out
-        return placed(self._ranges[chunks], self._hops[chunks], foreign, held_out=held_out)
+            if self._is_refused is not None:
+                refused[cited] = self._is_refused[sources]
+        return placed(
+            self._ranges[chunks], self._hops[chunks], foreign, held_out=held_out, refused=refused
+        )
 
 
 def flat(column: Any) -> tuple[npt.NDArray[np.int64], Any]:

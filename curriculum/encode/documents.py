@@ -45,6 +45,8 @@ class TokenizedDocument:
     """[parts]: those that are no source text, such as headers, path lines and lines of gaps."""
     other_side: Bools
     """[parts]: those of context chunks that must go, since they hold text of held-out files."""
+    refused: Bools
+    """[parts]: those of other context chunks that must go, since they hold text under a refused licence."""
     straddles: bool = False
     """True if the target itself has text from the other side."""
     context: Int32s | None = None
@@ -59,13 +61,18 @@ class TokenizedDocument:
         return int(self.part_bytes[-1])
 
     @property
+    def forbidden(self) -> Bools:
+        """[parts]: those of context chunks that must go, however much room there is."""
+        return self.other_side | self.refused
+
+    @property
     def units(self) -> Int32s:
         """[parts]: the number of the unit that each part goes or stays with, counted from 0.
 
         Neighbours of one rank are a unit. Where there are chunks, all parts of a rank are: the line that
         names a file goes with the last chunk of its run.
         """
-        keys = np.stack((self.ranks, self.elidable, self.other_side))
+        keys = np.stack((self.ranks, self.elidable, self.other_side, self.refused))
         if self.context is None:
             borders = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
             first: Int32s = np.zeros(min(1, keys.shape[1]), dtype=np.int32)
@@ -77,11 +84,12 @@ class TokenizedDocument:
         if self.context is None:
             return None
         last = self.context[:, 1] - 1
-        banned, elided = self.other_side[last], dropped[last]
+        banned, refused, elided = self.other_side[last], self.refused[last], dropped[last]
         return ChunkCounts(
             kept=int((~elided).sum()),
-            elided=int((elided & ~banned).sum()),
+            elided=int((elided & ~banned & ~refused).sum()),
             other_side=int((elided & banned).sum()),
+            refused=int((elided & refused).sum()),
         )
 
 
@@ -94,6 +102,8 @@ class ChunkCounts:
     """Number elided for want of room."""
     other_side: int
     """Because they hold text of held-out files, in a document that is trained on."""
+    refused: int
+    """Because they hold text under a licence that the corpus refuses."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,7 +134,7 @@ class FitResult:
     """Tokens of the whole document, BOS and EOS included, before it was fitted."""
     elided_bytes: int = 0
     other_side_bytes: int = 0
-    """Elided bytes of the context chunks that hold text of held-out files."""
+    """Elided bytes of the context chunks that hold text of held-out files or under a refused licence."""
     objective_counts: tuple[tuple[str, int], ...] = ()
     """Counts of the objective that was applied to its encodings."""
     chunks: ChunkCounts | None = None
@@ -166,7 +176,7 @@ class Counts:
     tokens: int = 0
     elided_bytes: int = 0
     other_side_bytes: int = 0
-    """Elided bytes of the context chunks that hold text of held-out files."""
+    """Elided bytes of the context chunks that hold text of held-out files or under a refused licence."""
     chunks: Counter[str] = field(default_factory=Counter)
     """Chunks of context, of documents with encodings: kept, elided for want of room, of the other side."""
     structure: Counter[str] = field(default_factory=Counter)
@@ -197,7 +207,10 @@ class Counts:
             bucket.encoded_tokens += tokens
             self.tokens += tokens
         if fitted.encodings and fitted.chunks is not None:
-            self.chunks.update(asdict(fitted.chunks))
+            counted = asdict(fitted.chunks)
+            self.chunks.update({name: counted[name] for name in counted if name != "refused"})
+            if fitted.chunks.refused:
+                self.chunks["refused"] += fitted.chunks.refused
         for name, number in fitted.objective_counts:
             self.objective_counts[name] += number
         if fitted.structure is not None:

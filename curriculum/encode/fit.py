@@ -68,7 +68,7 @@ class Fitter:
             return _fitted(document, "dropped", ())
         if document.straddles:
             return _fitted(document, "straddles", ())
-        if len(document.ids) <= self.row_length and not document.other_side.any():
+        if len(document.ids) <= self.row_length and not document.forbidden.any():
             return _fitted(document, "whole", (self._whole(document),))
         room = self.row_length - self._lead - self._trail
         line = self._elide(document, room)
@@ -101,7 +101,7 @@ class Fitter:
             units=document.units,
             ranks=document.ranks,
             elidable=document.elidable,
-            banned=document.other_side,
+            banned=document.forbidden,
             elision=len(elision),
             room=room,
         )
@@ -298,6 +298,6 @@ def _fitted(
         num_bytes=document.num_bytes,
         num_tokens=len(document.ids),
         elided_bytes=int(sizes[dropped].sum()),
-        other_side_bytes=int(sizes[dropped & document.other_side].sum()),
+        other_side_bytes=int(sizes[dropped & document.forbidden].sum()),
         chunks=document.chunks_of(dropped),
     )

@@ -46,26 +46,22 @@ def encode_documents(
     fitter: Fitter | TurnFitter,
     *,
     kept: npt.NDArray[np.bool_] | None = None,
-    val: npt.NDArray[np.bool_] | None = None,
-    val_lineages: frozenset[str] = frozenset(),
+    split: Split | None = None,
     structure: bool = False,
     objective: ApplyObjective | None = None,
 ) -> Iterator[FitResult]:
     """Fit each document of an artefact, in its order; `kept` [documents] leaves some out.
 
-    `val` [documents] says which are in val, `val_lineages` which files are: then no file of val stands in an
-    encoding of a document with chunks that is trained on. Documents without chunks are never looked at.
+    With a `split` no file of val stands in an encoding of a document with chunks that is trained on, and no
+    chunk under a refused licence in any. Documents without chunks are never looked at.
     With `structure`, `files` are of v6_enriched and `store` has the tokens of its base family: encodings
     are those of the base, and have structure. `objective` is applied between fitting and structure, which
     follows the tokens. Memory is one batch of documents and one document's tokens.
     """
-    split = None if val is None else Split(val=val, val_lineages=val_lineages)
     batches = (
         batch
         for path in files
-        for batch in document_batches(
-            [path], columns_of(path, split=split is not None, structure=structure)
-        )
+        for batch in document_batches([path], columns_of(path, split=split, structure=structure))
     )
     token_bytes, leading_space = fitter.tokenizer.token_bytes, fitter.tokenizer.leading_space
     for batch, index, document in _tokenized(batches, store, split, kept):

@@ -300,6 +300,7 @@ def context_lines(built: Built) -> Iterator[Line]:
         if rows.val is not None
     ]
     is_far = any(report.context.past_64k for _, report, _ in reports)
+    has_refused = any(report.encode.context_chunks.get("refused") for _, report, _ in reports)
     for title, report, held_out in reports:
         chunks = report.encode.context_chunks
         yield {
@@ -312,6 +313,7 @@ def context_lines(built: Built) -> Iterator[Line]:
             "chunks kept": count(chunks["kept"]) if chunks else "",
             "elided": count(chunks["elided"]) if chunks else "",
             "other side": count(chunks["other_side"]) if chunks else "",
+            **({"refused licence": count(chunks.get("refused", 0))} if has_refused else {}),
             "held out": count(held_out.encode.tokens),
             "its mean": count(held_out.context.mean),
         }

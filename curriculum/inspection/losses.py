@@ -36,6 +36,7 @@ _CURES: Mapping[str, str] = {
     "new_file": "Read more history, or serve v2 families, which show new files",
     "too_long": "Take longer rows, or set overlong: drop_oldest in the corpus file",
     "contradiction": "Give conversations of one text the same roles and weights",
+    "licence": "Allow the licences, or set licences.purpose: research, in the corpus file",
     HELD_OUT: "Lower val_fraction in the corpus file, or read more history",
     SHOWN_BESIDE: "Say both: true beside the family in the diet, or read more history",
 }

@@ -10,7 +10,7 @@ from curriculum.objectives.causal import within_targets
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME
-from schemas.corpus import CorpusSpec, Overlong
+from schemas.corpus import USUAL_LICENCES, CorpusSpec, LicencesSpec, Overlong
 from schemas.errors import DietError
 from schemas.families import CHAT_FAMILY, held_out_objective, reads_commits
 from schemas.objectives import CHAT_OBJECTIVE, TARGET_OBJECTIVE, USUAL_OBJECTIVE, Score
@@ -151,6 +151,8 @@ class RowSource:
     tokens: Artefact
     overlong: Overlong = "skip"
     """Fate of its conversations that are longer than a row."""
+    licences: LicencesSpec = USUAL_LICENCES
+    """Licences that its contexts may show."""
 
     @property
     def repository(self) -> str:
@@ -197,6 +199,7 @@ class RowSources:
                 base=bases[repository],
                 tokens=tokens[repository],
                 overlong=self.corpus.overlong_of(repository),
+                licences=self.corpus.licences,
             )
             for repository, documents in found.items()
             if not wanted.repositories or repository in wanted.repositories

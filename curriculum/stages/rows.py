@@ -153,6 +153,7 @@ def _recipe(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
     }
     if wanted.family == CHAT_FAMILY:
         config["overlong"] = [source.overlong for source in sources.of(wanted)]
+    config |= sources.corpus.licences.not_usual()
     if split == "anchor":
         config["anchor_bytes"] = ANCHOR_BYTES
     if packer:
@@ -227,8 +228,7 @@ def _spool(
                 encode.encode_documents,
                 store=TokenStore.open(source.tokens.path),
                 fitter=fitters[source.overlong],
-                val=picked.val,
-                val_lineages=held_out,
+                split=encode.Split(val=picked.val, val_lineages=held_out, licences=source.licences),
             )
             objective = apply_objective(built, tokenizer, row_length=wanted.row_length)
             if "train" in sides and wanted.scores_new_lines:

@@ -114,8 +114,9 @@ def measure(
         TokenStore.open(source.tokens.path),
         fitter,
         kept=picked.kept & ~picked.val,
-        val=picked.val,
-        val_lineages=val_lineages(selection),
+        split=encode.Split(
+            val=picked.val, val_lineages=val_lineages(selection), licences=source.licences
+        ),
         objective=apply,
     )
     fits = [

@@ -98,8 +98,7 @@ class Sampling:
 def _lines(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator[SupplyLine]:
     """Yield the lines of each repository or source of one kind."""
     for repository in taken.surveys:
-        overlong = plan.corpus.overlong_of(repository)
-        sources = taken.sources(kind.family, repository, overlong)
+        sources = taken.sources(kind.family, repository, plan.corpus)
         if not sources:
             continue
         changes = _changes(taken, plan, kind, repository)

@@ -34,7 +34,7 @@ from curriculum.supply.sample import (
     read_touched,
 )
 from curriculum.tokens.codec import Tokenizer
-from schemas.corpus import CONTEXT_BYTES, CorpusSpec, Overlong
+from schemas.corpus import CONTEXT_BYTES, CorpusSpec
 from schemas.errors import CorpusError
 from schemas.families import CHAT_FAMILY, FAMILIES, VERSIONS_FAMILY, families_of
 from schemas.reports import SurveyReport
@@ -168,11 +168,17 @@ class SampledCorpus:
     shares: Sequence[FileShare]
     """Files with most tokens, by family."""
 
-    def sources(self, family: str, repository: str, overlong: Overlong) -> list[RowSource]:
+    def sources(self, family: str, repository: str, corpus: CorpusSpec) -> list[RowSource]:
         """Documents and tokens of one family in one repository, part by part."""
         wanted = {"family": family, "repository": repository}
         return [
-            RowSource(documents=documents, base=documents, tokens=tokens, overlong=overlong)
+            RowSource(
+                documents=documents,
+                base=documents,
+                tokens=tokens,
+                overlong=corpus.overlong_of(repository),
+                licences=corpus.licences,
+            )
             for documents, tokens in zip(self.documents, self.tokens, strict=True)
             if documents.manifest.labels == wanted
         ]

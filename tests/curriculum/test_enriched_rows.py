@@ -16,7 +16,7 @@ from curriculum.corpus.load import SAMPLES
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
-from curriculum.encode import Counts, FitResult, Fitter, encode_documents, policy_of
+from curriculum.encode import Counts, FitResult, Fitter, Split, encode_documents, policy_of
 from curriculum.families import v4_context_graph
 from curriculum.families.render import render
 from curriculum.families.v6_enriched import enrich
@@ -198,7 +198,9 @@ def test_held_out_files_stand_in_no_encoding_that_is_trained_on(pairs: dict[str,
     files, store = sorted(pair.base.glob("data/part-*.parquet")), TokenStore.open(pair.base)
     fitter = Fitter.of(pair.tokenizer, row_length=16384, policy="route")
     counts, texts = Counts(), Counter[tuple[bool, str, bool]]()
-    for fitted in encode_documents(files, store, fitter, val=val, val_lineages=held_out):
+    for fitted in encode_documents(
+        files, store, fitter, split=Split(val=val, val_lineages=held_out)
+    ):
         counts.add(fitted)
         document = pair.documents[fitted.row]
         for encoding in fitted.encodings:

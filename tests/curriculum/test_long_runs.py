@@ -177,6 +177,7 @@ def of_rows(text: str) -> None:
         spans=spans,
         generated=np.zeros(len(parts), dtype=np.bool_),
         other_side=np.zeros(len(parts), dtype=np.bool_),
+        refused=np.zeros(len(parts), dtype=np.bool_),
     )
     fitter = Fitter.of(tokenizer(), row_length=65_536, policy="divide")
     known = objectives.Document(

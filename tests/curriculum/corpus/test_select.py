@@ -17,7 +17,7 @@ from curriculum.corpus.select import (
     select,
 )
 from curriculum.corpus.split import WHOLE_REPOSITORIES, hash_fraction
-from schemas.corpus import CorpusSpec, RepositorySpec
+from schemas.corpus import CorpusSpec, LicencesSpec, RepositorySpec
 from schemas.document import DOCUMENT_SCHEMA, KEPT_SCHEMA, Document, Part, Span
 from tests import factories
 
@@ -373,3 +373,58 @@ def test_files_without_functions_are_not_held_out_for_graphs(tmp_path):
     ]
     _, summary = chosen(tmp_path, corpus_of("r", val_fraction=1e-9), *bare)
     assert GRAPHS not in {family for family, _ in summary.joined}
+
+
+LICENSED = {"a.cc": "MIT", "b.cc": "GPL-3.0-only", "c.cc": None, "d.cc": "MIT OR GPL-3.0-only"}
+
+
+def licensed(path: str, licence: str | None, *, text: str = "", time: int = 0) -> Document:
+    made = document("one", path, text or f"int {path[0]};\n", time=time)
+    return replace(made, provenance=(replace(made.provenance[0], licence=licence),))
+
+
+@pytest.mark.parametrize(
+    ("licences", "rejected"),
+    [
+        (LicencesSpec(), {}),
+        (LicencesSpec(refuse=("GPL-*",)), {"one:b.cc": "GPL-3.0-only"}),
+        (LicencesSpec(allow=("MIT",)), {"one:b.cc": "GPL-3.0-only"}),
+        (LicencesSpec(purpose="release"), {"one:c.cc": "unknown"}),
+        (
+            LicencesSpec(purpose="release", allow=("GPL-3.0-only",)),
+            {"one:a.cc": "MIT", "one:c.cc": "unknown"},
+        ),
+    ],
+)
+def test_a_document_whose_licence_is_refused_is_left_out(tmp_path, licences, rejected):
+    own = [licensed(path, licence) for path, licence in LICENSED.items()]
+    corpus = corpus_of("one").model_copy(update={"licences": licences})
+    kept, summary = chosen(tmp_path, corpus, *own)
+    assert dict(summary.rejected) == ({"licence": len(rejected)} if rejected else {})
+    dropped = kept.filter(~pl.col("keep"))
+    assert dict(dropped.select("lineage", "evidence").iter_rows()) == rejected
+    assert set(dropped["reason"]) == ({"licence"} if rejected else set())
+
+
+def test_of_one_text_the_oldest_whose_licence_is_taken_is_kept(tmp_path):
+    old = licensed("old.cc", "GPL-3.0-only", text="int a;\n")
+    new = licensed("new.cc", "MIT", text="int a;\n", time=1)
+    new = replace(new, text="// new\nint a;\n", parts=(replace(new.parts[0], start=7, end=14),))
+    corpus = corpus_of("one").model_copy(update={"licences": LicencesSpec(refuse=("GPL-3.0-*",))})
+    kept = chosen(tmp_path, corpus, old, new)[0].filter("keep")
+    assert kept["lineage"].to_list() == ["one:new.cc"]
+
+
+def test_context_under_a_refused_licence_leaves_its_target_in(tmp_path):
+    made = document("one", "a.cc", "int a;\nint b;\n", family="v4_context_graph")
+    near = factories.provenance(repository="one", path="b.h", licence="GPL-3.0-only")
+    own = replace(made.provenance[0], licence="MIT")
+    for context, kept in (((near, own), True), ((own, near), False)):
+        parts = (
+            Part(kind="context", start=0, end=7, source=0),
+            Part(kind="target", start=7, end=14, source=1),
+        )
+        target = replace(made, parts=parts, provenance=context)
+        corpus = corpus_of("one").model_copy(update={"licences": LicencesSpec(refuse=("GPL-*",))})
+        frame, _ = chosen(tmp_path, corpus, target, name=str(kept))
+        assert frame["keep"].to_list() == [kept]

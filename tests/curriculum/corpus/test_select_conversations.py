@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -13,7 +14,13 @@ from curriculum.corpus.select_conversations import select_conversations
 from curriculum.corpus.split import hash_fraction
 from curriculum.families import chat
 from schemas.change import Conversation, Turn, digest_of
-from schemas.corpus import ConversationsSpec, CorpusSpec, RepositorySpec
+from schemas.corpus import (
+    USUAL_LICENCES,
+    ConversationsSpec,
+    CorpusSpec,
+    LicencesSpec,
+    RepositorySpec,
+)
 from tests.factories import write_documents
 
 Said = Mapping[str, Sequence[tuple[str, str]]]
@@ -36,7 +43,13 @@ def conversation(source: str, name: str, answer: str) -> Conversation:
     )
 
 
-def selected(root: Path, said: Said, val_fraction: float = 0.3) -> tuple[list[Any], Summary]:
+def selected(
+    root: Path,
+    said: Said,
+    val_fraction: float = 0.3,
+    licences: LicencesSpec = USUAL_LICENCES,
+    licensed: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[list[Any], Summary]:
     documents = []
     for source, listed in said.items():
         folder = root / source
@@ -46,7 +59,10 @@ def selected(root: Path, said: Said, val_fraction: float = 0.3) -> tuple[list[An
     corpus = CorpusSpec(
         name="c",
         repositories=(RepositorySpec(name="r", path="/r"),),
-        conversations=tuple(ConversationsSpec(name=name, path="/t") for name in said),
+        conversations=tuple(
+            ConversationsSpec(name=name, path="/t", licence=licensed.get(name)) for name in said
+        ),
+        licences=licences,
         val_fraction=val_fraction,
     )
     out = root / "out"
@@ -58,6 +74,19 @@ def selected(root: Path, said: Said, val_fraction: float = 0.3) -> tuple[list[An
     assert [each["lineage"] for each in sides] == sorted(known)
     assert all(row["split"] == known[row["lineage"]] for row in rows)
     return rows, summary
+
+
+def test_conversations_under_a_refused_licence_are_left_out(tmp_path: Path) -> None:
+    rows, summary = selected(
+        tmp_path,
+        {"gpl": [("1", "x"), ("2", "y")], "none": [("3", "x")], "mit": [("4", "x")]},
+        licences=LicencesSpec(purpose="release", refuse=("GPL-*",)),
+        licensed={"gpl": "GPL-3.0-only", "mit": "MIT"},
+    )
+    assert [row["repository"] for row in rows if row["keep"]] == ["mit"]
+    assert dict(summary.rejected) == {"licence": 3}
+    evidence = {row["repository"]: row["evidence"] for row in rows}
+    assert evidence == {"gpl": "GPL-3.0-only", "none": "unknown", "mit": None}
 
 
 def test_the_same_conversation_is_kept_in_the_first_source_that_has_it(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Context documents: what goes, what stays, and nothing of held-out files in what is trained on."""
 
 import doctest
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from curriculum.encode import (
     Counts,
     FitResult,
     Fitter,
+    Split,
     TokenizedDocument,
     batch,
     encode_documents,
@@ -20,6 +21,7 @@ from curriculum.encode import (
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenize_documents
 from curriculum.tokens.train import train_tokenizer
+from schemas.corpus import USUAL_LICENCES, LicencesSpec
 from schemas.document import Chunk, Document, Part, Provenance
 from schemas.packed_row import TEXT_PIECE
 from tests import factories
@@ -108,6 +110,7 @@ def fitted(
     row_length: int,
     val: list[bool] | None = None,
     val_lineages: frozenset[str] = frozenset(),
+    licences: LicencesSpec = USUAL_LICENCES,
 ) -> list[FitResult]:
     write_documents(documents, folder)
     files = sorted(folder.glob("data/part-*.parquet"))
@@ -116,7 +119,12 @@ def fitted(
     sides = None if val is None else np.array(val)
     return list(
         encode_documents(
-            files, TokenStore.open(folder), fitter, val=sides, val_lineages=val_lineages
+            files,
+            TokenStore.open(folder),
+            fitter,
+            split=None
+            if sides is None
+            else Split(val=sides, val_lineages=val_lineages, licences=licences),
         )
     )
 
@@ -165,6 +173,47 @@ def test_context_of_a_held_out_file_goes_however_much_room_there_is(
     assert report["other_side_bytes"] == len(near.encode())
 
 
+@pytest.mark.parametrize("is_val", [False, True])
+@pytest.mark.parametrize(
+    ("near", "licences", "goes"),
+    [
+        ("GPL-3.0-only", LicencesSpec(refuse=("GPL-*",)), True),
+        ("GPL-3.0-only OR MIT", LicencesSpec(refuse=("GPL-*",)), False),
+        ("GPL-3.0-only", LicencesSpec(), False),
+        (None, LicencesSpec(purpose="release"), True),
+        (None, LicencesSpec(refuse=("GPL-*",)), False),
+    ],
+)
+def test_context_under_a_refused_licence_goes_from_every_document(
+    tokenizer: Tokenizer,
+    tmp_path: Path,
+    is_val: bool,
+    near: str | None,
+    licences: LicencesSpec,
+    goes: bool,
+) -> None:
+    made = context_document([FAR, NEAR], TARGET)
+    sources = tuple(
+        replace(source, licence=near if source.path == "b.cc" else "MIT")
+        for source in made.provenance
+    )
+    own = replace(made, provenance=sources)
+    (done,) = fitted(
+        [own],
+        tokenizer,
+        tmp_path,
+        row_length=4096,
+        val=[is_val],
+        val_lineages=frozenset({"r:t.cc"}) if is_val else frozenset(),
+        licences=licences,
+    )
+    far, _, target = chunk_texts(own)
+    assert text_of(done, tokenizer) == ("// \n" + far + ELISION + target if goes else own.text)
+    counts = Counts()
+    counts.add(done)
+    assert counts.report().context_chunks.get("refused", 0) == goes
+
+
 def test_a_chunk_goes_whole_where_one_of_its_files_is_held_out(
     tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
@@ -195,7 +244,11 @@ def test_a_held_out_document_shows_files_that_are_trained_on_and_may_score_its_t
         fitter = Fitter.of(tokenizer, row_length=4096, policy="route")
         files, store = sorted(tmp_path.glob("data/part-*.parquet")), TokenStore.open(tmp_path)
         sides = np.array([is_val])
-        [*encode_documents(files, store, fitter, val=sides, val_lineages=held, objective=keep)]
+        [
+            *encode_documents(
+                files, store, fitter, split=Split(val=sides, val_lineages=held), objective=keep
+            )
+        ]
     assert seen == [True, False]
 
 

@@ -71,6 +71,7 @@ def document(parts: list[Part], *, bos: bool = True, eos: bool = True) -> Tokeni
         spans=Spans(kinds=NONE, starts=NONE, ends=NONE),
         generated=np.zeros(len(parts), dtype=np.bool_),
         other_side=np.zeros(len(parts), dtype=np.bool_),
+        refused=np.zeros(len(parts), dtype=np.bool_),
     )
 
 

@@ -161,8 +161,8 @@ def test_each_source_has_the_licence_of_its_file_and_the_document_those_of_all()
     own = excerpt("own.h", "// SPDX-License-Identifier: BSL-1.0\nint b;\n", [(36, 43)])
     target = excerpt("main.cc", TARGET, [(0, 31)], hop=0)
     found = document(commit(), "v4_context_graph", [own], [target], [])
-    assert [source.licence for source in found.provenance] == ["BSL-1.0", "repository: MIT"]
-    assert found.licence == "BSL-1.0 AND repository: MIT"
+    assert [source.licence for source in found.provenance] == ["BSL-1.0", "MIT"]
+    assert found.licence == "BSL-1.0 AND MIT"
 
 
 def test_parts_with_a_source_are_its_bytes():
@@ -385,6 +385,7 @@ def fitted(document: Document, room: int) -> list[bool]:
         spans=Spans(kinds=none, starts=none, ends=none),
         generated=nothing,
         other_side=nothing,
+        refused=nothing,
         context=np.array(chunks, dtype=np.int32).reshape(-1, 2),
     )
     gone = elided_parts(

@@ -81,6 +81,7 @@ def encoded(document: flat.Document, tokenizer: Tokenizer, row_length: int) -> l
         spans=own.spans,
         generated=np.array([part.source < 0 for part in document.parts], dtype=np.bool_),
         other_side=np.zeros(count, dtype=np.bool_),
+        refused=np.zeros(count, dtype=np.bool_),
     )
     fitter = Fitter.of(tokenizer, row_length=row_length, policy="divide")
     return list(fitter.fit(tokenized).encodings)

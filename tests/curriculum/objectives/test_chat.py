@@ -101,6 +101,7 @@ def tokenized_as(talk: flat.Document, tokenizer: Tokenizer, kit: Any) -> Tokeniz
         spans=own.spans,
         generated=np.zeros(len(found), dtype=np.bool_),
         other_side=np.zeros(len(found), dtype=np.bool_),
+        refused=np.zeros(len(found), dtype=np.bool_),
     )
 
 

@@ -48,6 +48,7 @@ def tokenized(lines: list[tuple[str, bool]], tokenizer: Tokenizer) -> TokenizedD
         spans=Spans(kinds=NONE, starts=NONE, ends=NONE),
         generated=np.zeros(len(lines), dtype=np.bool_),
         other_side=np.zeros(len(lines), dtype=np.bool_),
+        refused=np.zeros(len(lines), dtype=np.bool_),
     )
 
 
