@@ -128,7 +128,7 @@ _STATED = (
     (
         "LicenseRef-public-domain",
         "public domain",
-        r"\b(?:plac|releas)ed (?:in|into|to) the public domain\b(?! by anyone)|\b(?:is|are) (?:hereby )?in "
+        r"\b(?:placed|released) (?:in|into|to) the public domain\b(?! by anyone)|\b(?:is|are) (?:hereby )?in "
         r"(?:the )?public domain\b",
     ),
 )
