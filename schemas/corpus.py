@@ -310,6 +310,9 @@ class CorpusSpec(Documented):
     """The sources of the chat family."""
     domains: str = "domains"
     """The rules that give each document its domain: a name that comes with the package, or a path."""
+    not_in: tuple[str, ...] = ()
+    """Corpora whose files are left out: names, or paths of their files. A file is left out where its oldest
+    or newest version is a near copy of one there. Build these corpora first, in the same workspace."""
     files: tuple[Language, ...] = LANGUAGES
     """The languages whose files are read; all that are known by default."""
     history: HistorySpec = HistorySpec()
@@ -367,6 +370,12 @@ class CorpusSpec(Documented):
                     "names that differ at most in case. Rename one of them"
                 )
             seen[name.casefold()] = name
+        return self
+
+    @model_validator(mode="after")
+    def _not_in_itself(self) -> "CorpusSpec":
+        if self.name in self.not_in:
+            raise ValueError(f"not_in names the corpus {self.name!r} itself. Take it out")
         return self
 
     def edit_settings(self) -> EditSettings:

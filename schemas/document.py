@@ -349,6 +349,36 @@ SIDES_SCHEMA = pa.schema(
 those that only stand in others' context included. `copy_of` names the oldest of some files that share text
 where some are in train and this one is in val: no document is made of it."""
 
+BIRTHS_SCHEMA = pa.schema(
+    [required("lineage", pa.string()), required("born", pa.int64())],
+    metadata={"schema_version": SCHEMA_VERSION},
+)
+"""documents/family=v2_simple/…/births.parquet, sorted by lineage: seconds UTC of the first commit of every
+file with a document, whether that commit is read or not; without those of plain folders."""
+
+SIGNATURE_BYTES = 250
+SIGNATURES_SCHEMA = pa.schema(
+    [
+        required("lineage", pa.string()),
+        required("document_id", pa.string()),
+        required("slots", pa.binary(SIGNATURE_BYTES)),
+    ],
+    metadata={"schema_version": SCHEMA_VERSION},
+)
+"""selections/…/signatures.parquet: MinHash signatures of the oldest and the newest version of each file, 125
+slots of 16 bits, in the order of the documents."""
+
+LEFT_OUT_FILES_SCHEMA = pa.schema(
+    [
+        required("lineage", pa.string()),
+        required("reason", pa.string()),
+        required("evidence", pa.string()),
+    ],
+    metadata={"schema_version": SCHEMA_VERSION},
+)
+"""selections/…/left_out_files.parquet, sorted by lineage: files of which no document is kept. The evidence of
+near_duplicate is the file that is kept instead, that of other_corpus the corpus and its file."""
+
 TOKEN_PARTS_SCHEMA = pa.schema(
     [
         required("document", pa.int64()),

@@ -194,6 +194,18 @@ class RuleCount(StageReport):
     decides: int = 0
 
 
+class CopyClusterReport(StageReport):
+    """A large cluster of near copies, with the pair of files that made two large parts of it one."""
+
+    lineages: int = 0
+    share: float = 0.0
+    """Share of the bytes of all versions of files, 0…1."""
+    first: str = ""
+    second: str = ""
+    similarity: float = 0.0
+    """Jaccard similarity of the pair, 0…1."""
+
+
 class SelectionReport(StageReport):
     """Documents that are kept, by side and domain, and the causes for which others aren't."""
 
@@ -208,6 +220,8 @@ class SelectionReport(StageReport):
     joined_val: tuple[str, ...] = ()
     """family: unit, of units that were moved to val to have some."""
     families_without_val: tuple[str, ...] = ()
+    copy_clusters: tuple[CopyClusterReport, ...] = ()
+    """Clusters of near copies so large that a pair may join what doesn't belong together."""
     domains: dict[str, DomainSize] = {}
     repositories: dict[str, dict[str, DomainSize]] = {}
     """Counts by repository and domain."""
