@@ -37,6 +37,7 @@ class Candidate:
     before_id: str
     after_id: str
     lineage: str
+    born: int
     is_tree_wide: bool
     is_replaced: bool
     is_edit_only: bool = False
@@ -60,6 +61,11 @@ class Origins:
 
     repository: str
     _first: dict[bytes, bytes] = field(default_factory=dict)
+    _born: dict[bytes, int] = field(default_factory=dict)
+
+    def born(self, path: bytes, timestamp: int) -> int:
+        """Return when the log has the file first, which is `timestamp` where it didn't have it before."""
+        return self._born.setdefault(self._first.get(path, path), timestamp)
 
     def follow(self, entry: Entry) -> bool:
         """Go on along an entry of the log; whether its path has another origin now."""
@@ -221,12 +227,13 @@ def _eligible(
         breadth = _breadth(commit)
         for entry in commit.entries:
             origins.follow(entry)
+            born = origins.born(entry.path, commit.timestamp)
             if not inside or number <= unwanted:
                 continue
             judged = _judge(commit, entry, scope, rules)
             if isinstance(judged, WantedPath):
                 lineage = origins.lineage(entry.path)
-                yield _candidate(commit, entry, judged, breadth, lineage=lineage)
+                yield _candidate(commit, entry, judged, breadth, lineage=lineage, born=born)
             elif judged is not None:
                 path = entry.path.decode(errors="backslashreplace")
                 skips.add(judged, path=path, commit=commit.commit)
@@ -268,7 +275,13 @@ def _stem(path: str) -> str:
 
 
 def _candidate(
-    commit: Commit, entry: Entry, wanted: WantedPath, breadth: _Breadth, *, lineage: str
+    commit: Commit,
+    entry: Entry,
+    wanted: WantedPath,
+    breadth: _Breadth,
+    *,
+    lineage: str,
+    born: int,
 ) -> Candidate:
     before_id = entry.before_id if entry.before_mode in FILE_MODES else ""
     after_id = entry.after_id if entry.after_mode in FILE_MODES else ""
@@ -284,6 +297,7 @@ def _candidate(
         before_id=before_id,
         after_id=after_id,
         lineage=lineage,
+        born=born,
         is_tree_wide=breadth.is_tree_wide,
         is_replaced=not after_id and _stem(wanted.path) in breadth.added,
     )

@@ -40,7 +40,7 @@ BATCH_CHANGES = 512
 """Changes whose hunks come from one run of git: so much text, or so many."""
 
 
-REVISION = 8
+REVISION = 9
 """Raised when the same history gives other changes."""
 
 
@@ -244,6 +244,7 @@ def _changes(
             after=pair.after.blob if pair.after else None,
             hunks=lines,
             lineage=candidate.lineage,
+            born=candidate.born,
             before_is_new=before_is_new,
             is_tree_wide=candidate.is_tree_wide,
             is_replaced=candidate.is_replaced,

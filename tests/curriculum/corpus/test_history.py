@@ -113,6 +113,19 @@ def test_a_chain_of_renames_is_one_lineage_and_a_new_file_at_the_old_path_joins_
     assert skips.report().renames == "similar"
 
 
+def test_a_file_is_born_with_its_lineage_whatever_is_read_of_it(build, read):
+    repo = build()
+    text = "".join(f"int v{i};\n" for i in range(30))
+    repo.commit(a_cc=text)
+    repo.git("mv", "a.cc", "b.cc")
+    repo.commit("Move", new_cc=text.replace("v", "w"))
+    repo.commit("Edit", b_cc=text + "int more;\n", new_cc="int new;\n" * 20)
+    first, second, _ = (int(time) for time in repo.git("log", "--reverse", "--format=%ct").split())
+    changes, _ = read(repo.path, max_commits=1)
+    born = {each.path: each.born for each in changes}
+    assert born == {"b.cc": first, "new.cc": second}
+
+
 def test_the_window_does_not_change_a_lineage(build, read):
     repo = build()
     repo.commit(a_cc="".join(f"int v{i};\n" for i in range(30)))
