@@ -11,6 +11,7 @@ from types import MappingProxyType
 from pydantic import JsonValue
 
 from curriculum.corpus import history
+from curriculum.corpus.births import noting_births, write_births
 from curriculum.corpus.conversations import conversation_paths
 from curriculum.corpus.plain_folder import require_files
 from curriculum.corpus.skips import Skips
@@ -24,7 +25,7 @@ from curriculum.store import Recipe, StagingDirectory
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.document import Document
 from schemas.errors import CorpusError
-from schemas.families import FAMILIES, families_of
+from schemas.families import FAMILIES, VERSIONS_FAMILY, families_of
 from schemas.reports import DocumentsReport
 
 
@@ -234,13 +235,18 @@ class Documents(Stage[Sequence[Repository], Repository]):
 
     def _write(self, task: Repository, drafts: Sequence[StagingDirectory]) -> None:
         skips = Skips()
+        births: dict[str, int] = {}
         with FamilyWriters(drafts, sample=self.sample) as writers:
             changes = history.read_changes(task.source, task.spec, task.corpus, skips)
+            changes = noting_births(changes, births)
             for rendered in render_changes(changes, writers.families, task.corpus.edit_settings()):
                 writers.add(rendered)
                 if writers.are_full:
                     break
         task.refuse_losses(skips)
+        for draft in drafts:
+            if dict(draft.recipe.labels)["family"] == VERSIONS_FAMILY:
+                write_births(births, draft.path)
         writers.report(DocumentsReport(changes=skips.report()))
 
     def _edit_settings(self, task: Repository, family: str) -> dict[str, JsonValue]:
