@@ -2,14 +2,14 @@
 
 A window is WINDOW lines in a row of some version of a file, without white space, braces, includes, and the
 comment that the file begins with, so that a formatter changes few of them. Two lineages belong together
-where a fifth of the smaller one's windows occurs in the other: a resemblance (Jaccard) would miss a small
-file inside a large one.
+where a fifth of the smaller one's windows occurs in the other. Near copies (near_copies.py) are too few for
+the split: their similarity misses a small file inside a large one, and files that drifted apart, whose common
+lines would stand on both sides.
 
 Windows are 64-bit hashes. Where a corpus has more than MAX_WINDOWS, only those below a limit stay, which is
 halved until they fit (FracMinHash): a share of the sample estimates the share of all.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from curriculum.corpus.shingles import without_leading_comment
 from curriculum.splitmix import mixed_words
 
 UInt64s = npt.NDArray[np.uint64]
@@ -34,8 +35,6 @@ MAX_WINDOWS = 1 << 23
 MAX_SHARERS = 10
 """Lineages of a window of which all pairs are counted; of more only neighbours, which joins copies too."""
 
-_LEADING = re.compile(r"(?:\s+|//[^\n]*|/\*.*?(?:\*/|\Z)|#(?=[ \t\n])[^\n]*)*", re.DOTALL)
-"""The comments that a file begins with, in every language we read."""
 _SKIPPED = np.isin(np.arange(256), np.frombuffer(b" \t\r\f\v{}", dtype=np.uint8))
 """White space and braces, which stand on either line."""
 _random = np.random.Generator(np.random.PCG64(5))
@@ -51,9 +50,7 @@ def windows(text: str) -> UInt64s:
     >>> len(one), one.tolist() == other.tolist()
     (1, True)
     """
-    leading = _LEADING.match(text)
-    assert leading is not None
-    lines = _lines(text[leading.end() :].encode() + b"\n")
+    lines = _lines(without_leading_comment(text).encode() + b"\n")
     if len(lines) < WINDOW:
         return np.empty(0, dtype=np.uint64)
     joined = np.zeros(len(lines) - WINDOW + 1, dtype=np.uint64)
