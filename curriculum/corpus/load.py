@@ -62,7 +62,7 @@ def load_corpus(name: str, home: Path | None = None) -> CorpusSpec:
 
     A name is looked up in the workspace first, where one is given: `<workspace>/corpora/NAME.yaml`. Then
     among those that are shipped. Paths in it are absolute afterwards: `~` is the home folder, the rest is
-    relative to the file.
+    relative to the file. Of corpora whose files are left out only the names are kept.
 
     Raises:
         CorpusError: if there is no such corpus, or with line and cure for each fault in the file or in
@@ -86,9 +86,23 @@ def load_corpus(name: str, home: Path | None = None) -> CorpusSpec:
     if is_path(domains):
         domains = str(file.parent.absolute() / expanded(domains))
     _require_domains(domains, text, file)
-    return corpus.model_copy(
-        update={"repositories": placed, "conversations": sources, "domains": domains}
-    )
+    others = tuple(_name_in(each, file.parent) for each in corpus.not_in)
+    update = {
+        "repositories": placed,
+        "conversations": sources,
+        "domains": domains,
+        "not_in": others,
+    }
+    return corpus.model_copy(update=update)
+
+
+def _name_in(corpus: str, folder: Path) -> str:
+    """Return the name of a corpus that is named by its name, or by a file relative to `folder`."""
+    if not is_path(corpus):
+        return corpus
+    file = folder.absolute() / expanded(corpus)
+    text = text_of(file, error=CorpusError)
+    return parse(CorpusSpec, text, file=str(file), error=CorpusError).name
 
 
 def _entry_places(text: str, file: Path) -> Callable[[str, int, CorpusEntry], dict[str, str]]:

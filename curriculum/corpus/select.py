@@ -1,8 +1,9 @@
 """Selection over a whole corpus: the documents that are kept, and their side of the split.
 
 Documents with the same source text are one: the oldest is kept, in the repository that the corpus names
-first. Only the versions of files are read as text, to find files that share much of it. Domains come after
-(domains.py), so that another rule for them moves nothing here.
+first. Of files that are near copies one is kept (near_copies.py); the others give no document and no target,
+and may still stand in the context of others. Only the versions of files are read as text, to find files that
+share much of it. Domains come after (domains.py), so that another rule for them moves nothing here.
 
 Documents of files decide the sides. Documents of graphs are selected later, each family by itself, on the
 sides that are known then: what they say changes nothing for what was packed before.
@@ -22,6 +23,9 @@ from pydantic import JsonValue
 
 from curriculum import frames, parquet
 from curriculum.corpus.file_texts import read_shown, read_versions
+from curriculum.corpus.held_elsewhere import OtherCorpus
+from curriculum.corpus.left_out_targets import left_out_targets
+from curriculum.corpus.near_copies import find_near_copies
 from curriculum.corpus.refused_licences import refused_documents
 from curriculum.corpus.shared_lines import lineages_with_shared_text
 from curriculum.corpus.split import (
@@ -34,12 +38,13 @@ from curriculum.corpus.split import (
 )
 from curriculum.corpus.touched_files import touched_files
 from schemas.corpus import USUAL_LICENCES, CorpusSpec
-from schemas.document import KEPT_SCHEMA, SIDES_SCHEMA
-from schemas.reports import SelectionReport
+from schemas.document import KEPT_SCHEMA, LEFT_OUT_FILES_SCHEMA, SIDES_SCHEMA
+from schemas.reports import CopyClusterReport, SelectionReport
 
-REVISION = 6
+REVISION = 7
 """Raised when the same documents are kept or split otherwise."""
 KEPT_NAME, SELECTION_NAME, SIDES_NAME = "kept.parquet", "selection.parquet", "sides.parquet"
+LEFT_OUT_FILES_NAME = "left_out_files.parquet"
 GRAPHS = "graphs"
 """Stands for the families that are made of whole commits: their documents lie on one side only where all
 files whose functions a commit changed do, so val needs files that some commits changed alone."""
@@ -52,6 +57,7 @@ _COLUMNS = (
     "family",
     "language",
     "timestamp",
+    "num_bytes",
     "lineage",
     "parts",
     "spans",
@@ -72,6 +78,7 @@ class KnownFiles:
     """The sides that the selection of files decided, and the documents of their versions."""
 
     sides: Path
+    left_out: Path
     versions: Sequence[DocumentsOf]
 
 
@@ -87,6 +94,7 @@ class Summary:
     rejected: tuple[tuple[str, int], ...]
     joined: tuple[tuple[str, str], ...]
     families_without_val: tuple[str, ...]
+    copy_clusters: tuple[CopyClusterReport, ...] = ()
 
     def report(self) -> SelectionReport:
         """Values for a manifest."""
@@ -98,6 +106,7 @@ class Summary:
             rejected=dict(self.rejected),
             joined_val=tuple(f"{family}: {unit}" for family, unit in self.joined),
             families_without_val=self.families_without_val,
+            copy_clusters=self.copy_clusters,
         )
 
 
@@ -116,8 +125,11 @@ def select(
     folder: Path,
     *,
     known: KnownFiles | None = None,
+    others: Sequence[OtherCorpus] = (),
 ) -> Summary:
     """Write which `documents` are kept and the sides of their files into `folder`.
+
+    No document is made of files that `others` have.
 
     The sides of `known` files stay. Only files that no document is made of get one, which contexts show:
     val where they share text with a held-out file, else that of a known file of the same bytes, else one by
@@ -133,16 +145,26 @@ def select(
         refused = refused_documents(rows, KEY, corpus.licences)
         listed = listed.drop("refused").join(refused, on=KEY, how="left", validate="1:1")
     joined: tuple[tuple[str, str], ...] = ()
+    large: tuple[CopyClusterReport, ...] = ()
     if known is None:
         lineages = _lineages(rows)
-        oldest = clusters(lineages, chain(_sharing(rows), _sharing_text(documents)))
+        folders = ((each.repository, each.path) for each in documents)
+        copies = find_near_copies(rows, folders, folder, others=others)
+        sharing = chain(_sharing(rows), _sharing_text(documents), copies.pairs)
+        oldest = clusters(lineages, sharing)
         sides, joined = _splits(listed, lineages, oldest, touched_files(rows), corpus)
+        left_out, large = copies.left_out, copies.large
+        _write(left_out, LEFT_OUT_FILES_SCHEMA, folder / LEFT_OUT_FILES_NAME)
+        copied = listed.select(*KEY, "lineage").join(left_out, on="lineage")
     else:
         sides = _extended(rows, documents, known, corpus)
-    decided = _select(listed, sides)
+        copied = left_out_targets(
+            ((each.repository, each.path) for each in documents), frames.read(known.left_out)
+        )
+    decided = _select(listed, sides, copied.select(*KEY, "reason", "evidence"))
     _write(decided, KEPT_SCHEMA, folder / KEPT_NAME)
     _write(sides.sort("lineage"), SIDES_SCHEMA, folder / SIDES_NAME)
-    return _summary(decided, joined)
+    return _summary(decided, joined, large)
 
 
 def _write(frame: pl.DataFrame, schema: pa.Schema, file: Path) -> None:
@@ -307,13 +329,17 @@ def _units(listed: pl.DataFrame, units: Mapping[str, str]) -> dict[str, list[str
     return found
 
 
-def _select(listed: pl.DataFrame, sides: pl.DataFrame) -> pl.DataFrame:
-    """The selection's columns, and `rows`."""
-    marked = listed.join(sides, on="lineage", how="left", validate="m:1")
-    is_refused = pl.col("refused").is_not_null()
-    is_copy = pl.col("copy_of").is_not_null()
+def _select(listed: pl.DataFrame, sides: pl.DataFrame, left_out: pl.DataFrame) -> pl.DataFrame:
+    """The selection's columns, and `rows`; `left_out` are (*KEY, reason, evidence) of near copies."""
+    near = left_out.rename({"reason": "near", "evidence": "near_evidence"})
+    marked = listed.join(sides, on="lineage", how="left", validate="m:1").join(
+        near, on=KEY, how="left", validate="1:1"
+    )
+    is_refused, is_copy, is_near = (
+        pl.col(name).is_not_null() for name in ("refused", "copy_of", "near")
+    )
     firsts = (
-        marked.filter(~is_copy & ~is_refused)
+        marked.filter(~(is_refused | is_copy | is_near))
         .sort("order", "timestamp", "lineage", "document_id")
         .unique(["family", "content"], keep="first", maintain_order=True)
         .select("family", "content", *(pl.col(name).alias(f"first_{name}") for name in _FIRST))
@@ -321,30 +347,36 @@ def _select(listed: pl.DataFrame, sides: pl.DataFrame) -> pl.DataFrame:
     marked = marked.join(firsts, on=["family", "content"], how="left", validate="m:1")
     is_first = pl.all_horizontal(pl.col(name) == pl.col(f"first_{name}") for name in _FIRST[:2])
     duplicate = ~is_first.fill_null(value=True)
-    return marked.with_columns(
-        keep=~(is_refused | is_copy | duplicate),
-        reason=pl.when(is_refused)
-        .then(pl.lit("licence"))
-        .when(is_copy)
-        .then(pl.lit("other_side"))
-        .when(duplicate)
-        .then(pl.lit("duplicate")),
-        rule=pl.when(is_refused)
-        .then(pl.lit("the corpus takes the licence"))
-        .when(is_copy)
-        .then(pl.lit("a copy of the file is in train"))
-        .when(duplicate)
-        .then(pl.lit("the same source text is kept once")),
-        evidence=pl.when(is_refused)
-        .then(pl.col("refused"))
-        .when(is_copy)
-        .then(pl.col("copy_of"))
-        .when(duplicate)
-        .then(pl.col("first_lineage")),
-    ).sort(KEY)
+    decided = [
+        _because(is_refused, pl.lit("licence"), "the corpus takes the licence", "refused"),
+        _because(is_copy, pl.lit("other_side"), "a copy of the file is in train", "copy_of"),
+        _because(is_near, pl.col("near"), "near copies of a file are kept once", "near_evidence"),
+        _because(
+            duplicate,
+            pl.lit("duplicate"),
+            "the same source text is kept once",
+            "first_lineage",
+        ),
+    ]
+    return (
+        marked.with_columns(decision=pl.coalesce(decided))
+        .with_columns(keep=pl.col("decision").is_null())
+        .unnest("decision")
+        .sort(KEY)
+    )
 
 
-def _summary(decided: pl.DataFrame, joined: tuple[tuple[str, str], ...]) -> Summary:
+def _because(holds: pl.Expr, reason: pl.Expr, rule: str, evidence: str) -> pl.Expr:
+    """Reason, rule and evidence against the documents for which a condition holds, else null."""
+    against = pl.struct(reason=reason, rule=pl.lit(rule), evidence=pl.col(evidence))
+    return pl.when(holds).then(against)
+
+
+def _summary(
+    decided: pl.DataFrame,
+    joined: tuple[tuple[str, str], ...],
+    large: tuple[CopyClusterReport, ...],
+) -> Summary:
     kept = decided.filter("keep")
     val = kept.filter(pl.col("split") == "val")
     rejected = decided.filter(~pl.col("keep")).group_by("reason").len().sort("reason")
@@ -357,4 +389,5 @@ def _summary(decided: pl.DataFrame, joined: tuple[tuple[str, str], ...]) -> Summ
         rejected=tuple(rejected.iter_rows()),
         joined=joined,
         families_without_val=tuple(sorted(without)),
+        copy_clusters=large,
     )

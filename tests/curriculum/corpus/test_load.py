@@ -35,6 +35,20 @@ def test_every_shipped_corpus_can_be_loaded():
         assert load_corpus(name).repositories
 
 
+def test_a_corpus_that_is_left_out_is_named_by_name_or_by_file(tmp_path):
+    (tmp_path / "big.yaml").write_text("name: large\nrepositories: [{name: a, path: /x}]\n")
+    file = tmp_path / "c.yaml"
+    text = "name: c\nnot_in: [sample, ./big.yaml]\nrepositories: [{name: a, path: /x}]\n"
+    file.write_text(text)
+    assert load_corpus(str(file)).not_in == ("sample", "large")
+    file.write_text(text.replace("big", "gone"))
+    with pytest.raises(CorpusError, match=r"gone\.yaml"):
+        load_corpus(str(file))
+    file.write_text(text.replace("sample", "c"))
+    with pytest.raises(CorpusError, match="not_in"):
+        load_corpus(str(file))
+
+
 def test_an_unknown_name_lists_what_there_is(monkeypatch, tmp_path):
     (tmp_path / "sample.yaml").write_text(CORPUS)
     monkeypatch.setattr("curriculum.corpus.load.CORPORA", tmp_path)

@@ -9,6 +9,7 @@ import pytest
 from curriculum.corpus.select import (
     GRAPHS,
     KEPT_NAME,
+    LEFT_OUT_FILES_NAME,
     SIDES_NAME,
     DocumentsOf,
     KnownFiles,
@@ -184,7 +185,6 @@ def test_copies_with_a_changed_line_are_on_one_side(tmp_path):
     frame, _ = chosen(tmp_path, corpus_of("r", "s"), *files, *copies)
     side = sides(frame)
     assert all(side[f"r:f{i}.cc"] == side[f"s:z{i}.cc"] for i in range(40))
-    assert frame["keep"].all()
     assert set(side.values()) == {"train", "val"}
 
 
@@ -306,7 +306,10 @@ def known_sides(folder: Path) -> dict[str, str]:
 def known_files(folder: Path) -> KnownFiles:
     """What the selection `files` of a folder decided."""
     versions = DocumentsOf(repository="r", path=folder / "documents-files-r-v2_simple")
-    return KnownFiles(sides=folder / "files" / SIDES_NAME, versions=[versions])
+    decided = folder / "files"
+    return KnownFiles(
+        sides=decided / SIDES_NAME, left_out=decided / LEFT_OUT_FILES_NAME, versions=[versions]
+    )
 
 
 def test_documents_of_graphs_are_selected_on_the_sides_that_are_known(tmp_path):

@@ -1,0 +1,137 @@
+"""Clusters of files that are near copies: candidate pairs are verified, and joined at two similarities.
+
+    group      files of one repository, each at MIN_WITHIN or more of another
+    cluster    groups, each with a file at MIN_ACROSS or more of another repository's
+
+The similarity of two files is the largest exact Jaccard similarity of their signed versions' shingles.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+UInt64s = npt.NDArray[np.uint64]
+Int64s = npt.NDArray[np.int64]
+
+MIN_ACROSS = 0.7
+MIN_WITHIN = 0.9
+
+
+def jaccard(one: UInt64s, other: UInt64s) -> float:
+    """Return the share of two sorted sets that is in both.
+
+    >>> jaccard(np.array([1, 2, 3], dtype=np.uint64), np.array([2, 3, 4, 5], dtype=np.uint64))
+    0.4
+    """
+    shared = len(np.intersect1d(one, other, assume_unique=True))
+    return shared / (len(one) + len(other) - shared)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Join:
+    """The pair of files that made two parts of a cluster one."""
+
+    first: int
+    second: int
+    similarity: float
+    joined: int
+    """Files in the smaller part."""
+
+
+@dataclass(kw_only=True, slots=True)
+class CopyClusters:
+    """Files by number, in groups and clusters."""
+
+    repositories: Sequence[int]
+    """The repository of each file."""
+    groups: "Sets" = field(init=False)
+    clusters: "Sets" = field(init=False)
+    largest_joins: dict[int, Join] = field(default_factory=dict)
+    """The join of each cluster, by its root, whose smaller part was the largest."""
+
+    def __post_init__(self) -> None:
+        count = len(self.repositories)
+        self.groups, self.clusters = Sets(count), Sets(count)
+
+    def join(self, pairs: Iterable[tuple[int, int]], similarity: Callable[[int], float]) -> None:
+        """Join the files of pairs that are alike enough; `similarity` is asked by the number of a pair.
+
+        Pairs that are together already aren't compared.
+        """
+        for number, (first, second) in enumerate(pairs):
+            within = self.repositories[first] == self.repositories[second]
+            sets = self.groups if within else self.clusters
+            if sets.root(first) == sets.root(second):
+                continue
+            found = similarity(number)
+            if found < (MIN_WITHIN if within else MIN_ACROSS):
+                continue
+            if within:
+                self.groups.join(first, second)
+            self._join_clusters(first, second, found)
+
+    def _join_clusters(self, first: int, second: int, similarity: float) -> None:
+        roots = self.clusters.root(first), self.clusters.root(second)
+        if roots[0] == roots[1]:
+            return
+        joined = min(self.clusters.size(root) for root in roots)
+        join = Join(first=first, second=second, similarity=similarity, joined=joined)
+        known = [self.largest_joins.pop(root) for root in roots if root in self.largest_joins]
+        root = self.clusters.join(first, second)
+        self.largest_joins[root] = max((*known, join), key=lambda each: each.joined)
+
+
+class Sets:
+    """Disjoint sets of numbers, joined in place; 16 bytes a number."""
+
+    def __init__(self, count: int) -> None:
+        self._parent = np.arange(count, dtype=np.int64)
+        self._size = np.ones(count, dtype=np.int64)
+
+    def root(self, number: int) -> int:
+        """Return the number that stands for a set, halving the path on the way."""
+        parent = self._parent
+        while parent[number] != number:
+            parent[number] = parent[parent[number]]
+            number = int(parent[number])
+        return number
+
+    def size(self, root: int) -> int:
+        """Return the number of members."""
+        return int(self._size[root])
+
+    def join(self, first: int, second: int) -> int:
+        """Make the sets of two numbers one, which the larger set's root stands for."""
+        large, small = sorted(
+            (self.root(first), self.root(second)), key=lambda at: (-self._size[at], at)
+        )
+        if large != small:
+            self._parent[small] = large
+            self._size[large] += self._size[small]
+        return large
+
+    def roots(self) -> Int64s:
+        """[numbers]: the root of each."""
+        return np.array([self.root(number) for number in range(len(self._parent))], dtype=np.int64)
+
+
+class ShingleSpool:
+    """Shingles of some versions on disk, by the number of their signature, until they are compared."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._ranges: dict[int, tuple[int, int]] = {}
+
+    def add(self, number: int, shingles: UInt64s) -> None:
+        """Keep the shingles of a version."""
+        self._ranges[number] = self._file.tell(), len(shingles)
+        self._file.write(shingles.tobytes())
+
+    def read(self, number: int) -> UInt64s:
+        """Return the shingles of a version."""
+        start, count = self._ranges[number]
+        self._file.seek(start)
+        return np.frombuffer(self._file.read(count * 8), dtype=np.uint64)

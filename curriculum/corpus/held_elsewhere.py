@@ -1,0 +1,76 @@
+"""Files whose text another corpus has, by its signatures alone: its documents may be deleted by now.
+
+The share of equal slots estimates the Jaccard similarity with a standard deviation of 0.04 at 0.7.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from curriculum import frames
+from curriculum.corpus.signatures import (
+    BANDS,
+    SIGNATURES_NAME,
+    SLOTS,
+    Slots,
+    band_keys,
+    read_slots,
+)
+
+Int64s = npt.NDArray[np.int64]
+
+MIN_SHARE = 0.7
+"""Share of equal slots."""
+SIGNATURES_AT_ONCE = 1 << 20
+"""Own signatures in memory, 700 bytes each with the keys of their bands."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OtherCorpus:
+    """A corpus whose files are left out of this one: the folder of its selection."""
+
+    name: str
+    selection: Path
+
+
+def held_elsewhere(signatures: Path, others: Sequence[OtherCorpus]) -> dict[str, str]:
+    """Map the lineages of which an `others` corpus has a near copy to `corpus repository:path` of that."""
+    lineages = frames.read(signatures, ["lineage"])["lineage"]
+    found: dict[str, str] = {}
+    for other in others:
+        file = other.selection / SIGNATURES_NAME
+        names = frames.read(file, ["lineage"])["lineage"]
+        start = 0
+        for own in read_slots(signatures, at_once=SIGNATURES_AT_ONCE):
+            match = _matches(own, file)
+            for mine in np.flatnonzero(match >= 0):
+                found.setdefault(
+                    lineages[start + int(mine)], f"{other.name} {names[int(match[mine])]}"
+                )
+            start += len(own)
+    return found
+
+
+def _matches(own: Slots, file: Path) -> Int64s:
+    """[own]: the number of a signature in `file` that shares enough slots, -1 where none does."""
+    keys = [band_keys(own, band) for band in range(BANDS)]
+    orders = [np.argsort(each, kind="stable") for each in keys]
+    ordered = [each[order] for each, order in zip(keys, orders, strict=True)]
+    match = np.full(len(own), -1, dtype=np.int64)
+    start = 0
+    for slots in read_slots(file):
+        distinct = np.unique(slots, axis=0, return_index=True)[1]
+        for band in range(BANDS):
+            wanted = band_keys(slots[distinct], band)
+            low = np.searchsorted(ordered[band], wanted, "left")
+            high = np.searchsorted(ordered[band], wanted, "right")
+            for at in np.flatnonzero(high > low):
+                mine = orders[band][low[at] : high[at]]
+                mine = mine[match[mine] < 0]
+                shared = (own[mine] == slots[distinct[at]]).sum(axis=1)
+                match[mine[shared >= MIN_SHARE * SLOTS]] = start + distinct[at]
+        start += len(slots)
+    return match

@@ -1,0 +1,52 @@
+"""Documents of commits whose target shows a file of which no document is kept.
+
+A commit that changes such a file beside others loses the document: mostly it renews a bundled library.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+
+from curriculum import frames, parquet
+
+TARGET_KINDS = ("target", "changes")
+
+
+def left_out_targets(folders: Iterable[tuple[str, Path]], left_out: pl.DataFrame) -> pl.DataFrame:
+    """Return (family, repository, document_id, reason, evidence), one row a document that is lost.
+
+    Args:
+        folders: Repository and folder of the documents.
+        left_out: (lineage, reason, evidence) of files.
+    """
+    tables = [
+        _targets(parquet.shards_of(path)).with_columns(repository=pl.lit(repository))
+        for repository, path in folders
+    ]
+    return (
+        pl.concat(tables)
+        .join(left_out.lazy(), on="lineage")
+        .group_by("family", "repository", "document_id")
+        .agg(pl.col("reason", "evidence").sort_by("lineage").first())
+        .collect(engine="streaming")
+    )
+
+
+def _targets(files: list[Path]) -> pl.LazyFrame:
+    """(family, document_id, lineage) of every file that a document has in its target."""
+    kind = pl.element().struct.field("kind")
+    sources = pl.col("parts").list.eval(
+        pl.element().filter(kind.is_in(TARGET_KINDS)).struct.field("source")
+    )
+    return (
+        frames.scan(files, ["family", "document_id", "parts", "provenance"])
+        .select("family", "document_id", "provenance", source=sources.list.unique())
+        .explode("source")
+        .filter(pl.col("source") >= 0)
+        .select(
+            "family",
+            "document_id",
+            lineage=pl.col("provenance").list.get(pl.col("source")).struct.field("lineage"),
+        )
+    )

@@ -1,0 +1,216 @@
+"""Near copies among the files of a corpus: found by signature, verified, and all but one left out.
+
+    signatures   of the oldest and the newest version of each file that is a document    signatures.py
+    candidates   pairs of signatures with a band in common                               near_pairs.py
+    clusters     of the pairs that are alike, by their exact similarity                  copy_clusters.py
+
+A cluster's upstream is the repository whose history has the text first: there each group keeps its oldest
+file, elsewhere nothing of the cluster is kept. Files of which another corpus has a copy are left out first,
+where the corpus asks for it.
+
+All documents of a file share its fate. A copy that became another file since is left out too, as long as its
+oldest or newest version is a copy.
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from curriculum import frames
+from curriculum.corpus.births import read_births
+from curriculum.corpus.copy_clusters import CopyClusters, Join, ShingleSpool, jaccard
+from curriculum.corpus.file_texts import read_chosen
+from curriculum.corpus.held_elsewhere import OtherCorpus, held_elsewhere
+from curriculum.corpus.near_pairs import candidate_pairs
+from curriculum.corpus.shingles import shingles
+from curriculum.corpus.signatures import SIGNATURES_NAME, SignatureWriter, SignedVersion
+from schemas.document import LEFT_OUT_FILES_SCHEMA
+from schemas.families import VERSIONS_FAMILY
+from schemas.reports import CopyClusterReport
+
+Int64s = npt.NDArray[np.int64]
+
+LARGE_CLUSTER, LARGE_SHARE = 50, 0.05
+"""Lineages, and share of all bytes, of clusters that a report names."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NearCopies:
+    """Files that are left out, and clusters of copies."""
+
+    left_out: pl.DataFrame
+    """(lineage, reason, evidence), sorted by lineage."""
+    pairs: tuple[tuple[str, str], ...]
+    """The first lineage of each cluster with each of its others."""
+    large: tuple[CopyClusterReport, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Folder:
+    """A folder of documents, and the versions in it that are signed."""
+
+    path: Path
+    repository: str
+
+
+def find_near_copies(
+    rows: pl.LazyFrame,
+    folders: Iterable[tuple[str, Path]],
+    draft: Path,
+    *,
+    others: Sequence[OtherCorpus] = (),
+) -> NearCopies:
+    """Write signatures into the folder `draft`, and find near copies.
+
+    Args:
+        rows: Documents with document_id, family, lineage, repository, order, timestamp and num_bytes.
+        folders: Repository and folder of all documents.
+        draft: Holds up to twice the bytes of the texts of candidates besides, meanwhile.
+        others: Corpora whose files are left out.
+    """
+    listed = [_Folder(repository=repository, path=path) for repository, path in folders]
+    files = _files(rows, read_births(each.path for each in listed))
+    signatures = draft / SIGNATURES_NAME
+    with SignatureWriter(signatures) as writer:
+        for version in _versions(files, listed):
+            writer.add(version)
+    signed = frames.read(signatures, ["lineage", "document_id"])
+    clusters = _clusters(files, signed, listed, draft)
+    marked = files.with_columns(
+        cluster=pl.Series(clusters.clusters.roots(), dtype=pl.Int64),
+        group=pl.Series(clusters.groups.roots(), dtype=pl.Int64),
+    )
+    return NearCopies(
+        left_out=_left_out(marked, held_elsewhere(signatures, others)),
+        pairs=_pairs(marked),
+        large=tuple(_large(marked, clusters)),
+    )
+
+
+def _files(rows: pl.LazyFrame, births: pl.DataFrame) -> pl.DataFrame:
+    """One row a file, sorted by lineage: its first and last version, and when it began."""
+    by_age = pl.col("document_id").sort_by("timestamp", "document_id")
+    return (
+        rows.filter(family=VERSIONS_FAMILY)
+        .group_by("lineage")
+        .agg(
+            pl.col("repository").first(),
+            pl.col("order").min(),
+            pl.col("timestamp").min(),
+            pl.col("num_bytes").sum(),
+            oldest=by_age.first(),
+            newest=by_age.last(),
+        )
+        .sort("lineage")
+        .collect(engine="streaming")
+        .join(births, on="lineage", how="left", maintain_order="left")
+    )
+
+
+def _versions(files: pl.DataFrame, folders: Iterable[_Folder]) -> Iterator[SignedVersion]:
+    """Yield the oldest and the newest version of each file, in the order of the documents."""
+    for folder in folders:
+        own = files.filter(repository=folder.repository)
+        yield from _read(
+            folder,
+            own.select("lineage", document_id=pl.concat_list("oldest", "newest")).explode(
+                "document_id"
+            ),
+        )
+
+
+def _read(folder: _Folder, wanted: pl.DataFrame) -> Iterator[SignedVersion]:
+    """Yield the `wanted` (lineage, document_id) of a folder, each once."""
+    remaining = set(wanted.select("lineage", "document_id").iter_rows())
+    for lineage, document_id, text in read_chosen(folder.path, {name for _, name in remaining}):
+        if (lineage, document_id) in remaining:
+            remaining.discard((lineage, document_id))
+            yield SignedVersion(lineage=lineage, document_id=document_id, shingles=shingles(text))
+
+
+def _clusters(
+    files: pl.DataFrame, signed: pl.DataFrame, folders: Iterable[_Folder], draft: Path
+) -> CopyClusters:
+    owners = files["lineage"].search_sorted(signed["lineage"]).to_numpy().astype(np.int64)
+    pairs = candidate_pairs(draft / SIGNATURES_NAME, len(owners))
+    pairs = pairs[owners[pairs[:, 0]] != owners[pairs[:, 1]]]
+    clusters = CopyClusters(repositories=files["order"].to_list())
+    with tempfile.TemporaryFile(dir=draft) as file:
+        spool = ShingleSpool(file)
+        chosen = signed.with_row_index("number")[np.unique(pairs)]
+        _spool(spool, chosen.join(files.select("lineage", "repository"), on="lineage"), folders)
+
+        def similarity(number: int) -> float:
+            one, other = pairs[number].tolist()
+            return jaccard(spool.read(one), spool.read(other))
+
+        clusters.join(map(tuple[Any, Any], owners[pairs].tolist()), similarity)
+    return clusters
+
+
+def _spool(spool: ShingleSpool, chosen: pl.DataFrame, folders: Iterable[_Folder]) -> None:
+    """Read the shingles of some signed versions again."""
+    for folder in folders:
+        own = chosen.filter(repository=folder.repository)
+        numbers = {
+            (lineage, document_id): number
+            for lineage, document_id, number in own.select(
+                "lineage", "document_id", "number"
+            ).iter_rows()
+        }
+        for version in _read(folder, own) if numbers else ():
+            spool.add(numbers[version.lineage, version.document_id], version.shingles)
+
+
+def _left_out(marked: pl.DataFrame, elsewhere: dict[str, str]) -> pl.DataFrame:
+    held = pl.DataFrame(
+        {"lineage": list(elsewhere), "evidence": list(elsewhere.values())},
+        schema={"lineage": pl.String, "evidence": pl.String},
+    ).with_columns(reason=pl.lit("other_corpus"))
+    ranked = marked.join(held, on="lineage", how="anti").sort(
+        "born", "order", "timestamp", "lineage", nulls_last=True
+    )
+    upstream = pl.col("order") == pl.col("order").first().over("cluster")
+    kept = (
+        pl.when(upstream)
+        .then(pl.col("lineage").first().over("cluster", "group"))
+        .otherwise(pl.col("lineage").first().over("cluster"))
+    )
+    copies = ranked.with_columns(evidence=kept, reason=pl.lit("near_duplicate")).filter(
+        pl.col("evidence") != pl.col("lineage")
+    )
+    names = LEFT_OUT_FILES_SCHEMA.names
+    return pl.concat([held.select(names), copies.select(names)]).sort("lineage")
+
+
+def _pairs(marked: pl.DataFrame) -> tuple[tuple[str, str], ...]:
+    pairs = marked.with_columns(first=pl.col("lineage").first().over("cluster")).filter(
+        pl.col("first") != pl.col("lineage")
+    )
+    return tuple(pairs.select("first", "lineage").iter_rows())
+
+
+def _large(marked: pl.DataFrame, clusters: CopyClusters) -> Iterator[CopyClusterReport]:
+    """Yield the large clusters, the largest first."""
+    total = max(1, marked["num_bytes"].sum())
+    sizes = (
+        marked.group_by("cluster")
+        .agg(pl.len().alias("lineages"), share=pl.col("num_bytes").sum() / total)
+        .filter(pl.col("lineages") >= LARGE_CLUSTER, pl.col("share") > LARGE_SHARE)
+        .sort(["share", "cluster"], descending=[True, False])
+    )
+    for cluster, lineages, share in sizes.iter_rows():
+        join: Join = clusters.largest_joins[cluster]
+        yield CopyClusterReport(
+            lineages=lineages,
+            share=share,
+            first=marked["lineage"][join.first],
+            second=marked["lineage"][join.second],
+            similarity=join.similarity,
+        )

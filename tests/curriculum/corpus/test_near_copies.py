@@ -1,0 +1,140 @@
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from curriculum.corpus.copy_clusters import CopyClusters, Sets, jaccard
+from curriculum.corpus.held_elsewhere import OtherCorpus, held_elsewhere
+from curriculum.corpus.near_pairs import candidate_pairs
+from curriculum.corpus.shingles import shingles
+from curriculum.corpus.signatures import SIGNATURES_NAME, SignatureWriter, SignedVersion
+from schemas.document import SIGNATURES_SCHEMA
+
+RANDOM = np.random.default_rng(7)
+
+
+def words(count: int, seed: int) -> list[str]:
+    return [f"w{number}" for number in np.random.default_rng(seed).integers(1 << 30, size=count)]
+
+
+def changed(text: Sequence[str], every: int) -> list[str]:
+    return [f"{word}x" if at % every == 0 else word for at, word in enumerate(text)]
+
+
+def signed(folder: Path, texts: Sequence[str]) -> Path:
+    folder.mkdir(exist_ok=True)
+    with SignatureWriter(folder / SIGNATURES_NAME) as writer:
+        for number, text in enumerate(texts):
+            writer.add(
+                SignedVersion(
+                    lineage=f"r:{number}.cc", document_id=f"{number:032x}", shingles=shingles(text)
+                )
+            )
+    return folder / SIGNATURES_NAME
+
+
+def test_signatures_have_their_schema_and_texts_without_shingles_have_none(tmp_path):
+    file = signed(tmp_path, ["", " ".join(words(50, 1)), "// nothing"])
+    table = pq.read_table(file)
+    assert table.schema.equals(SIGNATURES_SCHEMA, check_metadata=True)
+    assert table["lineage"].to_pylist() == ["r:1.cc"]
+
+
+def test_pairs_at_seven_tenths_are_nearly_all_candidates_and_strangers_are_not(tmp_path):
+    originals = [words(400, seed) for seed in range(100)]
+    copies = [changed(text, 40) for text in originals]
+    texts = [" ".join(text) for text in (*originals, *copies)]
+    sets = [shingles(text) for text in texts]
+    assert all(0.7 <= jaccard(sets[at], sets[at + 100]) < 0.85 for at in range(100))
+    pairs = candidate_pairs(signed(tmp_path, texts), 200).tolist()
+    wanted = [[at, at + 100] for at in range(100)]
+    assert sum(pair in pairs for pair in wanted) >= 97
+    assert all(pair in wanted for pair in pairs)
+
+
+def test_few_bands_at_once_give_the_same_pairs(tmp_path):
+    texts = [" ".join(changed(words(100, at % 10), 20 + at)) for at in range(40)]
+    file = signed(tmp_path, texts)
+    assert np.array_equal(candidate_pairs(file, 40), candidate_pairs(file, 40, max_key_bytes=1))
+
+
+def test_files_that_are_all_alike_have_few_candidates_that_join_them_all(tmp_path):
+    count = 500
+    pairs = candidate_pairs(signed(tmp_path, [" ".join(words(100, 1))] * count), count)
+    assert len(pairs) < 2 * count
+    clusters = CopyClusters(repositories=[0] * count)
+    clusters.join([(one, other) for one, other in pairs.tolist()], lambda number: 1.0)
+    assert set(clusters.groups.roots().tolist()) == {clusters.groups.root(0)}
+
+
+def test_no_signature_has_no_candidate(tmp_path):
+    assert candidate_pairs(signed(tmp_path, []), 0).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("repositories", "similarity", "is_joined"),
+    [((0, 1), 0.7, True), ((0, 1), 0.69, False), ((0, 0), 0.89, False), ((0, 0), 0.9, True)],
+)
+def test_files_of_one_repository_must_be_more_alike_than_those_of_two(
+    repositories, similarity, is_joined
+):
+    clusters = CopyClusters(repositories=repositories)
+    clusters.join([(0, 1)], lambda number: similarity)
+    assert (clusters.clusters.root(0) == clusters.clusters.root(1)) is is_joined
+    assert (clusters.groups.root(0) == clusters.groups.root(1)) is (similarity >= 0.9)
+
+
+def test_the_largest_join_of_a_cluster_is_the_pair_between_two_large_parts():
+    clusters = CopyClusters(repositories=[0] * 6)
+    chain = [(0, 1), (1, 2), (3, 4), (4, 5), (2, 3)]
+    clusters.join(chain, lambda number: 0.9 + number / 100)
+    join = clusters.largest_joins[clusters.clusters.root(0)]
+    assert (join.first, join.second, join.joined) == (2, 3, 3)
+    assert join.similarity == pytest.approx(0.94)
+
+
+def test_pairs_that_are_together_are_not_compared_again():
+    asked = []
+
+    def similarity(number: int) -> float:
+        asked.append(number)
+        return 1.0
+
+    CopyClusters(repositories=[0, 0, 0]).join([(0, 1), (1, 2), (0, 2)], similarity)
+    assert asked == [0, 1]
+
+
+def test_sets_have_one_root_and_count_their_members():
+    sets = Sets(4)
+    root = sets.join(0, 1)
+    assert sets.size(root) == 2
+    assert sets.roots().tolist() == [root, root, 2, 3]
+    assert sets.join(0, 1) == root
+    assert sets.size(root) == 2
+
+
+def test_a_near_copy_in_another_corpus_is_found_by_signatures_alone(tmp_path):
+    texts = [words(400, seed) for seed in range(20)]
+    own = signed(tmp_path / "own", [" ".join(text) for text in texts])
+    other = [" ".join(changed(text, 80)) for text in texts[5:10]]
+    signed(tmp_path / "other", [" ".join(words(400, 99)), *other])
+    found = held_elsewhere(own, [OtherCorpus(name="big", selection=tmp_path / "other")])
+    assert found == {f"r:{at}.cc": f"big r:{at - 4}.cc" for at in range(5, 10)}
+
+
+def test_signatures_compress_to_the_bytes_that_a_workspace_has_room_for(tmp_path):
+    """4 GB for ten million documents, projected from two sizes."""
+    sizes = []
+    for count in (2_000, 8_000):
+        with SignatureWriter(tmp_path / f"{count}.parquet") as writer:
+            for number in range(count):
+                hashes = np.sort(RANDOM.integers(1 << 64, size=200, dtype=np.uint64))
+                lineage = f"repository:source/folder{number % 50}/file{number // 2}.cc"
+                name = RANDOM.bytes(16).hex()
+                writer.add(SignedVersion(lineage=lineage, document_id=name, shingles=hashes))
+        sizes.append((tmp_path / f"{count}.parquet").stat().st_size / count)
+    assert max(sizes) * 10**7 < 4e9
+    assert pl.read_parquet(tmp_path / "8000.parquet").height == 8_000
