@@ -41,7 +41,7 @@ from curriculum.stages.row_sources import (
     imported_of,
 )
 from curriculum.stages.rows import make_anchor, make_rows
-from curriculum.stages.selection import Kept, KeptDocuments, Selection
+from curriculum.stages.selection import Kept, KeptDocuments, Selection, kept_elsewhere
 from curriculum.stages.shard import Shard
 from curriculum.stages.stage import ALONE, Coordinator, Workers
 from curriculum.stages.structure import Structure
@@ -171,7 +171,7 @@ def _build(
     own = [each for each in wanted if each.imported is None]
     families = {each.flat_family for each in own} | {VERSIONS_FAMILY}
     files, listed = documents_of_files(coordinator, listed, families, indexing)
-    (kept,) = make(Kept(corpus=corpus), files)
+    (kept,) = make(Kept(corpus=corpus, others=kept_elsewhere(store, corpus)), files)
     kept_files = KeptDocuments(documents=files, kept=kept)
     selecting = Selection(corpus=corpus, rules=load_domains(corpus.domains))
     (selection,) = make(selecting, kept_files)

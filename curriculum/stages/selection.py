@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from curriculum.corpus import domains
+from curriculum.corpus.held_elsewhere import OtherCorpus
 from curriculum.corpus.select import (
+    LEFT_OUT_FILES_NAME,
     REVISION,
     SIDES_NAME,
     DocumentsOf,
@@ -20,9 +22,11 @@ from curriculum.corpus.select import (
     ingredients,
     select,
 )
+from curriculum.corpus.signatures import minhash_version
 from curriculum.stages.stage import Stage
-from curriculum.store import Artefact, Recipe, StagingDirectory
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.corpus import CorpusSpec, DomainsSpec
+from schemas.errors import CorpusError
 from schemas.families import VERSIONS_FAMILY
 from schemas.reports import SelectionReport
 
@@ -49,6 +53,8 @@ class Kept(Stage[Sequence[Artefact], Sequence[Artefact]]):
     corpus: CorpusSpec
     files: KeptDocuments | None = None
     """Files, whose sides hold; then the documents are of one family of graphs."""
+    others: Sequence[Artefact] = ()
+    """What is kept of the corpora whose files are left out."""
 
     def tasks(self, inputs: Sequence[Artefact]) -> Sequence[Sequence[Artefact]]:
         """Return all documents as one task."""
@@ -61,6 +67,9 @@ class Kept(Stage[Sequence[Artefact], Sequence[Artefact]]):
     def recipes(self, task: Sequence[Artefact]) -> Sequence[Recipe]:
         """Return the recipe of what is kept."""
         kept = (self.files.kept.as_input("kept"),) if self.files else ()
+        others = (
+            each.as_input(f"left out {each.manifest.labels['corpus']}") for each in self.others
+        )
         labels = _labels(self.corpus, task, of_graphs=self.files is not None)
         recipe = Recipe(
             stage="selections",
@@ -69,11 +78,13 @@ class Kept(Stage[Sequence[Artefact], Sequence[Artefact]]):
             config=ingredients(self.corpus),
             inputs=(
                 *kept,
+                *others,
                 *(
                     documents.as_input(title(documents))
                     for documents in (*_versions_in(self.files), *task)
                 ),
             ),
+            tools={} if self.files else {"minhash": minhash_version()},
         )
         return [recipe]
 
@@ -82,12 +93,45 @@ class Kept(Stage[Sequence[Artefact], Sequence[Artefact]]):
         (draft,) = drafts
         known = (
             KnownFiles(
-                sides=self.files.kept.path / SIDES_NAME, versions=folders(_versions_in(self.files))
+                sides=self.files.kept.path / SIDES_NAME,
+                left_out=self.files.kept.path / LEFT_OUT_FILES_NAME,
+                versions=folders(_versions_in(self.files)),
             )
             if self.files
             else None
         )
-        draft.record(select(folders(task), self.corpus, draft.path, known=known).report())
+        others = [
+            OtherCorpus(name=each.manifest.labels["corpus"], selection=each.path)
+            for each in self.others
+        ]
+        selected = select(folders(task), self.corpus, draft.path, known=known, others=others)
+        draft.record(selected.report())
+
+
+def kept_elsewhere(store: Store, corpus: CorpusSpec) -> tuple[Artefact, ...]:
+    """Return what is kept of the corpora whose files are left out of this one: the newest of each.
+
+    Raises:
+        CorpusError: naming a corpus that isn't built in this workspace.
+    """
+    if not corpus.not_in:
+        return ()
+    newest: dict[str, Artefact] = {}
+    for each in store.artefacts("selections"):
+        labels = each.manifest.labels
+        is_kept = labels.get("step") == "kept" and "family" not in labels
+        known = newest.get(labels["corpus"])
+        if is_kept and (known is None or each.manifest.created > known.manifest.created):
+            newest[labels["corpus"]] = each
+    for name in corpus.not_in:
+        if name not in newest:
+            raise CorpusError(
+                f"not_in of corpus {corpus.name}",
+                repr(name),
+                cause=f"no corpus of that name is built in the workspace {store.root}",
+                cure=f"Build it first, or take it out of not_in. Built: {', '.join(newest) or 'none'}",
+            )
+    return tuple(store.load(newest[name].path) for name in dict.fromkeys(corpus.not_in))
 
 
 def _versions_in(files: KeptDocuments | None) -> list[Artefact]:

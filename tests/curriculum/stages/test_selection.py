@@ -9,7 +9,11 @@ import polars as pl
 import pytest
 
 from curriculum.corpus.domains import PACKAGE
+from curriculum.corpus.load import load_corpus
+from curriculum.corpus.select import KEPT_NAME
 from curriculum.stages import Built
+from curriculum.stages.selection import Kept, kept_elsewhere
+from curriculum.stages.stage import Coordinator
 from curriculum.store import Artefact, Store
 from schemas.errors import CorpusError
 
@@ -105,3 +109,35 @@ def test_rules_that_cannot_be_used_stop_a_build(
 ) -> None:
     with pytest.raises(CorpusError, match="no column 'tests'"):
         walk(workspace, make, tmp_path / "r.yaml", RULES.replace("test_macros > 0.7", "tests > 1"))
+
+
+def test_a_corpus_that_is_left_out_must_be_built_in_the_same_workspace(built: Built) -> None:
+    store = Store.containing(built.selection.path)
+    corpus = load_corpus("sample").model_copy(update={"name": "own", "not_in": ("sample",)})
+    assert [each.key for each in kept_elsewhere(store, corpus)] == [built.kept[0].key]
+    missing = corpus.model_copy(update={"not_in": ("sample", "gone")})
+    with pytest.raises(CorpusError) as refused:
+        kept_elsewhere(store, missing)
+    assert refused.value.value == "'gone'"
+    assert "sample" in refused.value.cure
+
+
+def test_of_a_corpus_that_another_one_has_whole_next_to_nothing_is_kept(
+    built: Built, workspace: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(workspace, tmp_path / "workspace")
+    store = Store(tmp_path / "workspace")
+    corpus = load_corpus("sample").model_copy(update={"name": "own", "not_in": ("sample",)})
+    versions = [
+        each
+        for each in store.artefacts("documents")
+        if each.manifest.labels["family"] == "v2_simple"
+    ]
+    coordinator = Coordinator(store=store)
+    (kept,) = coordinator.make(Kept(corpus=corpus, others=kept_elsewhere(store, corpus)), versions)
+    frame = pl.read_parquet(kept.path / KEPT_NAME)
+    assert set(frame.filter(~pl.col("keep"))["reason"]) <= {"other_corpus", "duplicate"}
+    assert frame.filter("keep").height < 0.02 * frame.height
+    reasons = frame.filter(reason="other_corpus")["evidence"]
+    assert reasons.str.starts_with("sample ").all()
+    assert built.kept[0].key in {each.key for each in kept.manifest.inputs}
