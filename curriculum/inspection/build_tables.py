@@ -7,6 +7,7 @@ from typing import TypeVar, get_args
 
 from curriculum.encode.documents import Outcome
 from curriculum.inspection.conversation_tables import conversation_lines, conversation_warnings
+from curriculum.inspection.copy_warnings import copy_warnings
 from curriculum.inspection.formats import Line, count, family_title, number, percent
 from curriculum.inspection.losses import lack_warnings
 from curriculum.inspection.row_yields import OTHER_YIELDS, RowYields
@@ -69,6 +70,7 @@ def build_warnings(built: Built) -> Iterator[str]:
     yield from held_out_warnings(built)
     yield from conversation_warnings(built)
     yield from domain_warnings(built)
+    yield from copy_warnings(built.selection.reported(SelectionReport))
     yield from tokenizer_warnings(built)
 
 

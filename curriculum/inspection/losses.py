@@ -37,6 +37,7 @@ _CURES: Mapping[str, str] = {
     "too_long": "Take longer rows, or set overlong: drop_oldest in the corpus file",
     "contradiction": "Give conversations of one text the same roles and weights",
     "licence": "Allow the licences, or set licences.purpose: research, in the corpus file",
+    "other_corpus": "Take that corpus out of not_in in the corpus file",
     HELD_OUT: "Lower val_fraction in the corpus file, or read more history",
     SHOWN_BESIDE: "Say both: true beside the family in the diet, or read more history",
 }

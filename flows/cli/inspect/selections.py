@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
+from curriculum.inspection.copy_warnings import copy_warnings
 from curriculum.inspection.formats import number
 from curriculum.inspection.line_selection import InspectOptions, Line
 from curriculum.store import Artefact, Store
@@ -54,7 +55,7 @@ def _overview(report: SelectionReport) -> Iterator[RenderableType]:
             {"not kept": reason.replace("_", " "), "documents": some}
             for reason, some in sorted(report.rejected.items(), key=lambda pair: -pair[1])
         )
-    for warning in report.warnings:
+    for warning in (*report.warnings, *copy_warnings(report)):
         yield Text(f"\n{one_line(warning)}", "yellow")
     yield ""
 

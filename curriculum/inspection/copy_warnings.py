@@ -1,0 +1,16 @@
+"""Clusters of near copies that are so large that a pair may join what doesn't belong together."""
+
+from collections.abc import Iterator
+
+from schemas.reports import SelectionReport
+
+
+def copy_warnings(report: SelectionReport) -> Iterator[str]:
+    """Yield a sentence for each large cluster of a selection, with the pair that joins most of it."""
+    for cluster in report.copy_clusters:
+        yield (
+            f"{cluster.lineages} files with {cluster.share:.1%} of the bytes are near copies of one "
+            f"another, of which the oldest is kept. {cluster.first} and {cluster.second} join most of "
+            f"them ({cluster.similarity:.0%} alike): if these two don't belong together, exclude one of "
+            "them in the corpus file"
+        )
