@@ -1,0 +1,140 @@
+"""Near copies: speed of shingles and signatures, what the bands find, and their room on disk and in memory.
+
+    python benchmarks/near_copies.py REPOSITORY … [--revisions HEAD v1.0 …]
+
+recall      pairs of files at a Jaccard similarity of 0.7 or more that have a band in common
+precision   pairs with a band in common that are so alike; the others are compared and dropped
+room        bytes of signatures.parquet, and peak memory of finding pairs, of two sizes, projected to 10⁷
+
+All pairs of files are compared exactly. Revisions that a repository lacks are left out.
+"""
+
+import argparse
+import itertools
+import resource
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from curriculum.corpus.near_pairs import candidate_pairs
+from curriculum.corpus.shingles import UInt64s, shingles
+from curriculum.corpus.signatures import SIGNATURES_NAME, SignatureWriter, SignedVersion
+
+SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inl", ".cmake")
+MIN_BYTES, SIMILAR = 100, 0.7
+SIZES = (20_000, 200_000)
+PROJECTED = 10_000_000
+EDGES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.01)
+
+
+def texts_of(repository: str, revision: str) -> Iterator[str]:
+    git = ("git", "--git-dir", repository)
+    listed = subprocess.run(
+        (*git, "ls-tree", "-r", "-z", revision), capture_output=True, check=False
+    )
+    entries = [line.split(b"\t", 1) for line in listed.stdout.split(b"\0") if line]
+    for facts, path in entries:
+        mode, _, blob = facts.split()
+        if mode.startswith(b"100") and path.decode(errors="replace").endswith(SUFFIXES):
+            read = subprocess.run(
+                (*git, "cat-file", "blob", blob), capture_output=True, check=False
+            )
+            try:
+                text = read.stdout.decode()
+            except UnicodeDecodeError:
+                continue
+            if len(text) >= MIN_BYTES:
+                yield text
+
+
+def write_signatures(folder: Path, sets: Sequence[UInt64s]) -> Path:
+    with SignatureWriter(folder / SIGNATURES_NAME) as writer:
+        for number, each in enumerate(sets):
+            name = np.random.default_rng(number).bytes(16).hex()
+            lineage = f"repository:folder{number // 200}/file{number}.cc"
+            writer.add(SignedVersion(lineage=lineage, document_id=name, shingles=each))
+    return folder / SIGNATURES_NAME
+
+
+def similar_pairs(sets: Sequence[UInt64s], minimum: float) -> dict[tuple[int, int], float]:
+    """The exact similarity of all pairs of files that reach a minimum."""
+    words, codes = np.unique(np.concatenate(sets), return_inverse=True)
+    sizes = np.array([len(each) for each in sets])
+    starts = np.cumsum(sizes) - sizes
+    is_own = np.zeros(len(words), dtype=np.bool_)
+    found: dict[tuple[int, int], float] = {}
+    for number, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        own = codes[start : start + size]
+        is_own[own] = True
+        shared = np.add.reduceat(is_own[codes], starts, dtype=np.int64)
+        is_own[own] = False
+        similarity = shared / (sizes + size - shared)
+        for other in np.flatnonzero(similarity >= minimum):
+            if other > number:
+                found[number, int(other)] = float(similarity[other])
+    return found
+
+
+def measure_quality(texts: Sequence[str], folder: Path) -> None:
+    megabytes = sum(len(text.encode()) for text in texts) / 1e6
+    start = time.process_time()
+    sets = [each for each in map(shingles, texts) if len(each)]
+    shingled = time.process_time()
+    file = write_signatures(folder, sets)
+    signed = time.process_time()
+    candidates = {(one, other) for one, other in candidate_pairs(file, len(sets)).tolist()}
+    print(f"{len(sets):,} files, {megabytes:.1f} MB")
+    print(f"shingles {megabytes / (shingled - start):.1f} MB/s")
+    print(f"shingles and signatures {megabytes / (signed - start):.1f} MB/s")
+    exact = similar_pairs(sets, EDGES[0])
+    for low, high in itertools.pairwise(EDGES):
+        pairs = [pair for pair, value in exact.items() if low <= value < high]
+        share = len(candidates.intersection(pairs)) / max(1, len(pairs))
+        print(f"{low:.1f} to {min(high, 1):.1f}: {len(pairs):,} pairs, {share:.4f} are candidates")
+    alike = {pair for pair, value in exact.items() if value >= SIMILAR}
+    found = len(alike & candidates)
+    print(
+        f"recall {found / max(1, len(alike)):.4f} precision {found / max(1, len(candidates)):.4f}"
+    )
+
+
+def measure_room(folder: Path) -> None:
+    rng = np.random.default_rng(1)
+    for size in SIZES:
+        sets = [rng.integers(1 << 64, size=100, dtype=np.uint64) for _ in range(size)]
+        file = write_signatures(folder, sets)
+        del sets
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        start = time.process_time()
+        candidate_pairs(file, size)
+        seconds = time.process_time() - start
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        each = file.stat().st_size / size
+        print(
+            f"{size:,} signatures: {each:.0f} bytes each, {each * PROJECTED / 1e9:.2f} GB for 10⁷; "
+            f"pairs in {seconds:.1f} s, peak memory {before / 1e3:.0f} to {peak / 1e3:.0f} MB"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("repositories", nargs="+")
+    parser.add_argument("--revisions", nargs="+", default=["HEAD"])
+    arguments = parser.parse_args()
+    texts = [
+        text
+        for repository in arguments.repositories
+        for revision in arguments.revisions
+        for text in texts_of(repository, revision)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        measure_quality(texts, Path(folder))
+        measure_room(Path(folder))
+
+
+if __name__ == "__main__":
+    main()
