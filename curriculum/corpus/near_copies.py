@@ -87,7 +87,7 @@ def find_near_copies(
         group=pl.Series(clusters.groups.roots(), dtype=pl.Int64),
     )
     return NearCopies(
-        left_out=_left_out(marked, held_elsewhere(signatures, others)),
+        left_out=_files_left_out(marked, held_elsewhere(signatures, others)),
         pairs=_pairs(marked),
         large=tuple(_large(marked, clusters)),
     )
@@ -168,7 +168,7 @@ def _spool(spool: ShingleSpool, chosen: pl.DataFrame, folders: Iterable[_Folder]
             spool.add(numbers[version.lineage, version.document_id], version.shingles)
 
 
-def _left_out(marked: pl.DataFrame, elsewhere: dict[str, str]) -> pl.DataFrame:
+def _files_left_out(marked: pl.DataFrame, elsewhere: dict[str, str]) -> pl.DataFrame:
     held = pl.DataFrame(
         {"lineage": list(elsewhere), "evidence": list(elsewhere.values())},
         schema={"lineage": pl.String, "evidence": pl.String},

@@ -54,7 +54,7 @@ class Kept(Stage[Sequence[Artefact], Sequence[Artefact]]):
     files: KeptDocuments | None = None
     """Files, whose sides hold; then the documents are of one family of graphs."""
     others: Sequence[Artefact] = ()
-    """What is kept of the corpora whose files are left out."""
+    """Selections of the corpora whose files are left out."""
 
     def tasks(self, inputs: Sequence[Artefact]) -> Sequence[Sequence[Artefact]]:
         """Return all documents as one task."""
@@ -109,7 +109,7 @@ class Kept(Stage[Sequence[Artefact], Sequence[Artefact]]):
 
 
 def kept_elsewhere(store: Store, corpus: CorpusSpec) -> tuple[Artefact, ...]:
-    """Return what is kept of the corpora whose files are left out of this one: the newest of each.
+    """Return the newest selection of each corpus whose files are left out of this one.
 
     Raises:
         CorpusError: naming a corpus that isn't built in this workspace.
