@@ -42,7 +42,7 @@ _STATED = (
     (
         "Apache-2.0 WITH LLVM-exception",
         "llvm exceptions",
-        r"apache license v2\.0 with llvm exceptions",
+        r"apache license v2\.0 with llvm exceptions|llvm exceptions to the apache 2\.0 licen[cs]e",
     ),
     (
         "Apache-2.0",
@@ -211,17 +211,18 @@ def stated_in_file(text: str) -> StatedLicence:
     The whole text of a GNU licence alone gives `-only`: it doesn't say that later versions may be chosen.
     """
     words = _words(text)
+    is_short = len(words) < _SHORT
     titles = {_gnu(title, title["version"], later=False) for title in _GNU_TITLE.finditer(words)}
     found = _known_licences(words)
     if titles:
         found += titles
     elif _SECONDARY not in words:
         found += (name for name in _gnu_licences(words) if not found or name not in _UNVERSIONED)
-    found += (f"GPL-{version}.0-only" for version in _GNU_SHORT.findall(words) if not titles)
+    found += (f"GPL-{version}.0-only" for version in _GNU_SHORT.findall(words) if is_short)
     tagged = _tagged(text)
     if not found and tagged:
         found = [tagged]
-    refers = _ELSEWHERE.search(words) is not None and len(words) < _SHORT
+    refers = _ELSEWHERE.search(words) is not None and is_short
     if not found and words.strip() and not refers:
         found = [UNRECOGNISED]
     is_choice = _CHOICE.search(words) is not None
@@ -232,8 +233,8 @@ def stated_in_file(text: str) -> StatedLicence:
     )
 
 
-_SHORT = 500
-"""Characters of a licence file that may do no more than name another."""
+_SHORT = 1_000
+"""Characters of a licence file that may do no more than name others, be it by a word like GPLv2."""
 _UNVERSIONED = frozenset(_ANY_VERSION.values())
 
 

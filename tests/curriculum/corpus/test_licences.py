@@ -177,6 +177,12 @@ GPL_TITLE = (
             "All files in lib use BSD 2-Clause, all other files use a GPLv2 license\n",
             "BSD-2-Clause AND GPL-2.0-only",
         ),
+        (
+            "Apache License Version 2.0, January 2004\n"
+            + "long words " * 100
+            + "\n---- LLVM Exceptions to the Apache 2.0 License ----\ncompatible with the GPLv2\n",
+            "Apache-2.0 WITH LLVM-exception",
+        ),
         ("Ask the author.\n", UNRECOGNISED),
         ("Please see the file LICENCE in the distribution for licensing details.\n", None),
         ("", None),
