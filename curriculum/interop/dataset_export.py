@@ -1,6 +1,7 @@
 """Rows, a mixture in training order, or their documents one by one, for Hugging Face's `datasets`.
 
     README.md               a dataset card: what an example is, how to train on it, licences
+    NOTICE.md               attribution: repositories, licences and copyright holders
     data/part-00000.parquet …
     tokenizer.json, tokenizer_config.json
 
@@ -9,7 +10,7 @@ Rows have the columns of the contract and those that trainers read (trainer_rows
 
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 from pydantic import JsonValue
 
 from curriculum import parquet
+from curriculum.interop.attribution import NOTICE_NAME, notice
 from curriculum.interop.huggingface import CARD_NAME, Config, Licence, card, licences
 from curriculum.interop.row_order import TABLE_TOKENS, Ordered, training_order
 from curriculum.interop.trainer_lines import TrainingUse, split_of
@@ -45,7 +47,7 @@ BYTE_BY_BYTE = ("input_ids", "target_ids", LABELS, POSITIONS)
 
 
 def export_packed(
-    ordered: Ordered, tokenizer: Tokenizer, folder: Path, documents: Iterable[Artefact]
+    ordered: Ordered, tokenizer: Tokenizer, folder: Path, documents: Collection[Artefact]
 ) -> None:
     """Write rows with the trainers' columns; of `documents` the card lists licences of those in the rows."""
     wanted = sorted({name for source in ordered.sources for name in source.columns})
@@ -63,12 +65,13 @@ def export_packed(
         f"`{LABELS}`, `{POSITIONS}` and `{LENGTHS}` take {added / every:.0%} of the space of `{DATA}/`.",
     ]
     use = TrainingUse.of(ordered, tokenizer, count).packed()
-    ids = pc.list_flatten(_column(files, "document_ids"))
-    _describe(ordered, tokenizer, folder, " ".join(words), use, licences(documents, pc.unique(ids)))
+    ids = pc.unique(pc.list_flatten(_column(files, "document_ids")))
+    _attribute(folder, documents, ids)
+    _describe(ordered, tokenizer, folder, " ".join(words), use, licences(documents, ids))
 
 
 def export_unpacked(
-    ordered: Ordered, tokenizer: Tokenizer, folder: Path, documents: Iterable[Artefact]
+    ordered: Ordered, tokenizer: Tokenizer, folder: Path, documents: Collection[Artefact]
 ) -> None:
     """Write the documents of rows, one an example, in the order of the rows; licences as `export_packed`."""
     singles = SingleDocuments()
@@ -84,7 +87,12 @@ def export_unpacked(
     ]
     use = TrainingUse.of(ordered, tokenizer, singles.documents).unpacked()
     ids = pc.unique(_column(files, "document_id"))
+    _attribute(folder, documents, ids)
     _describe(ordered, tokenizer, folder, " ".join(words), use, licences(documents, ids))
+
+
+def _attribute(folder: Path, documents: Collection[Artefact], ids: Any) -> None:
+    (folder / NOTICE_NAME).write_text(notice(documents, ids), encoding="utf-8")
 
 
 def _write(

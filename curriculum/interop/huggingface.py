@@ -21,9 +21,12 @@ import yaml
 from pydantic import JsonValue
 
 from curriculum import parquet
+from curriculum.interop.attribution import UNKNOWN
+from curriculum.interop.markdown_cells import markdown_cell
 from curriculum.store import Artefact, Store, read_mark, refusal
 from curriculum.store.artefact import KEY_DIGITS, digest
 from schemas.errors import CurriculumError, StoreError
+from schemas.spdx import LicenceKind, licence_kind
 
 CARD_NAME = "README.md"
 MADE_HERE = "# Written by curriculum; remove this line, and it is left alone."
@@ -32,7 +35,6 @@ SPLIT_OF_DOCUMENTS = "corpus"
 """Documents lie as they were read: what is kept, and on which side of the split, is said elsewhere."""
 SPLITS = {"train": 0, "val": 1}
 """Splits that come first, in this order."""
-UNKNOWN = "not said"
 _ODD = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -52,6 +54,11 @@ class Licence:
     repository: str
     licence: str
     documents: int
+
+    @property
+    def kind(self) -> LicenceKind:
+        """Demands of the licence on who redistributes, such as copyleft."""
+        return licence_kind(None if self.licence == UNKNOWN else self.licence)
 
 
 def write_card(store: Store) -> Path | None:
@@ -104,7 +111,7 @@ def card(
     name = configs[0].name if configs else "CONFIG"
     return "\n".join(
         [
-            *("---", MADE_HERE, f"{front}---", "", f"# {_table_cell(title)}", "", words, ""),
+            *("---", MADE_HERE, f"{front}---", "", f"# {markdown_cell(title)}", "", words, ""),
             *("In this folder:", "", "```python", "from pathlib import Path", ""),
             *("from datasets import load_dataset", ""),
             *(f'load_dataset(str(Path.cwd()), "{name}")', "```", ""),
@@ -119,9 +126,14 @@ def card(
             *(("", use) if use else ()),
             *("", "## Licences", ""),
             *_table(
-                ("licence", "repository", "documents"),
+                ("licence", "kind", "repository", "documents"),
                 (
-                    (_table_cell(each.licence), _table_cell(each.repository), f"{each.documents:,}")
+                    (
+                        markdown_cell(each.licence),
+                        each.kind,
+                        markdown_cell(each.repository),
+                        f"{each.documents:,}",
+                    )
                     for each in licences
                 ),
             ),
@@ -260,12 +272,6 @@ def _table(names: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
     if not rows:
         return ["None yet."]
     return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}", *rows]
-
-
-def _table_cell(text: str) -> str:
-    """Text of others as a cell: on one line, and nothing in it is markup."""
-    plain = "".join(letter if letter.isprintable() else " " for letter in text)
-    return re.sub(r"([\\`*_{}\[\]<>()#|!&~])", r"\\\1", plain)
 
 
 @contextlib.contextmanager

@@ -131,7 +131,8 @@ def test_the_card_of_an_export_counts_the_documents_of_its_rows_alone(
     with whole_folder(tmp_path / "out") as folder:
         export_packed(Ordered.of(world.store, artefact), world.codec, folder, made_of)
     text = (tmp_path / "out" / "README.md").read_text()
-    assert f"| MIT | one | {len(inside)} |" in text
+    assert f"| MIT | permissive | one | {len(inside)} |" in text
+    assert (tmp_path / "out" / "NOTICE.md").is_file()
     assert "Zlib" not in text
 
 
@@ -149,7 +150,7 @@ def test_licences_are_counted_by_repository_and_what_none_says_is_said(world: An
     }
     world.store.mark("build+x", [*documents])
     text = write_card(world.store).read_text()  # type: ignore[union-attr]
-    assert "| MIT | one | 3 |" in text
+    assert "| MIT | permissive | one | 3 |" in text
     front = yaml.safe_load(text.split("---\n")[1])
     assert [each["config_name"] for each in front["configs"]] == ["documents-v3_simple"]
 
@@ -197,4 +198,14 @@ def test_names_of_others_are_no_markup(world: Any) -> None:
     text = card(title="a|b", words="", configs=[], licences=licences(documents))
     assert "<b>" not in text.replace("\\<b\\>", "")
     (line,) = [line for line in text.splitlines() if "| one |" in line]
-    assert line == r"| \<b\>\| \`x\` | one | 1 |"
+    assert line == r"| \<b\>\| \`x\` | unknown | one | 1 |"
+
+
+def test_a_card_names_copyleft(world: Any) -> None:
+    documents = [documents_of(world.store, ["MIT", "GPL-3.0-only AND MIT", None], "three")]
+    kinds = {each.licence: each.kind for each in licences(documents)}
+    assert kinds == {
+        "MIT": "permissive",
+        "GPL-3.0-only AND MIT": "copyleft",
+        "not said": "unknown",
+    }
