@@ -86,6 +86,10 @@ class DocumentsReport(StageReport):
     """Chunks by form."""
     hops: dict[str, int] = {}
     """Chunks by distance from the target, which is "0"."""
+    licences: dict[str, int] = {}
+    """Documents by licence of their sources, or "unknown"; a document counts for each of its licences."""
+    licence_evidence: dict[str, int] = {}
+    """Documents by evidence of these licences: header, file, corpus, unknown; likewise."""
     changes: SkipsReport = SkipsReport()
     """The history that was read."""
     lines: SkipsReport = SkipsReport()

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from curriculum import parquet
 from curriculum.corpus.select import SELECTION_NAME
@@ -54,6 +54,8 @@ class Exclusions:
     """Changes without a document of each family, by reason."""
     selections: tuple[tuple[str, SelectionReport], ...]
     """Selections that decide split and domain, by family; that of files first."""
+    licences: Mapping[str, int] = field(default_factory=dict)
+    """Documents of all families by licence of their sources; a document counts for each of its licences."""
 
     @staticmethod
     def of(artefacts: Iterable[Artefact]) -> "Exclusions":
@@ -61,6 +63,7 @@ class Exclusions:
         changes: dict[str, SkipsReport] = {}
         left_out: dict[str, Counter[str]] = {}
         selections: list[tuple[str, SelectionReport]] = []
+        licences = Counter[str]()
         for artefact in artefacts:
             labels = artefact.manifest.labels
             if artefact.manifest.stage == "documents":
@@ -68,12 +71,18 @@ class Exclusions:
                 if report.changes.read or report.changes.skipped:
                     changes.setdefault(labels.get("repository", ""), report.changes)
                 left_out.setdefault(labels["family"], Counter()).update(report.left_out)
+                licences.update(report.licences)
             # A selection of one step only says what is kept.
             if artefact.manifest.stage == "selections" and "step" not in labels:
                 where = labels.get("family", FILES)
                 selections.append((where, artefact.reported(SelectionReport)))
         selections.sort(key=lambda selection: selection[0] != FILES)
-        return Exclusions(changes=changes, left_out=left_out, selections=tuple(selections))
+        return Exclusions(
+            changes=changes,
+            left_out=left_out,
+            selections=tuple(selections),
+            licences=licences,
+        )
 
     @property
     def read(self) -> int:

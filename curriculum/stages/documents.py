@@ -14,6 +14,7 @@ from curriculum.corpus import history
 from curriculum.corpus.births import noting_births, write_births
 from curriculum.corpus.conversations import conversation_paths
 from curriculum.corpus.plain_folder import require_files
+from curriculum.corpus.refused_licences import UNKNOWN_LICENCE
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import Source, Sources
 from curriculum.families.chosen_changes import render_changes
@@ -109,6 +110,7 @@ class FamilyWriters(contextlib.ExitStack):
         }
         self._left_out: dict[str, Counter[str]] = {family: Counter() for family in self._drafts}
         self._graphs = {family: _GraphCounts() for family in self._drafts}
+        self._licences = {family: _LicenceCounts() for family in self._drafts}
 
     @property
     def families(self) -> list[str]:
@@ -132,6 +134,7 @@ class FamilyWriters(contextlib.ExitStack):
             if self._takes(writer):
                 writer.append(document)
                 self._graphs[document.family].add(document)
+                self._licences[document.family].add(document)
         for count in rendered.counts:
             self._left_out[count.family][count.reason] += count.number
 
@@ -149,7 +152,8 @@ class FamilyWriters(contextlib.ExitStack):
                 left_out=dict(sorted(self._left_out[family].items())),
             )
             own = by_family.get(family, DocumentsReport())
-            for report in (counted, self._graphs[family].report(), more, own):
+            kinds = self._graphs[family].report(), self._licences[family].report()
+            for report in (counted, *kinds, more, own):
                 draft.record(report)
 
 
@@ -173,6 +177,29 @@ def write_or_skip(
                 file.unlink()
         with FamilyWriters(drafts) as writers:
             writers.report(DocumentsReport(lacks=f"it is skipped: {failed}"))
+
+
+@dataclass(kw_only=True, slots=True)
+class _LicenceCounts:
+    """Counts of a family's documents by licence, and by the evidence of it."""
+
+    licences: Counter[str] = field(default_factory=Counter)
+    evidence: Counter[str] = field(default_factory=Counter)
+
+    def add(self, document: Document) -> None:
+        """Count one document, once for each licence of its sources."""
+        sources = document.provenance
+        self.licences.update({source.licence or UNKNOWN_LICENCE for source in sources})
+        self.evidence.update(
+            {(source.licence_evidence or UNKNOWN_LICENCE).partition(":")[0] for source in sources}
+        )
+
+    def report(self) -> DocumentsReport:
+        """The counts."""
+        return DocumentsReport(
+            licences=dict(sorted(self.licences.items())),
+            licence_evidence=dict(sorted(self.evidence.items())),
+        )
 
 
 @dataclass(kw_only=True, slots=True)

@@ -24,10 +24,13 @@ from dashboards import html, palette
 from dashboards.charts import marks
 from dashboards.report import costs, curves, phases
 from dashboards.report.facts import Facts, mean_of
+from schemas.spdx import licence_kind
 from schemas.specialist import spelled
 from schemas.study import study_mark
 
 STYLES, SCRIPT = ("scroll.css", "plot.css", "report.css"), "report.js"
+MAX_LICENCES = 12
+"""Licences that have a line of their own."""
 MAX_REASONS = 8
 """Reasons of a group of losses that have a line of their own."""
 
@@ -50,6 +53,7 @@ def page(facts: Facts) -> str:
         plot=plot,
         made_of=_made_of(facts),
         losses=_losses(facts.exclusions),
+        licences=_licences(facts.exclusions),
         time_line=costs.time_line(facts),
         costs=costs.costs(facts),
         marks=marks,
@@ -121,6 +125,17 @@ class Reasons:
     look: str
     title: str
     counted: tuple[tuple[str, int], ...]
+
+
+def _licences(found: Exclusions) -> list[tuple[str, str, int]]:
+    """Licences with their kinds and documents, the most frequent first; further ones as one line a kind."""
+    counts = Counter(found.licences).most_common()
+    listed = [(name, licence_kind(name), amount) for name, amount in counts]
+    rest = Counter[str]()
+    for _, kind, amount in listed[MAX_LICENCES:]:
+        rest[kind] += amount
+    more = [(f"more, {kind}", kind, amount) for kind, amount in rest.most_common()]
+    return [*listed[:MAX_LICENCES], *more]
 
 
 def _losses(found: Exclusions) -> list[Reasons]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -17,6 +17,7 @@ from curriculum.store.artefact import KEY_DIGITS
 from schemas.errors import CurriculumError, JobError
 from schemas.mistakes import nearest_or
 from schemas.run_folders import STEP, number_of
+from schemas.spdx import LicenceKind, licence_kind
 from schemas.study import study_mark
 
 SHORTEST = 6
@@ -173,6 +174,8 @@ class Share:
     documents: int
     commits: int
     tokens: int
+    kind: LicenceKind | None = None
+    """Kind of the licence, such as copyleft; None for a phase."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -332,7 +335,11 @@ class LineageQuestions:
             run_key=run.job.run_key,
             step=step,
             phases=phases,
-            repositories=repositories,
+            repositories=tuple(
+                replace(share, kind=licence_kind(None if licence == NO_LICENCE else licence))
+                for share in repositories
+                for licence in share.names[-1:]
+            ),
             study=study_mark(run.job.study),
         )
 

@@ -340,5 +340,6 @@ def facts() -> Facts:
                     ),
                 ),
             ),
+            licences={"BSD-3-Clause": 900_000, "GPL-3.0-only": 20_000, "unknown": 400},
         ),
     )

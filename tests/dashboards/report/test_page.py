@@ -252,6 +252,22 @@ def test_losses_are_told_by_reason_and_lost_data_comes_first(facts: Facts) -> No
     assert "1,145,000 of 1,294,000 documents kept, 23,000 of them held out" in text
 
 
+def test_licences_are_listed_with_their_kinds_the_most_frequent_first(facts: Facts) -> None:
+    text = Read(page(facts)).said
+    lines = (
+        "BSD-3-Clause permissive 900,000",
+        "GPL-3.0-only copyleft 20,000",
+        "unknown unknown 400",
+    )
+    found = [text.index(line) for line in lines]
+    assert found == sorted(found)
+    many = {f"LicenseRef-{number}": 100 - number for number in range(20)}
+    few = page(replace(facts, exclusions=replace(facts.exclusions, licences=many)))
+    assert "LicenseRef-11" in few
+    assert "LicenseRef-12" not in few
+    assert "more, unknown" in few
+
+
 def test_a_specialist_that_has_nothing_yet_has_a_page(facts: Facts) -> None:
     bare = replace(facts.phases[4], number=1)
     nothing = Exclusions.of([])
