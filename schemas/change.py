@@ -153,8 +153,6 @@ class FileChange:
     lineage: str
     before_is_new: bool
     """True if `before` never was an `after` along the lineage among the changes that are read."""
-    born: int | None = None
-    """Seconds UTC of the first commit of the lineage, read or not; None where there is no history."""
     is_tree_wide: bool = False
     """True if its commit changes TREE_WIDE_FILES files of known languages or more."""
     is_replaced: bool = False

@@ -349,12 +349,17 @@ SIDES_SCHEMA = pa.schema(
 those that only stand in others' context included. `copy_of` names the oldest of some files that share text
 where some are in train and this one is in val: no document is made of it."""
 
-BIRTHS_SCHEMA = pa.schema(
-    [required("lineage", pa.string()), required("born", pa.int64())],
+FILE_HISTORIES_SCHEMA = pa.schema(
+    [
+        required("lineage", pa.string()),
+        required("born", pa.int64()),
+        required("blobs", list_of(pa.int64())),
+    ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""documents/family=v2_simple/…/births.parquet, sorted by lineage: seconds UTC of the first commit of every
-file with a document, whether that commit is read or not; without those of plain folders."""
+"""documents/family=v2_simple/…/file_histories.parquet, sorted by lineage: of every file that is read, seconds
+UTC of its first commit, and the first 15 hex digits of the blobs that it ever had, read or not. Empty for a
+plain folder."""
 
 SIGNATURE_BYTES = 250
 SIGNATURES_SCHEMA = pa.schema(

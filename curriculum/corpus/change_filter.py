@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Literal
 
+from curriculum.corpus.file_histories import FileHistories
 from curriculum.corpus.git_log import Commit, Entry, Log, commits
 from curriculum.corpus.git_tree import FILE_MODES
 from curriculum.corpus.licence_files import LicenceTracker
@@ -37,7 +38,6 @@ class Candidate:
     before_id: str
     after_id: str
     lineage: str
-    born: int
     is_tree_wide: bool
     is_replaced: bool
     is_edit_only: bool = False
@@ -61,11 +61,6 @@ class Origins:
 
     repository: str
     _first: dict[bytes, bytes] = field(default_factory=dict)
-    _born: dict[bytes, int] = field(default_factory=dict)
-
-    def born(self, path: bytes, timestamp: int) -> int:
-        """Return when the log has the file first, which is `timestamp` where it didn't have it before."""
-        return self._born.setdefault(self._first.get(path, path), timestamp)
 
     def follow(self, entry: Entry) -> bool:
         """Go on along an entry of the log; whether its path has another origin now."""
@@ -90,6 +85,7 @@ def candidates(
     skips: Skips,
     *,
     edits: ChangeChoice = "all",
+    histories: FileHistories | None = None,
 ) -> Iterator[Candidate]:
     """The changes that window, paths and versions per path leave, oldest first.
 
@@ -97,15 +93,16 @@ def candidates(
     the window is, so that a lineage doesn't depend on it.
 
     With `edits` code, changes that are within the limit only because tree-wide commits don't count among
-    the versions come too, marked `is_edit_only`; `skips` counts them all the same.
+    the versions come too, marked `is_edit_only`; `skips` counts them all the same. `histories` gets
+    those of all files that the window leaves, before the first change is yielded.
     """
     versions, edited = Counter[str](), Counter[str]()
-    for candidate in _eligible(log, scope, rules, spec, skips):
+    for candidate in _eligible(log, scope, rules, spec, skips, histories):
         versions[candidate.lineage] += 1
         edited[candidate.lineage] += not candidate.is_tree_wide
     history = rules.corpus.history
     passed, passed_edits = Counter[str](), Counter[str]()
-    for candidate in _eligible(log, scope, rules, spec, Skips()):
+    for candidate in _eligible(log, scope, rules, spec, Skips(), None):
         name = candidate.lineage
         if _is_chosen(passed[name], versions[name], history, counts=True):
             yield candidate
@@ -216,7 +213,12 @@ def scope_of(
 
 
 def _eligible(
-    log: Log, scope: Scope, rules: PathRules, spec: RepositorySpec, skips: Skips
+    log: Log,
+    scope: Scope,
+    rules: PathRules,
+    spec: RepositorySpec,
+    skips: Skips,
+    histories: FileHistories | None,
 ) -> Iterator[Candidate]:
     origins = Origins(repository=spec.name)
     unwanted = scope.in_range - spec.max_commits if spec.max_commits else 0
@@ -227,13 +229,17 @@ def _eligible(
         breadth = _breadth(commit)
         for entry in commit.entries:
             origins.follow(entry)
-            born = origins.born(entry.path, commit.timestamp)
+            if histories is not None:
+                kept = entry.after_id if entry.after_mode in FILE_MODES else ""
+                histories.add(origins.lineage(entry.path), commit.timestamp, kept)
             if not inside or number <= unwanted:
                 continue
             judged = _judge(commit, entry, scope, rules)
             if isinstance(judged, WantedPath):
                 lineage = origins.lineage(entry.path)
-                yield _candidate(commit, entry, judged, breadth, lineage=lineage, born=born)
+                if histories is not None:
+                    histories.want(lineage)
+                yield _candidate(commit, entry, judged, breadth, lineage=lineage)
             elif judged is not None:
                 path = entry.path.decode(errors="backslashreplace")
                 skips.add(judged, path=path, commit=commit.commit)
@@ -281,7 +287,6 @@ def _candidate(
     breadth: _Breadth,
     *,
     lineage: str,
-    born: int,
 ) -> Candidate:
     before_id = entry.before_id if entry.before_mode in FILE_MODES else ""
     after_id = entry.after_id if entry.after_mode in FILE_MODES else ""
@@ -297,7 +302,6 @@ def _candidate(
         before_id=before_id,
         after_id=after_id,
         lineage=lineage,
-        born=born,
         is_tree_wide=breadth.is_tree_wide,
         is_replaced=not after_id and _stem(wanted.path) in breadth.added,
     )

@@ -23,6 +23,7 @@ from curriculum.corpus import git
 from curriculum.corpus.batch_diff import BatchDiffer, diffing, whole
 from curriculum.corpus.blobs import BlobReader, Unread, Version
 from curriculum.corpus.change_filter import Candidate, Scope, candidates, scope_of
+from curriculum.corpus.file_histories import FileHistories
 from curriculum.corpus.git_log import Log, read_log
 from curriculum.corpus.git_tree import headers_at
 from curriculum.corpus.licence_files import LicenceHistory, open_tracker
@@ -40,7 +41,7 @@ BATCH_CHANGES = 512
 """Changes whose hunks come from one run of git: so much text, or so many."""
 
 
-REVISION = 9
+REVISION = 10
 """Raised when the same history gives other changes."""
 
 
@@ -56,13 +57,18 @@ def ingredients(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> dic
 
 
 def read_changes(
-    source: Source, spec: RepositorySpec, corpus: CorpusSpec, skips: Skips
+    source: Source,
+    spec: RepositorySpec,
+    corpus: CorpusSpec,
+    skips: Skips,
+    histories: FileHistories | None = None,
 ) -> Iterator[FileChange]:
     """Every change that the corpus wants of this repository, oldest first, the same in every run.
 
     Changes that only families of edits see come too; they are marked, and `skips` doesn't count them.
     Pure renames and changes of nothing but line ends are not changes, but a lineage goes on through
     them. What is not handed out is counted in `skips`, which is complete when the iterator ends.
+    `histories` gets those of all files that are read.
 
     Raises:
         CorpusError: if git fails, or the history has no file in a wanted language.
@@ -71,7 +77,7 @@ def read_changes(
         yield from read_directory(source, spec, corpus, skips)
         return
     with opened(source.layout, source, spec, corpus, skips) as past:
-        yield from changes_of(past, spec, skips, edits=corpus.changes)
+        yield from changes_of(past, spec, skips, edits=corpus.changes, histories=histories)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,6 +141,7 @@ def changes_of(
     sampled: SampledCommits | None = None,
     *,
     edits: ChangeChoice = "all",
+    histories: FileHistories | None = None,
 ) -> Iterator[FileChange]:
     """The changes of an open history, as read_changes gives them; of some commits, if they are `sampled`.
 
@@ -142,7 +149,9 @@ def changes_of(
 
     Of a sample a `before` that a later change leaves again isn't new, where it is for read_changes.
     """
-    chosen = candidates(past.log, past.scope, past.rules, spec, skips, edits=edits)
+    chosen = candidates(
+        past.log, past.scope, past.rules, spec, skips, edits=edits, histories=histories
+    )
     seen: set[int] = set()
     if sampled is not None:
         chosen = (each for each in chosen if each.commit in sampled.commits)
@@ -244,7 +253,6 @@ def _changes(
             after=pair.after.blob if pair.after else None,
             hunks=lines,
             lineage=candidate.lineage,
-            born=candidate.born,
             before_is_new=before_is_new,
             is_tree_wide=candidate.is_tree_wide,
             is_replaced=candidate.is_replaced,

@@ -4,6 +4,8 @@
     candidates   pairs of signatures with a band in common                               near_pairs.py
     clusters     of the pairs that are alike, by their exact similarity                  copy_clusters.py
 
+A copy may be of a version that isn't read: by their blobs it is found among all that a history ever had.
+
 A cluster's upstream is the repository whose history has the text first: there each group keeps its oldest
 file, elsewhere nothing of the cluster is kept. Files of which another corpus has a copy are left out first,
 where the corpus asks for it.
@@ -23,8 +25,8 @@ import numpy.typing as npt
 import polars as pl
 
 from curriculum import frames
-from curriculum.corpus.births import read_births
 from curriculum.corpus.copy_clusters import CopyClusters, Join, ShingleSpool, jaccard
+from curriculum.corpus.file_histories import blob_mark, read_histories
 from curriculum.corpus.file_texts import read_chosen
 from curriculum.corpus.held_elsewhere import OtherCorpus, held_elsewhere
 from curriculum.corpus.near_pairs import candidate_pairs
@@ -69,19 +71,23 @@ def find_near_copies(
     """Write signatures into the folder `draft`, and find near copies.
 
     Args:
-        rows: Documents with document_id, family, lineage, repository, order, timestamp and num_bytes.
+        rows: Documents with document_id, family, lineage, repository, order, timestamp, num_bytes and
+            provenance.
         folders: Repository and folder of all documents.
         draft: Holds up to twice the bytes of the texts of candidates besides, meanwhile.
         others: Corpora whose files are left out.
     """
     listed = [_Folder(repository=repository, path=path) for repository, path in folders]
-    files = _files(rows, read_births(each.path for each in listed))
+    histories = read_histories(each.path for each in listed)
+    files = _files(rows, histories.select("lineage", "born"))
     signatures = draft / SIGNATURES_NAME
     with SignatureWriter(signatures) as writer:
         for version in _versions(files, listed):
             writer.add(version)
     signed = frames.read(signatures, ["lineage", "document_id"])
-    clusters = _clusters(files, signed, listed, draft)
+    clusters = CopyClusters(repositories=files["order"].to_list())
+    clusters.join(_verbatim_pairs(files, signed, histories), lambda _: 1.0)
+    _join_similar(clusters, files, signed, listed, draft)
     marked = files.with_columns(
         cluster=pl.Series(clusters.clusters.roots(), dtype=pl.Int64),
         group=pl.Series(clusters.groups.roots(), dtype=pl.Int64),
@@ -95,6 +101,7 @@ def find_near_copies(
 
 def _files(rows: pl.LazyFrame, births: pl.DataFrame) -> pl.DataFrame:
     """One row a file, sorted by lineage: its first and last version, and when it began."""
+    blob = blob_mark(pl.col("provenance").list.first().struct.field("blob"))
     by_age = pl.col("document_id").sort_by("timestamp", "document_id")
     return (
         rows.filter(family=VERSIONS_FAMILY)
@@ -106,6 +113,8 @@ def _files(rows: pl.LazyFrame, births: pl.DataFrame) -> pl.DataFrame:
             pl.col("num_bytes").sum(),
             oldest=by_age.first(),
             newest=by_age.last(),
+            oldest_blob=blob.sort_by("timestamp", "document_id").first(),
+            newest_blob=blob.sort_by("timestamp", "document_id").last(),
         )
         .sort("lineage")
         .collect(engine="streaming")
@@ -134,13 +143,45 @@ def _read(folder: _Folder, wanted: pl.DataFrame) -> Iterator[SignedVersion]:
             yield SignedVersion(lineage=lineage, document_id=document_id, shingles=shingles(text))
 
 
-def _clusters(
-    files: pl.DataFrame, signed: pl.DataFrame, folders: Iterable[_Folder], draft: Path
-) -> CopyClusters:
+def _verbatim_pairs(
+    files: pl.DataFrame, signed: pl.DataFrame, histories: pl.DataFrame
+) -> list[tuple[int, int]]:
+    """Return the numbers of files whose signed version is one of another repository's file, read or not.
+
+    Each with the file that is older than all others of that kind.
+    """
+    numbered = files.with_row_index("number")
+    versions = (
+        numbered.join(signed, on="lineage", how="semi")
+        .select("number", "order", blob=pl.concat_list("oldest_blob", "newest_blob"))
+        .explode("blob")
+    )
+    known = (
+        histories.join(numbered, on="lineage")
+        .select("born", pl.col("number", "order").name.suffix("_known"), blob="blobs")
+        .explode("blob")
+    )
+    return (
+        versions.join(known, on="blob")
+        .filter(pl.col("order") != pl.col("order_known"))
+        .group_by("number")
+        .agg(pl.col("number_known").sort_by("born", "number_known").first())
+        .sort("number")
+        .rows()
+    )
+
+
+def _join_similar(
+    clusters: CopyClusters,
+    files: pl.DataFrame,
+    signed: pl.DataFrame,
+    folders: Iterable[_Folder],
+    draft: Path,
+) -> None:
+    """Join files whose signed versions are similar."""
     owners = files["lineage"].search_sorted(signed["lineage"]).to_numpy().astype(np.int64)
     pairs = candidate_pairs(draft / SIGNATURES_NAME, len(owners))
     pairs = pairs[owners[pairs[:, 0]] != owners[pairs[:, 1]]]
-    clusters = CopyClusters(repositories=files["order"].to_list())
     with tempfile.TemporaryFile(dir=draft) as file:
         spool = ShingleSpool(file)
         chosen = signed.with_row_index("number")[np.unique(pairs)]
@@ -151,7 +192,6 @@ def _clusters(
             return jaccard(spool.read(one), spool.read(other))
 
         clusters.join(map(tuple[Any, Any], owners[pairs].tolist()), similarity)
-    return clusters
 
 
 def _spool(spool: ShingleSpool, chosen: pl.DataFrame, folders: Iterable[_Folder]) -> None:

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from pydantic import JsonValue
 
 from curriculum.corpus import history
-from curriculum.corpus.births import noting_births, write_births
 from curriculum.corpus.conversations import conversation_paths
+from curriculum.corpus.file_histories import FileHistories
 from curriculum.corpus.plain_folder import require_files
 from curriculum.corpus.refused_licences import UNKNOWN_LICENCE
 from curriculum.corpus.skips import Skips
@@ -262,10 +262,9 @@ class Documents(Stage[Sequence[Repository], Repository]):
 
     def _write(self, task: Repository, drafts: Sequence[StagingDirectory]) -> None:
         skips = Skips()
-        births: dict[str, int] = {}
+        histories = FileHistories()
         with FamilyWriters(drafts, sample=self.sample) as writers:
-            changes = history.read_changes(task.source, task.spec, task.corpus, skips)
-            changes = noting_births(changes, births)
+            changes = history.read_changes(task.source, task.spec, task.corpus, skips, histories)
             for rendered in render_changes(changes, writers.families, task.corpus.edit_settings()):
                 writers.add(rendered)
                 if writers.are_full:
@@ -273,7 +272,7 @@ class Documents(Stage[Sequence[Repository], Repository]):
         task.refuse_losses(skips)
         for draft in drafts:
             if dict(draft.recipe.labels)["family"] == VERSIONS_FAMILY:
-                write_births(births, draft.path)
+                histories.write(draft.path)
         writers.report(DocumentsReport(changes=skips.report()))
 
     def _edit_settings(self, task: Repository, family: str) -> dict[str, JsonValue]:

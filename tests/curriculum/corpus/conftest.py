@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from curriculum.corpus.file_histories import FileHistories
 from curriculum.corpus.history import read_changes
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
@@ -72,7 +73,12 @@ class Reader:
     cache: Path
 
     def __call__(
-        self, path: Path, *, corpus: dict[str, Any] | None = None, **pin: Any
+        self,
+        path: Path,
+        *,
+        corpus: dict[str, Any] | None = None,
+        histories: FileHistories | None = None,
+        **pin: Any,
     ) -> tuple[list[FileChange], Skips]:
         """All changes and the skips; sizes don't matter unless the test says so."""
         spec = RepositorySpec(**{"name": "repo", "path": str(path), **pin})
@@ -84,7 +90,7 @@ class Reader:
         whole = CorpusSpec(name="corpus", repositories=(spec,), **rules)
         skips = Skips()
         source = resolve(spec, cache=self.cache)
-        return list(read_changes(source, spec, whole, skips)), skips
+        return list(read_changes(source, spec, whole, skips, histories)), skips
 
 
 @dataclass

@@ -8,6 +8,7 @@ from pydantic import JsonValue
 from curriculum.corpus import git
 from curriculum.corpus.batch_diff import diffing
 from curriculum.corpus.blobs import Version
+from curriculum.corpus.file_histories import BLOB_DIGITS, FileHistories, read_histories
 from curriculum.corpus.history import ingredients
 from curriculum.corpus.sources import resolve
 from schemas.change import Blob, FileChange, Hunk
@@ -113,17 +114,31 @@ def test_a_chain_of_renames_is_one_lineage_and_a_new_file_at_the_old_path_joins_
     assert skips.report().renames == "similar"
 
 
-def test_a_file_is_born_with_its_lineage_whatever_is_read_of_it(build, read):
+def test_a_history_has_all_versions_of_a_file_whatever_is_read_of_it(build, read, tmp_path):
     repo = build()
     text = "".join(f"int v{i};\n" for i in range(30))
-    repo.commit(a_cc=text)
+    repo.commit(a_cc=text, gone_cc="int gone;\n" * 9)
     repo.git("mv", "a.cc", "b.cc")
     repo.commit("Move", new_cc=text.replace("v", "w"))
     repo.commit("Edit", b_cc=text + "int more;\n", new_cc="int new;\n" * 20)
-    first, second, _ = (int(time) for time in repo.git("log", "--reverse", "--format=%ct").split())
-    changes, _ = read(repo.path, max_commits=1)
-    born = {each.path: each.born for each in changes}
-    assert born == {"b.cc": first, "new.cc": second}
+    first, second, _ = map(int, repo.git("log", "--reverse", "--format=%ct").split())
+    histories = FileHistories()
+    read(repo.path, histories=histories, max_commits=1)
+    histories.write(tmp_path)
+    blobs = {
+        name: sorted(
+            int(repo.git("rev-parse", f"HEAD{at}:{path}").strip()[:BLOB_DIGITS], 16)
+            for at, path in versions
+        )
+        for name, versions in {
+            "repo:a.cc": (("~2", "a.cc"), ("", "b.cc")),
+            "repo:new.cc": (("~1", "new.cc"), ("", "new.cc")),
+        }.items()
+    }
+    assert read_histories([tmp_path]).rows() == [
+        ("repo:a.cc", first, blobs["repo:a.cc"]),
+        ("repo:new.cc", second, blobs["repo:new.cc"]),
+    ]
 
 
 def test_the_window_does_not_change_a_lineage(build, read):

@@ -1,15 +1,17 @@
 """Near copies in a selection: which file of a cluster is kept, and what becomes of the others' documents."""
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.corpus.births import write_births
+from curriculum.corpus.file_histories import FileHistories
 from curriculum.corpus.held_elsewhere import OtherCorpus
 from curriculum.corpus.select import (
     KEPT_NAME,
@@ -33,10 +35,12 @@ def text_of(name: object, *, size: int = 200, changed: int = 0) -> str:
     )
 
 
-def version(lineage: str, text: str, *, time: int = 0, family: str = "v2_simple") -> Document:
+def version(
+    lineage: str, text: str, *, time: int = 0, family: str = "v2_simple", blob: str = ""
+) -> Document:
     repository, _, path = lineage.partition(":")
     source = factories.provenance(
-        repository=repository, path=path, blob=f"blob of {text}", end=len(text)
+        repository=repository, path=path, blob=blob or f"blob of {text}", end=len(text)
     )
     return factories.document(
         text,
@@ -67,12 +71,23 @@ def row(document: Document) -> dict[str, object]:
     }
 
 
-def folder_of(folder: Path, *documents: Document, births: dict[str, int] | None = None) -> Path:
+def folder_of(
+    folder: Path,
+    *documents: Document,
+    births: Mapping[str, int] | None = None,
+    versions: Mapping[str, str] = MappingProxyType({}),
+) -> Path:
     folder.mkdir(parents=True)
     table = pa.Table.from_pylist([row(one) for one in documents], schema=DOCUMENT_SCHEMA)
     pq.write_table(table, factories.shard_path(folder))
     if births is not None:
-        write_births(births, folder)
+        histories = FileHistories()
+        for lineage, time in births.items():
+            histories.add(lineage, time, "")
+            histories.want(lineage)
+        for lineage, blob in versions.items():
+            histories.add(lineage, 0, blob)
+        histories.write(folder)
     return folder
 
 
@@ -80,6 +95,7 @@ def selected(
     folder: Path,
     *documents: Document,
     births: dict[str, int] | None = None,
+    versions: Mapping[str, str] = MappingProxyType({}),
     others: tuple[OtherCorpus, ...] = (),
 ) -> tuple[pl.DataFrame, Summary]:
     """The selection of files; repositories in the order in which the documents name them."""
@@ -88,7 +104,8 @@ def selected(
     for name in names:
         own = [each for each in documents if each.provenance[0].repository == name]
         born = {key: at for key, at in (births or {}).items() if key.startswith(f"{name}:")}
-        path = folder_of(folder / "documents" / name, *own, births=born)
+        older = {key: blob for key, blob in versions.items() if key.startswith(f"{name}:")}
+        path = folder_of(folder / "documents" / name, *own, births=born, versions=older)
         given.append(DocumentsOf(repository=name, path=path))
     (folder / "kept").mkdir()
     summary = select(given, corpus_of(*names), folder / "kept", others=others)
@@ -141,6 +158,21 @@ def test_a_folder_without_history_is_never_upstream_of_one_that_has_some(tmp_pat
         births={"library:a.cc": 9},
     )
     assert fates(frame)["folder:a.cc"] == ("near_duplicate", "library:a.cc")
+
+
+@pytest.mark.parametrize(("text", "is_left_out"), [(text_of("old"), True), ("int a;", False)])
+def test_a_copy_of_a_version_that_is_not_read_is_found_by_its_blob(tmp_path, text, is_left_out):
+    blob = "0123456789abcdef" * 2
+    frame, _ = selected(
+        tmp_path,
+        version("user:bundled/a.cc", text, time=5, blob=blob),
+        version("library:a.cc", text_of("new"), time=9),
+        births={"user:bundled/a.cc": 3, "library:a.cc": 2},
+        versions={"library:a.cc": blob},
+    )
+    fate = ("near_duplicate", "library:a.cc") if is_left_out else (None, None)
+    assert fates(frame)["user:bundled/a.cc"] == fate
+    assert fates(frame)["library:a.cc"] == (None, None)
 
 
 def test_an_old_version_of_a_file_is_found_too(tmp_path):

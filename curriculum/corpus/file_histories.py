@@ -1,0 +1,64 @@
+"""Histories of files: when the log has each file first, and all versions that it ever had.
+
+Documents alone can't tell an original from its copies: of a file that changes often only the newest versions
+are read, and those of a copy that is seldom updated are older.
+"""
+
+from array import array
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curriculum import frames
+from schemas.document import FILE_HISTORIES_SCHEMA
+
+FILE_HISTORIES_NAME = "file_histories.parquet"
+BLOB_DIGITS = 15
+"""Hex digits of a blob's id that stand for it: they fit into 63 bits."""
+
+
+class FileHistories:
+    """Collects the histories of files while a log is walked; 8 bytes a version."""
+
+    def __init__(self) -> None:
+        self._born: dict[str, int] = {}
+        self._blobs: dict[str, array[int]] = {}
+        self._wanted: set[str] = set()
+
+    def add(self, lineage: str, timestamp: int, blob: str) -> None:
+        """Add a version of a file, in the order of the log; an empty id stands for no file."""
+        self._born.setdefault(lineage, timestamp)
+        if blob:
+            mark = int(blob[:BLOB_DIGITS], 16)
+            self._blobs.setdefault(lineage, array("q")).append(mark)
+
+    def want(self, lineage: str) -> None:
+        """Mark a file whose history is written."""
+        self._wanted.add(lineage)
+
+    def write(self, folder: Path) -> None:
+        """Write the histories of wanted files, sorted by lineage."""
+        names = sorted(self._wanted)
+        columns = {
+            "lineage": names,
+            "born": [self._born[name] for name in names],
+            "blobs": [sorted({*self._blobs.get(name, ())}) for name in names],
+        }
+        table = pa.table(columns, schema=FILE_HISTORIES_SCHEMA)
+        pq.write_table(table, folder / FILE_HISTORIES_NAME, compression="zstd")
+
+
+def read_histories(folders: Iterable[Path]) -> pl.DataFrame:
+    """Return (lineage, born, blobs) of all folders of documents that have histories."""
+    files = [folder / FILE_HISTORIES_NAME for folder in folders]
+    schema = {"lineage": pl.String, "born": pl.Int64, "blobs": pl.List(pl.Int64)}
+    tables = [frames.read(file) for file in files if file.is_file()]
+    return pl.concat([pl.DataFrame(schema=schema), *tables])
+
+
+def blob_mark(blob: pl.Expr) -> pl.Expr:
+    """Return the number by which histories know a blob; null for what is no id."""
+    return blob.str.head(BLOB_DIGITS).str.to_integer(base=16, strict=False)
