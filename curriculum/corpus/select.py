@@ -41,7 +41,7 @@ from schemas.corpus import USUAL_LICENCES, CorpusSpec
 from schemas.document import KEPT_SCHEMA, LEFT_OUT_FILES_SCHEMA, SIDES_SCHEMA
 from schemas.reports import CopyClusterReport, SelectionReport
 
-REVISION = 7
+REVISION = 8
 """Raised when the same documents are kept or split otherwise."""
 KEPT_NAME, SELECTION_NAME, SIDES_NAME = "kept.parquet", "selection.parquet", "sides.parquet"
 LEFT_OUT_FILES_NAME = "left_out_files.parquet"
