@@ -354,12 +354,13 @@ FILE_HISTORIES_SCHEMA = pa.schema(
         required("lineage", pa.string()),
         required("born", pa.int64()),
         required("blobs", list_of(pa.int64())),
+        required("since", list_of(pa.int64())),
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
 """documents/family=v2_simple/…/file_histories.parquet, sorted by lineage: of every file that is read, seconds
-UTC of its first commit, and the first 15 hex digits of the blobs that it ever had, read or not. Empty for a
-plain folder."""
+UTC of its first commit, the first 15 hex digits of the blobs that it ever had, read or not, and when it had
+each first. Empty for a plain folder."""
 
 SIGNATURE_BYTES = 250
 SIGNATURES_SCHEMA = pa.schema(

@@ -21,19 +21,20 @@ BLOB_DIGITS = 15
 
 
 class FileHistories:
-    """Collects the histories of files while a log is walked; 8 bytes a version."""
+    """Collects the histories of files while a log is walked; 16 bytes a version."""
 
     def __init__(self) -> None:
         self._born: dict[str, int] = {}
-        self._blobs: dict[str, array[int]] = {}
+        self._versions: dict[str, tuple[array[int], array[int]]] = {}
         self._wanted: set[str] = set()
 
     def add(self, lineage: str, timestamp: int, blob: str) -> None:
         """Add a version of a file, in the order of the log; an empty id stands for no file."""
         self._born.setdefault(lineage, timestamp)
         if blob:
-            mark = int(blob[:BLOB_DIGITS], 16)
-            self._blobs.setdefault(lineage, array("q")).append(mark)
+            blobs, since = self._versions.setdefault(lineage, (array("q"), array("q")))
+            blobs.append(int(blob[:BLOB_DIGITS], 16))
+            since.append(timestamp)
 
     def want(self, lineage: str) -> None:
         """Mark a file whose history is written."""
@@ -42,19 +43,33 @@ class FileHistories:
     def write(self, folder: Path) -> None:
         """Write the histories of wanted files, sorted by lineage."""
         names = sorted(self._wanted)
+        firsts = [self._firsts(name) for name in names]
         columns = {
             "lineage": names,
             "born": [self._born[name] for name in names],
-            "blobs": [sorted({*self._blobs.get(name, ())}) for name in names],
+            "blobs": [list(each) for each in firsts],
+            "since": [list(each.values()) for each in firsts],
         }
         table = pa.table(columns, schema=FILE_HISTORIES_SCHEMA)
         pq.write_table(table, folder / FILE_HISTORIES_NAME, compression="zstd")
 
+    def _firsts(self, lineage: str) -> dict[int, int]:
+        """When a file had each blob first, by its number, in order."""
+        blobs, since = self._versions.get(lineage, ((), ()))
+        # The first of several stays, since the last that is put in wins.
+        firsts = dict(zip(reversed(blobs), reversed(since), strict=True))
+        return dict(sorted(firsts.items()))
+
 
 def read_histories(folders: Iterable[Path]) -> pl.DataFrame:
-    """Return (lineage, born, blobs) of all folders of documents that have histories."""
+    """Return (lineage, born, blobs, since) of all folders of documents that have histories."""
     files = [folder / FILE_HISTORIES_NAME for folder in folders]
-    schema = {"lineage": pl.String, "born": pl.Int64, "blobs": pl.List(pl.Int64)}
+    schema = {
+        "lineage": pl.String,
+        "born": pl.Int64,
+        "blobs": pl.List(pl.Int64),
+        "since": pl.List(pl.Int64),
+    }
     tables = [frames.read(file) for file in files if file.is_file()]
     return pl.concat([pl.DataFrame(schema=schema), *tables])
 

@@ -6,9 +6,10 @@
 
 A copy may be of a version that isn't read: by their blobs it is found among all that a history ever had.
 
-A cluster's upstream is the repository whose history has the text first: there each group keeps its oldest
-file, elsewhere nothing of the cluster is kept. Files of which another corpus has a copy are left out first,
-where the corpus asks for it.
+A cluster's upstream is the repository that had most of the versions in common first, else the one whose file
+is the oldest: a lineage may be older than what it became. There each group keeps its oldest file, elsewhere
+nothing of the cluster is kept. Files of which another corpus has a copy are left out first, where the corpus
+asks for it.
 
 All documents of a file share its fate. A copy that became another file since is left out too, as long as its
 oldest or newest version is a copy.
@@ -93,7 +94,9 @@ def find_near_copies(
         group=pl.Series(clusters.groups.roots(), dtype=pl.Int64),
     )
     return NearCopies(
-        left_out=_files_left_out(marked, held_elsewhere(signatures, others)),
+        left_out=_files_left_out(
+            marked, _first_versions(marked, histories), held_elsewhere(signatures, others)
+        ),
         pairs=_pairs(marked),
         large=tuple(_large(marked, clusters)),
     )
@@ -208,13 +211,31 @@ def _spool(spool: ShingleSpool, chosen: pl.DataFrame, folders: Iterable[_Folder]
             spool.add(numbers[version.lineage, version.document_id], version.shingles)
 
 
-def _files_left_out(marked: pl.DataFrame, elsewhere: dict[str, str]) -> pl.DataFrame:
+def _first_versions(marked: pl.DataFrame, histories: pl.DataFrame) -> pl.DataFrame:
+    """(cluster, order, firsts): versions that several repositories had, by the one that had each first."""
+    return (
+        histories.join(marked.select("lineage", "cluster", "order"), on="lineage")
+        .explode("blobs", "since")
+        .group_by("cluster", "blobs")
+        .agg(pl.col("order").sort_by("since", "order").first(), n=pl.col("order").n_unique())
+        .filter(pl.col("n") > 1)
+        .group_by("cluster", "order")
+        .agg(firsts=pl.len())
+    )
+
+
+def _files_left_out(
+    marked: pl.DataFrame, firsts: pl.DataFrame, elsewhere: dict[str, str]
+) -> pl.DataFrame:
     held = pl.DataFrame(
         {"lineage": list(elsewhere), "evidence": list(elsewhere.values())},
         schema={"lineage": pl.String, "evidence": pl.String},
     ).with_columns(reason=pl.lit("other_corpus"))
-    ranked = marked.join(held, on="lineage", how="anti").sort(
-        "born", "order", "timestamp", "lineage", nulls_last=True
+    ranked = (
+        marked.join(held, on="lineage", how="anti")
+        .join(firsts, on=["cluster", "order"], how="left")
+        .with_columns(later=-pl.col("firsts").cast(pl.Int64).fill_null(0))
+        .sort("later", "born", "order", "timestamp", "lineage", nulls_last=True)
     )
     upstream = pl.col("order") == pl.col("order").first().over("cluster")
     kept = (

@@ -121,24 +121,28 @@ def test_a_history_has_all_versions_of_a_file_whatever_is_read_of_it(build, read
     repo.git("mv", "a.cc", "b.cc")
     repo.commit("Move", new_cc=text.replace("v", "w"))
     repo.commit("Edit", b_cc=text + "int more;\n", new_cc="int new;\n" * 20)
-    first, second, _ = map(int, repo.git("log", "--reverse", "--format=%ct").split())
+    first, second, third = map(int, repo.git("log", "--reverse", "--format=%ct").split())
     histories = FileHistories()
     read(repo.path, histories=histories, max_commits=1)
     histories.write(tmp_path)
-    blobs = {
-        name: sorted(
-            int(repo.git("rev-parse", f"HEAD{at}:{path}").strip()[:BLOB_DIGITS], 16)
-            for at, path in versions
-        )
-        for name, versions in {
-            "repo:a.cc": (("~2", "a.cc"), ("", "b.cc")),
-            "repo:new.cc": (("~1", "new.cc"), ("", "new.cc")),
+    versions = {
+        name: {
+            int(repo.git("rev-parse", f"HEAD{at}:{path}").strip()[:BLOB_DIGITS], 16): since
+            for at, path, since in blobs
+        }
+        for name, blobs in {
+            "repo:a.cc": (("~2", "a.cc", first), ("", "b.cc", third)),
+            "repo:new.cc": (("~1", "new.cc", second), ("", "new.cc", third)),
         }.items()
     }
-    assert read_histories([tmp_path]).rows() == [
-        ("repo:a.cc", first, blobs["repo:a.cc"]),
-        ("repo:new.cc", second, blobs["repo:new.cc"]),
-    ]
+    found = {
+        lineage: (born, dict(zip(blobs, since, strict=True)))
+        for lineage, born, blobs, since in read_histories([tmp_path]).iter_rows()
+    }
+    assert found == {
+        "repo:a.cc": (first, versions["repo:a.cc"]),
+        "repo:new.cc": (second, versions["repo:new.cc"]),
+    }
 
 
 def test_the_window_does_not_change_a_lineage(build, read):

@@ -75,7 +75,7 @@ def folder_of(
     folder: Path,
     *documents: Document,
     births: Mapping[str, int] | None = None,
-    versions: Mapping[str, str] = MappingProxyType({}),
+    versions: Mapping[str, tuple[int, str]] = MappingProxyType({}),
 ) -> Path:
     folder.mkdir(parents=True)
     table = pa.Table.from_pylist([row(one) for one in documents], schema=DOCUMENT_SCHEMA)
@@ -85,8 +85,8 @@ def folder_of(
         for lineage, time in births.items():
             histories.add(lineage, time, "")
             histories.want(lineage)
-        for lineage, blob in versions.items():
-            histories.add(lineage, 0, blob)
+        for lineage, (time, blob) in versions.items():
+            histories.add(lineage, time, blob)
         histories.write(folder)
     return folder
 
@@ -95,7 +95,7 @@ def selected(
     folder: Path,
     *documents: Document,
     births: dict[str, int] | None = None,
-    versions: Mapping[str, str] = MappingProxyType({}),
+    versions: Mapping[str, tuple[int, str]] = MappingProxyType({}),
     others: tuple[OtherCorpus, ...] = (),
 ) -> tuple[pl.DataFrame, Summary]:
     """The selection of files; repositories in the order in which the documents name them."""
@@ -104,7 +104,7 @@ def selected(
     for name in names:
         own = [each for each in documents if each.provenance[0].repository == name]
         born = {key: at for key, at in (births or {}).items() if key.startswith(f"{name}:")}
-        older = {key: blob for key, blob in versions.items() if key.startswith(f"{name}:")}
+        older = {key: at for key, at in versions.items() if key.startswith(f"{name}:")}
         path = folder_of(folder / "documents" / name, *own, births=born, versions=older)
         given.append(DocumentsOf(repository=name, path=path))
     (folder / "kept").mkdir()
@@ -168,10 +168,23 @@ def test_a_copy_of_a_version_that_is_not_read_is_found_by_its_blob(tmp_path, tex
         version("user:bundled/a.cc", text, time=5, blob=blob),
         version("library:a.cc", text_of("new"), time=9),
         births={"user:bundled/a.cc": 3, "library:a.cc": 2},
-        versions={"library:a.cc": blob},
+        versions={"library:a.cc": (8, blob)},
     )
     fate = ("near_duplicate", "library:a.cc") if is_left_out else (None, None)
     assert fates(frame)["user:bundled/a.cc"] == fate
+    assert fates(frame)["library:a.cc"] == (None, None)
+
+
+def test_an_old_file_that_became_a_copy_is_not_upstream(tmp_path):
+    blob = "0123456789abcdef" * 2
+    frame, _ = selected(
+        tmp_path,
+        version("user:a.cc", text_of("old"), time=5, blob=blob),
+        version("library:a.cc", text_of("new"), time=9),
+        births={"user:a.cc": 1, "library:a.cc": 2},
+        versions={"user:a.cc": (5, blob), "library:a.cc": (4, blob)},
+    )
+    assert fates(frame)["user:a.cc"] == ("near_duplicate", "library:a.cc")
     assert fates(frame)["library:a.cc"] == (None, None)
 
 
