@@ -64,12 +64,10 @@ class FileHistories:
 def read_histories(folders: Iterable[Path]) -> pl.DataFrame:
     """Return (lineage, born, blobs, since) of all folders of documents that have histories."""
     files = [folder / FILE_HISTORIES_NAME for folder in folders]
-    schema = {
-        "lineage": pl.String,
-        "born": pl.Int64,
-        "blobs": pl.List(pl.Int64),
-        "since": pl.List(pl.Int64),
-    }
+    numbers = pl.List(pl.Int64)
+    schema = pl.Schema(
+        {"lineage": pl.String(), "born": pl.Int64(), "blobs": numbers, "since": numbers}
+    )
     tables = [frames.read(file) for file in files if file.is_file()]
     return pl.concat([pl.DataFrame(schema=schema), *tables])
 
