@@ -46,6 +46,7 @@ STATED = re.compile(
 MIN_REPETITIVE_BYTES = 20_000
 MAX_REPETITIVE_RATIO = 0.08
 """Share of its size to which zlib's fastest level compresses a text that a program or copying has made."""
+MIN_TABLE_BYTES = 1_000
 MAX_NUMBER_SHARE = 0.5
 _MIN_DIGIT_SHARE = 0.1
 """Share of digits in every text more than half of which is numbers."""
@@ -80,6 +81,8 @@ def states_generated(text: bytes) -> bool:
 
 def is_number_table(text: bytes) -> bool:
     """Return True if lines of nothing but numbers are more than half of a text, white space aside."""
+    if len(text) < MIN_TABLE_BYTES:
+        return False
     if len(text) - len(text.translate(None, b"0123456789")) < _MIN_DIGIT_SHARE * len(text):
         return False
     numbers = b"".join(_NUMBER_LINE.findall(text)).translate(None, _SPACE)
