@@ -22,6 +22,9 @@ from curriculum.corpus.signatures import (
 
 Int64s = npt.NDArray[np.int64]
 
+LEFT_OUT_FILES_NAME = "left_out_files.parquet"
+OTHER_CORPUS = "other_corpus"
+"""Reason against files that another corpus has."""
 MIN_SHARE = 0.7
 """Share of equal slots."""
 SIGNATURES_AT_ONCE = 1 << 20
@@ -37,15 +40,20 @@ class OtherCorpus:
 
 
 def held_elsewhere(signatures: Path, others: Sequence[OtherCorpus]) -> dict[str, str]:
-    """Map the lineages of which an `others` corpus has a near copy to `corpus repository:path` of that."""
+    """Map the lineages of which an `others` corpus has a near copy to `corpus repository:path` of that.
+
+    What that corpus leaves out since a third one has it isn't there.
+    """
     lineages = frames.read(signatures, ["lineage"])["lineage"]
     found: dict[str, str] = {}
     for other in others:
         file = other.selection / SIGNATURES_NAME
         names = frames.read(file, ["lineage"])["lineage"]
+        left_out = frames.read(other.selection / LEFT_OUT_FILES_NAME).filter(reason=OTHER_CORPUS)
+        is_held = ~names.is_in(left_out["lineage"].to_list()).to_numpy()
         start = 0
         for own in read_slots(signatures, at_once=SIGNATURES_AT_ONCE):
-            match = _matches(own, file)
+            match = _matches(own, file, is_held)
             for mine in np.flatnonzero(match >= 0):
                 found.setdefault(
                     lineages[start + int(mine)], f"{other.name} {names[int(match[mine])]}"
@@ -54,15 +62,16 @@ def held_elsewhere(signatures: Path, others: Sequence[OtherCorpus]) -> dict[str,
     return found
 
 
-def _matches(own: Slots, file: Path) -> Int64s:
-    """[own]: the number of a signature in `file` that shares enough slots, -1 where none does."""
+def _matches(own: Slots, file: Path, is_held: npt.NDArray[np.bool_]) -> Int64s:
+    """[own]: the number of a held signature in `file` that shares enough slots, -1 where none does."""
     keys = [band_keys(own, band) for band in range(BANDS)]
     orders = [np.argsort(each, kind="stable") for each in keys]
     ordered = [each[order] for each, order in zip(keys, orders, strict=True)]
     match = np.full(len(own), -1, dtype=np.int64)
     start = 0
     for slots in read_slots(file):
-        distinct = np.unique(slots, axis=0, return_index=True)[1]
+        held = np.flatnonzero(is_held[start : start + len(slots)])
+        distinct = held[np.unique(slots[held], axis=0, return_index=True)[1]]
         for band in range(BANDS):
             wanted = band_keys(slots[distinct], band)
             low = np.searchsorted(ordered[band], wanted, "left")

@@ -29,7 +29,7 @@ from curriculum import frames
 from curriculum.corpus.copy_clusters import CopyClusters, Join, ShingleSpool, jaccard
 from curriculum.corpus.file_histories import blob_mark, read_histories
 from curriculum.corpus.file_texts import read_chosen
-from curriculum.corpus.held_elsewhere import OtherCorpus, held_elsewhere
+from curriculum.corpus.held_elsewhere import OTHER_CORPUS, OtherCorpus, held_elsewhere
 from curriculum.corpus.near_pairs import candidate_pairs
 from curriculum.corpus.shingles import shingles
 from curriculum.corpus.signatures import SIGNATURES_NAME, SignatureWriter, SignedVersion
@@ -230,7 +230,7 @@ def _files_left_out(
     held = pl.DataFrame(
         {"lineage": list(elsewhere), "evidence": list(elsewhere.values())},
         schema={"lineage": pl.String, "evidence": pl.String},
-    ).with_columns(reason=pl.lit("other_corpus"))
+    ).with_columns(reason=pl.lit(OTHER_CORPUS))
     ranked = (
         marked.join(held, on="lineage", how="anti")
         .join(firsts, on=["cluster", "order"], how="left")

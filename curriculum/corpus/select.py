@@ -23,7 +23,7 @@ from pydantic import JsonValue
 
 from curriculum import frames, parquet
 from curriculum.corpus.file_texts import read_shown, read_versions
-from curriculum.corpus.held_elsewhere import OtherCorpus
+from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME, OtherCorpus
 from curriculum.corpus.left_out_targets import left_out_targets
 from curriculum.corpus.near_copies import find_near_copies
 from curriculum.corpus.refused_licences import refused_documents
@@ -44,7 +44,6 @@ from schemas.reports import CopyClusterReport, SelectionReport
 REVISION = 8
 """Raised when the same documents are kept or split otherwise."""
 KEPT_NAME, SELECTION_NAME, SIDES_NAME = "kept.parquet", "selection.parquet", "sides.parquet"
-LEFT_OUT_FILES_NAME = "left_out_files.parquet"
 GRAPHS = "graphs"
 """Stands for the families that are made of whole commits: their documents lie on one side only where all
 files whose functions a commit changed do, so val needs files that some commits changed alone."""

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from curriculum.corpus import domains
-from curriculum.corpus.held_elsewhere import OtherCorpus
+from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME, OtherCorpus
 from curriculum.corpus.select import (
-    LEFT_OUT_FILES_NAME,
     REVISION,
     SIDES_NAME,
     DocumentsOf,

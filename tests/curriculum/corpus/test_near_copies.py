@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.corpus.copy_clusters import CopyClusters, Sets, jaccard
-from curriculum.corpus.held_elsewhere import OtherCorpus, held_elsewhere
+from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME, OtherCorpus, held_elsewhere
 from curriculum.corpus.near_pairs import candidate_pairs
 from curriculum.corpus.shingles import shingles
 from curriculum.corpus.signatures import SIGNATURES_NAME, SignatureWriter, SignedVersion
@@ -121,8 +121,10 @@ def test_a_near_copy_in_another_corpus_is_found_by_signatures_alone(tmp_path):
     own = signed(tmp_path / "own", [" ".join(text) for text in texts])
     other = [" ".join(changed(text, 80)) for text in texts[5:10]]
     signed(tmp_path / "other", [" ".join(words(400, 99)), *other])
+    third = {"lineage": ["r:1.cc"], "reason": ["other_corpus"], "evidence": ["third r:a.cc"]}
+    pl.DataFrame(third).write_parquet(tmp_path / "other" / LEFT_OUT_FILES_NAME)
     found = held_elsewhere(own, [OtherCorpus(name="big", selection=tmp_path / "other")])
-    assert found == {f"r:{at}.cc": f"big r:{at - 4}.cc" for at in range(5, 10)}
+    assert found == {f"r:{at}.cc": f"big r:{at - 4}.cc" for at in range(6, 10)}
 
 
 def test_signatures_compress_to_the_bytes_that_a_workspace_has_room_for(tmp_path):

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME
 from curriculum.corpus.select import (
     GRAPHS,
     KEPT_NAME,
-    LEFT_OUT_FILES_NAME,
     SIDES_NAME,
     DocumentsOf,
     KnownFiles,

@@ -12,10 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.corpus.file_histories import FileHistories
-from curriculum.corpus.held_elsewhere import OtherCorpus
+from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME, OtherCorpus
 from curriculum.corpus.select import (
     KEPT_NAME,
-    LEFT_OUT_FILES_NAME,
     SIDES_NAME,
     DocumentsOf,
     KnownFiles,
