@@ -240,7 +240,8 @@ class QualitySpec(Documented):
     """Files with a longer line are left out: data, or written by a machine. Lines that backslashes join are
     one."""
     vendored: bool = False
-    """Keep files under third_party, vendor, … as well."""
+    """Keep vendored files as well: files in folders named third_party, vendor, …, and files whose licence and
+    copyright, licence file or commits show at the pinned commit that they are other people's."""
     generated: bool = False
     """Keep generated files as well: files whose first comment says that they are generated or amalgamated,
     files more than half of which are lines of numbers, and files of 20,000 bytes or more that zlib compresses

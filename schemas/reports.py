@@ -33,6 +33,8 @@ class SkipsReport(StageReport):
     """Places by reason, commit:path or file:line."""
     decoded: dict[str, int] = {}
     """Changes read from another encoding than UTF-8, by encoding."""
+    vendored: dict[str, int] = {}
+    """Files of the pinned tree that are vendored by their content, by evidence."""
     ignored_keys: dict[str, int] = {}
     """Lines by key that isn't read; of conversations."""
     ignored_examples: dict[str, str] = {}

@@ -31,6 +31,8 @@ from curriculum.corpus.paths import PathRules, path_rules
 from curriculum.corpus.plain_folder import read_directory
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
+from curriculum.corpus.tree_origins import vendored_at
+from curriculum.corpus.vendored import NOTHING_VENDORED
 from schemas.change import FileChange, Hunk
 from schemas.corpus import ChangeChoice, CorpusSpec, RepositorySpec
 
@@ -41,7 +43,7 @@ BATCH_CHANGES = 512
 """Changes whose hunks come from one run of git: so much text, or so many."""
 
 
-REVISION = 10
+REVISION = 11
 """Raised when the same history gives other changes."""
 
 
@@ -113,7 +115,11 @@ def opened(
             scope = scope_of(log, source, spec, corpus, tracker)
             licences = tracker.finish()
         headers = headers_at(repository, source.commit, scope.headers)
-        rules = path_rules(spec, corpus, headers=headers)
+        vendored = NOTHING_VENDORED
+        if not corpus.quality.vendored:
+            vendored = vendored_at(repository, source.commit, log, largest=corpus.quality.max_bytes)
+        skips.vendored = vendored.counted()
+        rules = path_rules(spec, corpus, headers=headers, vendored=vendored)
         with closing(BlobReader(repository=repository, quality=corpus.quality)) as reader:
             yield OpenHistory(
                 repository=repository,

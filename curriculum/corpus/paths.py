@@ -10,6 +10,7 @@ from pathspec import GitIgnoreSpec
 from curriculum.corpus.header_languages import HeaderLanguage, HeaderLanguages
 from curriculum.corpus.quality import is_vendored
 from curriculum.corpus.skips import Reason
+from curriculum.corpus.vendored import NOTHING_VENDORED, VendoredCode
 from schemas import regular_files
 from schemas.corpus import CorpusSpec, Language, RepositorySpec
 from schemas.errors import CorpusError
@@ -99,6 +100,8 @@ class PathRules:
     headers: HeaderLanguages
     include: GitIgnoreSpec
     exclude: GitIgnoreSpec
+    vendored: VendoredCode
+    """What is vendored by its content; nothing where the corpus keeps vendored code."""
     _known: dict[bytes, WantedPath | Reason | None] = field(default_factory=dict)
 
     def verdict(self, raw: bytes) -> WantedPath | Reason | None:
@@ -120,12 +123,18 @@ class PathRules:
             return "excluded"
         if not is_plain(raw):
             return "path"
-        if not self.corpus.quality.vendored and is_vendored(path):
+        if not self.corpus.quality.vendored and (is_vendored(path) or self.vendored.evidence(path)):
             return "vendored"
         return WantedPath(path=path, language=language)
 
 
-def path_rules(spec: RepositorySpec, corpus: CorpusSpec, *, headers: HeaderLanguages) -> PathRules:
+def path_rules(
+    spec: RepositorySpec,
+    corpus: CorpusSpec,
+    *,
+    headers: HeaderLanguages,
+    vendored: VendoredCode = NOTHING_VENDORED,
+) -> PathRules:
     """The rules that a pin and its corpus give.
 
     Raises:
@@ -134,6 +143,7 @@ def path_rules(spec: RepositorySpec, corpus: CorpusSpec, *, headers: HeaderLangu
     return PathRules(
         corpus=corpus,
         headers=headers,
+        vendored=vendored,
         include=_patterns(spec, "include", spec.include),
         exclude=_patterns(spec, "exclude", spec.exclude),
     )

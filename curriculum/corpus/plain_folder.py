@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,13 @@ from curriculum.corpus.paths import (
 )
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
+from curriculum.corpus.tree_origins import is_build_file, is_code, origin_of
+from curriculum.corpus.vendored import (
+    NOTHING_VENDORED,
+    FileOrigin,
+    VendoredCode,
+    find_vendored,
+)
 from schemas.change import Blob, FileChange, LicenceFiles
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
@@ -43,6 +50,7 @@ def read_directory(
     rules = _rules(source, spec, corpus)
     licences = _licences(source)
     seen = sources.DirectoryDigest()
+    skips.vendored = rules.vendored.counted()
     before = skips.read
     for file in sources.directory_files(source.path):
         path = file.raw.decode(errors="backslashreplace")
@@ -96,7 +104,27 @@ def _rules(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> PathRule
     if not any(is_needed(language, corpus) for language in languages):
         every = map(os.fsdecode, sources.directory_paths(os.fsencode(source.path)))
         raise nothing_to_read(spec, corpus, Counter(map(suffix_of, every)), kind="folder")
-    return path_rules(spec, corpus, headers=headers)
+    vendored = NOTHING_VENDORED if corpus.quality.vendored else _vendored(source, files, corpus)
+    return path_rules(spec, corpus, headers=headers, vendored=vendored)
+
+
+def _vendored(
+    source: Source, files: Iterable[sources.DirectoryFile], corpus: CorpusSpec
+) -> VendoredCode:
+    licences = _licences(source)
+    origins: dict[str, FileOrigin] = {}
+    built: list[str] = []
+    for file in files:
+        path = os.fsdecode(file.raw)
+        if file.is_link or not is_code(path):
+            built += [path] if is_build_file(path) else []
+            continue
+        with suppress(OSError):
+            content = sources.read_in_directory(
+                source.path, file.raw, largest=corpus.quality.max_bytes
+            )[1]
+            origins[path] = origin_of(path, content or b"", licences)
+    return find_vendored(origins, licences, built, lambda folders: {})
 
 
 def _licences(source: Source) -> LicenceFiles:

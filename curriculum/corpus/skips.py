@@ -53,6 +53,8 @@ class Skips:
     examples: dict[Reason, list[Example]] = field(default_factory=dict)
     decoded: Counter[str] = field(default_factory=Counter)
     """Changes that were read from another encoding than UTF-8, by encoding."""
+    vendored: dict[str, int] = field(default_factory=dict)
+    """Files of the pinned tree that are vendored by their content, by evidence."""
     trees: Counter[Reason] = field(default_factory=Counter)
     """Versions of files that came into a commit's tree and are in no graph, whatever became of the
     changes that made them."""
@@ -97,5 +99,6 @@ class Skips:
                 for reason in sorted(self.examples)
             },
             decoded={encoding: self.decoded[encoding] for encoding in sorted(self.decoded)},
+            vendored=self.vendored,
             trees={reason: self.trees[reason] for reason in sorted(self.trees)},
         )

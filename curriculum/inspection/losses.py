@@ -109,6 +109,7 @@ class Exclusions:
         for repository, changes in self.changes.items():
             yield from _lines("changes skipped", repository, changes.skipped)
             yield from _lines("changes decoded", repository, changes.decoded)
+            yield from _lines("files vendored", repository, changes.vendored)
         for family, left_out in self.left_out.items():
             yield from _lines("changes without a document", family, left_out)
         for where, selection in self.selections:

@@ -1,0 +1,91 @@
+"""Origins of the files of a commit's tree: what their heads state, and which folders came as a whole."""
+
+import posixpath
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from curriculum.corpus.encodings import as_utf8
+from curriculum.corpus.git_log import Log, commits
+from curriculum.corpus.git_tree import FILE_MODES, MAX_FILE_BYTES, TreeEntry, contents, listed
+from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, folder_licences, stated_by
+from curriculum.corpus.licence_names import is_licence_file
+from curriculum.corpus.licences import HEAD_CHARACTERS, licence_of
+from curriculum.corpus.paths import language_of
+from curriculum.corpus.vendored import BULK_SHARE, FileOrigin, VendoredCode, find_vendored
+from schemas.change import LicenceFiles
+from schemas.corpus import CODE
+
+
+def origin_of(path: str, raw: bytes, licences: LicenceFiles) -> FileOrigin:
+    """Return what the head of a file and the licence files above it state."""
+    head = as_utf8(raw)[:HEAD_CHARACTERS].decode(errors="replace")
+    own, nearest = licence_of(head, path, {}, None), licence_of(head, path, licences, None)
+    return FileOrigin(num_bytes=len(raw), licence=own.name, nearest=nearest.name, holder=own.holder)
+
+
+def vendored_at(repository: Path, commit: str, log: Log, *, largest: int) -> VendoredCode:
+    """Find vendored code in a commit's tree; each file in C or C++ of at most `largest` bytes is read once.
+
+    Raises:
+        CorpusError: if git fails.
+    """
+    entries = {
+        entry.path.decode(errors="surrogateescape"): entry
+        for entry in listed(repository, commit)
+        if entry.mode in FILE_MODES
+    }
+    stated = {
+        path.decode(errors="surrogateescape"): stated_by(path.decode(errors="replace"), raw)
+        for path, raw in contents(
+            repository,
+            _chosen(entries, filter(is_licence_file, entries)),
+            largest=MAX_LICENCE_BYTES,
+        )
+    }
+    licences = folder_licences(stated)
+    origins: dict[str, FileOrigin] = {}
+    code = _chosen(entries, filter(is_code, entries))
+    for raw_path, raw in contents(repository, code, largest=min(largest, MAX_FILE_BYTES)):
+        path = raw_path.decode(errors="surrogateescape")
+        origins[path] = origin_of(path, raw, licences)
+    built = [path for path in entries if is_build_file(path)]
+    return find_vendored(origins, licences, built, lambda folders: bulk_shares(log, folders))
+
+
+def is_code(path: str) -> bool:
+    """Return True for a file in C or C++."""
+    return language_of(path, headers="cpp") in CODE
+
+
+def is_build_file(path: str) -> bool:
+    """Return True for a file in a language of build systems."""
+    return language_of(path, headers="cpp") not in (None, *CODE)
+
+
+def _chosen(entries: Mapping[str, TreeEntry], paths: Iterable[str]) -> list[TreeEntry]:
+    return [entries[path] for path in paths]
+
+
+def bulk_shares(log: Log, folders: Mapping[str, int]) -> dict[str, float]:
+    """Return the share of each folder's changes that came in commits of most of the folder and little else.
+
+    Args:
+        log: The whole history.
+        folders: Folders with their numbers of files now.
+    """
+    changes, bulk = Counter[str](), Counter[str]()
+    for commit in commits(log) if folders else ():
+        touched = Counter[str]()
+        for entry in commit.entries:
+            folder = posixpath.dirname(entry.path.decode(errors="surrogateescape"))
+            while folder:
+                if folder in folders:
+                    touched[folder] += 1
+                folder = posixpath.dirname(folder)
+        changes += touched
+        for folder, number in touched.items():
+            is_most = number >= max(2, BULK_SHARE * folders[folder])
+            if is_most and number >= BULK_SHARE * len(commit.entries):
+                bulk[folder] += number
+    return {folder: bulk[folder] / number for folder, number in changes.items()}

@@ -1,0 +1,217 @@
+"""Other people's code in a repository, by what files say at its newest commit: copyright, licence, imports.
+
+    file     a header of some size under another licence and copyright than the repository's
+    folder   most files that name a holder name others, and state another licence
+    import   most files name one other holder, and most changes came in commits of the whole folder
+    package  a licence file of another holder, beside a build file or changes that came in such commits
+
+The repository's own licences are that of most files and those of the licence file at the root. Its own holder
+is that file's where a fifth of the files under the usual licence names it, else any that a fifth names; and
+whoever half of all files name.
+"""
+
+import posixpath
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from curriculum.corpus.quality import is_vendored
+from schemas.change import LicenceFiles
+
+OWN_SHARE = 0.2
+"""Share of the files that name a holder, from which on the holder is the repository's own."""
+MAJORITY = 0.5
+"""Share of all files that name a holder, from which on the holder is the repository's own wherever it is."""
+OTHER_SHARE = 0.8
+"""Share of a folder's files that name a holder, which name others, in a vendored folder."""
+MIN_FOLDER_FILES, MIN_IMPORTED_FILES = 2, 3
+"""Files of a folder that name another holder."""
+MIN_HEADER_BYTES = 20_000
+"""Bytes of a single header; smaller ones are often contributed."""
+HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".hxx", ".h++", ".inl", ".ipp")
+BULK_SHARE = 0.5
+"""Share of a folder's files in a bulk commit, of a bulk commit's files in the folder, and of the folder's
+changes in bulk commits."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileOrigin:
+    """Origin that a file in C or C++ states."""
+
+    num_bytes: int
+    licence: str | None
+    """The licence that its own head states."""
+    nearest: str | None
+    """The licence of its head, else of the nearest licence files."""
+    holder: str | None
+    """The copyright holder of its own head."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VendoredCode:
+    """Evidence for vendored files of a tree, and for the folders whose earlier files are vendored too."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    folders: Mapping[str, str] = field(default_factory=dict)
+    present: frozenset[str] = frozenset()
+    """Files of the tree, each of which is judged by itself."""
+
+    def evidence(self, path: str) -> str | None:
+        """Return the evidence that a path is vendored, or None."""
+        if path in self.present:
+            return self.files.get(path)
+        return next((self.folders[name] for name in _above(path) if name in self.folders), None)
+
+    def counted(self) -> dict[str, int]:
+        """Count the files of the tree by evidence."""
+        return dict(sorted(Counter(self.files.values()).items()))
+
+
+NOTHING_VENDORED = VendoredCode()
+
+BulkShares = Callable[[Mapping[str, int]], Mapping[str, float]]
+"""Return the share of changes in bulk commits for folders with their numbers of files."""
+
+
+def find_vendored(
+    origins: Mapping[str, FileOrigin],
+    licences: LicenceFiles,
+    paths: Sequence[str],
+    bulk_shares: BulkShares,
+) -> VendoredCode:
+    """Judge the files of a tree.
+
+    Args:
+        origins: Files in C and C++.
+        licences: Licence files by folder.
+        paths: Build files of the tree.
+        bulk_shares: Looks into the history.
+    """
+    own = _own(origins, licences)
+    packages = {
+        folder: [path for path in origins if path.startswith(f"{folder}/")]
+        for folder in licences
+        if folder and licences[folder].holder and not own.names(licences[folder].holder)
+    }
+    by_folder: dict[str, list[str]] = defaultdict(list)
+    for path in origins:
+        by_folder[posixpath.dirname(path)].append(path)
+    holders = {
+        folder: holder
+        for folder, files in by_folder.items()
+        if folder and (holder := _other_holder([origins[path] for path in files], own))
+    }
+    sizes = {folder: len(files) for folder, files in (*by_folder.items(), *packages.items())}
+    bulk = bulk_shares(
+        {folder: sizes[folder] for folder in {**packages, **holders} if sizes[folder]}
+    )
+    folders: dict[str, str] = {}
+    for folder, files in packages.items():
+        is_built = any(path.startswith(f"{folder}/") for path in paths)
+        is_import = bulk.get(folder, 0) >= BULK_SHARE
+        if (is_built or is_import) and not _mostly_own([origins[path] for path in files], own):
+            why = "with its build files" if is_built else "imported as a whole"
+            folders[folder] = f"{folder}/: licence file of {licences[folder].holder}, {why}"
+    for folder, files in by_folder.items():
+        if folder and _is_foreign_folder([origins[path] for path in files], own):
+            folders.setdefault(folder, f"{folder}/: other licences and holders than {own.words}")
+        elif bulk.get(folder, 0) >= BULK_SHARE and folder in holders:
+            folders.setdefault(
+                folder, f"{folder}/: files of {holders[folder]}, imported as a whole"
+            )
+    return VendoredCode(
+        files=dict(_files(origins, folders, own)), folders=folders, present=frozenset(origins)
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Own:
+    """Licence and holders of the repository itself."""
+
+    licences: frozenset[str]
+    holders: frozenset[str]
+
+    def names(self, holder: str | None) -> bool:
+        """Return True for a holder of the repository, in longer or shorter words."""
+        name = (holder or "").casefold()
+        return bool(name) and any(own in name or name in own for own in self.holders)
+
+    def is_foreign(self, origin: FileOrigin) -> bool:
+        """Return True for a file that states another licence and another holder."""
+        other_licence = origin.licence is not None and origin.licence not in self.licences
+        return other_licence and origin.holder is not None and not self.names(origin.holder)
+
+    @property
+    def words(self) -> str:
+        """Return the licences as evidence shows them."""
+        return " and ".join(sorted(self.licences))
+
+
+def _own(origins: Mapping[str, FileOrigin], licences: LicenceFiles) -> _Own:
+    root = licences.get("")
+    nested = {folder for folder in licences if folder}
+    top = [
+        origin
+        for path, origin in origins.items()
+        if not is_vendored(path) and not nested.intersection(_above(path))
+    ]
+    named = Counter(origin.nearest for origin in top if origin.nearest)
+    usual = {licence for licence, _ in named.most_common(1)}
+    files = [origin for origin in top if not usual or origin.nearest in usual]
+    holders = Counter(origin.holder.casefold() for origin in files if origin.holder)
+    found = {name for name, number in holders.items() if number >= OWN_SHARE * holders.total()}
+    if sum(holders[name] for name in found) < OWN_SHARE * len(files):
+        found = set()
+    every = Counter(origin.holder.casefold() for origin in origins.values() if origin.holder)
+    if root and root.holder:
+        stated = root.holder.casefold()
+        found = {name for name in found if stated in name or name in stated} or found
+        found.add(stated)
+    found |= {name for name, number in every.items() if number >= MAJORITY * every.total()}
+    return _Own(
+        licences=frozenset(usual | set(root.licences if root else ())), holders=frozenset(found)
+    )
+
+
+def _above(path: str) -> Iterator[str]:
+    """Yield the folders above a path, the nearest first; not the root."""
+    while path := posixpath.dirname(path):
+        yield path
+
+
+def _mostly_own(files: Sequence[FileOrigin], own: _Own) -> bool:
+    return sum(own.names(origin.holder) for origin in files) > (1 - OTHER_SHARE) * len(files)
+
+
+def _is_foreign_folder(files: Sequence[FileOrigin], own: _Own) -> bool:
+    foreign = sum(own.is_foreign(origin) for origin in files)
+    named = sum(origin.holder is not None for origin in files)
+    return foreign >= max(MIN_FOLDER_FILES, OTHER_SHARE * named, len(files) / 2)
+
+
+def _other_holder(files: Sequence[FileOrigin], own: _Own) -> str | None:
+    """Return the holder other than the repository's that nearly all files of a folder name, or None."""
+    named = Counter(origin.holder for origin in files if origin.holder)
+    if not named:
+        return None
+    ((holder, number),) = named.most_common(1)
+    is_most = number >= max(MIN_IMPORTED_FILES, OTHER_SHARE * named.total(), len(files) / 2)
+    return holder if is_most and not own.names(holder) else None
+
+
+def _files(
+    origins: Mapping[str, FileOrigin], folders: Mapping[str, str], own: _Own
+) -> Iterator[tuple[str, str]]:
+    for path, origin in origins.items():
+        if own.names(origin.holder):
+            continue
+        evidence = next((folders[name] for name in _above(path) if name in folders), None)
+        if evidence:
+            yield path, evidence
+        elif (
+            own.is_foreign(origin)
+            and origin.num_bytes >= MIN_HEADER_BYTES
+            and path.lower().endswith(HEADER_SUFFIXES)
+            and own.licences
+        ):
+            yield path, f"{path}: {origin.licence} of {origin.holder}"
