@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.catalog import open_catalog
+from curriculum.inspection.formats import number
 from curriculum.pipeline.attempts import checkpoints
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.phase_job import job_of
@@ -105,7 +106,7 @@ def test_each_commit_of_a_step_leads_back_to_it_and_to_later_checkpoints(
     assert not any("phase-structure" in each and "step=3" in each for each in found["checkpoints"])
     drawn = curriculum(demo_home, commit)
     assert "templates/demo/structure" in drawn.stdout
-    assert f"read by {len(found['visits'])} steps" in drawn.stdout
+    assert f"read by {number(len(found['visits']), 'step')} of" in drawn.stdout
 
 
 @pytest.mark.parametrize("kind", ["document", "row", "file"])
@@ -256,9 +257,9 @@ def test_an_open_run_that_went_back_without_rows_is_followed_through_its_own_pla
     job = begun(home, step, gone)
     rows = PlannedRows.of(job, home)
     micro = MicroBatches.of(job, rows)
-    for number in (1, 3):
-        wanted = {at: rows[at].pack_id for each, _ in micro.of_step(number - 1) for at in each}
-        found = LineageQuestions(home, job.run_key).read_by(job.run_key, number)
+    for place in (1, 3):
+        wanted = {at: rows[at].pack_id for each, _ in micro.of_step(place - 1) for at in each}
+        found = LineageQuestions(home, job.run_key).read_by(job.run_key, place)
         assert {row.position: row.pack_id for row in found.rows} == wanted
         assert not set(gone) & set(wanted.values())
     with pytest.raises(Exception, match="it has taken 3 steps"):
