@@ -54,7 +54,7 @@ class FileHistories:
         pq.write_table(table, folder / FILE_HISTORIES_NAME, compression="zstd")
 
     def _firsts(self, lineage: str) -> dict[int, int]:
-        """When a file had each blob first, by its number, in order."""
+        """Return when a file had each blob first, by its number, in order."""
         blobs, since = self._versions.get(lineage, ((), ()))
         # The first of several stays, since the last that is put in wins.
         firsts = dict(zip(reversed(blobs), reversed(since), strict=True))
