@@ -346,7 +346,8 @@ class CorpusSpec(Documented):
     or more, or most of its files by one replacement of words, gives 3 documents at most; commits of 30 files
     don't count among their versions_per_path. all shows every change."""
     val_fraction: Annotated[Number, Field(gt=0, lt=1)] = 0.02
-    """The share of files that is held out to measure on; with 20 repositories or more, of repositories."""
+    """The share of files that is held out to measure on: of each repository and language, tests apart, where
+    that is a file or more. Files that share much of their text count as one."""
     max_skipped: Annotated[Number, Field(ge=0, le=1)] = 0.01
     """The share of a repository's changes, or of a source's lines of conversations, that may be unreadable:
     in no certain encoding, damaged or missing. A chat template may refuse the same share of all

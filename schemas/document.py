@@ -341,13 +341,11 @@ SIDES_SCHEMA = pa.schema(
     [
         required("lineage", pa.string()),
         required("split", pa.string()),
-        pa.field("copy_of", pa.string()),
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
 """selections/…/sides.parquet, sorted by lineage: the side of every file that documents are made of,
-those that only stand in others' context included. `copy_of` names the oldest of some files that share text
-where some are in train and this one is in val: no document is made of it."""
+those that only stand in others' context included."""
 
 FILE_HISTORIES_SCHEMA = pa.schema(
     [

@@ -29,12 +29,12 @@ from curriculum.corpus.near_copies import find_near_copies
 from curriculum.corpus.refused_licences import refused_documents
 from curriculum.corpus.shared_lines import lineages_with_shared_text
 from curriculum.corpus.split import (
-    WHOLE_REPOSITORIES,
     Lineage,
     clusters,
-    held_out,
+    hash_fraction,
     held_out_alone,
-    side_fraction,
+    joining,
+    stratified,
 )
 from curriculum.corpus.touched_files import touched_files
 from schemas.corpus import USUAL_LICENCES, CorpusSpec
@@ -83,7 +83,7 @@ class KnownFiles:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """Counts of a selection, in documents; `joined` are (family, unit) that had to join val."""
+    """Counts of a selection, in documents; `joined` are (family, cluster) that had to join val."""
 
     documents: int
     repeated: int
@@ -151,7 +151,7 @@ def select(
         copies = find_near_copies(rows, folders, folder, others=others)
         sharing = chain(_sharing(rows), _sharing_text(documents), copies.pairs)
         oldest = clusters(lineages, sharing)
-        sides, joined = _splits(listed, lineages, oldest, touched_files(rows), corpus)
+        sides, joined = _splits(listed, oldest, touched_files(rows), corpus)
         left_out, large = copies.left_out, copies.large
         _write(left_out, LEFT_OUT_FILES_SCHEMA, folder / LEFT_OUT_FILES_NAME)
         copied = listed.select(*KEY, "lineage").join(left_out, on="lineage")
@@ -205,13 +205,16 @@ def _unique(rows: pl.LazyFrame) -> pl.DataFrame:
 def _lineages(rows: pl.LazyFrame) -> list[Lineage]:
     found = (
         rows.group_by("lineage")
-        .agg(pl.col("repository").first(), pl.col("order").min(), pl.col("timestamp").min())
+        .agg(
+            pl.col("repository").first(),
+            pl.col("order").min(),
+            pl.col("timestamp").min().alias("since"),
+            pl.col("language").sort_by("timestamp", "language").first(),
+        )
+        .rename({"lineage": "name"})
         .collect(engine="streaming")
     )
-    return [
-        Lineage(name=name, repository=repository, order=order, since=since)
-        for name, repository, order, since in found.sort("lineage").iter_rows()
-    ]
+    return [Lineage(**lineage) for lineage in found.sort("name").iter_rows(named=True)]
 
 
 def _cited(rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -251,36 +254,37 @@ def _sharing_text(documents: Sequence[DocumentsOf]) -> Iterator[tuple[str, str]]
 
 def _splits(
     listed: pl.DataFrame,
-    lineages: Sequence[Lineage],
     oldest: Mapping[str, Lineage],
     commits: Sequence[Sequence[str]],
     corpus: CorpusSpec,
 ) -> tuple[pl.DataFrame, tuple[tuple[str, str], ...]]:
-    """(lineage, split, copy_of) of all lineages, and the (family, unit) that had to join val.
-
-    Only whole repositories can have a cluster on both sides; then its val members are copies.
-    """
-    whole = len(corpus.repositories) >= WHOLE_REPOSITORIES
-    units = {each.name: each.repository if whole else oldest[each.name].name for each in lineages}
-    val, joined = held_out(_units(listed, units), val_fraction=corpus.val_fraction)
-    changed = [frozenset(units[name] for name in names) for names in commits]
+    """(lineage, split) of all lineages, and the (family, cluster) that had to join val."""
+    units = _units(listed, oldest)
+    allowed = {name for names in units.values() for name in names}
+    judged = {name: unit for name, unit in oldest.items() if unit.name in allowed}
+    val = stratified(judged, val_fraction=corpus.val_fraction)
+    joined = joining(units, val)
+    val = val.union(unit for _, unit in joined)
+    changed = [frozenset(oldest[name].name for name in names) for names in commits]
     more = held_out_alone(changed, val, val_fraction=corpus.val_fraction)
     val, joined = val.union(more), (*joined, *((GRAPHS, unit) for unit in more))
-    sides = pl.DataFrame(
-        [(each.name, oldest[each.name].name, units[each.name] in val) for each in lineages],
-        schema={"lineage": pl.String, "oldest": pl.String, "val": pl.Boolean},
+    return split_frame({name: unit.name in val for name, unit in oldest.items()}), joined
+
+
+def split_frame(is_val: Mapping[str, bool]) -> pl.DataFrame:
+    """(lineage, split) of lineages, of which some are held out."""
+    splits = ("val" if held else "train" for held in is_val.values())
+    return pl.DataFrame(
+        list(zip(is_val, splits, strict=True)),
+        schema={"lineage": pl.String, "split": pl.String},
         orient="row",
     )
-    is_copy = pl.col("val") & ~pl.col("val").all().over("oldest")
-    split = pl.when("val").then(pl.lit("val")).otherwise(pl.lit("train"))
-    copy_of = pl.when(is_copy).then("oldest")
-    return sides.select("lineage", split=split, copy_of=copy_of), joined
 
 
 def _extended(
     rows: pl.LazyFrame, documents: Sequence[DocumentsOf], known: KnownFiles, corpus: CorpusSpec
 ) -> pl.DataFrame:
-    """(lineage, split, copy_of) of the known lineages and of those that only others cite."""
+    """(lineage, split) of the known lineages and of those that only others cite."""
     sides = frames.read(known.sides)
     cited = _cited(rows).select("lineage", "blob").unique().collect(engine="streaming")
     blobs = cited.join(sides, on="lineage").group_by("blob").agg(pl.col("split").max())
@@ -289,14 +293,13 @@ def _extended(
     near = _near_val(
         documents, known, frozenset(sides.filter(split="val")["lineage"]), set(copies["lineage"])
     )
-    fractions = (side_fraction(name, len(corpus.repositories)) for name in copies["lineage"])
+    fractions = map(hash_fraction, copies["lineage"])
     hashed = ["val" if fraction < corpus.val_fraction else "train" for fraction in fractions]
     added = copies.select(
         "lineage",
         split=pl.when(pl.col("lineage").is_in(near))
         .then(pl.lit("val"))
         .otherwise(pl.coalesce("split", pl.Series("hashed", hashed, dtype=pl.String))),
-        copy_of=pl.lit(None, dtype=pl.String),
     )
     return pl.concat([sides, added])
 
@@ -318,13 +321,13 @@ def _near_val(
     return sorted(name for name in strange if oldest[name].name in val)
 
 
-def _units(listed: pl.DataFrame, units: Mapping[str, str]) -> dict[str, list[str]]:
-    """The units of each family, in the order of families."""
+def _units(listed: pl.DataFrame, oldest: Mapping[str, Lineage]) -> dict[str, list[str]]:
+    """The clusters of each family's lineages, in the order of families."""
     found: dict[str, list[str]] = {}
     pairs = listed.filter(pl.col("refused").is_null()).select("family", "lineage").unique()
     pairs = pairs.sort("family", "lineage")
     for family, lineage in pairs.iter_rows():
-        found.setdefault(family, []).append(units[lineage])
+        found.setdefault(family, []).append(oldest[lineage].name)
     return found
 
 
@@ -334,11 +337,9 @@ def _select(listed: pl.DataFrame, sides: pl.DataFrame, left_out: pl.DataFrame) -
     marked = listed.join(sides, on="lineage", how="left", validate="m:1").join(
         near, on=KEY, how="left", validate="1:1"
     )
-    is_refused, is_copy, is_near = (
-        pl.col(name).is_not_null() for name in ("refused", "copy_of", "near")
-    )
+    is_refused, is_near = (pl.col(name).is_not_null() for name in ("refused", "near"))
     firsts = (
-        marked.filter(~(is_refused | is_copy | is_near))
+        marked.filter(~(is_refused | is_near))
         .sort("order", "timestamp", "lineage", "document_id")
         .unique(["family", "content"], keep="first", maintain_order=True)
         .select("family", "content", *(pl.col(name).alias(f"first_{name}") for name in _FIRST))
@@ -348,7 +349,6 @@ def _select(listed: pl.DataFrame, sides: pl.DataFrame, left_out: pl.DataFrame) -
     duplicate = ~is_first.fill_null(value=True)
     decided = [
         _because(is_refused, pl.lit("licence"), "the corpus takes the licence", "refused"),
-        _because(is_copy, pl.lit("other_side"), "a copy of the file is in train", "copy_of"),
         _because(is_near, pl.col("near"), "near copies of a file are kept once", "near_evidence"),
         _because(
             duplicate,

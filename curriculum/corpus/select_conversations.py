@@ -14,14 +14,20 @@ from pydantic import JsonValue
 
 from curriculum import frames
 from curriculum.corpus.refused_licences import UNKNOWN_LICENCE
-from curriculum.corpus.select import SELECTION_NAME, SIDES_NAME, DocumentsOf, Summary
-from curriculum.corpus.split import Lineage, clusters, held_out
+from curriculum.corpus.select import (
+    SELECTION_NAME,
+    SIDES_NAME,
+    DocumentsOf,
+    Summary,
+    split_frame,
+)
+from curriculum.corpus.split import Lineage, clusters, joining, stratified
 from curriculum.parquet import shards_of
 from schemas.corpus import CHAT_DOMAIN, CorpusSpec
 from schemas.document import SELECTION_SCHEMA, SIDES_SCHEMA
 from schemas.families import CHAT_FAMILY
 
-REVISION = 2
+REVISION = 3
 """Raised when the same conversations give another selection."""
 _PLACE = ("document_id", "order")
 
@@ -95,7 +101,7 @@ def _rows(documents: Sequence[DocumentsOf], corpus: CorpusSpec) -> pl.DataFrame:
 def _splits(
     rows: pl.DataFrame, listed: pl.DataFrame, corpus: CorpusSpec
 ) -> tuple[pl.DataFrame, tuple[tuple[str, str], ...]]:
-    """(lineage, split, copy_of) of all lineages, and what had to join val; copies are on one side."""
+    """(lineage, split) of all lineages, and what had to join val."""
     found = rows.group_by("lineage").agg(
         pl.col("repository").first(), pl.col("order").min(), pl.col("number").min()
     )
@@ -104,16 +110,12 @@ def _splits(
         for name, repository, order, number in found.sort("lineage").iter_rows()
     ]
     oldest = clusters(lineages, _sharing(rows))
-    allowed = listed.filter(pl.col("refused").is_null())
-    units: dict[str, list[str]] = {}
-    units[CHAT_FAMILY] = [oldest[name].name for name in sorted(set(allowed["lineage"]))]
-    val, joined = held_out(units, val_fraction=corpus.val_fraction)
-    sides = [
-        (lineage.name, "val" if oldest[lineage.name].name in val else "train", None)
-        for lineage in lineages
-    ]
-    schema = {"lineage": pl.String, "split": pl.String, "copy_of": pl.String}
-    return pl.DataFrame(sides, schema=schema, orient="row"), joined
+    allowed = set(listed.filter(pl.col("refused").is_null())["lineage"])
+    judged = {name: unit for name, unit in oldest.items() if name in allowed}
+    val = stratified(judged, val_fraction=corpus.val_fraction)
+    joined = joining({CHAT_FAMILY: [judged[name].name for name in sorted(allowed)]}, val)
+    val = val.union(unit for _, unit in joined)
+    return split_frame({name: unit.name in val for name, unit in oldest.items()}), joined
 
 
 def _sharing(rows: pl.DataFrame) -> Iterator[tuple[str, str]]:

@@ -3,19 +3,29 @@
     lineage   repository:path, through renames
     cluster   lineages that share a byte-equal blob or much of their text (shared_lines.py), and theirs:
               vendored copies, forks, moved files, files that were merged into others
-    side      by the hash of the cluster's oldest lineage; with many repositories, of its repository
+    stratum   clusters of one repository and language, tests apart from other files
 
-The oldest is the one whose repository the corpus names first, and in it the one that began first: what is
-added to a corpus at its end, or to a history, takes the side of what was there.
+Clusters are judged from the oldest to the newest, by their oldest lineage: its repository is the one that the
+corpus names first, and in it the lineage began first. A cluster is in val where its hash says so, which gives
+half of `val_fraction`, or where val lacks a cluster of its stratum, repository or corpus so far. So a stratum
+has its share as soon as that is one cluster, and small strata give theirs together.
+
+A decision rests on the cluster and on older ones alone. What is appended to a corpus or to a history changes
+no earlier side, unless it joins two clusters or moves the first version of a file that is read; even then
+clusters that their hash holds out stay in val.
 """
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-WHOLE_REPOSITORIES = 20
-"""Number of repositories from which on a repository is on one side as a whole."""
+BY_HASH = 0.5
+"""Share of val_fraction that hashes decide; the rest goes where val lacks some."""
+WHOLE_COMMITS = 0.5
+"""Share of val_fraction that val has of all commits at least: many commits change files of both sides."""
+_TEST = re.compile(r"(?i:(?:^|[/_.-])(?:unit_?)?test(?:s|ing)?[/_.-])|[a-z]Tests?\.[a-z+]+$")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,11 +37,19 @@ class Lineage:
     order: int
     since: int
     """Seconds UTC of its first document."""
+    language: str = ""
 
     @property
     def age(self) -> tuple[int, int, str]:
         """Sorts the oldest first."""
         return self.order, self.since, self.name
+
+    @property
+    def strata(self) -> tuple[tuple[str, ...], ...]:
+        """The groups that each have their share of val: stratum, repository, corpus."""
+        is_test = _TEST.search(self.name.partition(":")[2]) is not None
+        kind = "tests" if is_test else "files"
+        return (self.repository, self.language, kind), (self.repository,), ()
 
 
 def clusters(lineages: Iterable[Lineage], pairs: Iterable[tuple[str, str]]) -> dict[str, Lineage]:
@@ -50,41 +68,56 @@ def clusters(lineages: Iterable[Lineage], pairs: Iterable[tuple[str, str]]) -> d
 
 
 def hash_fraction(unit: str) -> float:
-    """Hash a unit to a number in [0, 1), the same for ever; below val_fraction is val."""
+    """Hash a cluster or a lineage to a number in [0, 1), the same for ever."""
     return int.from_bytes(hashlib.sha256(unit.encode()).digest()[:7]) / 256**7
 
 
-def side_fraction(lineage: str, repositories: int) -> float:
-    """Hash a file to a number, below val_fraction is val: by its lineage, or among many by its repository."""
-    is_whole = repositories >= WHOLE_REPOSITORIES
-    return hash_fraction(lineage.partition(":")[0] if is_whole else lineage)
+def stratified(oldest: Mapping[str, Lineage], *, val_fraction: float) -> frozenset[str]:
+    """Return the clusters in val, by the names of their oldest lineages.
 
-
-def held_out(
-    units: Mapping[str, Sequence[str]], *, val_fraction: float
-) -> tuple[frozenset[str], tuple[tuple[str, str], ...]]:
-    """The units in val, and the (family, unit) that had to join so that the family has any.
-
-    `units` are those of each family. A family with a single unit keeps it in train.
+    `oldest` are the oldest lineages of each lineage's cluster. A cluster of more than half of all lineages is
+    in train, so that something is left to train on.
     """
-    val = {unit for each in units.values() for unit in each if hash_fraction(unit) < val_fraction}
-    joined: list[tuple[str, str]] = []
+    sizes = Counter(lineage.name for lineage in oldest.values())
+    units = {lineage.name: lineage for lineage in oldest.values()}
+    seen: Counter[tuple[str, ...]] = Counter()
+    held: Counter[tuple[str, ...]] = Counter()
+    val: set[str] = set()
+    for unit in sorted(units.values(), key=lambda unit: unit.age):
+        seen.update(unit.strata)
+        is_owed = any(val_fraction * seen[group] - held[group] >= 1 for group in unit.strata)
+        is_hashed = hash_fraction(unit.name) < BY_HASH * val_fraction
+        if (is_owed or is_hashed) and 2 * sizes[unit.name] <= len(oldest):
+            held.update(unit.strata)
+            val.add(unit.name)
+    return frozenset(val)
+
+
+def joining(units: Mapping[str, Sequence[str]], val: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """Return the (family, cluster) that join val so that each family has some, lowest hashes first.
+
+    `units` are the clusters of each family's lineages. A family with a single cluster keeps it in train, and
+    a cluster of more than half of a family joins last.
+    """
+    joined: dict[str, str] = {}
     for family, own in units.items():
-        if val.isdisjoint(own) and len(set(own)) > 1:
-            lowest = min(own, key=lambda unit: (hash_fraction(unit), unit))
-            val.add(lowest)
-            joined.append((family, lowest))
-    return frozenset(val), tuple(joined)
+        sizes = Counter(own)
+        if len(sizes) > 1 and val.isdisjoint(sizes) and joined.keys().isdisjoint(sizes):
+            unit = min(
+                sizes, key=lambda name: (2 * sizes[name] > len(own), hash_fraction(name), name)
+            )
+            joined[unit] = family
+    return tuple((family, unit) for unit, family in joined.items())
 
 
 def held_out_alone(
     commits: Sequence[frozenset[str]], val: frozenset[str], *, val_fraction: float
 ) -> tuple[str, ...]:
-    """The units that join val, lowest hash first, so that enough commits lie in it whole.
+    """Return the clusters that join val, lowest hash first, so that enough commits lie in it whole.
 
-    `commits` are the units that each commit changed. A document of a commit that changed units on both
-    sides is lost. Where that leaves val without any, it gets its fraction of all commits from those that
-    changed one unit alone, and one at least; train keeps one at least.
+    `commits` are the clusters that each commit changed. A document of a commit that changed clusters on both
+    sides is lost. Val gets WHOLE_COMMITS of its fraction, one commit at least, from commits that changed one
+    cluster alone; train keeps one of these clusters at least.
 
     >>> commits = [frozenset("a"), frozenset("ab"), frozenset("b"), frozenset("c"), frozenset("c")]
     >>> held_out_alone(commits, frozenset(), val_fraction=0.4)
@@ -92,9 +125,8 @@ def held_out_alone(
     >>> held_out_alone(commits, frozenset("a"), val_fraction=0.4)
     ()
     """
-    if any(changed <= val for changed in commits):
-        return ()
-    wanted, held = max(1, val_fraction * len(commits)), 0
+    wanted = max(1, WHOLE_COMMITS * val_fraction * len(commits))
+    held = sum(changed <= val for changed in commits)
     alone = Counter(next(iter(changed)) for changed in commits if len(changed) == 1)
     joined: list[str] = []
     candidates = sorted(alone.keys() - val, key=lambda unit: (hash_fraction(unit), unit))

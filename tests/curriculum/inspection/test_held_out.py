@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from curriculum.corpus.split import hash_fraction, held_out
+from curriculum.corpus.split import BY_HASH, Lineage, hash_fraction, stratified
 from curriculum.inspection.held_out import (
     ExpectedServing,
     HeldOut,
@@ -96,13 +96,16 @@ def test_the_advice_names_the_val_fraction_that_holds_out_a_file_of_a_domain() -
         count=equal_count(40, 9),
         files=sides,
     )
-    lowest = min(hash_fraction(each.lineage) for each in sides)
+    lowest = min(hash_fraction(each.lineage) for each in sides) / BY_HASH
     found = re.search(r"A val_fraction above ([0-9.]+) holds out a file of templates", _words(held))
     assert found is not None
     fraction = float(found[1])
     assert lowest < fraction <= lowest + 0.001
-    val, _ = held_out({"v2_simple": [each.lineage for each in sides]}, val_fraction=fraction)
-    assert val, "a build with it holds one out"
+    files = [
+        Lineage(name=each.lineage, repository="own", order=0, since=number)
+        for number, each in enumerate(sides)
+    ]
+    assert stratified({file.name: file for file in files}, val_fraction=fraction)
     assert "raise the corpus's val_fraction" in _words(replace(held, is_whole=False))
     alone = _words(replace(held, files=sides[:1]))
     assert "the corpus has 1 file of it, and a file is held out whole or not at all" in alone

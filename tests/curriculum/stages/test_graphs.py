@@ -51,7 +51,7 @@ def corpus(*names: str) -> CorpusSpec:
         update={
             "repositories": chosen,
             "history": HistorySpec(versions_per_path=2),
-            "val_fraction": 0.15,
+            "val_fraction": 0.3,
         }
     )
 
