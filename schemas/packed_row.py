@@ -20,6 +20,8 @@ TEXT_PIECE, GENERATED_PIECE = 0, 1
 (BOS, EOS, sentinels, elision lines), whose byte_start equals byte_end."""
 HISTOGRAM_EDGES = (1024, 4096, 16384)
 """context_histogram counts scored tokens by how many tokens of their own document stand before them."""
+COMPARED_INPUT = "compared: "
+"""Begins the names of inputs of rows that measure which only say what of their text is trained on."""
 FAR_CONTEXT = 65_536
 """Tokens of their document before scored tokens that the manifest of longer rows counts apart."""
 

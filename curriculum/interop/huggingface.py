@@ -26,6 +26,7 @@ from curriculum.interop.markdown_cells import markdown_cell
 from curriculum.store import Artefact, Store, read_mark, refusal
 from curriculum.store.artefact import KEY_DIGITS, digest
 from schemas.errors import CurriculumError, StoreError
+from schemas.packed_row import COMPARED_INPUT
 from schemas.spdx import LicenceKind, licence_kind
 
 CARD_NAME = "README.md"
@@ -253,7 +254,7 @@ def _name(artefact: Artefact) -> str:
 def _kin(artefact: Artefact) -> str:
     """Return a key that data sets share if they are one but for the split: config and inputs.
 
-    Rows that measure score all lines, whatever those to train on score.
+    Rows that measure score all lines but those that are trained on, whatever those to train on score.
     """
     manifest = artefact.manifest
     if manifest.stage == "documents":
@@ -261,9 +262,11 @@ def _kin(artefact: Artefact) -> str:
     config = {
         name: value
         for name, value in manifest.config.items()
-        if name not in ("split", "anchor_bytes", "files", "score", "score_revision")
+        if name not in ("split", "anchor_bytes", "files", "score", "score_revision", "trained_text")
     }
-    made_of = sorted(each.content for each in manifest.inputs)
+    made_of = sorted(
+        each.content for each in manifest.inputs if not each.name.startswith(COMPARED_INPUT)
+    )
     return digest({"config": config, "inputs": [*made_of]})
 
 

@@ -17,6 +17,7 @@
     row_sides.py       one side of the split: encodings spooled, planned by domain, written
     first_showings.py  lines that a repository's documents show for the first time
     rows.py            documents fitted, scored, packed, checked and published as rows
+    trained_text.py    held-out text that training documents show, too, left unscored
     held_out_text.py   check that no row holds text of files on the other side
     merge.py           artefacts of other workspaces
 

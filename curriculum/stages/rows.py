@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain
 
 import numpy as np
 from pydantic import JsonValue
@@ -22,6 +23,8 @@ from curriculum.stages.row_sources import RowSet, RowSources, RowsSpec, apply_ob
 from curriculum.stages.selection import title
 from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.tokens import load_tokenizer
+from curriculum.stages.trained_text import REVISION as TRAINED_TEXT_REVISION
+from curriculum.stages.trained_text import TrainedText, compared_inputs
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
@@ -163,6 +166,9 @@ def _recipe(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
     if wanted.beside:
         config |= {"beside": wanted.beside.family, "beside_in": list(wanted.beside.repositories)}
     made_of = [each for source in sources.of(wanted) for each in source.inputs()]
+    is_compared = split != "train" and wanted.family != CHAT_FAMILY
+    if is_compared:
+        config["trained_text"] = TRAINED_TEXT_REVISION
     return Recipe(
         stage="rows",
         labels=(
@@ -183,6 +189,7 @@ def _recipe(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
             *_selection_beside(sources, wanted),
             sources.tokenizer.as_input("tokenizer"),
             *(each.as_input(title(each)) for each in made_of),
+            *(compared_inputs(sources, wanted, beside=made_of) if is_compared else ()),
         ),
     )
 
@@ -216,21 +223,37 @@ def _spool(
     else:
         train, val = "train" in sides, "val" in sides
         asked = [each.kept & np.where(each.val, val, train) for each in chosen]
+    reads = [
+        partial(
+            encode.encode_documents,
+            store=TokenStore.open(source.tokens.path),
+            fitter=fitters[source.overlong],
+            split=encode.Split(val=picked.val, val_lineages=held_out, licences=source.licences),
+        )
+        for source, picked in zip(sources.of(wanted), chosen, strict=True)
+    ]
+    plain = apply_objective(built, tokenizer, row_length=wanted.row_length)
+    is_compared = sides.keys() != {"train"} and wanted.family != CHAT_FAMILY
+    read_val = (
+        read(source.base.shards(), kept=kept & picked.val, objective=plain)
+        for source, picked, kept, read in zip(sources.of(wanted), chosen, asked, reads, strict=True)
+    )
+    trained = (
+        TrainedText.of(chain.from_iterable(read_val), sources, wanted, tokenizer)
+        if is_compared
+        else None
+    )
     with contextlib.ExitStack() as spools:
         for side in sides.values():
             spools.enter_context(side.spool)
-        for source, picked, kept in zip(sources.of(wanted), chosen, asked, strict=True):
+        for source, picked, kept, read in zip(
+            sources.of(wanted), chosen, asked, reads, strict=True
+        ):
             if source.repository in shown:
                 other = shown[source.repository]
                 by_other = shown_by(other, sources.selections[other.manifest.labels["family"]])
                 kept = kept & (picked.val | ~are_shown(source.base, by_other))
-            read = partial(
-                encode.encode_documents,
-                store=TokenStore.open(source.tokens.path),
-                fitter=fitters[source.overlong],
-                split=encode.Split(val=picked.val, val_lineages=held_out, licences=source.licences),
-            )
-            objective = apply_objective(built, tokenizer, row_length=wanted.row_length)
+            objective = trained.unscoring(plain, picked.val) if trained else plain
             if "train" in sides and wanted.scores_new_lines:
                 learnt = kept & ~picked.val
                 objective = scoring_new_lines(
