@@ -23,6 +23,8 @@ _SUFFIX = re.compile(
     r"[\s,]+(?:and|and (?:its )?affiliates|inc|llc|ltd|limited|corp|corporation|gmbh|co|ab|s\.?a|plc)\.?$",
     re.IGNORECASE,
 )
+_NO_NAMES = frozenset(("and", "notice", "notices", "holder", "holders", "owner", "owners"))
+"""Words behind `Copyright` in headings and conditions."""
 MAX_HOLDER = 100
 """Characters of a name; what is longer is prose."""
 
@@ -51,4 +53,4 @@ def _normalized(name: str) -> str | None:
     while shorter != name:
         name, shorter = shorter, _SUFFIX.sub("", shorter)
     is_name = 0 < len(name) <= MAX_HOLDER and any(letter.isalpha() for letter in name)
-    return name if is_name and not name.lower().startswith(("notice", "holder", "owner")) else None
+    return name if is_name and name.split()[0].lower() not in _NO_NAMES else None

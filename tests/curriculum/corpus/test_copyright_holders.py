@@ -24,6 +24,11 @@ from curriculum.corpus.copyright_holders import holder_in
             "Copyright 2018 Meta Platforms, Inc. and affiliates.",
             "Meta Platforms",
         ),
+        (
+            "COPYRIGHT AND PERMISSION NOTICE\n\nCopyright (c) 1996 - 2026, Daniel Stenberg",
+            "Daniel Stenberg",
+        ),
+        ("Copyright (c) 2020 Anders Owner", "Anders Owner"),
         ("Copyright [yyyy] [name of copyright owner]", None),
         ("Copyright (C) <year>  <name of author>", None),
         ("(c) You must retain, in the Source form, all copyright notices", None),
