@@ -50,12 +50,13 @@ class RayPool(Pool):
             # Past its first try a task finds what it had finished, as any build does.
             remote = ray.remote(
                 num_cpus=1, max_retries=self.tries - 1, scheduling_strategy="SPREAD"
-            )(attempt)
+            )(_attempt_with)
+            mask = _umask()
             running = dict[Any, int]()
             while running or backlog.waiting:
                 while backlog.waiting and len(running) < self.in_flight:
                     number = backlog.waiting.popleft()
-                    running[remote.remote(work, backlog.tasks[number])] = number
+                    running[remote.remote(mask, work, backlog.tasks[number])] = number
                 (done, *_), _ = ray.wait([*running])
                 number = running.pop(done)
                 yield number, self._answer(ray, done, backlog.name(backlog.tasks[number]))
@@ -80,6 +81,22 @@ class RayPool(Pool):
             )
             kind = type(lost).__name__
             return Failure(outcome="crashed", reason=kind, error=error, trace=str(lost))
+
+
+def _umask() -> int:
+    """Return the umask of this process, which the system tells only who sets another."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _attempt_with(mask: int, work: Callable[[Task], Result], task: Task) -> Result | Failure:
+    """Attempt a task on a node, whose workers have the umask of whoever started Ray there.
+
+    What the task makes in the workspace gets no right that the files of the build don't get.
+    """
+    os.umask(_umask() | mask)
+    return attempt(work, task)
 
 
 @contextlib.contextmanager

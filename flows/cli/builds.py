@@ -85,7 +85,9 @@ def sample(config: RunConfig, phase: str | None, number: int) -> None:
     out.print(table(document_lines([*made.values()])))
     some = next((each for each in made.values() if each.reported(DocumentsReport).documents), None)
     if some is not None:
-        place = "" if config.workspace == settings.home() else f" --home {config.workspace}"
+        place = (
+            "" if config.workspace == settings.workspace_path() else f" --home {config.workspace}"
+        )
         out.print(
             f"curriculum inspect{place} {some.key[:KEY_DIGITS]}", style=ACCENT, soft_wrap=True
         )

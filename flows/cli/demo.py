@@ -49,7 +49,7 @@ def init(home: Path, name: str) -> None:
     for file in write_starter(home, name):
         out.print(Text(str(file)), soft_wrap=True)
     out.print(Text("They are yours to edit, and use the sample corpus until then."), soft_wrap=True)
-    place = "" if home == settings.home() else f" --home {shlex.quote(str(home))}"
+    place = "" if home == settings.workspace_path() else f" --home {shlex.quote(str(home))}"
     for command, meaning in (
         (f"curriculum supply {name}{place} --phases-file phases.demo", "what there is to train on"),
         (f"curriculum diet check {name}{place}", "what the diet asks of it"),
@@ -193,7 +193,7 @@ def _exports(home: Path) -> Iterator[str]:
     found = shutil.which("curriculum")
     if found is None or Path(found).resolve() != (ours / "curriculum").resolve():
         yield f'export PATH={shlex.quote(str(ours))}:"$PATH"'
-    if home != settings.home():
+    if home != settings.workspace_path():
         yield f"export CURRICULUM_HOME={shlex.quote(str(home))}"
 
 

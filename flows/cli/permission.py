@@ -35,7 +35,8 @@ def trust_workspace(home: Path) -> None:
         raise StoreError(
             str(home),
             cause=f"{cause}: they could change it after you have trusted it",
-            cure=f"Make all of it yours alone: chown -R and chmod -R go-w {shlex.quote(str(home))}",
+            cure=f"Make all of it yours alone: chown -R, chmod -R go-w and setfacl -R -k "
+            f"{shlex.quote(str(home))}",
         )
     _print_commands(home)
     Store(home).open()

@@ -67,7 +67,7 @@ def print_summary(
         out.print(Text(f"{name:<8}", MUTED), Text(str(path)), soft_wrap=True)
     left = () if scope.phase is None else phases_left(plan, resources())
     line, effect = next_command(plan, scope, runs, gate, left)
-    place = "" if root == settings.home() else f" --home {shlex.quote(str(root))}"
+    place = "" if root == settings.workspace_path() else f" --home {shlex.quote(str(root))}"
     shown = Text.assemble(
         (f"{'next':<8} ", MUTED), (f"{line}{place}", ACCENT), (f"  # {effect}", MUTED)
     )

@@ -13,7 +13,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from flows.settings.exposure import claim, exposure_above, led_path, real_path
+from flows.settings.exposure import (
+    claim,
+    deny_others_writing,
+    exposure_above,
+    led_path,
+    real_path,
+)
 from flows.settings.proxies import without_blanks
 from schemas.errors import CurriculumError
 
@@ -67,6 +73,21 @@ class SettingError(CurriculumError):
 def home(given: Path | None = None) -> Path:
     """Return the real path of the workspace: what was given, else $CURRICULUM_HOME, else ./workspace.
 
+    No other user may write to what this process makes from then on, unless $CURRICULUM_TRUST names the
+    workspace: those who share it do.
+
+    Raises:
+        SettingError: as `workspace_path`.
+    """
+    found = workspace_path(given)
+    if not is_trusted_by_environment(found):
+        deny_others_writing()
+    return found
+
+
+def workspace_path(given: Path | None = None) -> Path:
+    """Return the real path of a workspace as `home` does, and change nothing about this process.
+
     Its links are followed here alone: leading them elsewhere later changes nothing.
 
     Raises:
@@ -113,7 +134,7 @@ def state_folder() -> Path:
             folder,
             cause=f"{cause}: they could change what you trust",
             cure="Name a folder below one of your own, or make each folder named here yours alone (chown, "
-            "chmod go-w)",
+            "chmod go-w, setfacl -k)",
         )
     return _own(real)
 

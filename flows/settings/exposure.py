@@ -2,9 +2,11 @@
 
 import contextlib
 import grp
+import itertools
 import os
 import pwd
 import stat
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +15,18 @@ MAX_LINKS = 40
 """Links that Linux follows on one way."""
 ACCESS_LIST = "system.posix_acl_access"
 """Attribute of files with an access control list."""
+DEFAULT_LIST = "system.posix_acl_default"
+"""Attribute of folders whose new entries get an access control list, which no umask limits."""
+_OTHERS_WRITE = 0o022
+_WRITE = 2
+"""The right to write in an entry of an access control list."""
+_USER, _OWN_GROUP, _GROUP, _MASK, _OTHERS = 2, 4, 8, 16, 32
+"""Kinds of entries that grant rights to others than the owner, and of the mask of all but the last."""
+
+
+def deny_others_writing() -> None:
+    """Let no other user write to what this process, and each that it starts, makes from now on."""
+    os.umask(os.umask(0o077) | _OTHERS_WRITE)
 
 
 def exposure(path: Path) -> str | None:
@@ -20,7 +34,8 @@ def exposure(path: Path) -> str | None:
 
     The folder must belong to this user, and each folder above it to this user or to root. No other user may
     write to any of these folders; in folders above with the sticky bit, such as /tmp, others can't replace an
-    entry of this user. A path that doesn't exist is safe only where this user and root alone can make it.
+    entry of this user. A path that doesn't exist is safe only where this user and root alone can make it, and
+    where no other user may write to it then.
     """
     return _words(*_judged(path, (*reversed(path.parents), path)))
 
@@ -48,14 +63,14 @@ def _judged(path: Path, folders: Iterable[Path]) -> tuple[str | None, Path | Non
     The folders lead down to a path. Each is looked at once, after those above it: where these are safe,
     nobody else can put another in its place afterwards.
     """
-    is_shared = False
+    is_shared, inherited = False, None
     for place in folders:
         found = _status(place)
         if found is None:
-            return None, place if is_shared else None
+            return (None, place) if is_shared else (inherited, None)
         if (words := _exposure_of_folder(place, found, is_above=place != path)) is not None:
             return words, None
-        is_shared = _others_may_write(place, found)
+        is_shared, inherited = _others_may_write(place, found), _exposure_by_default(place, found)
     return None, None
 
 
@@ -71,15 +86,21 @@ def exposure_below(folder: Path) -> str | None:
 
     Each entry must belong to this user or to root, and no other user may write to it. Links aren't followed.
     """
-    inside = (
-        Path(place, name)
-        for place, folders, files in os.walk(folder)
-        for name in (*folders, *files)
+    return _exposure_of_entries(os.walk(folder))
+
+
+def exposure_inside(folder: Path) -> str | None:
+    """Return how another user could change an entry of a folder, as `exposure_below`, but at no depth."""
+    return _exposure_of_entries(itertools.islice(os.walk(folder), 1))
+
+
+def _exposure_of_entries(listed: Iterable[tuple[str, list[str], list[str]]]) -> str | None:
+    entries = (
+        Path(folder, name) for folder, folders, files in listed for name in (*folders, *files)
     )
     owners = {ROOT_USER, os.getuid()}
-    return next(
-        filter(None, (_exposure_of(place, _status(place), owners) for place in inside)), None
-    )
+    found = (_exposure_of(entry, _status(entry), owners) for entry in entries)
+    return next(filter(None, found), None)
 
 
 def led_path(path: Path) -> tuple[Path, str | None]:
@@ -95,7 +116,7 @@ def led_path(path: Path) -> tuple[Path, str | None]:
         return path, "its links lead in a circle"
     owners = {ROOT_USER, os.getuid()}
     words = (
-        _exposure_of(place, found, owners, sticky_is_safe=True)
+        _exposure_of(place, found, owners, is_above=True)
         for place, found in way.items()
         if place not in {real, *real.parents}
     )
@@ -153,21 +174,30 @@ def _exposure_of_folder(place: Path, found: os.stat_result, *, is_above: bool) -
     if not stat.S_ISDIR(found.st_mode):
         return f"{place} is a link or a file, not a folder"
     owners = {os.getuid(), *((ROOT_USER,) if is_above else ())}
-    return _exposure_of(place, found, owners, sticky_is_safe=is_above)
+    return _exposure_of(place, found, owners, is_above=is_above)
 
 
 def _exposure_of(
-    place: Path, found: os.stat_result | None, owners: set[int], *, sticky_is_safe: bool = False
+    place: Path, found: os.stat_result | None, owners: set[int], *, is_above: bool = False
 ) -> str | None:
     """Return how another user could change what was found at a place, or None."""
     if found is None:
         return None
     if found.st_uid not in owners:
         return f"{place} belongs to another user, {_user(found.st_uid)}"
-    is_sticky = sticky_is_safe and bool(found.st_mode & stat.S_ISVTX)
-    if is_sticky or stat.S_ISLNK(found.st_mode) or not _others_may_write(place, found):
+    is_sticky = is_above and bool(found.st_mode & stat.S_ISVTX)
+    if is_sticky or stat.S_ISLNK(found.st_mode):
         return None
-    return f"users other than you may write to {place}"
+    if _others_may_write(place, found):
+        return f"users other than you may write to {place}"
+    return None if is_above else _exposure_by_default(place, found)
+
+
+def _exposure_by_default(place: Path, found: os.stat_result) -> str | None:
+    """Return how another user could change what is made in a folder, by its default list; or None."""
+    if not (stat.S_ISDIR(found.st_mode) and _others_may_write_inside(place, found)):
+        return None
+    return f"users other than you may write to what is made in {place}, by its default access control list"
 
 
 def _status(place: Path) -> os.stat_result | None:
@@ -187,21 +217,43 @@ def _others_may_write(place: Path, found: os.stat_result) -> bool:
         return True
     if not found.st_mode & stat.S_IWGRP:
         return False
-    return _has_access_list(place) or not _is_group_of_one(found)
+    return _has_access_list(place) or not _is_group_of_one(found.st_gid, found.st_uid)
+
+
+def _others_may_write_inside(folder: Path, found: os.stat_result) -> bool:
+    """Return True if a folder's default list lets others write to what this user makes in it."""
+    entries = [*struct.iter_unpack("<HHI", (_attribute(folder, DEFAULT_LIST) or b"")[4:])]
+    mask = next((rights for kind, rights, _ in entries if kind == _MASK), _WRITE)
+    kinds = {kind for kind, rights, _ in entries if rights & _WRITE and kind != _USER}
+    users = {user for kind, rights, user in entries if rights & _WRITE and kind == _USER}
+    if _OTHERS in kinds:
+        return True
+    owner = found.st_uid
+    groups = {found.st_gid, os.getegid()} if _OWN_GROUP in kinds else set()
+    is_granted = (
+        _GROUP in kinds
+        or bool(users - {owner, ROOT_USER})
+        or not all(_is_group_of_one(group, owner) for group in groups)
+    )
+    return bool(mask & _WRITE) and is_granted
 
 
 def _has_access_list(place: Path) -> bool:
-    if not hasattr(os, "listxattr"):
-        return False
+    return _attribute(place, ACCESS_LIST) is not None
+
+
+def _attribute(place: Path, name: str) -> bytes | None:
+    if not hasattr(os, "getxattr"):
+        return None
     try:
-        return ACCESS_LIST in os.listxattr(place)
+        return os.getxattr(place, name)
     except OSError:
-        return False  # This file system has no such attributes.
+        return None  # The file system has no such attributes, or the place has none of this name.
 
 
-def _is_group_of_one(found: os.stat_result) -> bool:
+def _is_group_of_one(group_id: int, owner_id: int) -> bool:
     try:
-        group, owner = grp.getgrgid(found.st_gid), pwd.getpwuid(found.st_uid)
+        group, owner = grp.getgrgid(group_id), pwd.getpwuid(owner_id)
     except KeyError:
         return False
     # Of a group that is a user's first one, the list of members doesn't say so.

@@ -23,7 +23,14 @@ from curriculum.store.inside import LOCKS, WORKSPACE_NAME
 from curriculum.store.store import when_made
 from curriculum.train.run_directory import replace_whole
 from flows import settings
-from flows.settings.exposure import claim, exposure, own_exposure, real_path
+from flows.settings.exposure import (
+    claim,
+    exposure,
+    exposure_below,
+    exposure_inside,
+    own_exposure,
+    real_path,
+)
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
 from schemas.manifest import MANIFEST_NAME
@@ -31,6 +38,8 @@ from schemas.regular_files import expanded
 from schemas.text import Strict
 
 RECORD = "trusted.json"
+CONFIGURED = ("diets", "corpora", "phases")
+"""Folders of a workspace with the YAML files that say what commands do and run."""
 
 
 class TrustedWorkspace(Strict):
@@ -54,12 +63,14 @@ def trusting_new_workspace(home: Path) -> Iterator[None]:
     """Trust the workspace that is made within the block, where nothing was there before.
 
     It is recorded as soon as its workspace.json is written, so that a process that is killed later leaves a
-    trusted workspace; one that another process of the command made is recorded at the end.
+    trusted workspace; one that another process of the command made is recorded at the end. One of
+    $CURRICULUM_TRUST needs no record, and gets none where others may write to it.
     """
     is_fresh = is_new(home)
 
     def trust_made(made: Path) -> None:
-        if is_fresh and made == home:
+        is_shared = settings.is_trusted_by_environment(home) and workspace_exposure(home)
+        if is_fresh and made == home and not is_shared:
             trust(made)
 
     try:
@@ -113,7 +124,7 @@ def is_trusted(home: Path) -> bool:
     if settings.is_trusted_by_environment(home):
         return True
     try:
-        return exposure(home) is None and _identity(home) in trusted()
+        return workspace_exposure(home) is None and _identity(home) in trusted()
     except (FileNotFoundError, StoreError):
         return False
 
@@ -150,14 +161,26 @@ def require_unexposed(home: Path) -> None:
     Raises:
         StoreError: naming the folder that another user owns or may write to.
     """
-    if (cause := exposure(home)) is not None:
+    if (cause := workspace_exposure(home)) is not None:
         quoted = shlex.quote(str(home))
         raise StoreError(
             str(home),
             cause=f"{cause}: they could change what commands write, and what they run as you",
-            cure="Name a folder of your own with --home, or make each folder named here yours alone (chown, "
-            f"chmod go-w); if all who can write there may run code as you: export CURRICULUM_TRUST={quoted}",
+            cure="Name a folder of your own with --home, or make what is named here yours alone (chown, "
+            "chmod go-w, setfacl -k; with -R for what lies in a workspace); if all who can write there may "
+            f"run code as you: export CURRICULUM_TRUST={quoted}",
         )
+
+
+def workspace_exposure(home: Path) -> str | None:
+    """Return how another user could change a workspace, an entry of it, or a YAML file of it; or None.
+
+    What lies deeper isn't looked at, nor behind links. Workspaces that others could write to once, under a
+    umask of 002 or a default access control list, are found by their entries.
+    """
+    folders = (home / name for name in CONFIGURED)
+    configured = (exposure_below(folder) for folder in folders if not folder.is_symlink())
+    return exposure(home) or exposure_inside(home) or next(filter(None, configured), None)
 
 
 def untrusted(home: Path, named: Iterable[str | Path | None]) -> list[Path]:

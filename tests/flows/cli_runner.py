@@ -32,11 +32,12 @@ def curriculum(
 ) -> CompletedProcess[str]:
     """Call the entry point of `curriculum` without a terminal; `home` is given as $CURRICULUM_HOME.
 
-    The environment and the current directory are restored. An uncaught exception is a traceback in stderr
-    and exit code 1.
+    The environment, the current directory and the umask are restored. An uncaught exception is a traceback
+    in stderr and exit code 1.
     """
     given = {"CURRICULUM_HOME": str(home)} if home else {}
-    environment = dict(os.environ)
+    environment, mask = dict(os.environ), os.umask(0o077)
+    os.umask(mask)
     with (
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
@@ -54,6 +55,7 @@ def curriculum(
         finally:
             os.environ.clear()
             os.environ.update(environment)
+            os.umask(mask)
         return CompletedProcess([PROGRAM, *words], code, _text(out), _text(err))
 
 

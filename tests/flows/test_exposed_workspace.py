@@ -4,7 +4,7 @@ import grp
 import os
 import pwd
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from curriculum.mixing.load import PACKAGE
 from curriculum.store import Store
 from flows import settings
 from flows.settings import SettingError, prefect_variables, trust
-from flows.settings.exposure import ACCESS_LIST, claim, exposure
+from flows.settings.exposure import ACCESS_LIST, DEFAULT_LIST, claim, exposure
 from schemas.errors import StoreError
 from tests.flows.cli_runner import curriculum
 
@@ -52,24 +52,36 @@ def _open_to_a_team(folder: Path) -> None:
     folder.chmod(0o775)
 
 
-def _list_another_user(folder: Path) -> None:
-    """Let one more user write by an access control list; only the bits of the group show it."""
+def _set_list(folder: Path, name: str, *, theirs: int, mask: int = 7) -> None:
+    """Set an access control list that grants another user rights; a mask limits them."""
     me, nobody = 0xFFFFFFFF, NOBODY
-    entries = ((1, 7, me), (2, 7, nobody), (4, 5, me), (16, 7, me), (32, 5, me))
+    entries = ((1, 7, me), (2, theirs, nobody), (4, 5, me), (16, mask, me), (32, 5, me))
     packed = b"".join(struct.pack("<HHI", *entry) for entry in entries)
     try:
-        os.setxattr(folder, ACCESS_LIST, struct.pack("<I", 2) + packed)
+        os.setxattr(folder, name, struct.pack("<I", 2) + packed)
     except OSError:
         pytest.skip("this file system has no access control lists")
+
+
+def _list_another_user(folder: Path) -> None:
+    """Let one more user write by an access control list; only the bits of the group show it."""
+    _set_list(folder, ACCESS_LIST, theirs=7)
     assert folder.stat().st_mode & 0o077 == 0o075
 
 
-EXPOSING = [
+def _list_another_user_by_default(folder: Path) -> None:
+    """Let one more user write to what is made in a folder, whatever the umask is."""
+    _set_list(folder, DEFAULT_LIST, theirs=7)
+    assert folder.stat().st_mode & 0o077 == 0o055
+
+
+WRITABLE = [
     _list_another_user,
     pytest.param(_give_away, marks=as_root),
     _open_to_all,
     pytest.param(_open_to_a_team, marks=as_root),
 ]
+EXPOSING = [*WRITABLE, _list_another_user_by_default]
 
 
 @pytest.mark.parametrize("expose", EXPOSING)
@@ -155,7 +167,7 @@ def test_folders_below_a_shared_one_with_the_sticky_bit_are_their_owners(shared:
     assert exposure(shared) is not None, "others may add files to the folder itself"
 
 
-@pytest.mark.parametrize("expose", EXPOSING)
+@pytest.mark.parametrize("expose", WRITABLE)
 def test_slots_whose_records_others_can_rename_are_refused(
     shared: Path, expose: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +180,15 @@ def test_slots_whose_records_others_can_rename_are_refused(
         with pytest.raises(SettingError) as refused:
             settings.slots_folder()
         assert refused.value.name == "$CURRICULUM_SLOTS"
+
+
+def test_slots_that_others_could_write_to_once_made_are_refused(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _list_another_user_by_default(shared)
+    monkeypatch.setenv("CURRICULUM_SLOTS", str(shared / "slots"))
+    with pytest.raises(SettingError):
+        settings.slots_folder()
 
 
 def test_slots_lie_in_a_shared_folder_with_the_sticky_bit(
@@ -326,5 +347,112 @@ def test_a_workspace_with_a_part_that_others_can_change_is_not_trusted(
     assert trust.trusted() == ()
     part.chmod(0o755)
     os.chown(part, os.getuid(), os.getgid())
+    if DEFAULT_LIST in os.listxattr(part):
+        os.removexattr(part, DEFAULT_LIST)
     assert curriculum("trust", str(shared)).returncode == 0
     assert trust.is_trusted(shared)
+
+
+@pytest.fixture
+def group_folder(shared: Path) -> Iterator[Path]:
+    """A folder whose entries belong to a group with other members, under a umask that lets them write."""
+    os.chown(shared, -1, NOBODY)
+    shared.chmod(0o2755)
+    before = os.umask(0o002)
+    yield shared
+    os.umask(before)
+
+
+def _writable_by_the_group(folder: Path) -> list[Path]:
+    found = (entry for entry in folder.rglob("*") if not entry.is_symlink())
+    return [entry for entry in found if entry.stat().st_mode & 0o022]
+
+
+@pytest.fixture
+def home_of_a_group(group_folder: Path) -> Path:
+    """A folder that this user alone may write to, as `claim` makes one."""
+    home = group_folder / "home"
+    home.mkdir()
+    home.chmod(0o2755)
+    return home
+
+
+@as_root
+@pytest.mark.parametrize("words", ["init mine", "trust {home}", "build templates.demo --explain"])
+def test_a_group_can_write_to_nothing_that_a_command_makes_in_a_workspace(
+    home_of_a_group: Path, words: str
+) -> None:
+    done = curriculum(*words.format(home=home_of_a_group).split(), home=home_of_a_group)
+    assert done.returncode == 0
+    assert _writable_by_the_group(home_of_a_group) == []
+    assert curriculum("init", "more", home=home_of_a_group).returncode == 0
+    assert trust.is_trusted(home_of_a_group)
+
+
+@as_root
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_group_can_add_a_diet_to_a_workspace_only_where_all_share_it(
+    home_of_a_group: Path, is_shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shared workspace is the control: there the umask lets the group write."""
+    if is_shared:
+        monkeypatch.setenv("CURRICULUM_TRUST", str(home_of_a_group))
+    assert curriculum("init", "mine", home=home_of_a_group).returncode == 0
+    writable = _writable_by_the_group(home_of_a_group)
+    assert (home_of_a_group / "diets" in writable) is is_shared
+    assert trust.is_trusted(home_of_a_group)
+
+
+@as_root
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_process_that_begins_by_itself_keeps_a_group_out(
+    home_of_a_group: Path, is_shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flow whose worker was started by hand has no command line above it."""
+    trusted = str(home_of_a_group) if is_shared else ""
+    monkeypatch.setenv("CURRICULUM_TRUST", trusted)
+    monkeypatch.setenv("CURRICULUM_HOME", str(home_of_a_group))
+    Store(settings.home()).open()
+    assert bool(_writable_by_the_group(home_of_a_group)) is is_shared
+
+
+@as_root
+def test_a_workspace_that_a_loose_umask_made_is_refused_until_its_parts_are_safe(
+    home_of_a_group: Path,
+) -> None:
+    """Its own folder is safe, and another member of the group can add a diet that names a command."""
+    home, diets = home_of_a_group, home_of_a_group / "diets"
+    assert curriculum("init", "mine", home=home).returncode == 0
+    for part in (home / "workspace.json", diets, diets / "mine.yaml"):
+        mode = part.stat().st_mode
+        assert trust.is_trusted(home)
+        part.chmod(mode | 0o020)
+        refused = curriculum("init", "more", home=home)
+        assert (refused.returncode, f"write to {part}:" in refused.stderr) == (WRONG, True)
+        part.chmod(mode)
+        if part.name == "workspace.json":
+            assert not trust.is_trusted(home), "its time has changed"
+            assert curriculum("trust", str(home)).returncode == 0
+
+
+@pytest.mark.parametrize(("theirs", "mask"), [(5, 7), (7, 5)])
+def test_a_default_list_that_lets_nobody_else_write_exposes_nothing(
+    shared: Path, theirs: int, mask: int
+) -> None:
+    _set_list(shared, DEFAULT_LIST, theirs=theirs, mask=mask)
+    assert (exposure(shared), exposure(shared / "new")) == (None, None)
+
+
+def test_a_workspace_in_a_shared_folder_with_a_default_list_is_refused_with_a_cure(
+    shared: Path,
+) -> None:
+    shared.chmod(0o1777)
+    _set_list(shared, DEFAULT_LIST, theirs=7)
+    home = shared / "home"
+    refused = curriculum("init", "mine", home=home)
+    assert (refused.returncode, "setfacl -k" in refused.stderr) == (WRONG, True)
+    assert [*home.iterdir()] == []
+    os.removexattr(home, DEFAULT_LIST)
+    assert curriculum("init", "mine", home=home).returncode == 0, "the cure"
+    assert trust.is_trusted(home)
+    assert _writable_by_the_group(home) == []

@@ -215,7 +215,7 @@ def merge(
     from flows.cli import workspace
     from flows.settings.trust import trusting_new_workspace
 
-    place, others = own_home(home), [settings.home(source) for source in sources]
+    place, others = own_home(home), [settings.workspace_path(source) for source in sources]
     with trusting_new_workspace(place):
         workspace.merge_into(place, others)
 

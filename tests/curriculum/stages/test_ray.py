@@ -40,6 +40,8 @@ sys.stdin.read()
 """
 OWN = settings.ray("127.0.0.1:0")
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+LOOSE_UMASK = 0o002
+"""Umask of the cluster: each member of a user's group may write to what its workers make."""
 # Half a minute isn't enough where cores are shared.
 PATIENT = {"RAY_raylet_start_wait_time_s": "240"}
 
@@ -63,6 +65,7 @@ def cluster(git: Any) -> Iterator[str]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            umask=LOOSE_UMASK,
             env={
                 **os.environ,
                 **OWN,
@@ -168,6 +171,20 @@ def test_failed_tasks_are_reported_in_place_of_results(cluster: str, tmp_path: P
     assert kinds == ["crashed", "failed"]
     assert isinstance(made[2], Failure)
     assert made[2].reason == "ValueError: embedded null byte"
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o755), (0o002, 0o775)])
+def test_a_node_grants_no_right_that_the_build_does_not_grant(
+    cluster: str, tmp_path: Path, umask: int, mode: int
+) -> None:
+    """The second case is the control: workers of the cluster make folders that their group may write."""
+    made, before = tmp_path / "made", os.umask(umask)
+    try:
+        results(cluster, os.mkdir, [made])
+    finally:
+        os.umask(before)
+    assert made.stat().st_mode & 0o777 == mode
 
 
 @pytest.mark.system
