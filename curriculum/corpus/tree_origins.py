@@ -11,7 +11,7 @@ from curriculum.corpus.git_tree import FILE_MODES, MAX_FILE_BYTES, TreeEntry, co
 from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, folder_licences, stated_by
 from curriculum.corpus.licence_names import is_licence_file
 from curriculum.corpus.licences import HEAD_CHARACTERS, licence_of
-from curriculum.corpus.paths import language_of
+from curriculum.corpus.paths import is_plain, language_of
 from curriculum.corpus.vendored import BULK_SHARE, FileOrigin, VendoredCode, find_vendored
 from schemas.change import LicenceFiles
 from schemas.corpus import CODE
@@ -33,7 +33,7 @@ def vendored_at(repository: Path, commit: str, log: Log, *, largest: int) -> Ven
     entries = {
         entry.path.decode(errors="surrogateescape"): entry
         for entry in listed(repository, commit)
-        if entry.mode in FILE_MODES
+        if entry.mode in FILE_MODES and is_plain(entry.path)
     }
     stated = {
         path.decode(errors="surrogateescape"): stated_by(path.decode(errors="replace"), raw)
@@ -78,7 +78,8 @@ def bulk_shares(log: Log, folders: Mapping[str, int]) -> dict[str, float]:
     for commit in commits(log) if folders else ():
         touched = Counter[str]()
         for entry in commit.entries:
-            folder = posixpath.dirname(entry.path.decode(errors="surrogateescape"))
+            path = entry.path.decode() if is_plain(entry.path) else ""
+            folder = posixpath.dirname(path)
             while folder:
                 if folder in folders:
                     touched[folder] += 1
