@@ -3,6 +3,7 @@
 import math
 import re
 import shlex
+from collections import Counter
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -451,8 +452,8 @@ class Diet(Documented):
     @model_validator(mode="after")
     def _portions_and_budgets(self) -> "Diet":
         """Distinct phases whose portions sum to 1, and gates that may open within their budgets."""
-        names = [phase.phase for phase in self.phases]
-        twice = next((name for name in names if names.count(name) > 1), None)
+        times = Counter(phase.phase for phase in self.phases)
+        twice = next((name for name in times if times[name] > 1), None)
         if twice:
             raise ValueError(f"the phase {twice} is listed twice. Merge its servings")
         portions = [phase.portion for phase in self.phases]

@@ -6,6 +6,7 @@ change what is learnt, such as `tool_calls`, isn't read; a line with one is skip
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -102,8 +103,8 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object of JSON that says each key once: readers differ in which of two values they take."""
     content = dict(pairs)
     if len(content) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise LineError("key", f"{next(key for key in keys if keys.count(key) > 1)} twice")
+        times = Counter(key for key, _ in pairs)
+        raise LineError("key", f"{next(key for key in times if times[key] > 1)} twice")
     return content
 
 

@@ -26,6 +26,7 @@ from curriculum.corpus.sources import resolve
 from schemas.change import Conversation, Turn
 from schemas.corpus import ConversationsSpec, CorpusSpec, QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
+from tests.bounded import bounded
 
 CORPUS = CorpusSpec(
     name="c",
@@ -205,6 +206,15 @@ def test_what_would_change_what_is_learnt_and_is_not_read_is_refused_by_line(
     assert [turn.line for turn in listed] == [1]
     assert skips.counts == {reason: 1}
     assert skips.examples == {reason: [f"talks.jsonl:2 ({named})"]}
+
+
+def test_a_key_that_is_repeated_after_many_others_is_found_in_linear_time(tmp_path: Path) -> None:
+    keys = ", ".join(f'"k{index:05}": 1' for index in range(40_000))
+    line = f'{{{keys}, "k39999": 2}}'
+    wide = CORPUS.model_copy(update={"quality": QualitySpec(max_bytes=len(line))})
+    with bounded(seconds=5, mebibytes=100):
+        _, skips = read(written(tmp_path, line), wide)
+    assert skips.examples == {"key": ["talks.jsonl:1 (k39999 twice)"]}
 
 
 def test_the_other_layout_has_the_same_marks_and_refusals(tmp_path: Path) -> None:
