@@ -339,7 +339,12 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     files = [folder / record.name for record in manifest.files]
     for path in (*files, *sorted({file.parent for file in files})):
         sync(path)
-    write_whole(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
+    write_whole(folder / MANIFEST_NAME, manifest_text(manifest))
+
+
+def manifest_text(manifest: Manifest) -> str:
+    """Return the text of manifest.json."""
+    return manifest.model_dump_json(indent=1)
 
 
 def write_whole(file: Path, text: str) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import JsonValue
 
 from curriculum.published_files import sha256_of
 from curriculum.sandbox import landlock
 from curriculum.stages import Built, Shard, Workers
-from curriculum.stages.merge import merge
+from curriculum.stages.merge import MAX_MANIFEST_BYTES, merge
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.errors import DietError, StoreError
 from schemas.json_text import digest
@@ -298,6 +299,67 @@ def test_a_manifest_that_no_build_writes_is_refused_before_anything_is_copied(
     with pytest.raises(StoreError, match=name):
         list(merge(store, other.root, own=own))
     assert not store.root.exists()
+
+
+def sealed(root: Path, *, config: dict[str, JsonValue] | None = None, hole: int = 0) -> Artefact:
+    """An artefact with this config and a file that is a hole of so many bytes; its manifest is compact."""
+
+    def fill(drafts: Sequence[StagingDirectory]) -> None:
+        (drafts[0].path / "text.json").write_text("{}")
+        with (drafts[0].path / "hole.bin").open("wb") as file:
+            file.truncate(hole)
+
+    recipe = Recipe(
+        stage="documents", labels=(("family", "v2_simple"),), revision=1, config=config or {}
+    )
+    (made,) = Store(root).produce([recipe], fill)
+    (made.path / MANIFEST_NAME).write_text(made.manifest.model_dump_json())
+    return made
+
+
+def nested(levels: int, lists: int) -> JsonValue:
+    """Lists beside each other, below so many levels of lists."""
+    value: list[JsonValue] = [[] for _ in range(lists)]
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@confined
+@pytest.mark.parametrize(
+    ("config", "is_taken"),
+    [
+        ("b" * (MAX_MANIFEST_BYTES - 5000), True),
+        ("b" * MAX_MANIFEST_BYTES, False),
+        (nested(3, 100_000), True),
+        (nested(50, 100_000), False),
+    ],
+    ids=["long", "too long", "nested", "too large as it would be written"],
+)
+def test_a_manifest_that_is_too_large_is_refused_before_anything_is_copied(
+    tmp_path: Path, config: JsonValue, *, is_taken: bool
+) -> None:
+    made = sealed(tmp_path / "from", config={"a": config})
+    store = Store(tmp_path / "to")
+    if is_taken:
+        (taken,) = merge(store, tmp_path / "from")
+        assert (taken.path / MANIFEST_NAME).stat().st_size <= MAX_MANIFEST_BYTES
+        return
+    with pytest.raises(StoreError) as refused:
+        list(merge(store, tmp_path / "from"))
+    assert refused.value.name == str(made.path / MANIFEST_NAME)
+    assert not store.root.exists()
+    assert len(list(merge(store, tmp_path / "from", own=True))) == 1, "a sound one of one's own"
+
+
+@confined
+def test_a_manifest_that_is_too_large_is_not_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed(tmp_path / "from", config={"a": "b" * MAX_MANIFEST_BYTES})
+    monkeypatch.delattr(Store, "artefacts")
+    with pytest.raises(StoreError):
+        list(merge(Store(tmp_path / "to"), tmp_path / "from"))
 
 
 def merge_copies(small: Path, home: Path) -> list[Artefact]:
