@@ -12,6 +12,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from curriculum.foreign_decoding import decode_foreign
 from curriculum.stages.tokens import exercise_tokenizer
@@ -40,7 +41,7 @@ NOT_MERGED = "runs"
 MAX_MANIFEST_BYTES = 4 << 20
 """Bytes of somebody else's manifest, as it is sent and as it would be written here: some 15,000 files. The
 largest of the sample's has 98 KB. Reading takes about 140 times as much memory."""
-_PART_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 12
 
 
 def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact]:
@@ -52,8 +53,9 @@ def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact
 
     Raises:
         StoreError: for a folder that is no workspace, for one of somebody else that holds what is no plain
-            file or folder, too large a manifest, or a Parquet file that can't be decoded; for an artefact
-            that isn't what its manifest says, and where the same was made with other bytes.
+            file or folder, too large a manifest, more bytes than are free here, or a Parquet file that can't
+            be decoded; for an artefact that isn't what its manifest says, and where the same was made with
+            other bytes.
         TokenizerError: for somebody else's tokenizer that loses bytes, or takes too much time or memory.
     """
     if not (source / WORKSPACE_NAME).is_file():
@@ -67,8 +69,7 @@ def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact
     taken = [each for each in other.artefacts() if each.manifest.stage != NOT_MERGED]
     recipes = [_recipe(other, artefact) for artefact in taken]
     if not own:
-        for artefact in taken:
-            _require_small(artefact.path, len(manifest_text(artefact.manifest).encode()))
+        _require_room(store, taken, recipes)
     for artefact, recipe in zip(taken, recipes, strict=True):
         yield _take(store, other, artefact, recipe, own=own)
 
@@ -81,7 +82,7 @@ def _take(store: Store, other: Store, artefact: Artefact, recipe: Recipe, *, own
             if own:
                 _link(file, place)
             else:
-                _copy(other.root, file, place)
+                _copy(other.root, file, place, record.num_bytes)
         taken = Artefact(path=draft.path, manifest=artefact.manifest)
         other.verify(taken)
         if not own:
@@ -145,6 +146,24 @@ def _require_small(path: Path, size: int) -> None:
         )
 
 
+def _require_room(store: Store, taken: Sequence[Artefact], recipes: Sequence[Recipe]) -> None:
+    """Raise unless the files that aren't here yet, and each manifest, may be written here."""
+    needed = 0
+    for artefact, recipe in zip(taken, recipes, strict=True):
+        _require_small(artefact.path, len(manifest_text(artefact.manifest).encode()))
+        if not store.path_of(recipe).is_dir():
+            needed += sum(record.num_bytes for record in artefact.manifest.files)
+    folder = next(each for each in (store.root, *store.root.parents) if each.is_dir())
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise StoreError(
+            str(store.root),
+            f"{free:,} bytes are free, {needed:,} would be copied",
+            cause="the disk holds less than the manifests list",
+            cure="Free some space, or merge into a workspace on another disk",
+        )
+
+
 def _require_publishable(artefact: Artefact) -> None:
     """Raise unless publishing the files of a manifest gives the same list again."""
     names = Counter(record.name for record in artefact.manifest.files)
@@ -180,8 +199,8 @@ def _link(file: Path, place: Path) -> None:
     shutil.copyfile(file, place)
 
 
-def _copy(root: Path, file: Path, place: Path) -> None:
-    """Copy a file of another's workspace.
+def _copy(root: Path, file: Path, place: Path, num_bytes: int) -> None:
+    """Copy the bytes of a file of another's workspace that its manifest lists.
 
     Raises:
         StoreError: for a link below `root`, which may have been put there after `require_plain`.
@@ -197,4 +216,15 @@ def _copy(root: Path, file: Path, place: Path) -> None:
             cure="Merge a copy that nobody else may write to",
         ) from None
     with os.fdopen(found, "rb") as source, place.open("xb") as copy:
-        shutil.copyfileobj(source, copy, _PART_BYTES)
+        _copy_blocks(source, copy, num_bytes)
+
+
+def _copy_blocks(source: BinaryIO, copy: BinaryIO, num_bytes: int) -> None:
+    """Copy the first `num_bytes`; blocks of zeros become holes, as they may be in the source."""
+    for at in range(0, num_bytes, _BLOCK_BYTES):
+        block = source.read(min(_BLOCK_BYTES, num_bytes - at))
+        if block.strip(b"\0"):
+            copy.write(block)
+        else:
+            copy.seek(at + len(block))
+    copy.truncate(num_bytes)

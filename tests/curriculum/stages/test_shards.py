@@ -1,10 +1,12 @@
 """Shards of a build, in one workspace or in several that are merged, leave what one build leaves."""
 
 import errno
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from pydantic import JsonValue
 from curriculum.published_files import sha256_of
 from curriculum.sandbox import landlock
 from curriculum.stages import Built, Shard, Workers
-from curriculum.stages.merge import MAX_MANIFEST_BYTES, merge
+from curriculum.stages.merge import MAX_MANIFEST_BYTES, _copy_blocks, merge
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.errors import DietError, StoreError
 from schemas.json_text import digest
@@ -360,6 +362,63 @@ def test_a_manifest_that_is_too_large_is_not_parsed(
     monkeypatch.delattr(Store, "artefacts")
     with pytest.raises(StoreError):
         list(merge(Store(tmp_path / "to"), tmp_path / "from"))
+
+
+@confined
+def test_a_hole_in_a_file_of_another_user_takes_no_space(tmp_path: Path) -> None:
+    made = sealed(tmp_path / "from", hole=64 << 20)
+    (taken,) = merge(Store(tmp_path / "to"), tmp_path / "from")
+    copied, control = (taken.path / "hole.bin").stat(), tmp_path / "control"
+    assert (copied.st_size, copied.st_blocks) == (64 << 20, 0)
+    with (made.path / "hole.bin").open("rb") as source, control.open("wb") as copy:
+        shutil.copyfileobj(source, copy)
+    os.sync()
+    assert control.stat().st_blocks * 512 >= 64 << 20, "the control: a plain copy writes zeros"
+
+
+@given(st.lists(st.sampled_from([bytes(4096), b"a" * 4096, bytes(7), b"b"])), st.integers(0, 9000))
+def test_a_copy_has_the_bytes_that_its_manifest_lists_and_no_more(
+    parts: list[bytes], num_bytes: int
+) -> None:
+    data = b"".join(parts)
+    with tempfile.TemporaryFile() as copy:
+        _copy_blocks(io.BytesIO(data), copy, num_bytes)
+        copy.seek(0)
+        assert copy.read() == data[:num_bytes].ljust(num_bytes, b"\0")
+
+
+@confined
+def test_a_file_that_grows_meanwhile_is_copied_up_to_its_recorded_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = sealed(tmp_path / "from")
+    check = merge.__globals__["_require_room"]
+
+    def grow_after(*given: object) -> None:
+        check(*given)
+        with (made.path / "text.json").open("a") as file:
+            file.write("x" * 1000)
+
+    monkeypatch.setitem(merge.__globals__, "_require_room", grow_after)
+    (taken,) = merge(Store(tmp_path / "to"), tmp_path / "from")
+    assert (taken.path / "text.json").read_text() == "{}"
+
+
+@confined
+def test_files_that_the_disk_does_not_hold_are_refused_before_anything_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed(tmp_path / "from", hole=1000)
+    store, disk = Store(tmp_path / "to" / "here"), shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: disk._replace(free=1001))
+    with pytest.raises(StoreError) as refused:
+        list(merge(store, tmp_path / "from"))
+    assert refused.value.name == str(store.root)
+    assert not store.root.parent.exists()
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: disk._replace(free=1002))
+    assert [each.made for each in merge(store, tmp_path / "from")] == [True]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: disk._replace(free=0))
+    assert [each.made for each in merge(store, tmp_path / "from")] == [False], "it is here already"
 
 
 def merge_copies(small: Path, home: Path) -> list[Artefact]:
