@@ -1,10 +1,11 @@
 """`python -m flows.server.api FD`: Prefect's server behind a guard, on a socket that its parent listens on.
 
-Prefect's API asks for $PREFECT_SERVER_API_AUTH_STRING. The guard adds what Prefect doesn't check: that a
-request names this server, begins on no page of another site, and is answered in no frame.
+Requests to the API and WebSockets log in by $PREFECT_SERVER_API_AUTH_STRING before Prefect, which asks for
+it too, reads them. The guard adds what Prefect doesn't check: that a request names this server, begins on no
+page of another site, and is answered in no frame.
 """
 
-import base64
+import hmac
 import socket
 import sys
 from http import HTTPStatus
@@ -23,6 +24,7 @@ from dashboards.guard import (
 )
 from flows import settings
 from flows.server.uvicorn_server import serve_socket
+from schemas.json_text import parse_json
 
 POLICY = (
     "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; "
@@ -30,11 +32,22 @@ POLICY = (
     "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
 )
 """Prefect's pages may request their own server only: their client analytics has no switch."""
+API = "/api/"
+OPEN_PATHS = frozenset((f"{API}health", f"{API}ready"))
+"""Paths of the API that ask for no login."""
+NOT_LOGGED_IN = 1008
+"""Code with which a WebSocket is closed, as Prefect closes one for a wrong password."""
+MAX_LOGIN = 10_000
+"""Characters of a WebSocket's first message."""
 LOGIN = "Open the address that `curriculum serve` printed: it logs this browser in."
 
 
-def application(prefect: Application, server: str) -> Application:
-    """Prefect's application with a login page beside it, asked as one host with its port."""
+def application(prefect: Application, server: str, login: str) -> Application:
+    """Prefect's application with a login page beside it, asked as one host with its port.
+
+    Prefect logs a traceback for an `Authorization` header or a first message of a WebSocket that it can't
+    parse or compare. So it gets only those that equal those of `login`.
+    """
 
     async def pages(scope: Scope, receive: Receive, send: Send) -> None:
         async def pass_on(message: Message) -> None:
@@ -46,21 +59,60 @@ def application(prefect: Application, server: str) -> Application:
         if scope["type"] == "http" and scope["path"] == settings.LOGIN_PATH:
             script = html.asset("login_runs.js")
             await answer_sentence(scope, send, HTTPStatus.OK, LOGIN, script=script)
-        elif scope["type"] == "http" and not _is_comparable(scope):
+        elif not _may_ask(scope, login):
             await answer_sentence(scope, send, HTTPStatus.UNAUTHORIZED, LOGIN)
+        elif scope["type"] == "websocket":
+            await prefect(scope, _logged_in(receive, send, login), pass_on)
         else:
             await prefect(scope, receive, pass_on)
 
     return Guard(pages=pages, server=server)
 
 
-def _is_comparable(scope: Scope) -> bool:
-    """Return False for a password with letters beyond ASCII, at which Prefect ends in an error of its own."""
-    password = headers_of(scope).get("authorization", "").rpartition(" ")[2]
-    try:
-        return base64.b64decode(password).isascii()
-    except ValueError:
+def _may_ask(scope: Scope, login: str) -> bool:
+    """Return True for pages, health, requests that log in, and WebSockets whose first message may."""
+    if scope["type"] == "websocket":
+        return scope["path"].startswith(API) and "prefect" in scope["subprotocols"]
+    if scope["type"] != "http" or not scope["path"].startswith(API):
         return True
+    if scope["method"] == "GET" and scope["path"] in OPEN_PATHS:
+        return True
+    given = headers_of(scope).get("authorization", "")
+    return _is_same(given, settings.authorization(login)["Authorization"])
+
+
+def _logged_in(receive: Receive, send: Send, login: str) -> Receive:
+    """Return a `receive` whose first message logs in; after any other one the WebSocket is closed."""
+    is_known = False
+
+    async def receive_known() -> Message:
+        nonlocal is_known
+        message = await receive()
+        if message["type"] == "websocket.receive" and not is_known:
+            is_known = _is_login(message.get("text") or "", login)
+            if not is_known:
+                await send({"type": "websocket.close", "code": NOT_LOGGED_IN})
+                return {"type": "websocket.disconnect", "code": NOT_LOGGED_IN}
+        return message
+
+    return receive_known
+
+
+def _is_login(text: str, login: str) -> bool:
+    """Return True for the JSON object with which programs of Prefect log in, and nothing else in it."""
+    if len(text) > MAX_LOGIN:
+        return False
+    try:
+        said = parse_json(text)
+    except ValueError:
+        return False
+    if not isinstance(said, dict) or said.keys() != {"type", "token"} or said["type"] != "auth":
+        return False
+    return isinstance(said["token"], str) and _is_same(said["token"], login)
+
+
+def _is_same(given: str, known: str) -> bool:
+    return hmac.compare_digest(given.encode(), known.encode())
 
 
 def main() -> None:
@@ -70,7 +122,8 @@ def main() -> None:
 
     with socket.socket(fileno=int(sys.argv[1])) as ear:
         server = f"{settings.HOST}:{ear.getsockname()[1]}"
-        serve_socket(application(create_app(final=True), server), ear)
+        pages = application(create_app(final=True), server, settings.server_login())
+        serve_socket(pages, ear)
 
 
 if __name__ == "__main__":

@@ -47,9 +47,10 @@ NO_MATRICES = {"OPENBLAS_NUM_THREADS": "1"}
 """For commands that end in a moment: OpenBLAS, which numpy imports, else starts a thread a core, and each
 spins for some 50 ms."""
 _PAGES_PATH = "CURRICULUM_PAGES_PATH"
+_SERVER_LOGIN = "PREFECT_SERVER_API_AUTH_STRING"
 _OURS = (
     "PREFECT_API_AUTH_STRING",
-    "PREFECT_SERVER_API_AUTH_STRING",
+    _SERVER_LOGIN,
     "PREFECT_CLIENT_CUSTOM_HEADERS",
     _PAGES_PATH,
     SAFE_PATH,
@@ -301,6 +302,11 @@ def credentials() -> dict[str, str]:
 def authorization(secret: str) -> dict[str, str]:
     """The headers of a program that logs in by `user:password`."""
     return {"Authorization": f"Basic {base64.b64encode(secret.encode()).decode()}"}
+
+
+def server_login() -> str:
+    """Return the `user:password` that the server of runs, which this process is, asks for."""
+    return os.environ[_SERVER_LOGIN]
 
 
 def at_path(path: str) -> dict[str, str]:

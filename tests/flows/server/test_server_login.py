@@ -4,6 +4,7 @@ import base64
 import http.client
 import json
 import os
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
@@ -186,22 +189,118 @@ def test_these_are_all_sockets_that_prefect_has() -> None:
 def test_no_socket_but_the_owners_is_opened(served: Served, path: str) -> None:
     url = f"{served.address.replace('http', 'ws')}/api/{path}"
 
-    def opened(token: str, *, origin: str | None = None, protocol: str | None = "prefect") -> str:
+    def answer(token: str, *, origin: str | None = None, protocol: str | None = "prefect") -> str:
         protocols = [Subprotocol(protocol)] if protocol else None
         from_page = Origin(origin) if origin else None
-        with connect(url, origin=from_page, subprotocols=protocols, proxy=None) as socket:
-            socket.send(json.dumps({"type": "auth", "token": token}))
-            return str(json.loads(socket.recv(60))["type"])
+        with connect(url, origin=from_page, subprotocols=protocols, proxy=None) as opened:
+            opened.send(json.dumps({"type": "auth", "token": token}))
+            return str(json.loads(opened.recv(60))["type"])
 
     for token in ("", "curriculum:wrong", served.secret.partition(":")[2]):
         with pytest.raises(ConnectionClosed):
-            opened(token)
+            answer(token)
     with pytest.raises(InvalidStatus, match="403"):
-        opened(served.secret, protocol=None)
+        answer(served.secret, protocol=None)
     for origin in ("http://evil.example", "http://127.0.0.1:9"):
         with pytest.raises(InvalidStatus, match="403"):
-            opened(served.secret, origin=origin)
-    assert opened(served.secret) == opened(served.secret, origin=served.address) == "auth_success"
+            answer(served.secret, origin=origin)
+    assert answer(served.secret) == answer(served.secret, origin=served.address) == "auth_success"
+
+
+NO_LOGIN: tuple[str | bytes, ...] = (
+    *("nonsense", "[]", "1", "null", '"a"', "{}", '{"type":1}', "[" * 100_000, b"\x00\xff", b"{}"),
+    *(
+        f'{{"type":"auth","token":{token}}}'
+        for token in ("5", "true", "[]", "null", '"é"', '"\\ud800"', '"x:y"', f'"{"a" * 100_000}"')
+    ),
+    '{"type":"auth"}',
+)
+"""First messages of WebSockets at many of which Prefect ends in an error of its own."""
+MALFORMED = (
+    *("Basic", "Basic !!!", "Basic \xff", "Bearer x", "\xe9", "Basic a=b=c", "Basic w6k6w6k="),
+    *("Basic w6k6w6k=\xa0", "Basic w6k6w6k=\tx", "Basic x w6k6w6k=", "Basic " + "A" * 60_000),
+)
+"""Authorization headers of strangers; w6k6w6k= is é:é."""
+
+
+UPGRADE = (
+    "GET /api/events/out HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+RAW = (
+    "nonsense\r\n\r\n",
+    f"GET / HTTP/1.1\r\nA: {'a' * 200_000}\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: {host}\r\nContent-Length: -1\r\n\r\n",
+    UPGRADE + "Sec-WebSocket-Extensions: \xff;;=\r\n\r\n",
+    UPGRADE + "Sec-WebSocket-Protocol: pre\xff,,fect\r\n\r\n",
+)
+"""Requests at which uvicorn or websockets end in an error or a warning."""
+
+
+@pytest.mark.parametrize("index", [0, 1, 2, 3, 11, 14, 15])
+def test_prefect_alone_ends_in_an_error_at_the_first_message_of_a_stranger(index: int) -> None:
+    """The control: what the log doesn't hold below is an error of Prefect's, not a refusal."""
+    from fastapi.testclient import TestClient
+    from prefect.server.api.server import create_api_app
+    from prefect.settings import PREFECT_SERVER_API_AUTH_STRING, temporary_settings
+
+    def answer() -> None:
+        with client.websocket_connect("/events/out", subprotocols=["prefect"]) as socket:
+            socket.send_text(str(NO_LOGIN[index]))
+            socket.receive_json()
+
+    with temporary_settings({PREFECT_SERVER_API_AUTH_STRING: "curriculum:word"}):
+        client = TestClient(create_api_app(ignore_cache=True))
+        with pytest.raises((ValueError, AttributeError, TypeError)):
+            answer()
+
+
+def test_websockets_alone_ends_in_an_error_at_a_header_beyond_ascii() -> None:
+    """The control, for the other requests."""
+    protocol = ServerProtocol()
+    protocol.receive_data(RAW[-1].format(host="a").encode("latin-1"))
+    (request,) = protocol.events_received()
+    assert isinstance(request, Request)
+    with pytest.raises(UnicodeEncodeError):
+        protocol.accept(request)
+
+
+def close_code(url: str, message: str | bytes) -> int | None:
+    """The code with which a WebSocket is closed after its first message."""
+    with connect(url, subprotocols=[Subprotocol("prefect")], proxy=None) as opened:
+        opened.send(message)
+        with pytest.raises(ConnectionClosed) as closed:
+            opened.recv(60)
+        return closed.value.rcvd.code if closed.value.rcvd else None
+
+
+def send_raw(address: str, request: str) -> None:
+    """Send a request, and wait until the server closed the connection or answered."""
+    host, _, port = address.removeprefix("http://").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as opened:
+        opened.sendall(request.replace("{host}", f"{host}:{port}").encode("latin-1"))
+        opened.recv(1000)
+
+
+def test_nothing_that_strangers_send_fills_a_log(served: Served) -> None:
+    folder = settings.prefect_folder(served.home)
+    logs = [folder / "server.log", folder / "dashboards.log"]
+    before = [log.read_bytes() for log in logs]
+    for header in MALFORMED:
+        for path in ("/api/version", "/api/flows/nonsense"):
+            assert status(served, "GET", path, {"Authorization": header}) == 401
+    url = served.address.replace("http", "ws")
+    found = {close_code(f"{url}/api/{path}", said) for path in SOCKETS for said in NO_LOGIN}
+    assert found == {1008}
+    for path in ("/", "/v2/", "/api", "/api/", "/api/nonsense", "/docs"):
+        for protocols in ([Subprotocol("prefect")], None):
+            with pytest.raises(InvalidStatus, match="403"):
+                connect(f"{url}{path}", subprotocols=protocols, proxy=None)
+    for address in (served.address, served.places.pages):
+        for request in RAW:
+            send_raw(address, request)
+    assert [log.read_bytes() for log in logs] == before
 
 
 def test_reports_and_dashboards_are_shown_below_their_path_alone(served: Served) -> None:
