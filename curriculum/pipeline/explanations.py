@@ -8,6 +8,7 @@ from curriculum.pipeline.phase_training import UNKNOWN
 from curriculum.store import Difference, Explanation, Step, Store, explain, explain_all
 from curriculum.store.artefact import Recipe
 from schemas.label_folders import label_of
+from schemas.visible import one_line
 
 _LONGEST = 60
 """Characters of a value that is shown."""
@@ -81,6 +82,11 @@ def _folder_words(folder: str) -> str:
 
 
 def _line(difference: Difference) -> str:
+    """A difference in words, on one line whatever the manifests say: they may be somebody else's."""
+    return one_line(_words(difference))
+
+
+def _words(difference: Difference) -> str:
     if difference.deleted:
         key = str(difference.before).partition(" ")[0]
         return f"{_folder_words(difference.deleted)}: {key} was deleted; a build makes it again"

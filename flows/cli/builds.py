@@ -23,6 +23,7 @@ from flows.cli.console import ACCENT, MUTED, out, table, warn
 from flows.cli.progress_bars import watching
 from schemas.errors import DietError
 from schemas.reports import DocumentsReport
+from schemas.visible import one_line
 
 
 def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
@@ -64,7 +65,7 @@ def _print_built(phase: str, built: Built) -> None:
         if shown.lines:
             out.print(table(shown.lines))
         for note in shown.notes:
-            out.print(Text(note, MUTED))
+            out.print(Text(one_line(note), MUTED))
     for line in build_warnings(built):
         warn(f"{phase}: {line}")
 

@@ -23,7 +23,7 @@ from curriculum.store import Artefact, Store
 from curriculum.train.launch.slurm import read_template
 from dashboards.report.report_file import rewritten, shows
 from flows import settings
-from flows.cli.console import ACCENT, MUTED, out, warn
+from flows.cli.console import ACCENT, MUTED, out, print_line, warn
 from flows.cli.downloads import print_downloads
 from flows.cli.progress_bars import watching
 from flows.settings.contexts import context_of, resources
@@ -122,7 +122,7 @@ def print_origin(plan: RunPlan, made: Sequence[Artefact]) -> None:
     """Print the checkpoint that a plan continues from, and the rows that its mixtures exclude."""
     if plan.resume is not None:
         where = plan.resume.checkpoint.relative_to(plan.store.root)
-        out.print(Text(f"continues from {where}", MUTED), soft_wrap=True)
+        print_line(f"continues from {where}", MUTED)
     for mixture in made:
         if mixture.manifest.stage != "mixtures" or mixture.planned:
             continue
@@ -156,4 +156,4 @@ def print_counts(store: Store, made: Sequence[Artefact]) -> None:
             note = "  first version" if reason.is_first else ""
             out.print(Text.assemble((reason.title, "bold"), (note, MUTED)), soft_wrap=True)
             for line in reason.differences:
-                out.print(Text(f"  {line}", MUTED), soft_wrap=True)
+                print_line(f"  {line}", MUTED)

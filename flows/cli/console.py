@@ -70,14 +70,14 @@ def print_json(value: object) -> None:
     out.print(JSONHighlighter()(text) if out.is_terminal else Text(text), soft_wrap=True)
 
 
-def print_line(line: str) -> None:
-    """Print a line, however long."""
-    out.print(Text(one_line(line)), soft_wrap=True)
+def print_line(line: str, style: str = "") -> None:
+    """Print a line, however long; line feeds in it are written out."""
+    out.print(Text(one_line(line), style), soft_wrap=True)
 
 
 def warn(line: str) -> None:
-    """A line that a person should not miss, on stderr, of at most MAX_SHOWN characters."""
-    err.print(Text(shortened(line), "yellow"), soft_wrap=True)
+    """Print a line that a person should not miss, on stderr; of a long one the first MAX_SHOWN characters."""
+    err.print(Text(one_line(shortened(line)), "yellow"), soft_wrap=True)
 
 
 def colour(index: int) -> str:

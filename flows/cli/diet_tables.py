@@ -29,7 +29,7 @@ from flows.cli.checked_diet import (
     held_out_of_phases,
     largest_files,
 )
-from flows.cli.console import ACCENT, MUTED, out, table, warn
+from flows.cli.console import ACCENT, MUTED, out, print_line, table, warn
 
 SERVING_COLUMNS = (
     *("serving", "domain", "asked_tokens", "available_tokens", "source", "repetition"),
@@ -78,7 +78,7 @@ def print_tables(
                 out.print(Text(f"{'about ' * each.is_estimate}{unused}", MUTED))
         largest = largest_files(each, found, built)
         if words := phase_words(largest):
-            out.print(Text(words, MUTED), soft_wrap=True)
+            print_line(words, MUTED)
         out.print()
         lines = (
             *each.warnings,
@@ -98,7 +98,7 @@ def print_tables(
     out.print()
     out.print(expected(training_work(plan), plan.diet.model, speed), soft_wrap=True)
     for note in found.estimate.notes if found.estimate else ():
-        out.print(Text(note, MUTED), soft_wrap=True)
+        print_line(note, MUTED)
 
 
 def _print_budgets(read: TokenBudgets, *, is_estimate: bool) -> None:

@@ -22,6 +22,7 @@ from flows.cli.console import MUTED, err, out, warn
 from schemas.errors import CurriculumError, JobError, StoreError
 from schemas.manifest import TokenFormat
 from schemas.mistakes import nearest
+from schemas.visible import one_line
 
 if TYPE_CHECKING:
     from curriculum.train.export import Vocabulary
@@ -178,7 +179,7 @@ def export_model(home: Path, what: str, to: Path, form: str) -> None:
         JobError: for no such checkpoint or format, and a model that the format can't hold.
     """
     checkpoint = checkpoint_of(home, what)
-    err.print(Text(title_of(checkpoint), MUTED), soft_wrap=True)
+    err.print(Text(one_line(title_of(checkpoint)), MUTED), soft_wrap=True)
     from curriculum.train import export as exporting
     from curriculum.train.restore import job_of
 

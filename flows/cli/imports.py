@@ -20,7 +20,7 @@ from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import NO_ENGINE, DocumentTokens
 from curriculum.tokens.tokenizer_texts import TOKENIZER_NAME
-from flows.cli.console import MUTED, out
+from flows.cli.console import MUTED, out, print_line
 from flows.settings import trust
 from schemas.cures import tokenizer_file
 from schemas.errors import SchemaError
@@ -90,7 +90,7 @@ def import_rows(home: Path, options: ImportOptions) -> None:
     _print_import(store, rows)
     if tokenizer.engine == NO_ENGINE:
         reason = shortened(tokenizer.engine_reason)
-        out.print(Text(f"{tokenizer.name} encodes no text here: {reason}", MUTED))
+        out.print(Text(one_line(f"{tokenizer.name} encodes no text here: {reason}"), MUTED))
     if options.name is None:
         return
     keys = [line.rpartition("/")[2] for line in lines if line.startswith("rows/")]
@@ -192,4 +192,4 @@ def _print_import(store: Store, rows: Artefact) -> None:
     left_behind = [one_line(name) for name in report.columns_left_behind]
     said = f"{number(len(left_behind), 'column')} left behind: {first_names(left_behind)}"
     for line in (*report.fallbacks, *report.read_as, *([said] if left_behind else ())):
-        out.print(Text(line, MUTED), soft_wrap=True)
+        print_line(line, MUTED)

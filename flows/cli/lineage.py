@@ -9,7 +9,7 @@ from rich.text import Text
 
 from curriculum.inspection.formats import Line, number
 from curriculum.store.artefact import KEY_DIGITS
-from flows.cli.console import MUTED, out, print_json, table, warn
+from flows.cli.console import MUTED, out, print_json, print_line, table, warn
 from flows.cli.lineage_reads import (
     NO_LICENCE,
     LineageQuestions,
@@ -155,10 +155,12 @@ def _title(text: str, key: str = "", attempt: int = 1, *, mark: str = "") -> Non
     more = f"   {key[:KEY_DIGITS]}" if key else ""
     again = f", attempt {attempt}" if attempt > 1 else ""
     study = f"   {mark}" if mark else ""
-    title = Text.assemble((text, "bold"), (f"{more}{again}", MUTED), (study, "yellow"))
+    title = Text.assemble(
+        (one_line(text), "bold"), (f"{more}{again}", MUTED), (one_line(study), "yellow")
+    )
     out.print(title, soft_wrap=True)
 
 
 def _print(*sentences: str) -> None:
     for each in sentences:
-        out.print(Text(each, MUTED), soft_wrap=True)
+        print_line(each, MUTED)

@@ -23,7 +23,7 @@ from curriculum.pipeline.status import later_phases, phases_left
 from curriculum.store import Artefact
 from dashboards.report.facts import report_path
 from flows import settings
-from flows.cli.console import ACCENT, MUTED, out, table, warn
+from flows.cli.console import ACCENT, MUTED, out, print_line, table, warn
 from flows.settings.contexts import resources
 from schemas.specialist import SpecialistRef, spelled
 
@@ -37,11 +37,11 @@ def print_runs(plan: RunPlan, runs: Sequence[Artefact]) -> None:
     for run in finished:
         report = run.report
         if report.stopped != "budget":
-            out.print(Text(f"{report.phase}: {ending(report)}", MUTED), soft_wrap=True)
+            print_line(f"{report.phase}: {ending(report)}", MUTED)
         if run.mixture and (unused := unused_budget(report, run.mixture)):
-            out.print(Text(f"{report.phase}: {unused}", MUTED), soft_wrap=True)
+            print_line(f"{report.phase}: {unused}", MUTED)
     for words in samples(plan.store, finished):
-        out.print(Text(words, MUTED), soft_wrap=True)
+        print_line(words, MUTED)
     warn_of_rises(finished)
     for words in silences(finished):
         warn(words)

@@ -21,7 +21,7 @@ from curriculum.pipeline.status_table import write_status
 from curriculum.store import Artefact, Store, garbage
 from curriculum.store.inside import missing_workspace
 from flows import settings
-from flows.cli.console import MUTED, out, print_json, table, warn
+from flows.cli.console import MUTED, out, print_json, print_line, table, warn
 from flows.settings.contexts import resources
 from flows.settings.trust import shadow_words, shadows
 from schemas.errors import CurriculumError, StoreError
@@ -152,7 +152,7 @@ def report(home: Path, specialist: str | None, *, show: bool, folder: Path | Non
         out.print(str(file), soft_wrap=True)
         if is_served:
             address = f"{settings.reports_at(home)}/{file.name}"
-            out.print(Text(address, MUTED), soft_wrap=True)
+            print_line(address, MUTED)
     if show and files and not webbrowser.open(files[0].as_uri()):
         warn("no browser was found; open the path above")
 

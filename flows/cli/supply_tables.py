@@ -8,7 +8,7 @@ from curriculum.inspection.formats import count, number
 from curriculum.inspection.held_out import ExpectedServing, expected_held_out
 from curriculum.inspection.largest_files import share_lines
 from curriculum.supply import ALL, Estimate, Kind, Sampling
-from flows.cli.console import MUTED, out, table, warn
+from flows.cli.console import MUTED, out, print_line, table, warn
 from schemas.families import ENRICHED_FAMILY
 
 TableLine = Mapping[str, str | float | None]
@@ -57,9 +57,9 @@ def doubtful(tokens: float, error: float) -> str:
 def print_tables(found: Estimate, kinds: Sequence[Kind]) -> None:
     """Print what there is of each kind, in which domains, and what each repository gives."""
     out.print(table(_kind_lines(found, kinds)))
-    out.print(Text(TOKENS_NOTE, MUTED), soft_wrap=True)
+    print_line(TOKENS_NOTE, MUTED)
     if any(line.shortened for line in found.lines):
-        out.print(Text(SHORTENED_NOTE, MUTED), soft_wrap=True)
+        print_line(SHORTENED_NOTE, MUTED)
     for lines in (_domain_lines(found, kinds), _repository_lines(found, kinds)):
         out.print()
         out.print(table(lines))
@@ -76,17 +76,17 @@ def print_tables(found: Estimate, kinds: Sequence[Kind]) -> None:
     )
     for each in found.samplings:
         if (line := left_out_words(each)) is not None:
-            out.print(Text(line, MUTED), soft_wrap=True)
+            print_line(line, MUTED)
     shares = [ExpectedServing(kind=kind, share=found.total(kind)[0]) for kind in kinds]
     held = expected_held_out(found, shares)
     domains = ", ".join(
         f"{name} {count:,}" for name, count in sorted(held.documents.items()) if count
     )
-    out.print(Text(f"documents held out in val: {domains or 'none'}", MUTED), soft_wrap=True)
+    print_line(f"documents held out in val: {domains or 'none'}", MUTED)
     if (words := held.warning()) is not None:
         warn(words)
     for line in (how, f"{ENRICHED_FAMILY} has what its base has", *found.notes):
-        out.print(Text(line, MUTED), soft_wrap=True)
+        print_line(line, MUTED)
 
 
 def _kind_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[TableLine]:

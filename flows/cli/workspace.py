@@ -26,6 +26,7 @@ from schemas.corpus import ContextSettings
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME
 from schemas.run_folders import STEP
+from schemas.visible import one_line
 
 MAX_LINES = 40
 """Number of shown lines of what would be removed."""
@@ -107,10 +108,10 @@ def _check_sides(rows: Artefact) -> None:
 def _check_rows(folder: Path) -> None:
     report = check_rows(folder)
     for fault in report.faults[1:]:
-        err.print(Text(str(fault)))
+        err.print(Text(one_line(str(fault))))
     report.raise_first()
     if report.fallbacks:
-        err.print(Text(f"inferred: {', '.join(report.fallbacks)}", MUTED))
+        err.print(Text(one_line(f"inferred: {', '.join(report.fallbacks)}"), MUTED))
     out.print(
         f"{folder}: {number(report.rows, 'row')} of {number(report.files, 'file')} keep the contract "
         f"({count(report.valid_tokens)} valid tokens, {count(report.scored_tokens)} scored, "

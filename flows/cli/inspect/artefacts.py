@@ -98,7 +98,8 @@ def header(store: Store, artefact: Artefact) -> Iterator[Text]:
         (f"  {artefact.key[:KEY_DIGITS]}", MUTED),
     )
     files = number(len(manifest.files), "file")
-    yield Text(f"{files} · {count(_size(artefact))}B · {manifest.created[:19]}", MUTED)
+    made = one_line(manifest.created[:19])
+    yield Text(f"{files} · {count(_size(artefact))}B · {made}", MUTED)
     yield Text(artefact.path.relative_to(store.root).as_posix(), MUTED)
 
 

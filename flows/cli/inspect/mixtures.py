@@ -40,7 +40,7 @@ def plan_panels(
         more = f"; {rest:,} more: --full" if rest else ""
         yield Text(f"{number(view.matching, 'row')} of {report.rows:,} match{more}", MUTED)
         return
-    yield Text(_facts(report))
+    yield Text(one_line(_facts(report)))
     shares = [
         (stratum.tokens / max(report.tokens, 1), _style(stratum.family, at))
         for at, stratum in enumerate(report.strata)
@@ -81,14 +81,14 @@ def _strata(report: MixtureReport) -> Table:
     for at, stratum in enumerate(report.strata):
         drawn.add_row(
             Text("■", _style(stratum.family, at)),
-            Text(stratum.title, "bold"),
+            Text(one_line(stratum.title), "bold"),
             Text(one_line(stratum.domain)),
             percent(stratum.share),
             percent(stratum.tokens / max(report.tokens, 1)),
             count(stratum.tokens),
             f"{stratum.drawn:,}",
             f"{stratum.repetition:.2f}",
-            Text(stratum.rows_key[:KEY_DIGITS], MUTED),
+            Text(one_line(stratum.rows_key[:KEY_DIGITS]), MUTED),
         )
     return drawn
 
@@ -123,9 +123,9 @@ def _plan_lines(
         drawn.add_row(
             f"{line['slot'] // slots + 1:,}",
             f"{line['position']:,}",
-            Text(stratum.family, family_style(stratum.family)),
+            Text(one_line(stratum.family), family_style(stratum.family)),
             Text(one_line(stratum.domain)),
-            line["pack_id"],
+            one_line(line["pack_id"]),
             f"{line['repetition']:,}",
             f"{line['valid_tokens']:,}",
             *([_named(places[line["pack_id"]], full=full)] if places else []),

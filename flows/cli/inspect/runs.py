@@ -129,10 +129,10 @@ def run_panels(
     yield ordered(view.job)
     yield ""
     yield table(run_lines([report]))
-    yield Text(ending(report), MUTED)
+    yield Text(one_line(ending(report)), MUTED)
     mixture = mixture_of_run(store, artefact)
     if mixture and (unused := unused_budget(report, mixture)):
-        yield Text(unused, MUTED)
+        yield Text(one_line(unused), MUTED)
     yield ""
     yield table([machine_line(report)])
     yield from _curve(artefact.path, "")
@@ -143,7 +143,8 @@ def run_panels(
 def open_run_panels(store: Store, view: OpenRunView) -> Iterator[RenderableType]:
     """Yield state, progress and checkpoints of a run that isn't finished."""
     yield Text.assemble((f"{view.state} ", "bold yellow"), (one_line(view.name), "bold"))
-    yield Text(f"{view.path.relative_to(store.root).as_posix()} · {view.why}", MUTED)
+    where = view.path.relative_to(store.root).as_posix()
+    yield Text(one_line(f"{where} · {view.why}"), MUTED)
     yield ordered(view.job)
     if now := view.progress:
         yield ""
@@ -162,13 +163,14 @@ def ordered(job: Job) -> Text:
     """Return what a job asks for, in a line."""
     model = job.model
     lengths = sorted({rows.row_length for rows in job.rows})
-    return Text(
+    words = (
         f"{model.name}: {model.blocks} of width {model.width:,}, {model.heads} heads, "
         f"{model.vocab_size:,} ids{', with structure' if model.structure else ''} · rows of "
         f"{', '.join(f'{each:,}' for each in lengths)} · {job.tokens_per_step:,} positions a step · "
         f"rate {job.optimizer.learning_rate:g}, {job.optimizer.schedule} · {origin_of(job)}"
         f"{' · ' if job.study else ''}{study_mark(job.study)}"
     )
+    return Text(one_line(words))
 
 
 def origin_of(job: Job) -> str:
