@@ -197,7 +197,7 @@ def test_another_users_workspace_is_copied_and_each_parquet_file_decoded_once(
     monkeypatch.setitem(merge.__globals__, "decode_foreign", decoded.extend)
     merged = list(merge(Store(tmp_path), small))
     source = {each.key: each for each in Store(small).artefacts()}
-    names = [each.name for artefact in merged for each in artefact.shards()]
+    names = [each.name for artefact in merged for each in artefact.files()]
     assert [each.name for each in decoded] == names
     for each in merged:
         assert not each.shards()[0].samefile(source[each.key].shards()[0])
