@@ -26,7 +26,7 @@ from prefect.client.schemas.filters import (
     WorkPoolFilter,
     WorkPoolFilterName,
 )
-from prefect.client.schemas.objects import State, StateType
+from prefect.client.schemas.objects import State, StateType, VersionInfo
 from prefect.deployments.runner import RunnerDeployment
 from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import AutomationCore
@@ -46,6 +46,8 @@ DECLARED = Path(__file__).with_name("prefect.yaml")
 FLOW_PROCESS = "flows.flow_process"
 FIXED = {"command", "env", "working_dir"}
 """Variables of a run's process, which no run, deployment or form gives."""
+SIMPLE_VERSION = "prefect:simple"
+"""Kind of a deployment's version that says nothing of a repository."""
 OWN_DIGITS = 4
 """Digits of a workspace's uuid, where another workspace of that name was first."""
 HEARTBEAT = "prefect.flow-run.heartbeat"
@@ -164,7 +166,9 @@ def _apply(client: SyncPrefectClient, declared: Declared) -> None:
     try:
         known = client.read_deployment_by_name(f"{flow.name}/{wanted.name}")
     except ObjectNotFound:
-        wanted.apply()
+        # Without a version Prefect asks git about the folders above this one, whoever put a repository there,
+        # and tells the server the url, with a password in it.
+        wanted.apply(version_info=VersionInfo(type=SIMPLE_VERSION, version=wanted.version or ""))
         return
     ours = {"description", "entrypoint", "tags", "work_pool_name", "job_variables"}
     renewed = wanted.model_dump(include=ours)

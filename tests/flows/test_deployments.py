@@ -1,11 +1,14 @@
 """What is deployed: the same by `serve` and by hand, and what people gave a deployment stays."""
 
+import asyncio
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect._internal.versioning import get_inferred_version_info
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.client.schemas.schedules import SCHEDULE_TYPES, CronSchedule
@@ -61,6 +64,25 @@ def test_prefect_deploys_by_hand_what_serve_deploys(
             "command": "python -m flows.flow_process",
             "env": {"CURRICULUM_HOME": str(tmp_path)},
         }
+
+
+def test_new_deployments_ask_git_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git would look for a repository in each folder above, and the server would be told its url."""
+    program, asked = tmp_path / "bin" / "git", tmp_path / "asked"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$*" >> {asked}\necho https://user:token@host/dotfiles\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("CURRICULUM_HOME", str(tmp_path / "home"))
+    with get_client(sync_client=True) as client:
+        for deployment in client.read_deployments():
+            client.delete_deployment(deployment.id)
+        deploy(shared=False)
+        made = client.read_deployment_by_name("build/build")
+    assert not asked.exists()
+    assert "dotfiles" not in made.model_dump_json()
+    asyncio.run(get_inferred_version_info())
+    assert asked.read_text(), "the control"
 
 
 def test_schedules_and_defaults_that_people_gave_outlive_a_new_deployment(
