@@ -161,10 +161,10 @@ def view(layout: Layout, *, refs: bool = False) -> Iterator[Path]:
     tags; without them only object ids have a meaning.
 
     Raises:
-        CorpusError: for a HEAD that is none, a way to store refs that can't be viewed, and a git that fails
-            in the block.
+        CorpusError: for a HEAD that is none, a way to store refs that can't be viewed, a config that git
+            can't parse, and a git that fails in the block.
     """
-    with tempfile.TemporaryDirectory(prefix="git-view-") as folder:
+    with tempfile.TemporaryDirectory(prefix="git-view-") as folder, named(layout.name):
         path = Path(folder)
         for name in ("objects/info", "objects/pack"):
             (path / name).mkdir(parents=True)
@@ -174,10 +174,20 @@ def view(layout: Layout, *, refs: bool = False) -> Iterator[Path]:
         if boundary := shallow_commits(layout):
             (path / "shallow").write_text("".join(f"{each}\n" for each in boundary))
         _link_refs(path, layout) if refs else _no_refs(path)
-        try:
-            yield path
-        except GitError as failed:
-            raise failed.of(layout.name) from None
+        yield path
+
+
+@contextmanager
+def named(repository: str) -> Iterator[None]:
+    """Name the repository in the error of a git that fails in the block.
+
+    Raises:
+        CorpusError: for a git that fails.
+    """
+    try:
+        yield
+    except GitError as failed:
+        raise failed.of(repository) from None
 
 
 def run(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
@@ -399,7 +409,7 @@ def setting(config: bytes, name: str) -> str:
     """Read one setting of a repository's config, without the files that it includes; "" if unset.
 
     Raises:
-        CorpusError: if git can't parse the config.
+        GitError: if git can't parse the config; `named` names the repository.
     """
     asked = command("config", "--file", "-", "--no-includes", "--get", name)
     nowhere = environment(Path("/nonexistent"))

@@ -195,7 +195,9 @@ def _git_folder(inner: Path, name: str) -> Path:
     named = _path_in(inner, b"gitdir: ")
     if named is None or not (named / "HEAD").is_file():
         _refuse_lost(inner, name)
-    if not _names_back(named, inner):
+    with git.named(name):
+        is_own = _names_back(named, inner)
+    if not is_own:
         _refuse(
             name,
             inner,
@@ -490,10 +492,8 @@ class Sources:
         arguments = ("clone", "--quiet", "--bare", "--no-hardlinks", "--template=", "--")
 
         def make(draft: Path) -> None:
-            try:
+            with git.named(spec.title("url")):
                 git.transfer(*arguments, url or _linked_bundle(spec, draft), str(draft))
-            except git.GitError as failed:
-                raise failed.of(spec.title("url")) from None
             _require_commit(draft, spec)
 
         return once(target, make)

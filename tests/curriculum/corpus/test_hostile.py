@@ -13,7 +13,7 @@ import pytest
 from curriculum.corpus.git_log import LATEST
 from curriculum.corpus.history import read_changes
 from curriculum.corpus.skips import Skips
-from curriculum.corpus.sources import resolve
+from curriculum.corpus.sources import find_layout, resolve
 from schemas.corpus import CorpusSpec, HistorySpec, QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
 from tests.curriculum.corpus.conftest import START
@@ -398,3 +398,26 @@ def test_reading_leaves_the_repository_as_it_was(build, read):
     before = state()
     read(repo.path)
     assert state() == before
+
+
+BROKEN_CONFIG = b'[extensions]\n\tobjectformat = "\xff\n'
+
+
+def test_a_config_that_git_cannot_parse_is_refused_with_the_repository_name(build, read):
+    repo = build()
+    repo.commit(a_cc="int a;\n")
+    (repo.path / ".git/config").write_bytes(BROKEN_CONFIG)
+    with pytest.raises(CorpusError) as refused:
+        read(repo.path)
+    assert refused.value.name == "repository repo"
+
+
+def test_a_config_behind_a_work_tree_is_refused_with_the_name_of_the_tree(build, tmp_path):
+    repo, tree = build(), tmp_path / "tree"
+    repo.commit(a_cc="int a;\n")
+    (repo.path / ".git/config").write_bytes(BROKEN_CONFIG)
+    tree.mkdir()
+    (tree / ".git").write_text(f"gitdir: {repo.path / '.git'}\n")
+    with pytest.raises(CorpusError) as refused:
+        find_layout(tree, name="tree")
+    assert refused.value.name == "tree"
