@@ -101,7 +101,7 @@ class PathRules:
     include: GitIgnoreSpec
     exclude: GitIgnoreSpec
     vendored: VendoredCode
-    """What is vendored by its content; nothing where the corpus keeps vendored code."""
+    """Vendored code by its content; none where the corpus keeps it."""
     _known: dict[bytes, WantedPath | Reason | None] = field(default_factory=dict)
 
     def verdict(self, raw: bytes) -> WantedPath | Reason | None:

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +12,8 @@ from curriculum.corpus.batch_diff import whole
 from curriculum.corpus.blobs import Unread, decode
 from curriculum.corpus.change_filter import is_needed, nothing_to_read, suffix_of
 from curriculum.corpus.encodings import as_utf8
+from curriculum.corpus.folder_origins import licences_in, vendored_in
 from curriculum.corpus.header_languages import MAX_JUDGED_BYTES, HeaderLanguages, decide_headers
-from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, folder_licences, stated_by
-from curriculum.corpus.licence_names import is_licence_file
-from curriculum.corpus.licences import StatedLicence
 from curriculum.corpus.paths import (
     HEADER_SUFFIX,
     PathRules,
@@ -26,14 +24,8 @@ from curriculum.corpus.paths import (
 )
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
-from curriculum.corpus.tree_origins import is_build_file, is_code, origin_of
-from curriculum.corpus.vendored import (
-    NOTHING_VENDORED,
-    FileOrigin,
-    VendoredCode,
-    find_vendored,
-)
-from schemas.change import Blob, FileChange, LicenceFiles
+from curriculum.corpus.vendored import NOTHING_VENDORED
+from schemas.change import Blob, FileChange
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
 
@@ -48,7 +40,7 @@ def read_directory(
             while it was read.
     """
     rules = _rules(source, spec, corpus)
-    licences = _licences(source)
+    licences = licences_in(source)
     seen = sources.DirectoryDigest()
     skips.vendored = rules.vendored.counted()
     before = skips.read
@@ -104,40 +96,8 @@ def _rules(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> PathRule
     if not any(is_needed(language, corpus) for language in languages):
         every = map(os.fsdecode, sources.directory_paths(os.fsencode(source.path)))
         raise nothing_to_read(spec, corpus, Counter(map(suffix_of, every)), kind="folder")
-    vendored = NOTHING_VENDORED if corpus.quality.vendored else _vendored(source, files, corpus)
+    vendored = NOTHING_VENDORED if corpus.quality.vendored else vendored_in(source, files, corpus)
     return path_rules(spec, corpus, headers=headers, vendored=vendored)
-
-
-def _vendored(
-    source: Source, files: Iterable[sources.DirectoryFile], corpus: CorpusSpec
-) -> VendoredCode:
-    licences = _licences(source)
-    origins: dict[str, FileOrigin] = {}
-    built: list[str] = []
-    for file in files:
-        path = os.fsdecode(file.raw)
-        if file.is_link or not is_code(path):
-            built += [path] if is_build_file(path) else []
-            continue
-        with suppress(OSError):
-            content = sources.read_in_directory(
-                source.path, file.raw, largest=corpus.quality.max_bytes
-            )[1]
-            origins[path] = origin_of(path, content or b"", licences)
-    return find_vendored(origins, licences, built, lambda folders: {})
-
-
-def _licences(source: Source) -> LicenceFiles:
-    texts: dict[str, StatedLicence] = {}
-    for file in sources.directory_files(source.path):
-        path = file.raw.decode(errors="replace")
-        if not file.is_link and is_licence_file(path):
-            with suppress(OSError):
-                content = sources.read_in_directory(
-                    source.path, file.raw, largest=MAX_LICENCE_BYTES
-                )[1]
-                texts[path] = stated_by(path, content or b"")
-    return folder_licences(texts)
 
 
 def folder_headers(folder: Path, paths: Sequence[str]) -> HeaderLanguages:

@@ -39,13 +39,13 @@ def vendored_at(repository: Path, commit: str, log: Log, *, largest: int) -> Ven
         path.decode(errors="surrogateescape"): stated_by(path.decode(errors="replace"), raw)
         for path, raw in contents(
             repository,
-            _chosen(entries, filter(is_licence_file, entries)),
+            _entries_at(entries, filter(is_licence_file, entries)),
             largest=MAX_LICENCE_BYTES,
         )
     }
     licences = folder_licences(stated)
     origins: dict[str, FileOrigin] = {}
-    code = _chosen(entries, filter(is_code, entries))
+    code = _entries_at(entries, filter(is_code, entries))
     for raw_path, raw in contents(repository, code, largest=min(largest, MAX_FILE_BYTES)):
         path = raw_path.decode(errors="surrogateescape")
         origins[path] = origin_of(path, raw, licences)
@@ -63,7 +63,7 @@ def is_build_file(path: str) -> bool:
     return language_of(path, headers="cpp") not in (None, *CODE)
 
 
-def _chosen(entries: Mapping[str, TreeEntry], paths: Iterable[str]) -> list[TreeEntry]:
+def _entries_at(entries: Mapping[str, TreeEntry], paths: Iterable[str]) -> list[TreeEntry]:
     return [entries[path] for path in paths]
 
 

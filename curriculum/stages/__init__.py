@@ -14,6 +14,7 @@
     tokens.py          a tokenizer, trained on the corpus or given; the ids of each document
     texts.py           repositories, and documents of their files and graphs
     row_sources.py     data sets of rows that are wanted, and the artefacts that they are made of
+    row_recipe.py      what decides the bytes of rows
     row_sides.py       one side of the split: encodings spooled, planned by domain, written
     first_showings.py  lines that a repository's documents show for the first time
     rows.py            documents fitted, scored, packed, checked and published as rows
@@ -42,7 +43,7 @@ from curriculum.stages.row_sources import (
     imported_of,
 )
 from curriculum.stages.rows import make_anchor, make_rows
-from curriculum.stages.selection import Kept, KeptDocuments, Selection, kept_elsewhere
+from curriculum.stages.selection import Kept, KeptDocuments, Selection
 from curriculum.stages.shard import Shard
 from curriculum.stages.stage import ALONE, Coordinator, Workers
 from curriculum.stages.structure import Structure
@@ -172,7 +173,7 @@ def _build(
     own = [each for each in wanted if each.imported is None]
     families = {each.flat_family for each in own} | {VERSIONS_FAMILY}
     files, listed = documents_of_files(coordinator, listed, families, indexing)
-    (kept,) = make(Kept(corpus=corpus, others=kept_elsewhere(store, corpus)), files)
+    (kept,) = make(Kept.of_files(store, corpus), files)
     kept_files = KeptDocuments(documents=files, kept=kept)
     selecting = Selection(corpus=corpus, rules=load_domains(corpus.domains))
     (selection,) = make(selecting, kept_files)

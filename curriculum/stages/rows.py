@@ -1,39 +1,33 @@
 """Rows: documents are fitted to T, scored by an objective, packed, written, checked."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
 import numpy as np
-from pydantic import JsonValue
 
 from curriculum import encode
 from curriculum.corpus.decisions import decisions, val_lineages
-from curriculum.objectives import new_lines, objective_of
-from curriculum.packing import chop
+from curriculum.objectives import objective_of
 from curriculum.packing.check import check
 from curriculum.packing.windows import write_windows
-from curriculum.stages.anchor_documents import ANCHOR_BYTES, anchored
+from curriculum.stages.anchor_documents import anchored
 from curriculum.stages.beside import are_shown, shown_by
 from curriculum.stages.first_showings import scoring_new_lines
-from curriculum.stages.row_sides import PACK_SEED, RowSide, Split
+from curriculum.stages.row_recipe import is_compared, recipe_of
+from curriculum.stages.row_sides import RowSide, Split
 from curriculum.stages.row_sources import RowSet, RowSources, RowsSpec, apply_objective
-from curriculum.stages.selection import title
 from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.tokens import load_tokenizer
-from curriculum.stages.trained_text import REVISION as TRAINED_TEXT_REVISION
-from curriculum.stages.trained_text import TrainedText, compared_inputs
-from curriculum.store import Artefact, Input, Recipe, StagingDirectory
+from curriculum.stages.trained_text import TrainedText
+from curriculum.store import Artefact, Recipe, StagingDirectory
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
 from schemas.errors import TokenizerError
-from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, VERSIONS_FAMILY
-from schemas.objectives import OBJECTIVES
+from schemas.families import ENRICHED_FAMILY, VERSIONS_FAMILY
 from schemas.reports import RowsReport
-
-REVISION = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +58,7 @@ class Rows(Stage[Sequence[RowsSpec], RowTask]):
 
     def recipes(self, task: RowTask) -> Sequence[Recipe]:
         """Return the recipe of each side."""
-        return [_recipe(self.sources, task.wanted, split) for split in task.splits]
+        return [recipe_of(self.sources, task.wanted, split) for split in task.splits]
 
     def run(self, task: RowTask, drafts: Sequence[StagingDirectory]) -> None:
         """Fit, score, pack, write and check the rows of all sides that are missing.
@@ -136,71 +130,6 @@ def make_anchor(coordinator: Coordinator, sources: RowSources, row_length: int) 
     return anchor
 
 
-def _recipe(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
-    asked = asdict(wanted)
-    assert asked.pop("imported") is None, "imported rows aren't built"
-    packer = () if asked.pop("packer") == "best_fit" else (("packer", wanted.packer),)
-    assert not packer or split == "train", "what measures is packed best fit"
-    all_lines = (("score", "all"),) if asked.pop("score") == "all" else ()
-    assert not all_lines or split == "train", "what measures scores all lines anyway"
-    asked.pop("beside")
-    beside = (("beside", wanted.beside.family),) if wanted.beside else ()
-    config: dict[str, JsonValue] = {
-        **asked,
-        "repositories": list(wanted.repositories),
-        "split": split,
-        "seed": PACK_SEED,
-        "encode": encode.REVISION,
-        "objective_revision": OBJECTIVES[wanted.objective].revision,
-        "store_targets": sources.corpus.store_targets,
-    }
-    if wanted.family == CHAT_FAMILY:
-        config["overlong"] = [source.overlong for source in sources.of(wanted)]
-    config |= sources.corpus.licences.not_usual()
-    if split == "anchor":
-        config["anchor_bytes"] = ANCHOR_BYTES
-    if packer:
-        config |= {"packer": wanted.packer, "packer_revision": chop.REVISION}
-    if split == "train" and wanted.scores_new_lines:
-        config |= {"score": wanted.score, "score_revision": new_lines.REVISION}
-    if wanted.beside:
-        config |= {"beside": wanted.beside.family, "beside_in": list(wanted.beside.repositories)}
-    made_of = [each for source in sources.of(wanted) for each in source.inputs()]
-    is_compared = split != "train" and wanted.family != CHAT_FAMILY
-    if is_compared:
-        config["trained_text"] = TRAINED_TEXT_REVISION
-    return Recipe(
-        stage="rows",
-        labels=(
-            ("family", wanted.family),
-            *((("base", wanted.base),) if wanted.base else ()),
-            ("objective", wanted.objective),
-            ("variant", str(wanted.variant)),
-            ("row_length", str(wanted.row_length)),
-            *packer,
-            *all_lines,
-            *beside,
-            ("split", split),
-        ),
-        revision=REVISION,
-        config=config,
-        inputs=(
-            sources.selected(wanted).as_input("selection"),
-            *_selection_beside(sources, wanted),
-            sources.tokenizer.as_input("tokenizer"),
-            *(each.as_input(title(each)) for each in made_of),
-            *(compared_inputs(sources, wanted, beside=made_of) if is_compared else ()),
-        ),
-    )
-
-
-def _selection_beside(sources: RowSources, wanted: RowsSpec) -> Iterator[Input]:
-    """Yield the selection that says which commits are left out; its key has the documents'."""
-    if wanted.beside:
-        selection = sources.selections[wanted.beside.family]
-        yield selection.as_input(f"selection {wanted.beside.family}")
-
-
 def _spool(
     sources: RowSources, wanted: RowsSpec, tokenizer: Tokenizer, sides: Mapping[Split, RowSide]
 ) -> None:
@@ -233,14 +162,13 @@ def _spool(
         for source, picked in zip(sources.of(wanted), chosen, strict=True)
     ]
     plain = apply_objective(built, tokenizer, row_length=wanted.row_length)
-    is_compared = sides.keys() != {"train"} and wanted.family != CHAT_FAMILY
     read_val = (
         read(source.base.shards(), kept=kept & picked.val, objective=plain)
         for source, picked, kept, read in zip(sources.of(wanted), chosen, asked, reads, strict=True)
     )
     trained = (
         TrainedText.of(chain.from_iterable(read_val), sources, wanted, tokenizer)
-        if is_compared
+        if any(is_compared(wanted, split) for split in sides)
         else None
     )
     with contextlib.ExitStack() as spools:

@@ -55,6 +55,15 @@ class Kept(Stage[Sequence[Artefact], Sequence[Artefact]]):
     others: Sequence[Artefact] = ()
     """Selections of the corpora whose files are left out."""
 
+    @staticmethod
+    def of_files(store: Store, corpus: CorpusSpec) -> "Kept":
+        """Return the stage for the documents of files.
+
+        Raises:
+            CorpusError: naming a corpus of `not_in` that isn't built in this workspace.
+        """
+        return Kept(corpus=corpus, others=kept_elsewhere(store, corpus))
+
     def tasks(self, inputs: Sequence[Artefact]) -> Sequence[Sequence[Artefact]]:
         """Return all documents as one task."""
         return [inputs]

@@ -46,7 +46,7 @@ def test_a_diet_that_cannot_be_read_is_listed_with_its_error(home: Path) -> None
     (broken,) = (each for each in diets if each["name"] == "broken")
     assert "broken.yaml" in broken["phases"]
     (whole,) = (each for each in diets if each["name"] == NAME)
-    assert whole["model"] == "tiny"
+    assert whole["model"] == "60m"
 
 
 def test_a_workspace_that_is_not_there_is_named_by_what_looks_into_it(tmp_path: Path) -> None:

@@ -1,0 +1,49 @@
+"""Licences and vendored code of a plain folder."""
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+
+from curriculum.corpus import sources
+from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, folder_licences, stated_by
+from curriculum.corpus.licence_names import is_licence_file
+from curriculum.corpus.licences import StatedLicence
+from curriculum.corpus.sources import Source
+from curriculum.corpus.tree_origins import is_build_file, is_code, origin_of
+from curriculum.corpus.vendored import FileOrigin, VendoredCode, find_vendored
+from schemas.change import LicenceFiles
+from schemas.corpus import CorpusSpec
+
+
+def vendored_in(
+    source: Source, files: Iterable[sources.DirectoryFile], corpus: CorpusSpec
+) -> VendoredCode:
+    """Find vendored code among the files of a plain folder."""
+    licences = licences_in(source)
+    origins: dict[str, FileOrigin] = {}
+    built: list[str] = []
+    for file in files:
+        path = os.fsdecode(file.raw)
+        if file.is_link or not is_code(path):
+            built += [path] if is_build_file(path) else []
+            continue
+        with suppress(OSError):
+            content = sources.read_in_directory(
+                source.path, file.raw, largest=corpus.quality.max_bytes
+            )[1]
+            origins[path] = origin_of(path, content or b"", licences)
+    return find_vendored(origins, licences, built, lambda folders: {})
+
+
+def licences_in(source: Source) -> LicenceFiles:
+    """Return what the licence files of a plain folder state."""
+    texts: dict[str, StatedLicence] = {}
+    for file in sources.directory_files(source.path):
+        path = file.raw.decode(errors="replace")
+        if not file.is_link and is_licence_file(path):
+            with suppress(OSError):
+                content = sources.read_in_directory(
+                    source.path, file.raw, largest=MAX_LICENCE_BYTES
+                )[1]
+                texts[path] = stated_by(path, content or b"")
+    return folder_licences(texts)
