@@ -275,7 +275,7 @@ def test_a_dry_run_says_what_is_short_by_what_is_known_and_samples_nothing(
         "max_repetition: 100\n",
         "max_repetition: 100\n    on_shortage: renormalise\n",
     )
-    less = curriculum(*dry[:4], "5100K", *at)
+    less = curriculum(*dry[:4], "3000K", *at)
     assert less.returncode == 0, less.stderr
     assert re.search(
         r"v3_simple causal at 512.*; its share of 0\.4 becomes 0\.\d+, and", less.stderr
@@ -293,7 +293,7 @@ def test_shares_that_shrink_are_said_alike_by_check_and_dry_run(
         "share: 0.4}]\n    max_repetition: 100\n",
         "share: 0.4}]\n    max_repetition: 100\n    on_shortage: renormalise\n",
     )
-    asked = (NAME, "--token-budget", "5100K", "--home", str(home))
+    asked = (NAME, "--token-budget", "3000K", "--home", str(home))
     checked = curriculum("diet", "check", *asked)
     assert checked.returncode == 0, checked.stderr
     said = re.search(r"^syntax: .*share of 0\.4 becomes 0\.\d+.*$", checked.stderr, re.MULTILINE)
