@@ -36,7 +36,7 @@ from curriculum.train.run_directory import (
     read_report,
     run_recipe,
 )
-from flows.cli import carried_out, phases
+from flows.cli import carried_out, console, phases
 from schemas.errors import DietError
 from schemas.job import Heartbeat, Job
 from schemas.json_text import now
@@ -539,7 +539,8 @@ def test_what_is_said_of_a_situation_is_so(
     ahead = forecast(place.plan, Scope(gates=False), Context())
     assert [each.phase for each in ahead.phases if each.tokens] == situation.trains.split()
     said = Console(record=True, width=400, file=io.StringIO())
-    monkeypatch.setattr(carried_out, "out", said)
+    for module in (carried_out, console):
+        monkeypatch.setattr(module, "out", said)
     phases.make(place.order, Scope(retrain=True), dry=True)
     assert situation.explained in said.export_text()
 
