@@ -1,7 +1,7 @@
 """Tokens to train on, by kind of rows: those of sampled commits and conversations, scaled by ratios."""
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,7 +10,6 @@ import numpy.typing as npt
 import polars as pl
 
 from curriculum.corpus.decisions import read_sides
-from curriculum.corpus.split import hash_fraction
 from curriculum.corpus.survey import MAX_COMMITS, NO_FILE, WINDOW
 from curriculum.stages.file_shares import FileShare
 from curriculum.stages.file_sides import FileSide
@@ -18,6 +17,7 @@ from curriculum.stages.stage import Coordinator, Workers
 from curriculum.stages.tokens import Tokenizing
 from curriculum.stages.worker_rights import worker_rights
 from curriculum.store import Store
+from curriculum.supply.foreseen_split import foreseen_val
 from curriculum.supply.measure import Kind, measure
 from curriculum.supply.sampled_corpus import (
     SampledCorpus,
@@ -95,13 +95,15 @@ class Sampling:
     """Number of those of which nothing is read by what limits it, in words; the most first."""
 
 
-def _lines(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator[SupplyLine]:
+def _lines(
+    taken: SampledCorpus, plan: SamplingPlan, kind: Kind, foreseen: Set[str]
+) -> Iterator[SupplyLine]:
     """Yield the lines of each repository or source of one kind."""
     for repository in taken.surveys:
         sources = taken.sources(kind.family, repository, plan.corpus)
         if not sources:
             continue
-        changes = _changes(taken, plan, kind, repository)
+        changes = _changes(taken, kind, repository, foreseen)
         earlier = _earlier(taken, kind, repository, changes)
         selection = taken.selections[kind.family]
         found = [measure(kind, each, selection, taken.tokenizer, earlier) for each in sources]
@@ -124,22 +126,22 @@ def _file_lines(
 
     New lines go with these bytes where a file is shown first, else with the number of changes.
     """
-    ours, units = changes.filter("is_train"), taken.sampled[repository]
-    population = _population(taken, repository)
+    units, population = taken.sampled[repository], _population(taken, repository)
 
     def scaled(own: pl.DataFrame, name: str, sizes: pl.DataFrame) -> tuple[float, float]:
         return by_ratio(
             _amounts(own, name, units),
-            _amounts(sizes, "size", units),
-            whole=float(sizes["size"].sum()),
+            _amounts(sizes.filter("is_train"), "size", units),
+            whole=float(sizes.filter("trains")["size"].sum()),
             population=population,
         )
 
-    first, later = ours.filter(earlier=0), ours.filter(pl.col("earlier") > 0).with_columns(size=1)
+    first = changes.filter(earlier=0)
+    later = changes.filter(pl.col("earlier") > 0).with_columns(size=1)
     for domain in (ALL, *sorted(measured["domain"].unique())):
         own = measured if domain == ALL else measured.filter(domain=domain)
-        estimated = [scaled(own, name, ours)[0] for name in ESTIMATED]
-        error = scaled(own, "tokens", ours)[1]
+        estimated = [scaled(own, name, changes)[0] for name in ESTIMATED]
+        error = scaled(own, "tokens", changes)[1]
         distinct = scaled(own, "first", first)[0] + scaled(own, "later", later)[0]
         held = _count(own, "held_out", units, population)
         yield _line(kind, repository, domain, estimated, error, distinct, held)
@@ -223,26 +225,32 @@ def _population(taken: SampledCorpus, repository: str) -> int:
     return taken.surveys[repository]["commit"].n_unique()
 
 
-def _changes(taken: SampledCorpus, plan: SamplingPlan, kind: Kind, repository: str) -> pl.DataFrame:
+def _changes(taken: SampledCorpus, kind: Kind, repository: str, foreseen: Set[str]) -> pl.DataFrame:
     """Changes that documents of a kind show: unit, lineage, bytes as size, earlier and unread documents.
 
     Those are documents of the same file before, and those among them that the sample lacks.
 
-    The side of a file that isn't in the sample is drawn by its hash, since its cluster isn't known.
+    `is_train` is the side that the sample gave a file, `trains` that of a build, `foreseen` where the sample
+    lacks commits.
     """
     known = dict(read_sides(taken.selections[kind.family]).select("lineage", "split").iter_rows())
     column = "edits" if FAMILIES[kind.family].edits_only else "versions"
     survey = taken.surveys[repository].rename({"commit": "unit", column: "size"})
+    trains = [each not in foreseen for each in survey["lineage"]]
     is_train = [
-        known[each] == "train" if each in known else hash_fraction(each) >= plan.corpus.val_fraction
-        for each in survey["lineage"]
+        known[each] == "train" if each in known else built
+        for each, built in zip(survey["lineage"], trains, strict=True)
     ]
     is_unread = ~pl.col("unit").is_in(taken.sampled[repository])
+    is_whole = len(taken.sampled[repository]) == _population(taken, repository)
     return (
-        survey.with_columns(pl.Series("is_train", is_train, dtype=pl.Boolean))
+        survey.with_columns(
+            pl.Series("is_train", is_train, dtype=pl.Boolean),
+            pl.Series("trains", is_train if is_whole else trains, dtype=pl.Boolean),
+        )
         .filter(pl.col("size") > 0)
         .select(
-            *("unit", "lineage", "size", "is_train"),
+            *("unit", "lineage", "size", "is_train", "trains"),
             earlier=pl.int_range(pl.len()).over("lineage") if kind.is_compared else 0,
             unread=(is_unread.cum_sum() - is_unread.cast(pl.UInt32)).over("lineage"),
         )
@@ -349,15 +357,24 @@ def estimate_kinds(
         coordinator = _coordinator(Store(Path(folder)), plan, workers, watch)
         plan = readable_plan(coordinator, plan)
         taken = sample_corpus(coordinator, plan, tokenizing)
+        foreseen = _foreseen(taken, plan)
         for done, kind in enumerate(kinds):
             watch(_progress(done, len(kinds)))
             yield KindEstimate(
-                lines=tuple(_lines(taken, plan, kind)),
+                lines=tuple(_lines(taken, plan, kind, foreseen)),
                 samplings=tuple(_samplings(taken, plan, kind)),
                 files=tuple(taken.files),
                 shares=tuple(each for each in taken.shares if each.family == kind.family),
             )
         watch(_progress(len(kinds), len(kinds)))
+
+
+def _foreseen(taken: SampledCorpus, plan: SamplingPlan) -> frozenset[str]:
+    """Return the files and conversations that a build holds out; the split judges them apart."""
+    code = {each.name: taken.surveys[each.name] for each in plan.repositories}
+    chats = {name: survey for name, survey in taken.surveys.items() if name not in code}
+    fraction = plan.corpus.val_fraction
+    return foreseen_val(code, val_fraction=fraction) | foreseen_val(chats, val_fraction=fraction)
 
 
 def _coordinator(

@@ -1,0 +1,37 @@
+"""Files that a build would hold out, foreseen from the changes that the log tells."""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from curriculum.corpus.paths import language_of
+from curriculum.corpus.split import Lineage, held_out_alone, stratified
+
+
+def foreseen_val(surveys: Mapping[str, pl.DataFrame], *, val_fraction: float) -> frozenset[str]:
+    """Return the lineages in val by the rule of the split, each taken for a cluster of its own.
+
+    A sample knows few lineages, and holds out others than all commits do.
+
+    Args:
+        surveys: Tables of SURVEY_SCHEMA, oldest changes first, by repository in the order of the corpus.
+        val_fraction: The corpus's.
+    """
+    lineages = {
+        name: Lineage(
+            name=name,
+            repository=repository,
+            order=order,
+            since=since,
+            language=language_of(name.partition(":")[2], headers="cpp") or "",
+        )
+        for order, (repository, changes) in enumerate(surveys.items())
+        for since, name in enumerate(changes["lineage"].unique(maintain_order=True))
+    }
+    commits = [
+        frozenset(names)
+        for changes in surveys.values()
+        for names in changes.group_by("commit", maintain_order=True).agg("lineage")["lineage"]
+    ]
+    val = stratified(lineages, val_fraction=val_fraction)
+    return val.union(held_out_alone(commits, val, val_fraction=val_fraction) if commits else ())
