@@ -196,12 +196,16 @@ class _Writer:
         )
 
     def _mark(self, marks: Sequence[Span], start: int, end: int) -> None:
-        """Span what lies in these bytes of a file; of nested marks the outermost."""
+        """Span what lies in these bytes of a file; of nested marks the outermost.
+
+        A declaration whose documentation lies before these bytes has no span: it would go with another's.
+        """
         offset = self.builder.size - start
         ends: dict[SpanKind, int] = {}
         first, last = (bisect_left(marks, at, key=attrgetter("start")) for at in (start, end))
         for mark in marks[first:last]:
-            if mark.end <= end and mark.start >= ends.get(mark.kind, 0):
+            is_alone = mark.kind == "declaration" and "documentation" not in ends
+            if mark.end <= end and mark.start >= ends.get(mark.kind, 0) and not is_alone:
                 self.builder.mark(mark.kind, [(mark.start, mark.end)], offset=offset)
                 ends[mark.kind] = mark.end
 

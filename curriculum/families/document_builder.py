@@ -88,10 +88,16 @@ class DocumentBuilder:
     def excerpt(
         self, data: bytes, outline: Outline, lines: Range, source: int, rank: int | None
     ) -> None:
-        """Add some lines of a file as one part, with the marks that lie in them."""
+        """Add some lines of a file as one part, with the marks that lie in them.
+
+        A declaration whose documentation isn't among the lines has no mark: it would go with another's.
+        """
         start, end = lines
+        comments = outline.documentation[bisect_left(outline.documentation, (start, start)) :]
+        documented = comments[0].start if comments else end
         for kind, ranges in outline.marks():
-            first, last = (bisect_left(ranges, place, key=itemgetter(0)) for place in lines)
+            begin = documented if kind == "declaration" else start
+            first, last = (bisect_left(ranges, place, key=itemgetter(0)) for place in (begin, end))
             self.mark(
                 kind,
                 (each for each in ranges[first:last] if each[1] <= end),

@@ -435,3 +435,15 @@ def test_a_comment_has_its_lines_to_itself(text: bytes, comment: bytes | None) -
     assert (text[found.start : found.end] if found else None) == comment
     if found:
         assert text[: found.code].strip() == comment
+
+
+@pytest.mark.parametrize(("first", "kinds"), [(0, {"documentation", "declaration"}), (9, set())])
+def test_a_declaration_without_its_documentation_has_no_span(first: int, kinds: set[str]) -> None:
+    marks = [
+        Span(kind="documentation", start=0, end=8),
+        Span(kind="declaration", start=9, end=18),
+    ]
+    near = excerpt("near.cc", NEAR, [(first, len(NEAR))], via=edge(1, 0), marks=marks)
+    target = excerpt("main.cc", TARGET, [(0, 31)], hop=0)
+    found = document(commit("Add it"), "v4_context_graph", [near], [target], [edge(1, 0)])
+    assert {span.kind for span in found.spans} - {"unscored"} == kinds

@@ -1,10 +1,13 @@
 import re
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.families.document_builder import MAX_SUBJECT_LENGTH, header
+from curriculum.families.document_builder import MAX_SUBJECT_LENGTH, DocumentBuilder, header
+from curriculum.graph.facts import Range
+from curriculum.graph.outline import outline
 from schemas.change import FileChange
 from schemas.corpus import LANGUAGES, Language
 
@@ -69,3 +72,18 @@ def test_a_long_subject_is_cut_where_one_sees_it(make_change: MakeChange) -> Non
 def test_build_files_have_doxygen_blocks_of_hashes(make_change: MakeChange) -> None:
     text = header(make_change("a", "b", language="cmake"), side="after", style="doxygen").text
     assert text.startswith("##\n# @file src/a.cc\n# @remark Subject: Mend it\n")
+
+
+@pytest.mark.parametrize(
+    ("first_line", "declared"), [(0, ["int f();", "int g();"]), (1, ["int g();"])]
+)
+def test_a_declaration_is_marked_only_below_its_own_documentation(
+    first_line: int, declared: list[str]
+) -> None:
+    """The lines that are shown begin with the first comment, or within it."""
+    text = "/** Some\n * words. */\nint f();\n\n/** Others. */\nint g();\n"
+    lines, builder = outline(text, "cpp"), DocumentBuilder()
+    data, start = text.encode(), int(lines.starts[first_line])
+    builder.excerpt(data, lines, Range(start, len(data)), source=0, rank=None)
+    marked = [span for span in builder.spans if span.kind == "declaration"]
+    assert [text[start:][span.start : span.end] for span in marked] == declared
