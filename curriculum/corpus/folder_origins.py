@@ -12,14 +12,16 @@ from curriculum.corpus.sources import Source
 from curriculum.corpus.tree_origins import is_build_file, is_code, origin_of
 from curriculum.corpus.vendored import FileOrigin, VendoredCode, find_vendored
 from schemas.change import LicenceFiles
-from schemas.corpus import CorpusSpec
 
 
 def vendored_in(
-    source: Source, files: Iterable[sources.DirectoryFile], corpus: CorpusSpec
+    source: Source,
+    files: Iterable[sources.DirectoryFile],
+    licences: LicenceFiles,
+    *,
+    largest: int,
 ) -> VendoredCode:
-    """Find vendored code among the files of a plain folder."""
-    licences = licences_in(source)
+    """Find vendored code among the files of a plain folder; code of at most `largest` bytes is read."""
     origins: dict[str, FileOrigin] = {}
     built: list[str] = []
     for file in files:
@@ -28,9 +30,7 @@ def vendored_in(
             built += [path] if is_build_file(path) else []
             continue
         with suppress(OSError):
-            content = sources.read_in_directory(
-                source.path, file.raw, largest=corpus.quality.max_bytes
-            )[1]
+            content = sources.read_in_directory(source.path, file.raw, largest=largest)[1]
             origins[path] = origin_of(path, content or b"", licences)
     return find_vendored(origins, licences, built, lambda folders: {})
 

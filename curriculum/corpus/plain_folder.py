@@ -25,7 +25,7 @@ from curriculum.corpus.paths import (
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
 from curriculum.corpus.vendored import NOTHING_VENDORED
-from schemas.change import Blob, FileChange
+from schemas.change import Blob, FileChange, LicenceFiles
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
 
@@ -39,8 +39,8 @@ def read_directory(
         CorpusError: if no file is in a wanted language, if none is read, or if the directory changed
             while it was read.
     """
-    rules = _rules(source, spec, corpus)
     licences = licences_in(source)
+    rules = _rules(source, spec, corpus, licences)
     seen = sources.DirectoryDigest()
     skips.vendored = rules.vendored.counted()
     before = skips.read
@@ -86,7 +86,9 @@ def require_files(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> N
         next(read_directory(source, spec, corpus, Skips()), None)
 
 
-def _rules(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> PathRules:
+def _rules(
+    source: Source, spec: RepositorySpec, corpus: CorpusSpec, licences: LicenceFiles
+) -> PathRules:
     files = list(sources.directory_files(source.path))
     paths = [os.fsdecode(file.raw) for file in files]
     headers = folder_headers(
@@ -96,7 +98,9 @@ def _rules(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> PathRule
     if not any(is_needed(language, corpus) for language in languages):
         every = map(os.fsdecode, sources.directory_paths(os.fsencode(source.path)))
         raise nothing_to_read(spec, corpus, Counter(map(suffix_of, every)), kind="folder")
-    vendored = NOTHING_VENDORED if corpus.quality.vendored else vendored_in(source, files, corpus)
+    vendored = NOTHING_VENDORED
+    if not corpus.quality.vendored:
+        vendored = vendored_in(source, files, licences, largest=corpus.quality.max_bytes)
     return path_rules(spec, corpus, headers=headers, vendored=vendored)
 
 
