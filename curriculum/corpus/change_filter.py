@@ -281,12 +281,7 @@ def _stem(path: str) -> str:
 
 
 def _candidate(
-    commit: Commit,
-    entry: Entry,
-    wanted: WantedPath,
-    breadth: _Breadth,
-    *,
-    lineage: str,
+    commit: Commit, entry: Entry, wanted: WantedPath, breadth: _Breadth, *, lineage: str
 ) -> Candidate:
     before_id = entry.before_id if entry.before_mode in FILE_MODES else ""
     after_id = entry.after_id if entry.after_mode in FILE_MODES else ""

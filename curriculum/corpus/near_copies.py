@@ -56,7 +56,7 @@ class NearCopies:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Folder:
-    """A folder of documents, and the versions in it that are signed."""
+    """A folder of documents."""
 
     path: Path
     repository: str
