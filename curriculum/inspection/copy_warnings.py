@@ -10,7 +10,7 @@ def copy_warnings(report: SelectionReport) -> Iterator[str]:
     for cluster in report.copy_clusters:
         yield (
             f"{cluster.lineages} files with {cluster.share:.1%} of the bytes are near copies of one "
-            f"another, of which the oldest is kept. {cluster.first} and {cluster.second} join most of "
+            f"another, of which one is kept. {cluster.first} and {cluster.second} join most of "
             f"them ({cluster.similarity:.0%} alike): if these two don't belong together, exclude one of "
             "them in the corpus file"
         )
