@@ -37,7 +37,7 @@ from curriculum.corpus.split import (
     stratified,
 )
 from curriculum.corpus.touched_files import touched_files
-from schemas.corpus import USUAL_LICENCES, CorpusSpec
+from schemas.corpus import CorpusSpec
 from schemas.document import KEPT_SCHEMA, LEFT_OUT_FILES_SCHEMA, SIDES_SCHEMA
 from schemas.reports import CopyClusterReport, SelectionReport
 
@@ -139,10 +139,8 @@ def select(
     """
     order = {repository.name: i for i, repository in enumerate(corpus.repositories)}
     rows = _rows(documents, order)
-    listed = _unique(rows)
-    if corpus.licences != USUAL_LICENCES:
-        refused = refused_documents(rows, KEY, corpus.licences)
-        listed = listed.drop("refused").join(refused, on=KEY, how="left", validate="1:1")
+    refused = refused_documents(rows, KEY, corpus.licences)
+    listed = _unique(rows).join(refused, on=KEY, how="left", validate="1:1", maintain_order="left")
     joined: tuple[tuple[str, str], ...] = ()
     large: tuple[CopyClusterReport, ...] = ()
     if known is None:
@@ -195,7 +193,6 @@ def _unique(rows: pl.LazyFrame) -> pl.DataFrame:
             pl.col("lineage").sort_by("timestamp", "lineage").first(),
             pl.col("timestamp").min(),
             pl.len().alias("rows"),
-            refused=pl.lit(None, dtype=pl.String),
         )
         .sort(KEY)
         .collect(engine="streaming")
