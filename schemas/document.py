@@ -365,12 +365,13 @@ SIGNATURES_SCHEMA = pa.schema(
     [
         required("lineage", pa.string()),
         required("document_id", pa.string()),
+        required("shingles", pa.int32()),
         required("slots", pa.binary(SIGNATURE_BYTES)),
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
 """selections/…/signatures.parquet: MinHash signatures of the oldest and the newest version of each file, 125
-slots of 16 bits, in the order of the documents."""
+slots of 16 bits, and the number of its shingles, in the order of the documents."""
 
 LEFT_OUT_FILES_SCHEMA = pa.schema(
     [

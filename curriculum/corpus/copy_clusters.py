@@ -1,9 +1,13 @@
 """Clusters of files that are near copies: candidate pairs are verified, and joined at two similarities.
 
     group      files of one repository, each at MIN_WITHIN or more of another
-    cluster    groups, each with a file at MIN_ACROSS or more of another repository's
+    cluster    groups, each with a file at MIN_ACROSS or more of another repository's; at MIN_ACROSS_LARGE or
+               more if both are large
 
 The similarity of two files is the largest exact Jaccard similarity of their signed versions' shingles.
+
+Two versions of a library in one file are less alike than other copies are. Of unrelated large files none are
+as alike; smaller ones may share as much of what a parser generator writes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +22,9 @@ Int64s = npt.NDArray[np.int64]
 
 MIN_ACROSS = 0.7
 MIN_WITHIN = 0.9
+MIN_ACROSS_LARGE = 0.35
+LARGE_SHINGLES = 10_000
+"""Shingles of a large version; 60 to 80 kB of code."""
 
 
 def jaccard(one: UInt64s, other: UInt64s) -> float:
@@ -56,7 +63,13 @@ class CopyClusters:
         count = len(self.repositories)
         self.groups, self.clusters = Sets(count), Sets(count)
 
-    def join(self, pairs: Iterable[tuple[int, int]], similarity: Callable[[int], float]) -> None:
+    def join(
+        self,
+        pairs: Iterable[tuple[int, int]],
+        similarity: Callable[[int], float],
+        *,
+        min_across: float = MIN_ACROSS,
+    ) -> None:
         """Join the files of pairs that are alike enough; `similarity` is asked by the number of a pair.
 
         Pairs that are together already aren't compared.
@@ -67,7 +80,7 @@ class CopyClusters:
             if sets.root(first) == sets.root(second):
                 continue
             found = similarity(number)
-            if found < (MIN_WITHIN if within else MIN_ACROSS):
+            if found < (MIN_WITHIN if within else min_across):
                 continue
             if within:
                 self.groups.join(first, second)

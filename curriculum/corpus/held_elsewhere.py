@@ -1,6 +1,6 @@
 """Files whose text another corpus has, by its signatures alone: its documents may be deleted by now.
 
-The share of equal slots estimates the Jaccard similarity with a standard deviation of 0.04 at 0.7.
+The share of equal slots estimates the Jaccard similarity with a standard deviation of 0.04.
 """
 
 from collections.abc import Sequence
@@ -9,10 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from curriculum import frames
+from curriculum.corpus.copy_clusters import LARGE_SHINGLES, MIN_ACROSS, MIN_ACROSS_LARGE
 from curriculum.corpus.signatures import (
-    BANDS,
+    BAND_SLOTS,
+    LARGE_BAND_SLOTS,
     SIGNATURES_NAME,
     SLOTS,
     Slots,
@@ -25,8 +28,6 @@ Int64s = npt.NDArray[np.int64]
 LEFT_OUT_FILES_NAME = "left_out_files.parquet"
 OTHER_CORPUS = "other_corpus"
 """Reason against files that another corpus has."""
-MIN_SHARE = 0.7
-"""Share of equal slots."""
 SIGNATURES_AT_ONCE = 1 << 20
 """Own signatures in memory, 700 bytes each with the keys of their bands."""
 
@@ -44,16 +45,24 @@ def held_elsewhere(signatures: Path, others: Sequence[OtherCorpus]) -> dict[str,
 
     What that corpus leaves out since a third one has it isn't there.
     """
-    lineages = frames.read(signatures, ["lineage"])["lineage"]
+    lineages, is_large = _listed(signatures)
     found: dict[str, str] = {}
     for other in others:
         file = other.selection / SIGNATURES_NAME
-        names = frames.read(file, ["lineage"])["lineage"]
+        names, is_large_there = _listed(file)
         left_out = frames.read(other.selection / LEFT_OUT_FILES_NAME).filter(reason=OTHER_CORPUS)
         is_held = ~names.is_in(left_out["lineage"].to_list()).to_numpy()
         start = 0
         for own in read_slots(signatures, at_once=SIGNATURES_AT_ONCE):
-            match = _matches(own, file, is_held)
+            match = _matches(own, file, is_held, band_slots=BAND_SLOTS, min_share=MIN_ACROSS)
+            large = np.flatnonzero(is_large[start : start + len(own)] & (match < 0))
+            match[large] = _matches(
+                own[large],
+                file,
+                is_held & is_large_there,
+                band_slots=LARGE_BAND_SLOTS,
+                min_share=MIN_ACROSS_LARGE,
+            )
             for mine in np.flatnonzero(match >= 0):
                 found.setdefault(
                     lineages[start + int(mine)], f"{other.name} {names[int(match[mine])]}"
@@ -62,9 +71,23 @@ def held_elsewhere(signatures: Path, others: Sequence[OtherCorpus]) -> dict[str,
     return found
 
 
-def _matches(own: Slots, file: Path, is_held: npt.NDArray[np.bool_]) -> Int64s:
+def _listed(signatures: Path) -> tuple[pl.Series, npt.NDArray[np.bool_]]:
+    """Return the lineages of signatures, and which of them are of large versions."""
+    listed = frames.read(signatures, ["lineage", "shingles"])
+    return listed["lineage"], (listed["shingles"] >= LARGE_SHINGLES).to_numpy()
+
+
+def _matches(
+    own: Slots,
+    file: Path,
+    is_held: npt.NDArray[np.bool_],
+    *,
+    band_slots: int,
+    min_share: float,
+) -> Int64s:
     """[own]: the number of a held signature in `file` that shares enough slots, -1 where none does."""
-    keys = [band_keys(own, band) for band in range(BANDS)]
+    bands = range(SLOTS // band_slots)
+    keys = [band_keys(own, band, size=band_slots) for band in bands]
     orders = [np.argsort(each, kind="stable") for each in keys]
     ordered = [each[order] for each, order in zip(keys, orders, strict=True)]
     match = np.full(len(own), -1, dtype=np.int64)
@@ -72,14 +95,14 @@ def _matches(own: Slots, file: Path, is_held: npt.NDArray[np.bool_]) -> Int64s:
     for slots in read_slots(file):
         held = np.flatnonzero(is_held[start : start + len(slots)])
         distinct = held[np.unique(slots[held], axis=0, return_index=True)[1]]
-        for band in range(BANDS):
-            wanted = band_keys(slots[distinct], band)
+        for band in bands:
+            wanted = band_keys(slots[distinct], band, size=band_slots)
             low = np.searchsorted(ordered[band], wanted, "left")
             high = np.searchsorted(ordered[band], wanted, "right")
             for at in np.flatnonzero(high > low):
                 mine = orders[band][low[at] : high[at]]
                 mine = mine[match[mine] < 0]
                 shared = (own[mine] == slots[distinct[at]]).sum(axis=1)
-                match[mine[shared >= MIN_SHARE * SLOTS]] = start + distinct[at]
+                match[mine[shared >= min_share * SLOTS]] = start + distinct[at]
         start += len(slots)
     return match

@@ -26,11 +26,19 @@ import numpy.typing as npt
 import polars as pl
 
 from curriculum import frames
-from curriculum.corpus.copy_clusters import CopyClusters, Join, ShingleSpool, jaccard
+from curriculum.corpus.copy_clusters import (
+    LARGE_SHINGLES,
+    MIN_ACROSS,
+    MIN_ACROSS_LARGE,
+    CopyClusters,
+    Join,
+    ShingleSpool,
+    jaccard,
+)
 from curriculum.corpus.file_histories import blob_mark, read_histories
 from curriculum.corpus.file_texts import read_chosen
 from curriculum.corpus.held_elsewhere import OTHER_CORPUS, OtherCorpus, held_elsewhere
-from curriculum.corpus.near_pairs import candidate_pairs
+from curriculum.corpus.near_pairs import candidate_pairs, large_pairs
 from curriculum.corpus.shingles import shingles
 from curriculum.corpus.signatures import SIGNATURES_NAME, SignatureWriter, SignedVersion
 from schemas.document import LEFT_OUT_FILES_SCHEMA
@@ -85,7 +93,7 @@ def find_near_copies(
     with SignatureWriter(signatures) as writer:
         for version in _versions(files, listed):
             writer.add(version)
-    signed = frames.read(signatures, ["lineage", "document_id"])
+    signed = frames.read(signatures, ["lineage", "document_id", "shingles"])
     clusters = CopyClusters(repositories=files["order"].to_list())
     clusters.join(_verbatim_pairs(files, signed, histories), lambda _: 1.0)
     _join_similar(clusters, files, signed, listed, draft)
@@ -183,18 +191,27 @@ def _join_similar(
 ) -> None:
     """Join files whose signed versions are similar."""
     owners = files["lineage"].search_sorted(signed["lineage"]).to_numpy().astype(np.int64)
+    orders = files["order"].to_numpy()[owners]
     pairs = candidate_pairs(draft / SIGNATURES_NAME, len(owners))
     pairs = pairs[owners[pairs[:, 0]] != owners[pairs[:, 1]]]
+    is_large = (signed["shingles"] >= LARGE_SHINGLES).to_numpy()
+    large = large_pairs(draft / SIGNATURES_NAME, is_large)
+    large = large[orders[large[:, 0]] != orders[large[:, 1]]]
     with tempfile.TemporaryFile(dir=draft) as file:
         spool = ShingleSpool(file)
-        chosen = signed.with_row_index("number")[np.unique(pairs)]
+        chosen = signed.with_row_index("number")[np.unique(np.concatenate([pairs, large]))]
         _spool(spool, chosen.join(files.select("lineage", "repository"), on="lineage"), folders)
 
-        def similarity(number: int) -> float:
-            one, other = pairs[number].tolist()
-            return jaccard(spool.read(one), spool.read(other))
+        def join(pairs: Int64s, min_across: float) -> None:
+            def similarity(number: int) -> float:
+                one, other = pairs[number].tolist()
+                return jaccard(spool.read(one), spool.read(other))
 
-        clusters.join(map(tuple[Any, Any], owners[pairs].tolist()), similarity)
+            files_of_pairs = map(tuple[Any, Any], owners[pairs].tolist())
+            clusters.join(files_of_pairs, similarity, min_across=min_across)
+
+        join(pairs, MIN_ACROSS)
+        join(large, MIN_ACROSS_LARGE)
 
 
 def _spool(spool: ShingleSpool, chosen: pl.DataFrame, folders: Iterable[_Folder]) -> None:

@@ -1,7 +1,7 @@
 """Candidate pairs of near copies: signatures that have a band in common.
 
 Memory is 8 bytes a signature for each of the bands that are read at once, as many as MAX_KEY_BYTES has room
-for, and 8 bytes a candidate pair.
+for, and 8 bytes a candidate pair; and 250 bytes a signature of a large file.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.corpus.signatures import BANDS, band_keys, read_slots
+from curriculum.corpus.signatures import (
+    BAND_SLOTS,
+    LARGE_BAND_SLOTS,
+    SLOTS,
+    Slots,
+    band_keys,
+    read_slots,
+)
 
 UInt64s = npt.NDArray[np.uint64]
 Int64s = npt.NDArray[np.int64]
@@ -19,17 +26,52 @@ MAX_KEY_BYTES = 1 << 29
 MAX_PAIRED = 10
 """Signatures with one band in common of which all pairs are candidates; of more, each with the first and
 with the next, which joins copies too."""
+MIN_LARGE_SHARE = 0.2
+"""Share of equal slots of a candidate pair of large files: four standard deviations below 0.35."""
+PAIRS_AT_ONCE = 1 << 15
 
 
 def candidate_pairs(file: Path, count: int, *, max_key_bytes: int = MAX_KEY_BYTES) -> Int64s:
     """[pairs, 2]: numbers of signatures with a band in common, the smaller first, each pair once, sorted."""
-    at_once = max(1, min(BANDS, max_key_bytes // max(1, 8 * count)))
+    every = SLOTS // BAND_SLOTS
+    at_once = max(1, min(every, max_key_bytes // max(1, 8 * count)))
     codes = np.empty(0, dtype=np.int64)
-    for first in range(0, BANDS, at_once):
-        bands = range(first, min(BANDS, first + at_once))
+    for first in range(0, every, at_once):
+        bands = range(first, min(every, first + at_once))
         found = [_alike(keys, count) for keys in _keys(file, count, bands)]
         codes = np.unique(np.concatenate([codes, *found]))
     return np.column_stack(np.divmod(codes, max(1, count)))
+
+
+def large_pairs(file: Path, is_large: npt.NDArray[np.bool_]) -> Int64s:
+    """[pairs, 2]: as `candidate_pairs`, of large files that are less alike."""
+    numbers = np.flatnonzero(is_large)
+    slots = _chosen_slots(file, is_large)
+    codes = np.empty(0, dtype=np.int64)
+    for band in range(SLOTS // LARGE_BAND_SLOTS):
+        keys = band_keys(slots, band, size=LARGE_BAND_SLOTS)
+        new = np.setdiff1d(_alike(keys, len(numbers)), codes)
+        pairs = np.column_stack(np.divmod(new, max(1, len(numbers))))
+        codes = np.union1d(codes, new[_share(slots, pairs) >= MIN_LARGE_SHARE])
+    found: Int64s = numbers[np.column_stack(np.divmod(codes, max(1, len(numbers))))]
+    return found
+
+
+def _chosen_slots(file: Path, is_chosen: npt.NDArray[np.bool_]) -> Slots:
+    chosen, start = [np.empty((0, SLOTS), dtype=np.uint16)], 0
+    for slots in read_slots(file):
+        chosen.append(slots[is_chosen[start : start + len(slots)]])
+        start += len(slots)
+    return np.concatenate(chosen)
+
+
+def _share(slots: Slots, pairs: Int64s) -> npt.NDArray[np.float64]:
+    """[pairs]: the share of equal slots."""
+    shares = np.empty(len(pairs))
+    for start in range(0, len(pairs), PAIRS_AT_ONCE):
+        one, other = pairs[start : start + PAIRS_AT_ONCE].T
+        shares[start : start + PAIRS_AT_ONCE] = (slots[one] == slots[other]).mean(axis=1)
+    return shares
 
 
 def _keys(file: Path, count: int, bands: Sequence[int]) -> UInt64s:

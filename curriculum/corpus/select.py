@@ -41,7 +41,7 @@ from schemas.corpus import CorpusSpec
 from schemas.document import KEPT_SCHEMA, LEFT_OUT_FILES_SCHEMA, SIDES_SCHEMA
 from schemas.reports import CopyClusterReport, SelectionReport
 
-REVISION = 8
+REVISION = 9
 """Raised when the same documents are kept or split otherwise."""
 KEPT_NAME, SELECTION_NAME, SIDES_NAME = "kept.parquet", "selection.parquet", "sides.parquet"
 GRAPHS = "graphs"

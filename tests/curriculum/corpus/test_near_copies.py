@@ -1,3 +1,4 @@
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -5,10 +6,12 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from curriculum.corpus.copy_clusters import CopyClusters, Sets, jaccard
 from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME, OtherCorpus, held_elsewhere
-from curriculum.corpus.near_pairs import candidate_pairs
+from curriculum.corpus.near_pairs import candidate_pairs, large_pairs
 from curriculum.corpus.shingles import shingles
 from curriculum.corpus.signatures import SIGNATURES_NAME, SignatureWriter, SignedVersion
 from schemas.document import SIGNATURES_SCHEMA
@@ -55,6 +58,37 @@ def test_pairs_at_seven_tenths_are_nearly_all_candidates_and_strangers_are_not(t
     assert all(pair in wanted for pair in pairs)
 
 
+@given(
+    sizes=st.lists(st.integers(2_000, 4_000), min_size=2, max_size=8),
+    shared=st.floats(0.0, 1.0),
+    seed=st.integers(0, 1 << 32),
+)
+@settings(max_examples=25, deadline=None)
+def test_large_files_that_are_alike_are_candidates_and_strangers_are_not(
+    tmp_path_factory, sizes, shared, seed
+):
+    random = np.random.default_rng(seed)
+    common = random.integers(1 << 64, size=int(4_000 * shared), dtype=np.uint64)
+    sets = [
+        np.unique(np.r_[common, random.integers(1 << 64, size=size, dtype=np.uint64)])
+        for size in sizes
+    ]
+    file = tmp_path_factory.mktemp("signed") / SIGNATURES_NAME
+    with SignatureWriter(file) as writer:
+        for number, hashes in enumerate(sets):
+            writer.add(
+                SignedVersion(lineage=f"r:{number}", document_id=f"{number}", shingles=hashes)
+            )
+    is_large = np.array([size % 3 > 0 for size in sizes])
+    pairs = set(map(tuple, large_pairs(file, is_large).tolist()))
+    for one, other in itertools.combinations(range(len(sizes)), 2):
+        similarity = jaccard(sets[one], sets[other])
+        if similarity >= 0.4 and is_large[one] and is_large[other]:
+            assert (one, other) in pairs
+        if similarity < 0.03 or not (is_large[one] and is_large[other]):
+            assert (one, other) not in pairs
+
+
 def test_few_bands_at_once_give_the_same_pairs(tmp_path):
     texts = [" ".join(changed(words(100, at % 10), 20 + at)) for at in range(40)]
     file = signed(tmp_path, texts)
@@ -72,6 +106,12 @@ def test_files_that_are_all_alike_have_few_candidates_that_join_them_all(tmp_pat
 
 def test_no_signature_has_no_candidate(tmp_path):
     assert candidate_pairs(signed(tmp_path, []), 0).tolist() == []
+
+
+def test_a_lower_similarity_joins_files_across_repositories_alone():
+    clusters = CopyClusters(repositories=[0, 1, 1])
+    clusters.join([(0, 1), (1, 2)], lambda number: 0.4, min_across=0.35)
+    assert clusters.clusters.root(0) == clusters.clusters.root(1) != clusters.clusters.root(2)
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,41 @@ def test_an_old_file_that_became_a_copy_is_not_upstream(tmp_path):
     assert fates(frame)["library:a.cc"] == (None, None)
 
 
+def library(year: str, *, size: int) -> str:
+    """A version of a library: half of its text is that year's."""
+    return f"{text_of('lib', size=size)}\n{text_of(year, size=size // 2)}"
+
+
+@pytest.mark.parametrize(("size", "is_left_out"), [(1_000, True), (500, False)])
+def test_two_versions_of_a_large_library_are_copies_that_are_kept_once(tmp_path, size, is_left_out):
+    frame, _ = selected(
+        tmp_path,
+        version("one:src/all.hpp", library("early", size=size), time=1),
+        version("two:code/b.hpp", library("late", size=size), time=5),
+        OTHER,
+    )
+    fate = ("near_duplicate", "one:src/all.hpp") if is_left_out else (None, None)
+    assert fates(frame)["two:code/b.hpp"] == fate
+    assert fates(frame)["one:src/all.hpp"] == (None, None)
+
+
+def test_two_versions_of_a_large_library_stay_in_one_repository(tmp_path):
+    frame, _ = selected(
+        tmp_path,
+        version("one:v1/all.hpp", library("early", size=1_000), time=1),
+        version("one:v2/all.hpp", library("late", size=1_000), time=5),
+    )
+    assert frame["keep"].all()
+
+
+def test_another_version_of_a_large_library_in_another_corpus_is_left_out(tmp_path):
+    selected(tmp_path / "big", version("lib:a.hpp", library("early", size=1_000)), OTHER)
+    others = (OtherCorpus(name="big", selection=tmp_path / "big" / "kept"),)
+    late = version("two:b.hpp", library("late", size=1_000))
+    frame, _ = selected(tmp_path / "small", late, others=others)
+    assert fates(frame) == {"two:b.hpp": ("other_corpus", "big lib:a.hpp")}
+
+
 def test_an_old_version_of_a_file_is_found_too(tmp_path):
     rewritten = version("copy:a.cc", text_of("rewritten"), time=9)
     frame, _ = selected(
