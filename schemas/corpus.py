@@ -244,8 +244,8 @@ class QualitySpec(Documented):
     copyright, licence file or commits show at the pinned commit that they are other people's."""
     generated: bool = False
     """Keep generated files as well: files whose first comment says that they are generated or amalgamated,
-    files more than half of which are lines of numbers, and files of 20,000 bytes or more that zlib compresses
-    below 8 % of their size."""
+    files more than half of which are lines of numbers with hardly a function beside them, and files of 20,000
+    bytes or more that zlib compresses below 8 % of their size."""
 
 
 def _not_usual(settings: dict[str, JsonValue], usual: dict[str, JsonValue]) -> dict[str, JsonValue]:

@@ -43,7 +43,7 @@ BATCH_CHANGES = 512
 """Changes whose hunks come from one run of git: so much text, or so many."""
 
 
-REVISION = 12
+REVISION = 13
 """Raised when the same history gives other changes."""
 
 

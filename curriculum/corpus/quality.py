@@ -55,6 +55,11 @@ _NUMBER_LINE = re.compile(
     rb"^[ \t{(]*+[-+\"'.]*+\\?x?[0-9][-+0-9a-fA-FxXuUlL.,{}()/* \t;\\\"']*+$", re.MULTILINE
 )
 """A line that begins with a number and has nothing but numbers, punctuation and escapes of bytes."""
+TABLE_BYTES_PER_STATEMENT = 4_000
+"""Bytes of a text of numbers for each statement that steers, in what a person wrote around tables."""
+_NO_CODE = re.compile(rb"/\*.*?(?:\*/|\Z)|//[^\n]*|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE)
+"""Comments and directives."""
+_STATEMENT = re.compile(rb"\b(?:return|if|for|while|switch)\b")
 
 
 def is_vendored(path: str) -> bool:
@@ -80,13 +85,19 @@ def states_generated(text: bytes) -> bool:
 
 
 def is_number_table(text: bytes) -> bool:
-    """Return True if lines of nothing but numbers are more than half of a text, white space aside."""
+    """Return True if lines of nothing but numbers are more than half of a text, and hardly any function is.
+
+    White space counts for nothing. Functions are known by their statements that return, branch or repeat.
+    """
     if len(text) < MIN_TABLE_BYTES:
         return False
     if len(text) - len(text.translate(None, b"0123456789")) < _MIN_DIGIT_SHARE * len(text):
         return False
     numbers = b"".join(_NUMBER_LINE.findall(text)).translate(None, _SPACE)
-    return len(numbers) > MAX_NUMBER_SHARE * len(text.translate(None, _SPACE))
+    if len(numbers) <= MAX_NUMBER_SHARE * len(text.translate(None, _SPACE)):
+        return False
+    statements = len(_STATEMENT.findall(_NO_CODE.sub(b"", text)))
+    return statements * TABLE_BYTES_PER_STATEMENT < len(text)
 
 
 def is_repetitive(text: bytes) -> bool:

@@ -82,6 +82,14 @@ def test_a_text_of_numbers_is_generated_above_half_of_its_bytes(lines):
     assert not is_number_table((60 * (lines + 2 * CODE)).encode())
 
 
+def test_functions_around_a_table_are_written_by_hand():
+    table = "const int a[] = {\n" + 100 * TABLE + "};\n"
+    functions = "int f(int x) {\n  if (x < 0) return 1;\n  return a[x];\n}\n"
+    assert not is_number_table((table + functions).encode())
+    assert is_number_table((10 * table + functions).encode())
+    assert is_number_table((f"#if X\n/* {functions} */\n{table}#endif\n").encode())
+
+
 @pytest.mark.parametrize(
     "text", ["", "1\n2\n", "\n" * 2000, "}\n" * 2000, "#define A 1\n" * 200, CODE * 50]
 )
