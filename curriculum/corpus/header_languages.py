@@ -8,13 +8,13 @@
 A header that the newest commit no longer has goes by the content that it had last.
 """
 
-import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from curriculum.corpus.includes import HeaderPaths, included_names
 from schemas.corpus import Language
 
 HeaderLanguage = Literal["c", "cpp"]
@@ -68,7 +68,6 @@ _CPP_SYNTAX = re.compile(
     rb"|\b(?:auto|bool|char|double|float|int|long|short|signed|unsigned)[ \t]*&&?[ \t]*\w*[ \t]*[,)]",
     re.MULTILINE,
 )
-_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 
 
 def language_by_content(content: bytes) -> HeaderLanguage | None:
@@ -121,7 +120,7 @@ def decide_headers(
         language = language_by_content(content)
         if language is not None:
             decided[path] = language
-        includes[path] = _included(content)
+        includes[path] = included_names(content)
     counted = Counter(sources.values())
     usual = _majority(counted) or _majority(Counter(decided.values())) or "c"
     if len(counted) > 1 and len(decided) < len(headers):
@@ -137,17 +136,19 @@ def _by_includers(
     read: ReadFiles,
 ) -> dict[str, HeaderLanguage]:
     """Decide the remaining headers by the sources and decided headers that include them, round by round."""
-    known = _Headers(includes)
+    known = HeaderPaths(includes)
     votes: dict[str, Counter[HeaderLanguage]] = {path: Counter() for path in includes}
     for path, content in read(sorted(sources)):
-        for header in known.found(path, _included(content)):
-            votes[header][sources[path]] += 1
+        for name in included_names(content):
+            for header in known.matching(path, name):
+                votes[header][sources[path]] += 1
     found: dict[str, HeaderLanguage] = {}
     added: Mapping[str, HeaderLanguage] = decided
     while True:
         for path, language in added.items():
-            for header in known.found(path, includes[path]):
-                votes[header][language] += 1
+            for name in includes[path]:
+                for header in known.matching(path, name):
+                    votes[header][language] += 1
         added = {
             header: majority
             for header, counted in votes.items()
@@ -157,33 +158,6 @@ def _by_includers(
         if not added:
             return found
         found |= added
-
-
-class _Headers:
-    """Headers by the ends of their paths, as #include names them."""
-
-    def __init__(self, paths: Iterable[str]) -> None:
-        self._by_name: dict[str, list[str]] = {}
-        for path in paths:
-            self._by_name.setdefault(posixpath.basename(path), []).append(path)
-
-    def found(self, path: str, included: Iterable[str]) -> Iterator[str]:
-        """Yield the headers that a file at `path` includes: the one beside it, else all that match."""
-        for name in included:
-            candidates = self._by_name.get(posixpath.basename(name), ())
-            beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
-            if beside in candidates:
-                yield beside
-            else:
-                plain = posixpath.normpath(name).lstrip("./")
-                yield from (
-                    candidate for candidate in candidates if f"/{candidate}".endswith(f"/{plain}")
-                )
-
-
-def _included(content: bytes) -> list[str]:
-    names = {name.decode(errors="surrogateescape") for name in _INCLUDE.findall(content)}
-    return sorted(names)
 
 
 def _majority(counted: Counter[HeaderLanguage]) -> HeaderLanguage | None:

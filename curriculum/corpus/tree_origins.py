@@ -8,6 +8,7 @@ from pathlib import Path
 from curriculum.corpus.encodings import as_utf8
 from curriculum.corpus.git_log import Log, commits
 from curriculum.corpus.git_tree import FILE_MODES, MAX_FILE_BYTES, TreeEntry, contents, listed
+from curriculum.corpus.includes import included_names
 from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, folder_licences, stated_by
 from curriculum.corpus.licence_names import is_licence_file
 from curriculum.corpus.licences import HEAD_CHARACTERS, licence_of
@@ -19,9 +20,16 @@ from schemas.corpus import CODE
 
 def origin_of(path: str, raw: bytes, licences: LicenceFiles) -> FileOrigin:
     """Return what the head of a file and the licence files above it state."""
-    head = as_utf8(raw)[:HEAD_CHARACTERS].decode(errors="replace")
+    text = as_utf8(raw)
+    head = text[:HEAD_CHARACTERS].decode(errors="replace")
     own, nearest = licence_of(head, path, {}, None), licence_of(head, path, licences, None)
-    return FileOrigin(num_bytes=len(raw), licence=own.name, nearest=nearest.name, holder=own.holder)
+    return FileOrigin(
+        num_bytes=len(raw),
+        licence=own.name,
+        nearest=nearest.name,
+        holder=own.holder,
+        includes=tuple(included_names(text)),
+    )
 
 
 def vendored_at(repository: Path, commit: str, log: Log, *, largest: int) -> VendoredCode:

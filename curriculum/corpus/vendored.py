@@ -5,6 +5,9 @@
     import   most files name one other holder, and most changes came in commits of the whole folder
     package  a licence file of another holder, beside a build file or changes that came in such commits
 
+Code that includes headers of the repository around it was written for the repository, whoever wrote it. A
+file that does so is no vendored header, and a folder half of whose files do so is no vendored folder.
+
 The repository's own licences are that of most files and those of the licence file at the root. Its own holder
 is that file's where a fifth of the files under the usual licence names it, else any that a fifth names; and
 whoever half of all files name.
@@ -12,9 +15,10 @@ whoever half of all files name.
 
 import posixpath
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from curriculum.corpus.includes import HeaderPaths
 from curriculum.corpus.quality import is_vendored
 from schemas.change import LicenceFiles
 
@@ -26,6 +30,8 @@ OTHER_SHARE = 0.8
 """Share of a folder's files that name a holder, which name others, in a vendored folder."""
 MIN_FOLDER_FILES, MIN_IMPORTED_FILES = 2, 3
 """Files of a folder that name another holder."""
+HOST_SHARE = 0.5
+"""Share of a folder's files that include headers around it, from which on the folder isn't vendored."""
 MIN_HEADER_BYTES = 20_000
 """Bytes of a single header; smaller ones are often contributed."""
 HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".hxx", ".h++", ".inl", ".ipp")
@@ -45,6 +51,8 @@ class FileOrigin:
     """The licence of its head, else of the nearest licence files."""
     holder: str | None
     """The copyright holder of its own head."""
+    includes: tuple[str, ...] = ()
+    """What it includes, as it names it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,6 +96,24 @@ def find_vendored(
         bulk_shares: Looks into the history.
     """
     own = _own(origins, licences)
+    foreign = _foreign_folders(origins, licences, paths, bulk_shares, own)
+    around = _Surroundings(origins=origins, foreign=foreign, headers=HeaderPaths(origins))
+    folders = {folder: evidence for folder, evidence in foreign.items() if not around.serve(folder)}
+    return VendoredCode(
+        files=dict(_files(origins, folders, own, around)),
+        folders=folders,
+        present=frozenset(origins),
+    )
+
+
+def _foreign_folders(
+    origins: Mapping[str, FileOrigin],
+    licences: LicenceFiles,
+    paths: Sequence[str],
+    bulk_shares: BulkShares,
+    own: "_Own",
+) -> dict[str, str]:
+    """Return the evidence for folders of others, whatever their files include."""
     packages = {
         folder: [path for path in origins if path.startswith(f"{folder}/")]
         for folder in licences
@@ -119,9 +145,36 @@ def find_vendored(
             folders.setdefault(
                 folder, f"{folder}/: files of {holders[folder]}, imported as a whole"
             )
-    return VendoredCode(
-        files=dict(_files(origins, folders, own)), folders=folders, present=frozenset(origins)
-    )
+    return folders
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Surroundings:
+    """The repository around folders of others, as their files include it."""
+
+    origins: Mapping[str, FileOrigin]
+    foreign: Collection[str]
+    headers: HeaderPaths
+
+    def serve(self, folder: str) -> bool:
+        """Return True if enough of a folder's files include headers around it."""
+        files = [path for path in self.origins if path.startswith(f"{folder}/")]
+        return sum(map(self.are_included_by, files)) >= HOST_SHARE * len(files)
+
+    def are_included_by(self, path: str) -> bool:
+        """Return True if a file includes a header of the repository that lies in no folder of others.
+
+        A name without a folder, such as value.h, and one that several headers have say nothing.
+        """
+        matches = (
+            [*self.headers.matching(path, name)]
+            for name in self.origins[path].includes
+            if "/" in name
+        )
+        return any(len(found) == 1 and not self._is_foreign(found[0]) for found in matches)
+
+    def _is_foreign(self, path: str) -> bool:
+        return is_vendored(path) or any(folder in self.foreign for folder in _above(path))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -200,7 +253,10 @@ def _other_holder(files: Sequence[FileOrigin], own: _Own) -> str | None:
 
 
 def _files(
-    origins: Mapping[str, FileOrigin], folders: Mapping[str, str], own: _Own
+    origins: Mapping[str, FileOrigin],
+    folders: Mapping[str, str],
+    own: _Own,
+    around: _Surroundings,
 ) -> Iterator[tuple[str, str]]:
     for path, origin in origins.items():
         if own.names(origin.holder):
@@ -213,5 +269,6 @@ def _files(
             and origin.num_bytes >= MIN_HEADER_BYTES
             and path.lower().endswith(HEADER_SUFFIXES)
             and own.licences
+            and not around.are_included_by(path)
         ):
             yield path, f"{path}: {origin.licence} of {origin.holder}"

@@ -12,6 +12,7 @@ MIT = "Permission is hereby granted, free of charge, to any person obtaining a c
 OURS = "// Copyright (c) 2020 Ada Byron\n// SPDX-License-Identifier: MIT\nint {};\n"
 THEIRS = "// Copyright (c) 2012 Grace Hopper\n// SPDX-License-Identifier: BSL-1.0\nint {};\n"
 UNNAMED = "int {};\n"
+LARGE = THEIRS.format("a") + "".join(f"int f{at * 7919}();\n" for at in range(1500))
 SAME_LICENCE = "// Copyright (c) 2012 Grace Hopper\n// Refer to format.h.\nint {};\n"
 
 
@@ -56,9 +57,9 @@ def test_another_holder_or_another_licence_alone_is_no_evidence(vendored, text):
 
 
 def test_a_large_header_under_another_licence_and_holder_is_vendored(vendored):
-    catch = THEIRS.format("a") + "int f();\n" * 2500
-    left_out, _ = vendored({**files("src", OURS, 5), "src/catch.h": catch})
+    left_out, skips = vendored({**files("src", OURS, 5), "src/catch.h": LARGE})
     assert left_out == {"src/catch.h"}
+    assert skips.counts == {"vendored": 1}
 
 
 def test_a_small_file_of_another_holder_is_contributed(vendored):
@@ -80,6 +81,49 @@ def test_files_of_one_other_holder_are_vendored_where_they_came_as_a_whole(vendo
     newer = {path: text + "int more;\n" for path, text in files("src/text", SAME_LICENCE).items()}
     left_out, _ = vendored(files("src", OURS, 5), files("src/text", SAME_LICENCE), newer)
     assert left_out == set(newer)
+
+
+@pytest.mark.parametrize(("number", "is_left_out"), [(1, True), (2, False)])
+def test_a_folder_half_of_whose_files_include_the_repository_is_its_own(
+    vendored, number, is_left_out
+):
+    """A file of the folder that includes another one of it says nothing."""
+    folder = {
+        f"src/text/f{at}.h": THEIRS.format(at)
+        + ("#include <src/f1.h>\n" if at < number else '#include "f2.h"\n')
+        for at in range(4)
+    }
+    left_out, _ = vendored({**files("src", OURS, 5), **folder})
+    assert left_out == (set(folder) if is_left_out else set())
+
+
+@pytest.mark.parametrize("name", ["f1.h", "lib/value.h"])
+def test_a_name_that_any_header_may_have_is_no_sign_of_the_repository(vendored, name):
+    folder = {f"src/text/g{at}.h": f'{THEIRS.format(at)}#include "{name}"\n' for at in range(3)}
+    own = {**files("src", OURS, 5), "src/a/lib/value.h": OURS, "src/b/lib/value.h": OURS}
+    left_out, _ = vendored({**own, **folder})
+    assert left_out == set(folder)
+
+
+def test_a_large_header_that_includes_the_repository_is_its_own(vendored):
+    left_out, _ = vendored(
+        {
+            **files("src", OURS, 5),
+            "src/a.h": f"{LARGE}#include <src/f1.h>\n",
+            "src/b.h": f"{LARGE}#include <vector>\n",
+        }
+    )
+    assert left_out == {"src/b.h"}
+
+
+def test_folders_of_others_that_include_each_other_are_vendored(vendored):
+    parts = {
+        path: text + f"#include <src/{other}/f0.h>\n"
+        for name, other in (("one", "two"), ("two", "one"))
+        for path, text in files(f"src/{name}", THEIRS).items()
+    }
+    left_out, _ = vendored({**files("src", OURS, 9), **parts})
+    assert left_out == set(parts)
 
 
 def test_a_package_with_licence_and_build_file_is_vendored(vendored):
