@@ -1,11 +1,11 @@
 """Inputs of the families: changes of files and commits, and conversations."""
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from schemas.corpus import Language
+from schemas.tree_licences import NO_LICENCE_FILES, LicenceFiles
 
 Role = Literal["system", "user", "assistant"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -79,51 +79,6 @@ class Hunk:
     after_lines: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FolderLicence:
-    """Licences that the licence files of one folder state."""
-
-    path: str
-    """The first of these files."""
-    licences: tuple[str, ...]
-    """SPDX expressions, at least one, which all hold."""
-    holder: str | None
-    """Copyright holder."""
-
-
-LicenceFiles = Mapping[str, FolderLicence]
-"""The licence files of one tree by the folder that they cover, empty for the root, or by the file."""
-
-
-def nearest_licence(files: LicenceFiles, path: str) -> FolderLicence | None:
-    """Return the licence files of a file itself, else of its folder, else of the nearest folder above it.
-
-    >>> root = FolderLicence(path="LICENSE", licences=("MIT",), holder=None)
-    >>> nearest_licence({"": root}, "src/a.cc").path
-    'LICENSE'
-    """
-    place = path
-    while files:
-        if place in files:
-            return files[place]
-        if not place:
-            break
-        place = place.rpartition("/")[0]
-    return None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FileLicence:
-    """Licence of one version of a file."""
-
-    name: str | None
-    """An SPDX expression; None where none is known."""
-    evidence: str | None
-    """header, `file: LICENSE`, or corpus; None where there is none."""
-    holder: str | None
-    """Copyright holder that the file's head names, else its licence file."""
-
-
 TREE_WIDE_FILES = 30
 """Files of known languages that a tree-wide commit changes at least."""
 
@@ -160,9 +115,9 @@ class FileChange:
     is_edit_only: bool = False
     """True for a change that only families of edits see: it is within the limit on the versions of its path
     because tree-wide commits don't count for them."""
-    licence_files: LicenceFiles = field(default_factory=dict, hash=False)
+    licence_files: LicenceFiles = field(default=NO_LICENCE_FILES, hash=False)
     """Those of the tree after the commit."""
-    old_licence_files: LicenceFiles = field(default_factory=dict, hash=False)
+    old_licence_files: LicenceFiles = field(default=NO_LICENCE_FILES, hash=False)
     """Those of the tree before the commit."""
 
 
@@ -203,5 +158,5 @@ class CommitChange:
     subject: str
     changes: tuple[FileChange, ...]
     tree: TreeDelta
-    licence_files: LicenceFiles = field(default_factory=dict, hash=False)
+    licence_files: LicenceFiles = field(default=NO_LICENCE_FILES, hash=False)
     """Those of the tree after the commit."""

@@ -5,13 +5,17 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from curriculum.corpus import sources
-from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, folder_licences, stated_by
+from curriculum.corpus.licence_files import (
+    MAX_LICENCE_BYTES,
+    LicenceText,
+    licence_files,
+    read_licence_file,
+)
 from curriculum.corpus.licence_names import is_licence_file
-from curriculum.corpus.licences import StatedLicence
 from curriculum.corpus.sources import Source
 from curriculum.corpus.tree_origins import is_build_file, is_code, origin_of
 from curriculum.corpus.vendored import FileOrigin, VendoredCode, find_vendored
-from schemas.change import LicenceFiles
+from schemas.tree_licences import LicenceFiles
 
 
 def vendored_in(
@@ -32,12 +36,12 @@ def vendored_in(
         with suppress(OSError):
             content = sources.read_in_directory(source.path, file.raw, largest=largest)[1]
             origins[path] = origin_of(path, content or b"", licences)
-    return find_vendored(origins, licences, built, lambda folders: {})
+    return find_vendored(origins, licences.folders, built, lambda folders: {})
 
 
 def licences_in(source: Source) -> LicenceFiles:
     """Return what the licence files of a plain folder state."""
-    texts: dict[str, StatedLicence] = {}
+    texts: dict[str, LicenceText] = {}
     for file in sources.directory_files(source.path):
         path = file.raw.decode(errors="replace")
         if not file.is_link and is_licence_file(path):
@@ -45,5 +49,5 @@ def licences_in(source: Source) -> LicenceFiles:
                 content = sources.read_in_directory(
                     source.path, file.raw, largest=MAX_LICENCE_BYTES
                 )[1]
-                texts[path] = stated_by(path, content or b"")
-    return folder_licences(texts)
+                texts[path] = read_licence_file(path, content or b"")
+    return licence_files(texts)

@@ -1,4 +1,4 @@
-"""Licence files of a tree – LICENSE, COPYING, REUSE's LICENSES/ – at every commit of a history.
+"""Licence files of a tree – LICENSE, COPYING, REUSE's LICENSES/, REUSE.toml – at every commit of a history.
 
 The log says which licence files each commit changed. States go from parent to child, so that a commit on a
 branch keeps the licence that its own tree has. Of a merge whose sides differ git is asked what it changed:
@@ -13,33 +13,59 @@ from pathlib import Path
 from curriculum.corpus import git
 from curriculum.corpus.git_log import Commit
 from curriculum.corpus.git_tree import FILE_MODES, TreeEntry, contents
-from curriculum.corpus.licence_names import chosen_files, covered_by, is_licence_file, reuse_id
+from curriculum.corpus.licence_names import (
+    chosen_files,
+    covered_by,
+    is_annotation_file,
+    is_licence_file,
+    reuse_id,
+)
 from curriculum.corpus.licences import StatedLicence, stated_in_file
+from curriculum.corpus.reuse_annotations import annotations_in
 from curriculum.corpus.tree_differences import Comparison, comparing
-from schemas.change import FolderLicence, LicenceFiles
 from schemas.errors import CorpusError
+from schemas.tree_licences import AnnotationFile, FolderLicence, LicenceFiles
 
 MAX_LICENCE_BYTES = 1 << 20
 """Bytes of a licence file; a larger one is none."""
 _NOTHING = StatedLicence(licence=None, holder=None, offers_choice=False)
 
 
-def stated_by(path: str, raw: bytes) -> StatedLicence:
+LicenceText = StatedLicence | AnnotationFile
+"""Content of a licence file, or of a file of annotations."""
+
+
+def read_licence_file(path: str, raw: bytes) -> LicenceText:
     """Return what the bytes of a licence file state."""
-    stated = stated_in_file(raw.decode(errors="replace")) if b"\0" not in raw else _NOTHING
+    text = raw.decode(errors="replace") if b"\0" not in raw else ""
+    if is_annotation_file(path):
+        return annotations_in(path, text)
+    stated = stated_in_file(text) if text else _NOTHING
     named = reuse_id(path)
     if named is None:
         return stated
     return StatedLicence(licence=named, holder=stated.holder, offers_choice=False)
 
 
-def folder_licences(texts: Mapping[str, StatedLicence]) -> LicenceFiles:
-    """Return the licence of each folder by what its files state; REUSE's texts belong to the folder above."""
+def licence_files(texts: Mapping[str, LicenceText]) -> LicenceFiles:
+    """Return the licence files of a tree by what they state; REUSE's texts belong to the folder above."""
+    stated = {path: text for path, text in texts.items() if isinstance(text, StatedLicence)}
     covering: dict[str, list[str]] = {}
-    for path, stated in texts.items():
-        if stated.licence is not None:
+    for path, text in stated.items():
+        if text.licence is not None:
             covering.setdefault(covered_by(path), []).append(path)
-    return {place: _folder_licence(chosen_files(paths), texts) for place, paths in covering.items()}
+    annotations = [text for text in texts.values() if isinstance(text, AnnotationFile)]
+    return LicenceFiles(
+        folders={
+            place: _folder_licence(chosen_files(paths), stated) for place, paths in covering.items()
+        },
+        annotations=tuple(
+            sorted(
+                annotations,
+                key=lambda file: (file.folder.count("/") + bool(file.folder), file.path),
+            )
+        ),
+    )
 
 
 def _folder_licence(paths: Sequence[str], texts: Mapping[str, StatedLicence]) -> FolderLicence:
@@ -138,7 +164,7 @@ class LicenceTracker:
         files = sorted({file for state in states.values() for file in state.items()})
         stated = _read(self.repository, files)
         licences = {
-            number: folder_licences(
+            number: licence_files(
                 {
                     file[0].decode(errors="replace"): stated.get(file, _NOTHING)
                     for file in state.items()
@@ -188,10 +214,10 @@ def _changed(state: _State, changes: Mapping[bytes, str]) -> _State:
 
 def _read(
     repository: Path, files: Sequence[tuple[bytes, str]]
-) -> dict[tuple[bytes, str], StatedLicence]:
+) -> dict[tuple[bytes, str], LicenceText]:
     """Return what licence files state, by path and blob; one that can't be read states nothing."""
     numbered = [TreeEntry(str(number).encode(), "", blob) for number, (_, blob) in enumerate(files)]
     return {
-        files[int(number)]: stated_by(files[int(number)][0].decode(errors="replace"), raw)
+        files[int(number)]: read_licence_file(files[int(number)][0].decode(errors="replace"), raw)
         for number, raw in contents(repository, numbered, largest=MAX_LICENCE_BYTES)
     }

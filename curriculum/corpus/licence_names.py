@@ -9,6 +9,8 @@ from schemas.spdx import is_spdx_id
 
 REUSE_FOLDER = "LICENSES"
 """Folder in which REUSE keeps one text a licence, named by its SPDX id."""
+TOML_NAME, DEP5_PATH = "REUSE.toml", ".reuse/dep5"
+"""Files in which REUSE annotates others: in any folder, and at the root."""
 SIDECAR = ".license"
 """End of the name of a file in which REUSE keeps the header of the file beside it."""
 _NAME = re.compile(
@@ -32,7 +34,7 @@ _NO_TEXT = re.compile(
 
 
 def is_licence_file(path: str) -> bool:
-    """Return True for the path of a licence file, by its name and REUSE's folder.
+    """Return True for the path of a licence file, by its name and REUSE's folder, or of annotations.
 
     >>> [is_licence_file(path) for path in ("a/LICENSE.txt", "COPYING.LIB", "LICENSES/MIT.txt")]
     [True, True, True]
@@ -42,7 +44,7 @@ def is_licence_file(path: str) -> bool:
     folder, _, name = path.rpartition("/")
     if folder.rpartition("/")[2] == REUSE_FOLDER:
         return reuse_id(path) is not None
-    if name.endswith(SIDECAR):
+    if name.endswith(SIDECAR) or is_annotation_file(path):
         return True
     return (
         _NAME.fullmatch(name) is not None
@@ -50,6 +52,15 @@ def is_licence_file(path: str) -> bool:
         and _NO_TEXT.fullmatch(PurePosixPath(name).suffix) is None
         and language_of(path, headers="cpp") is None
     )
+
+
+def is_annotation_file(path: str) -> bool:
+    """Return True for the path of a file in which REUSE annotates others.
+
+    >>> [is_annotation_file(path) for path in ("lib/REUSE.toml", ".reuse/dep5", "lib/.reuse/dep5")]
+    [True, True, False]
+    """
+    return path == DEP5_PATH or path.rpartition("/")[2] == TOML_NAME
 
 
 def reuse_id(path: str) -> str | None:

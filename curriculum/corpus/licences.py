@@ -4,13 +4,13 @@ No licence is judged here: names are shown as texts state them, in SPDX's form w
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from curriculum.corpus.copyright_holders import holder_in
 from curriculum.corpus.quality import LEADING_COMMENT
-from schemas.change import FileLicence, LicenceFiles, nearest_licence
 from schemas.spdx import UNRECOGNISED, joined, normalized, unknown_ids
+from schemas.tree_licences import FileLicence, FolderLicence, LicenceFiles
 
 HEAD_CHARACTERS = 8_192
 """Characters of a file in which its licence is looked for."""
@@ -162,22 +162,50 @@ class StatedLicence:
 
 
 def licence_of(text: str, path: str, files: LicenceFiles, corpus: str | None) -> FileLicence:
-    r"""Return the licence of a file: its head's, else that of the nearest licence files, else the corpus's.
+    r"""Return the licence of a file: its own, else that of annotations, licence files, or the corpus.
 
-    >>> licence_of("// SPDX-License-Identifier: BSL-1.0\nint a;\n", "a.cc", {}, "MIT").name
+    Its own is that of its .license file, else of its head. Annotations may hold beside it, or replace it.
+
+    >>> licence_of("// SPDX-License-Identifier: BSL-1.0\nint a;\n", "a.cc", LicenceFiles(), "MIT").name
     'BSL-1.0'
-    >>> licence_of("int a;\n", "a.cc", {}, "MIT").evidence
+    >>> licence_of("int a;\n", "a.cc", LicenceFiles(), "MIT").evidence
     'corpus'
     """
     stated = _stated_in_comment(_leading_comment(text[:HEAD_CHARACTERS]))
-    nearest = nearest_licence(files, path)
-    holder = stated.holder or (nearest.holder if nearest else None)
-    if stated.licence:
-        return FileLicence(name=stated.licence, evidence="header", holder=holder)
+    nearest = files.nearest(path)
+    own = _own_licence(stated, files.folders.get(path))
+    found = _annotated(own, path, files) if files.annotations else own
+    holder = found.holder or (nearest.holder if nearest else None)
+    if found.name:
+        return replace(found, holder=holder)
     if nearest:
         name = joined(nearest.licences, "OR" if stated.offers_choice else "AND")
         return FileLicence(name=name, evidence=f"file: {nearest.path}", holder=holder)
     return FileLicence(name=corpus, evidence="corpus" if corpus else None, holder=holder)
+
+
+def _own_licence(stated: StatedLicence, beside: FolderLicence | None) -> FileLicence:
+    """Return what the .license file of a file states, else its head."""
+    if beside is not None:
+        name = joined(beside.licences)
+        return FileLicence(name=name, evidence=f"file: {beside.path}", holder=beside.holder)
+    evidence = "header" if stated.licence else None
+    return FileLicence(name=stated.licence, evidence=evidence, holder=stated.holder)
+
+
+def _annotated(own: FileLicence, path: str, files: LicenceFiles) -> FileLicence:
+    """Add what annotations say of a file: the nearest to what it lacks, aggregates and overrides anyway."""
+    found = [*files.annotations_of(path)]
+    if found and found[-1][1].precedence == "override":
+        own = FileLicence(name=None, evidence=None, holder=None)
+    licences = {own.name: own.evidence} if own.name else {}
+    holder = own.holder
+    for file, annotation in reversed(found):
+        holder = holder or annotation.holder
+        if annotation.licence and (not licences or annotation.precedence == "aggregate"):
+            licences.setdefault(annotation.licence, f"file: {file}")
+    evidence = [*licences.values()][-1] if licences else None
+    return FileLicence(name=joined(licences), evidence=evidence, holder=holder)
 
 
 def _leading_comment(head: str) -> str:
@@ -261,11 +289,12 @@ _WITHIN = {
 
 def _tagged(text: str) -> str | None:
     """Return the licences of SPDX tags; an id that the SPDX list lacks is unrecognised."""
-    found = [tag for tag in map(_expression, _TAG.findall(text)) if tag]
+    found = [tag for tag in map(expression_of, _TAG.findall(text)) if tag]
     return joined(found)
 
 
-def _expression(tag: str) -> str | None:
+def expression_of(tag: str) -> str | None:
+    """Normalise the expression of an SPDX tag; an id that the SPDX list lacks is unrecognised."""
     written = tag.rstrip("-:.")
     if written.count("(") != written.count(")"):
         written = written.strip("()")

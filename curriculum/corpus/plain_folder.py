@@ -25,9 +25,10 @@ from curriculum.corpus.paths import (
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
 from curriculum.corpus.vendored import NOTHING_VENDORED
-from schemas.change import Blob, FileChange, LicenceFiles
+from schemas.change import Blob, FileChange
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
+from schemas.tree_licences import LicenceFiles
 
 
 def read_directory(

@@ -9,20 +9,23 @@ from curriculum.corpus.encodings import as_utf8
 from curriculum.corpus.git_log import Log, commits
 from curriculum.corpus.git_tree import FILE_MODES, MAX_FILE_BYTES, TreeEntry, contents, listed
 from curriculum.corpus.includes import included_names
-from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, folder_licences, stated_by
+from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, licence_files, read_licence_file
 from curriculum.corpus.licence_names import is_licence_file
 from curriculum.corpus.licences import HEAD_CHARACTERS, licence_of
 from curriculum.corpus.paths import is_plain, language_of
 from curriculum.corpus.vendored import BULK_SHARE, FileOrigin, VendoredCode, find_vendored
-from schemas.change import LicenceFiles
 from schemas.corpus import CODE
+from schemas.tree_licences import NO_LICENCE_FILES, LicenceFiles
 
 
 def origin_of(path: str, raw: bytes, licences: LicenceFiles) -> FileOrigin:
     """Return what the head of a file and the licence files above it state."""
     text = as_utf8(raw)
     head = text[:HEAD_CHARACTERS].decode(errors="replace")
-    own, nearest = licence_of(head, path, {}, None), licence_of(head, path, licences, None)
+    own, nearest = (
+        licence_of(head, path, NO_LICENCE_FILES, None),
+        licence_of(head, path, licences, None),
+    )
     return FileOrigin(
         num_bytes=len(raw),
         licence=own.name,
@@ -44,21 +47,23 @@ def vendored_at(repository: Path, commit: str, log: Log, *, largest: int) -> Ven
         if entry.mode in FILE_MODES and is_plain(entry.path)
     }
     stated = {
-        path.decode(errors="surrogateescape"): stated_by(path.decode(errors="replace"), raw)
+        path.decode(errors="surrogateescape"): read_licence_file(path.decode(errors="replace"), raw)
         for path, raw in contents(
             repository,
             _entries_at(entries, filter(is_licence_file, entries)),
             largest=MAX_LICENCE_BYTES,
         )
     }
-    licences = folder_licences(stated)
+    licences = licence_files(stated)
     origins: dict[str, FileOrigin] = {}
     code = _entries_at(entries, filter(is_code, entries))
     for raw_path, raw in contents(repository, code, largest=min(largest, MAX_FILE_BYTES)):
         path = raw_path.decode(errors="surrogateescape")
         origins[path] = origin_of(path, raw, licences)
     built = [path for path in entries if is_build_file(path)]
-    return find_vendored(origins, licences, built, lambda folders: bulk_shares(log, folders))
+    return find_vendored(
+        origins, licences.folders, built, lambda folders: bulk_shares(log, folders)
+    )
 
 
 def is_code(path: str) -> bool:

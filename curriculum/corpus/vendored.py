@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from curriculum.corpus.includes import HeaderPaths
 from curriculum.corpus.quality import is_vendored
-from schemas.change import LicenceFiles
+from schemas.tree_licences import FolderLicence
 
 OWN_SHARE = 0.2
 """Share of the files that name a holder, from which on the holder is the repository's own."""
@@ -52,7 +52,7 @@ class FileOrigin:
     holder: str | None
     """The copyright holder of its own head."""
     includes: tuple[str, ...] = ()
-    """What it includes, as it names it."""
+    """Names of the headers that it includes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +83,7 @@ BulkShares = Callable[[Mapping[str, int]], Mapping[str, float]]
 
 def find_vendored(
     origins: Mapping[str, FileOrigin],
-    licences: LicenceFiles,
+    licences: Mapping[str, FolderLicence],
     paths: Sequence[str],
     bulk_shares: BulkShares,
 ) -> VendoredCode:
@@ -108,7 +108,7 @@ def find_vendored(
 
 def _foreign_folders(
     origins: Mapping[str, FileOrigin],
-    licences: LicenceFiles,
+    licences: Mapping[str, FolderLicence],
     paths: Sequence[str],
     bulk_shares: BulkShares,
     own: "_Own",
@@ -200,7 +200,7 @@ class _Own:
         return " and ".join(sorted(self.licences))
 
 
-def _own(origins: Mapping[str, FileOrigin], licences: LicenceFiles) -> _Own:
+def _own(origins: Mapping[str, FileOrigin], licences: Mapping[str, FolderLicence]) -> _Own:
     root = licences.get("")
     nested = {folder for folder in licences if folder}
     top = [

@@ -246,3 +246,43 @@ def test_one_licence_is_chosen_among_the_files_of_a_folder(build, read, files, l
 )
 def test_licence_files_are_known_by_their_names(path, is_one):
     assert is_licence_file(path) is is_one
+
+
+TABLE = """version = 1
+[[annotations]]
+path = "{path}"
+precedence = "{precedence}"
+SPDX-FileCopyrightText = "2020 Table Author"
+SPDX-License-Identifier = "{licence}"
+"""
+
+
+def test_annotations_hold_for_the_commits_whose_tree_has_them(build, read):
+    repo = build()
+    repo.write("LICENSE", MIT)
+    repo.commit(s__a_cc="int a;\n")
+    repo.write("REUSE.toml", TABLE.format(path="s/**", precedence="closest", licence="Zlib"))
+    repo.commit(s__a_cc="int b;\n")
+    repo.write("REUSE.toml", TABLE.format(path="t/**", precedence="closest", licence="ISC"))
+    repo.commit(s__a_cc="int c;\n")
+    repo.write("s/REUSE.toml", TABLE.format(path="*.cc", precedence="closest", licence="ISC"))
+    repo.commit(s__a_cc="int d;\n")
+    repo.git("rm", "--quiet", "s/REUSE.toml")
+    repo.commit(s__a_cc="int e;\n")
+    changes, _ = read(repo.path)
+    assert [found(change) for change in changes] == [
+        ("MIT", "file: LICENSE"),
+        ("Zlib", "file: REUSE.toml"),
+        ("MIT", "file: LICENSE"),
+        ("ISC", "file: s/REUSE.toml"),
+        ("MIT", "file: LICENSE"),
+    ]
+    assert [found_before(change)[0] for change in changes[1:]] == ["MIT", "Zlib", "MIT", "ISC"]
+
+
+def test_a_plain_folder_has_annotations_too(tmp_path: Path, read):
+    (tmp_path / "plain/.reuse").mkdir(parents=True)
+    (tmp_path / "plain/.reuse/dep5").write_text("Files: *\nCopyright: 2020 Ann\nLicense: Zlib\n")
+    (tmp_path / "plain/a.cc").write_text("int a;\n")
+    (change,) = read(tmp_path / "plain")[0]
+    assert found(change) == ("Zlib", "file: .reuse/dep5")

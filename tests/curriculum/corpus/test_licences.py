@@ -1,10 +1,11 @@
 import pytest
 
 from curriculum.corpus.licences import HEAD_CHARACTERS, licence_of, stated_in_file
-from schemas.change import FolderLicence
 from schemas.spdx import UNRECOGNISED
+from schemas.tree_licences import FolderLicence, LicenceFiles
 
 ZLIB = FolderLicence(path="COPYING", licences=("Zlib",), holder="Adler")
+ROOT = LicenceFiles(folders={"": ZLIB})
 BSD = """\
 // Redistribution and use in source and binary forms, with or without
 // modification, are permitted provided that the following conditions are met:
@@ -113,7 +114,7 @@ PERMISSION = (
     ],
 )
 def test_a_file_states_its_licence_at_its_head(head, licence):
-    found = licence_of(head + "int a;\n", "src/a.cc", {"": ZLIB}, "ISC")
+    found = licence_of(head + "int a;\n", "src/a.cc", ROOT, "ISC")
     assert (found.name, found.evidence) == (licence, "header")
 
 
@@ -132,11 +133,14 @@ def test_a_file_states_its_licence_at_its_head(head, licence):
     ],
 )
 def test_a_file_that_states_none_has_that_of_the_licence_file_else_the_corpus(text):
-    found = licence_of(text, "src/a.cc", {"": ZLIB}, "ISC")
+    found = licence_of(text, "src/a.cc", ROOT, "ISC")
     assert (found.name, found.evidence) == ("Zlib", "file: COPYING")
-    assert licence_of(text, "src/a.cc", {"other": ZLIB}, "ISC").evidence == "corpus"
-    assert licence_of(text, "src/a.cc", {}, "ISC").name == "ISC"
-    unknown = licence_of(text, "src/a.cc", {}, None)
+    assert (
+        licence_of(text, "src/a.cc", LicenceFiles(folders={"other": ZLIB}), "ISC").evidence
+        == "corpus"
+    )
+    assert licence_of(text, "src/a.cc", LicenceFiles(), "ISC").name == "ISC"
+    unknown = licence_of(text, "src/a.cc", LicenceFiles(), None)
     assert (unknown.name, unknown.evidence) == (None, None)
 
 
@@ -146,9 +150,9 @@ def test_a_head_that_leaves_a_choice_between_licence_files_gives_the_choice():
         "/* Copyright (c) Yann Collet\n * Licensed under both the BSD-style license (found in the LICENSE\n"
         " * file) and the GPL (found in the COPYING file). You may select, at your option. */\n"
     )
-    found = licence_of(head, "lib/a.c", {"": both}, None)
+    found = licence_of(head, "lib/a.c", LicenceFiles(folders={"": both}), None)
     assert (found.name, found.holder) == ("BSD-3-Clause OR GPL-2.0-only", "Yann Collet")
-    found = licence_of("int a;\n", "lib/a.c", {"": both}, None)
+    found = licence_of("int a;\n", "lib/a.c", LicenceFiles(folders={"": both}), None)
     assert (found.name, found.holder) == ("BSD-3-Clause AND GPL-2.0-only", "Meta")
 
 

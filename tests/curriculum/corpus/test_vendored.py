@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.corpus.vendored import FileOrigin, find_vendored
-from schemas.change import FolderLicence
 from schemas.corpus import QualitySpec
+from schemas.tree_licences import FolderLicence
 
 MIT = "Permission is hereby granted, free of charge, to any person obtaining a copy\n"
 OURS = "// Copyright (c) 2020 Ada Byron\n// SPDX-License-Identifier: MIT\nint {};\n"

@@ -1,0 +1,128 @@
+"""Annotations of licences in REUSE.toml and .reuse/dep5, as the REUSE specification 3.3 reads them.
+
+    REUSE.toml    in any folder: tables of globs with licence, holder and precedence
+    .reuse/dep5   at the root: paragraphs of globs with licence and holder, beside what files state
+
+The libraries that read both are under the GPL, and read files of a work tree. A file that isn't valid says
+nothing, and an id that SPDX lacks is unrecognised.
+"""
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args
+
+from curriculum.corpus.copyright_holders import holder_in
+from curriculum.corpus.licence_names import DEP5_PATH
+from curriculum.corpus.licences import expression_of
+from schemas.path_globs import PathGlob, Wildcard
+from schemas.spdx import joined
+from schemas.tree_licences import AnnotationFile, LicenceAnnotation, Precedence
+
+MAX_ANNOTATIONS = 10_000
+"""Globs of a file of annotations; one with more says nothing."""
+
+
+def annotations_in(path: str, text: str) -> AnnotationFile:
+    """Return the annotations of a file."""
+    found = _paragraphs(text) if path == DEP5_PATH else _tables(text)
+    annotations = tuple(annotation for annotation in found if annotation.globs)
+    if sum(len(annotation.globs) for annotation in annotations) > MAX_ANNOTATIONS:
+        annotations = ()
+    folder = "" if path == DEP5_PATH else path.rpartition("/")[0]
+    return AnnotationFile(path=path, folder=folder, annotations=annotations)
+
+
+def _tables(text: str) -> Iterator[LicenceAnnotation]:
+    try:
+        content = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return
+    tables = content.get("annotations")
+    if content.get("version") != 1 or not isinstance(tables, list):
+        return
+    for table in tables:
+        if isinstance(table, dict):
+            precedence: Precedence = table.get("precedence", "closest")
+            if precedence in get_args(Precedence):
+                yield LicenceAnnotation(
+                    globs=tuple(map(toml_glob, _strings(table, "path"))),
+                    precedence=precedence,
+                    licence=_licence(_strings(table, "SPDX-License-Identifier")),
+                    holder=_holder(_strings(table, "SPDX-FileCopyrightText")),
+                )
+
+
+def _strings(table: Mapping[str, Any], name: str) -> list[str]:
+    """Return a field that is a string or a list of strings."""
+    value = table.get(name, [])
+    return [
+        each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)
+    ]
+
+
+def _paragraphs(text: str) -> Iterator[LicenceAnnotation]:
+    for paragraph in _fields(text):
+        licence = paragraph.get("license", "").partition("\n")[0]
+        yield LicenceAnnotation(
+            globs=tuple(map(dep5_glob, paragraph.get("files", "").split())),
+            precedence="aggregate",
+            licence=_licence([licence] if licence else []),
+            holder=_holder(paragraph.get("copyright", "").splitlines()),
+        )
+
+
+def _fields(text: str) -> Iterator[dict[str, str]]:
+    """Yield the fields of each paragraph, by names in lower case; lines that begin with a space go on."""
+    fields: dict[str, str] = {}
+    name = ""
+    for line in [*text.splitlines(), ""]:
+        if not line.strip():
+            yield fields
+            fields, name = {}, ""
+        elif line[0] in " \t":
+            if name:
+                fields[name] += f"\n{line.strip()}"
+        elif line[0] != "#":
+            name, _, value = line.partition(":")
+            name = name.strip().lower()
+            fields[name] = value.strip()
+
+
+def _licence(expressions: Iterable[str]) -> str | None:
+    return joined(found for each in expressions if (found := expression_of(each.strip())))
+
+
+def _holder(notices: Iterable[str]) -> str | None:
+    named = (holder_in(f"SPDX-FileCopyrightText: {notice.strip()}") for notice in notices)
+    return next(filter(None, named), None)
+
+
+def toml_glob(text: str) -> PathGlob:
+    """Return a glob of REUSE.toml: `*` within names, `**` and `**/` across folders, a backslash escapes."""
+    tokens: list[str | Wildcard] = []
+    at = 0
+    while at < len(text):
+        if text.startswith("**", at):
+            tokens.append(Wildcard.ACROSS)
+            at += 3 if text.startswith("/", at + 2) else 2
+        elif text[at] == "*":
+            tokens.append(Wildcard.WITHIN)
+            at += 1
+        else:
+            at += text[at] == "\\" and at + 1 < len(text)
+            tokens.append(text[at])
+            at += 1
+    return PathGlob(tuple(tokens))
+
+
+def dep5_glob(text: str) -> PathGlob:
+    """Return a glob of dep5: `*` across folders, `?` for one character, a backslash escapes."""
+    tokens: list[str | Wildcard] = []
+    characters = iter(text.removeprefix("./"))
+    wildcards = {"*": Wildcard.ACROSS, "?": Wildcard.ONE}
+    for character in characters:
+        if character == "\\":
+            tokens.append(next(characters, character))
+        else:
+            tokens.append(wildcards.get(character, character))
+    return PathGlob(tuple(tokens))
