@@ -78,7 +78,7 @@ def training(title: str, job: Job, found: AttemptState, curves: TrainingCurves) 
         )
         for name, look, figures in (
             (job.phase, "own", curves.phase),
-            ("anchor", "anchor", curves.anchor),
+            *((name, name, figures) for name, figures in curves.fixed.items()),
         )
         if (points := [(float(each.step), each.val_bpb) for each in figures])
     ]

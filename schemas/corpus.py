@@ -114,7 +114,10 @@ class RepositorySpec(CorpusEntry):
     exclude: tuple[str, ...] = ()
     """gitignore-style patterns; a file that matches one is left out."""
     max_commits: Annotated[Whole, Field(ge=1)] | None = None
-    """The newest so many commits."""
+    """The newest so many commits, and all later ones where the corpus has a day `later`."""
+    unseen: bool = False
+    """Hold the whole repository out: every phase is measured on it, as the set `unseen`. Files of other
+    repositories that share much of their text with its files are held out with val."""
 
     @model_validator(mode="after")
     def _one_place(self) -> "RepositorySpec":
@@ -348,6 +351,10 @@ class CorpusSpec(Documented):
     val_fraction: Annotated[Number, Field(gt=0, lt=1)] = 0.02
     """The share of files that is held out to measure on: of each repository and language, tests apart, where
     that is a file or more. Files that share much of their text count as one."""
+    later: datetime.date | None = None
+    """The first day, in UTC, whose commits are held out: 2026-06-01. Every phase is measured on the lines
+    that they added to files that are trained on before, as the set `later`. versions_per_path counts before
+    and after that day apart; after it the oldest versions are read."""
     max_skipped: Annotated[Number, Field(ge=0, le=1)] = 0.01
     """The share of a repository's changes, or of a source's lines of conversations, that may be unreadable:
     in no certain encoding, damaged or missing. A chat template may refuse the same share of all
@@ -379,6 +386,37 @@ class CorpusSpec(Documented):
         if self.name in self.not_in:
             raise ValueError(f"not_in names the corpus {self.name!r} itself. Take it out")
         return self
+
+    @model_validator(mode="after")
+    def _something_to_train_on(self) -> "CorpusSpec":
+        if all(repository.unseen for repository in self.repositories):
+            raise ValueError("every repository is unseen. Leave one to train on")
+        return self
+
+    def trained(self) -> "CorpusSpec":
+        """Return the corpus without what is never trained on: unseen repositories and later commits."""
+        seen = (repository for repository in self.repositories if not repository.unseen)
+        if self.later is None:
+            return self.model_copy(update={"repositories": tuple(seen)})
+        last = self.later - datetime.timedelta(days=1)
+        ended = (
+            repository.model_copy(update={"until": min(repository.until or last, last)})
+            for repository in seen
+        )
+        return self.model_copy(update={"repositories": tuple(ended), "later": None})
+
+    @property
+    def unseen(self) -> frozenset[str]:
+        """Return the names of the repositories that are held out whole."""
+        return frozenset(each.name for each in self.repositories if each.unseen)
+
+    @property
+    def trained_before(self) -> int | None:
+        """Return the seconds UTC from which on commits are held out; None where none are."""
+        if self.later is None:
+            return None
+        day = datetime.datetime.combine(self.later, datetime.time(), datetime.UTC)
+        return int(day.timestamp())
 
     def edit_settings(self) -> EditSettings:
         """Return the choice of changes, and of what is shown of their files."""

@@ -14,6 +14,7 @@ from schemas.corpus import Name
 from schemas.families import CHAT_FAMILY, EDIT_FAMILY, ENRICHED_FAMILY, FAMILIES, FamilyName
 from schemas.objectives import (
     CHAT_OBJECTIVE,
+    FIXED_SETS,
     OBJECTIVES,
     PHASE_SET,
     USUAL_OBJECTIVE,
@@ -53,6 +54,11 @@ class PhasesSpec(RootModel[dict[Name, PhaseSpec]]):
             raise ValueError("there is no phase. Define at least one")
         if "anneal" in self.root:
             raise ValueError("anneal is the name of the tail job. Name the phase otherwise")
+        for name in FIXED_SETS:
+            if name in self.root:
+                raise ValueError(
+                    f"{name} is the name of a set to measure on. Name the phase otherwise"
+                )
         return self
 
 
@@ -263,8 +269,8 @@ class StopsImproving(Documented):
     """Bits per byte."""
     set: SetName = PHASE_SET
     """Rows that it is measured on: phase is all that the phase serves, an objective what it serves with
-    that one, target the targets of its graph documents alone, anchor the documents that all
-    phases share."""
+    that one, target the targets of its graph documents alone, anchor the held-out documents that
+    all phases share, unseen the corpus's unseen repositories, later its later commits."""
     over_evaluations: Annotated[Whole, Field(ge=1)] = 3
     """Number of evaluations that it is compared over."""
 

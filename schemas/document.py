@@ -337,6 +337,15 @@ SELECTION_SCHEMA = pa.schema(
 )
 """selections/…/selection.parquet, sorted by (family, repository, document_id), which is unique."""
 
+Side = Literal["train", "val", "unseen", "later"]
+"""Side of a document.
+
+train   what is learnt
+val     files that are held out, with all their versions
+unseen  files of repositories that are held out whole
+later   commits after the corpus' date, of files in train
+"""
+
 SIDES_SCHEMA = pa.schema(
     [
         required("lineage", pa.string()),
@@ -345,7 +354,7 @@ SIDES_SCHEMA = pa.schema(
     metadata={"schema_version": SCHEMA_VERSION},
 )
 """selections/…/sides.parquet, sorted by lineage: the side of every file that documents are made of,
-those that only stand in others' context included."""
+those that only stand in others' context included; never later, which is a side of documents."""
 
 FILE_HISTORIES_SCHEMA = pa.schema(
     [

@@ -14,7 +14,7 @@ from schemas.diet import AdvanceWhen
 from schemas.document import SCHEMA_VERSION, required
 from schemas.held_out import HeldOutCount
 from schemas.json_text import Sealed
-from schemas.objectives import ANCHOR_SET, PHASE_SET, SetName
+from schemas.objectives import FIXED_SETS, PHASE_SET, FixedSet, SetName
 from schemas.regular_files import PlainPath, PlainPathOrNone
 from schemas.study import Study, no_study
 from schemas.text import Strict
@@ -123,12 +123,15 @@ class EvaluationStratum(HeldOutCount):
 
 
 class Evaluation(HeldOutCount):
-    """A set of validation rows: `phase` and its objectives for each phase so far, and the one `anchor`."""
+    """A set of validation rows: `phase` and its objectives for each phase so far, and each fixed set."""
 
     set: SetName
     phase: str
-    """The phase whose strata these are; `anchor` for the anchor."""
+    """The phase whose strata these are; for a fixed set its name."""
     strata: tuple[EvaluationStratum, ...]
+    trained_share: float | None = None
+    """Share of the targets of all its rows, 0…1, that training documents show; these are left unscored. None
+    of conversations and imported rows, which aren't compared."""
 
     @property
     def name(self) -> str:
@@ -142,7 +145,7 @@ def set_title(name: str, phase: str) -> str:
     >>> set_title("anchor", "anchor"), set_title("phase", "syntax"), set_title("fim", "syntax")
     ('anchor', 'phase syntax', 'fim of syntax')
     """
-    if name == ANCHOR_SET:
+    if name in FIXED_SETS:
         return name
     return f"{name} {phase}" if name == PHASE_SET else f"{name} of {phase}"
 
@@ -212,7 +215,7 @@ class Job(Sealed):
     start_from: CheckpointRef | None
     evaluations: tuple[Evaluation, ...]
     evaluate_every: int
-    """Steps; the phases' and the anchor's figures are taken before, every so many steps and after.
+    """Steps; the phases' and the fixed sets' figures are taken before, every so many steps and after.
 
     One less than half as many steps before the end is left out. What the run that this one carries on
     measured of the same model on the same rows isn't measured again before the first step.
@@ -274,8 +277,8 @@ class Figure(HeldOutCount):
 
     @property
     def is_whole(self) -> bool:
-        """True for figures of the anchor and of all that a phase serves, not of an objective apart."""
-        return self.set in (PHASE_SET, ANCHOR_SET)
+        """True for figures of fixed sets and of all that a phase serves, not of an objective apart."""
+        return self.set in (PHASE_SET, *FIXED_SETS)
 
 
 class TokenCounts(Strict):
@@ -358,9 +361,9 @@ class Report(Sealed):
     """The moment of its end, in UTC; empty in reports of other trainers that don't say so."""
 
     def own_mean(
-        self, figures: Iterable[Figure], kind: Literal["phase", "anchor"]
+        self, figures: Iterable[Figure], kind: Literal["phase"] | FixedSet
     ) -> Figure | None:
-        """Return the last weighted mean of the anchor, or of the run's own phase, among its figures.
+        """Return the last weighted mean of a fixed set, or of the run's own phase, among its figures.
 
         A phase that serves only imported rows may have no figure of its own.
         """
@@ -368,7 +371,7 @@ class Report(Sealed):
             figure
             for figure in figures
             if (figure.set, figure.family) == (kind, "*")
-            and (kind == ANCHOR_SET or self.phase in (ANNEAL, figure.phase))
+            and (kind in FIXED_SETS or self.phase in (ANNEAL, figure.phase))
         ]
         return means[-1] if means else None
 

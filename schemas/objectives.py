@@ -4,7 +4,7 @@ A new objective is a file with its function and an entry here.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from schemas.registry import NameIn, Registry, imported
 
@@ -72,12 +72,17 @@ new  lines that no earlier document of the same repository shows; fim scores no 
 all  all that the objective scores
 """
 PHASE_SET, ANCHOR_SET = "phase", "anchor"
-SetName = Annotated[str, NameIn(OBJECTIVES, PHASE_SET, ANCHOR_SET)]
+FixedSet = Literal["anchor", "unseen", "later"]
+FIXED_SETS: tuple[FixedSet, ...] = get_args(FixedSet)
+"""Sets that are the same in every phase."""
+SetName = Annotated[str, NameIn(OBJECTIVES, PHASE_SET, *FIXED_SETS)]
 """A set of validation rows.
 
 phase       causal rows of the files that a phase serves, targets of its graphs, chat rows of its
             conversations, by their shares
 anchor      the same documents for every phase, diet and tokenizer; a small diet reads the first of them
+unseen      files of the repositories that the corpus holds out whole
+later       lines that commits after the corpus' date added, to files of which older versions are trained on
 <objective> rows of that objective, of what a phase serves with it; target of all graph documents
 """
 

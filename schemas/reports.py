@@ -221,6 +221,10 @@ class SelectionReport(StageReport):
     kept: int = 0
     val: int = 0
     """Kept documents on the val side."""
+    unseen: int = 0
+    """Kept documents of unseen repositories."""
+    later: int = 0
+    """Kept documents of later commits, of files that are trained on before."""
     rejected: dict[str, int] = {}
     """Documents by reason."""
     joined_val: tuple[str, ...] = ()

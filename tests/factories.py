@@ -16,6 +16,7 @@ from schemas.document import PARTS, Document, Part, Provenance
 from schemas.held_out import HeldOutCount
 from schemas.job import Figure, Report, TokenCounts
 from schemas.mixture import TokenRepetition
+from schemas.objectives import FIXED_SETS
 from schemas.reports import WindowsReport
 from schemas.windows import WINDOWS_NAME, WINDOWS_SCHEMA
 
@@ -79,7 +80,7 @@ def figure(val_bpb: float, **changes: Any) -> Figure:
         **equal_count(changes.pop("documents", 12), changes.pop("lineages", 5)).model_dump(),
         **changes,
     }
-    name = "anchor" if values["phase"] == "anchor" else "phase"
+    name = values["phase"] if values["phase"] in FIXED_SETS else "phase"
     return Figure(**{"set": name} | values)
 
 

@@ -50,7 +50,7 @@ class Scope:
     headers: Mapping[bytes, str]
     """The last blob of every `.h` file, by path."""
     in_range: int
-    """Commits between `since` and `until`."""
+    """Commits between `since` and `until`, without later ones."""
     boundary: frozenset[str]
     """Commits at which a shallow clone ends; such a commit seems to add every file."""
 
@@ -92,28 +92,37 @@ def candidates(
     The log is read twice: to count each lineage, and to choose. All of the history is walked whatever
     the window is, so that a lineage doesn't depend on it.
 
+    Commits from the corpus' `later` on are counted apart, and the oldest of their versions are chosen.
+
     With `edits` code, changes that are within the limit only because tree-wide commits don't count among
     the versions come too, marked `is_edit_only`; `skips` counts them all the same. `histories` gets
     those of all files that the window leaves, before the first change is yielded.
     """
-    versions, edited = Counter[str](), Counter[str]()
+    versions, edited = Counter[tuple[str, bool]](), Counter[tuple[str, bool]]()
+
+    def counted(candidate: Candidate) -> tuple[str, bool]:
+        return candidate.lineage, is_later(rules.corpus, candidate.timestamp)
+
     for candidate in _eligible(log, scope, rules, spec, skips, histories):
-        versions[candidate.lineage] += 1
-        edited[candidate.lineage] += not candidate.is_tree_wide
+        versions[counted(candidate)] += 1
+        edited[counted(candidate)] += not candidate.is_tree_wide
     history = rules.corpus.history
-    passed, passed_edits = Counter[str](), Counter[str]()
+    # The first later versions follow those that are trained on without a gap.
+    limits = {False: history, True: history.model_copy(update={"newest_first": False})}
+    passed, passed_edits = Counter[tuple[str, bool]](), Counter[tuple[str, bool]]()
     for candidate in _eligible(log, scope, rules, spec, Skips(), None):
-        name = candidate.lineage
-        if _is_chosen(passed[name], versions[name], history, counts=True):
+        place = counted(candidate)
+        limit = limits[place[1]]
+        if _is_chosen(passed[place], versions[place], limit, counts=True):
             yield candidate
         else:
             skips.add("versions", path=candidate.path, commit=candidate.commit)
             counts = not candidate.is_tree_wide
-            chosen = _is_chosen(passed_edits[name], edited[name], history, counts=counts)
+            chosen = _is_chosen(passed_edits[place], edited[place], limit, counts=counts)
             if edits == "code" and chosen:
                 yield replace(candidate, is_edit_only=True)
-        passed[name] += 1
-        passed_edits[name] += not candidate.is_tree_wide
+        passed[place] += 1
+        passed_edits[place] += not candidate.is_tree_wide
 
 
 def _is_chosen(number: int, versions: int, history: HistorySpec, *, counts: bool) -> bool:
@@ -140,6 +149,12 @@ def within(spec: RepositorySpec, timestamp: int) -> bool:
         return True
     day = datetime.datetime.fromtimestamp(timestamp, datetime.UTC).date()
     return (spec.since or day) <= day <= (spec.until or day)
+
+
+def is_later(corpus: CorpusSpec, timestamp: int) -> bool:
+    """Return True for commits that are held out since they came later than what is trained on."""
+    before = corpus.trained_before
+    return before is not None and timestamp >= before
 
 
 ReadAs = Literal["history", "shallow", "folder"]
@@ -194,7 +209,7 @@ def scope_of(
     headers: dict[bytes, str] = {}
     in_range, needed = 0, False
     for commit in commits(log):
-        in_range += within(spec, commit.timestamp)
+        in_range += within(spec, commit.timestamp) and not is_later(corpus, commit.timestamp)
         licences.follow(commit)
         if commit.commit in boundary:
             continue
@@ -225,7 +240,7 @@ def _eligible(
     number = 0
     for commit in commits(log):
         inside = within(spec, commit.timestamp)
-        number += inside
+        number += inside and not is_later(rules.corpus, commit.timestamp)
         breadth = _breadth(commit)
         for entry in commit.entries:
             origins.follow(entry)

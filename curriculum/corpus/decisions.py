@@ -10,7 +10,11 @@ import polars as pl
 from curriculum import frames, parquet
 from curriculum.corpus.select import KEPT_NAME, SELECTION_NAME, SIDES_NAME
 from curriculum.store import Artefact
+from schemas.document import Side
 from schemas.errors import StoreError
+
+HELD_OUT_FILES: tuple[Side, ...] = ("val", "unseen")
+"""Sides of files of which no version is trained on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,7 +25,7 @@ class Decisions:
     """
 
     kept: npt.NDArray[np.bool_]
-    val: npt.NDArray[np.bool_]
+    side: npt.NDArray[np.str_]
     domain: npt.NDArray[np.int64]
     """Index into `domains`."""
     domains: tuple[str, ...]
@@ -30,9 +34,19 @@ class Decisions:
     lineages: tuple[str, ...]
     document_ids: npt.NDArray[np.bytes_]
 
+    def on(self, side: Side) -> npt.NDArray[np.bool_]:
+        """[documents]: kept ones of a side."""
+        found: npt.NDArray[np.bool_] = self.kept & (self.side == side)
+        return found
+
+    @property
+    def of_held_out_files(self) -> npt.NDArray[np.bool_]:
+        """[documents]: those of files that no version is trained on of; later documents aren't among them."""
+        return np.isin(self.side, HELD_OUT_FILES)
+
 
 def decisions(selection: Artefact, documents: Artefact) -> Decisions:
-    """Join an artefact's documents with the selection; some 100 bytes of memory a document.
+    """Join an artefact's documents with the selection; some 120 bytes of memory a document.
 
     Raises:
         StoreError: naming the first document that the selection lacks.
@@ -51,7 +65,7 @@ def decisions(selection: Artefact, documents: Artefact) -> Decisions:
     first[np.unique(ids, return_index=True)[1]] = True
     return Decisions(
         kept=_column(chosen, "keep").astype(np.bool_)[found] & first,
-        val=(_column(chosen, "split") == "val")[found],
+        side=_column(chosen, "split")[found],
         domain=domain[found],
         domains=domains,
         lineage=lineage[found],
@@ -86,10 +100,10 @@ def read_sides(selection: Artefact) -> pl.DataFrame:
     return frames.read(selection.path / SIDES_NAME)
 
 
-def val_lineages(selection: Artefact) -> frozenset[str]:
-    """The files on the val side, of all that documents are made of."""
+def held_out_files(selection: Artefact) -> frozenset[str]:
+    """Return the lineages in val and unseen, of all that documents are made of."""
     sides = parquet.read_table(
-        selection.path / SIDES_NAME, columns=["lineage"], filters=[("split", "=", "val")]
+        selection.path / SIDES_NAME, columns=["lineage"], filters=[("split", "in", HELD_OUT_FILES)]
     )
     return frozenset(str(lineage) for lineage in sides["lineage"].to_pylist())
 

@@ -50,7 +50,8 @@ REVISION = 14
 def ingredients(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> dict[str, JsonValue]:
     """All that decides which changes are read, for the key of what is made of them; git's version aside."""
     pin = {"name", "licence", "since", "until", "include", "exclude", "max_commits"}
-    return {
+    later: dict[str, JsonValue] = {"later": str(corpus.later)} if corpus.later else {}
+    return later | {
         "commit": source.commit,
         "boundary": list(source.boundary),
         "repository": spec.model_dump(mode="json", include=pin),

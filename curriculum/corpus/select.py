@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import get_args
 
 import polars as pl
 import pyarrow as pa
@@ -30,6 +31,7 @@ from curriculum.corpus.refused_licences import refused_documents
 from curriculum.corpus.shared_lines import lineages_with_shared_text
 from curriculum.corpus.split import (
     Lineage,
+    beside_unseen,
     clusters,
     hash_fraction,
     held_out_alone,
@@ -38,7 +40,7 @@ from curriculum.corpus.split import (
 )
 from curriculum.corpus.touched_files import touched_files
 from schemas.corpus import CorpusSpec
-from schemas.document import KEPT_SCHEMA, LEFT_OUT_FILES_SCHEMA, SIDES_SCHEMA
+from schemas.document import KEPT_SCHEMA, LEFT_OUT_FILES_SCHEMA, SIDES_SCHEMA, Side
 from schemas.reports import CopyClusterReport, SelectionReport
 
 REVISION = 9
@@ -90,6 +92,8 @@ class Summary:
     """Rows whose id a document of the same repository has already."""
     kept: int
     val: int
+    unseen: int = 0
+    later: int = 0
     rejected: tuple[tuple[str, int], ...]
     joined: tuple[tuple[str, str], ...]
     families_without_val: tuple[str, ...]
@@ -102,6 +106,8 @@ class Summary:
             repeated=self.repeated,
             kept=self.kept,
             val=self.val,
+            unseen=self.unseen,
+            later=self.later,
             rejected=dict(self.rejected),
             joined_val=tuple(f"{family}: {unit}" for family, unit in self.joined),
             families_without_val=self.families_without_val,
@@ -111,9 +117,14 @@ class Summary:
 
 def ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
     """Return the settings of a corpus that decide a selection, beside its documents."""
+    never_trained: dict[str, JsonValue] = {
+        "unseen": [*sorted(corpus.unseen)],
+        "later": corpus.trained_before,
+    }
     return {
         "repositories": [repository.name for repository in corpus.repositories],
         "val_fraction": corpus.val_fraction,
+        **{name: value for name, value in never_trained.items() if value},
         **corpus.licences.not_usual(),
     }
 
@@ -149,7 +160,8 @@ def select(
         copies = find_near_copies(rows, folders, folder, others=others)
         sharing = chain(_sharing(rows), _sharing_text(documents), copies.pairs)
         oldest = clusters(lineages, sharing)
-        sides, joined = _splits(listed, oldest, touched_files(rows), corpus)
+        commits = touched_files(rows.filter(_is_trainable(corpus)))
+        sides, joined = _splits(listed.filter(_is_trainable(corpus)), oldest, commits, corpus)
         left_out, large = copies.left_out, copies.large
         _write(left_out, LEFT_OUT_FILES_SCHEMA, folder / LEFT_OUT_FILES_NAME)
         copied = listed.select(*KEY, "lineage").join(left_out, on="lineage")
@@ -158,7 +170,8 @@ def select(
         copied = left_out_targets(
             ((each.repository, each.path) for each in documents), frames.read(known.left_out)
         )
-    decided = _select(listed, sides, copied.select(*KEY, "reason", "evidence"))
+    sided = _sided(listed, sides, corpus)
+    decided = _select(sided, copied.select(*KEY, "reason", "evidence"))
     _write(decided, KEPT_SCHEMA, folder / KEPT_NAME)
     _write(sides.sort("lineage"), SIDES_SCHEMA, folder / SIDES_NAME)
     return _summary(decided, joined, large)
@@ -255,26 +268,56 @@ def _splits(
     commits: Sequence[Sequence[str]],
     corpus: CorpusSpec,
 ) -> tuple[pl.DataFrame, tuple[tuple[str, str], ...]]:
-    """(lineage, split) of all lineages, and the (family, cluster) that had to join val."""
+    """(lineage, split) of all lineages, and the (family, cluster) that had to join val.
+
+    `listed` are the documents that may be trained on, `commits` the lineages that each of theirs changed.
+    """
     units = _units(listed, oldest)
-    allowed = {name for names in units.values() for name in names}
+    beside = beside_unseen(oldest, corpus.unseen)
+    allowed = {name for names in units.values() for name in names} - beside
     judged = {name: unit for name, unit in oldest.items() if unit.name in allowed}
-    val = stratified(judged, val_fraction=corpus.val_fraction)
+    val = stratified(judged, val_fraction=corpus.val_fraction) | beside
     joined = joining(units, val)
     val = val.union(unit for _, unit in joined)
     changed = [frozenset(oldest[name].name for name in names) for names in commits]
     more = held_out_alone(changed, val, val_fraction=corpus.val_fraction)
     val, joined = val.union(more), (*joined, *((GRAPHS, unit) for unit in more))
-    return split_frame({name: unit.name in val for name, unit in oldest.items()}), joined
+    return split_frame(oldest, val, corpus.unseen), joined
 
 
-def split_frame(is_val: Mapping[str, bool]) -> pl.DataFrame:
-    """(lineage, split) of lineages, of which some are held out."""
-    splits = ("val" if held else "train" for held in is_val.values())
+def split_frame(
+    oldest: Mapping[str, Lineage], val: Set[str], unseen: Set[str] = frozenset()
+) -> pl.DataFrame:
+    """(lineage, split) of lineages, by the clusters in val and the repositories that are unseen."""
+
+    def side(name: str, unit: Lineage) -> Side:
+        if name.partition(":")[0] in unseen:
+            return "unseen"
+        return "val" if unit.name in val else "train"
+
     return pl.DataFrame(
-        list(zip(is_val, splits, strict=True)),
+        [(name, side(name, unit)) for name, unit in oldest.items()],
         schema={"lineage": pl.String, "split": pl.String},
         orient="row",
+    )
+
+
+def _is_trainable(corpus: CorpusSpec) -> pl.Expr:
+    """Documents but those of unseen repositories and later commits."""
+    is_seen = ~pl.col("repository").is_in(sorted(corpus.unseen))
+    return is_seen & ~_is_later(corpus)
+
+
+def _is_later(corpus: CorpusSpec) -> pl.Expr:
+    before = corpus.trained_before
+    return pl.lit(value=False) if before is None else pl.col("timestamp") >= before
+
+
+def _sided(listed: pl.DataFrame, sides: pl.DataFrame, corpus: CorpusSpec) -> pl.DataFrame:
+    """The documents with their side: their file's, or later."""
+    is_later = (pl.col("split") == "train") & _is_later(corpus)
+    return listed.join(sides, on="lineage", how="left", validate="m:1").with_columns(
+        split=pl.when(is_later).then(pl.lit("later")).otherwise("split")
     )
 
 
@@ -283,12 +326,14 @@ def _extended(
 ) -> pl.DataFrame:
     """(lineage, split) of the known lineages and of those that only others cite."""
     sides = frames.read(known.sides)
+    # A copy of a file of an unseen repository is held out, too.
+    held_out = sides.with_columns(pl.col("split").replace("unseen", "val"))
     cited = _cited(rows).select("lineage", "blob").unique().collect(engine="streaming")
-    blobs = cited.join(sides, on="lineage").group_by("blob").agg(pl.col("split").max())
+    blobs = cited.join(held_out, on="lineage").group_by("blob").agg(pl.col("split").max())
     strange = cited.join(sides, on="lineage", how="anti").join(blobs, on="blob", how="left")
     copies = strange.group_by("lineage").agg(pl.col("split").max()).sort("lineage")
     near = _near_val(
-        documents, known, frozenset(sides.filter(split="val")["lineage"]), set(copies["lineage"])
+        documents, known, frozenset(held_out.filter(split="val")["lineage"]), set(copies["lineage"])
     )
     fractions = map(hash_fraction, copies["lineage"])
     hashed = ["val" if fraction < corpus.val_fraction else "train" for fraction in fractions]
@@ -328,12 +373,10 @@ def _units(listed: pl.DataFrame, oldest: Mapping[str, Lineage]) -> dict[str, lis
     return found
 
 
-def _select(listed: pl.DataFrame, sides: pl.DataFrame, left_out: pl.DataFrame) -> pl.DataFrame:
+def _select(sided: pl.DataFrame, left_out: pl.DataFrame) -> pl.DataFrame:
     """The selection's columns, and `rows`; `left_out` are (*KEY, reason, evidence) of near copies."""
     near = left_out.rename({"reason": "near", "evidence": "near_evidence"})
-    marked = listed.join(sides, on="lineage", how="left", validate="m:1").join(
-        near, on=KEY, how="left", validate="1:1"
-    )
+    marked = sided.join(near, on=KEY, how="left", validate="1:1")
     is_refused, is_near = (pl.col(name).is_not_null() for name in ("refused", "near"))
     firsts = (
         marked.filter(~(is_refused | is_near))
@@ -374,14 +417,16 @@ def _summary(
     large: tuple[CopyClusterReport, ...],
 ) -> Summary:
     kept = decided.filter("keep")
-    val = kept.filter(pl.col("split") == "val")
+    on = {side: kept.filter(split=side) for side in get_args(Side)}
     rejected = decided.filter(~pl.col("keep")).group_by("reason").len().sort("reason")
-    without = set(decided["family"].unique()) - set(val["family"].unique())
+    without = set(decided["family"].unique()) - set(on["val"]["family"].unique())
     return Summary(
         documents=decided.height,
         repeated=int(decided["rows"].sum()) - decided.height,
         kept=kept.height,
-        val=val.height,
+        val=on["val"].height,
+        unseen=on["unseen"].height,
+        later=on["later"].height,
         rejected=tuple(rejected.iter_rows()),
         joined=joined,
         families_without_val=tuple(sorted(without)),

@@ -115,7 +115,7 @@ def _splits(
     val = stratified(judged, val_fraction=corpus.val_fraction)
     joined = joining({CHAT_FAMILY: [judged[name].name for name in sorted(allowed)]}, val)
     val = val.union(unit for _, unit in joined)
-    return split_frame({name: unit.name in val for name, unit in oldest.items()}), joined
+    return split_frame(oldest, val), joined
 
 
 def _sharing(rows: pl.DataFrame) -> Iterator[tuple[str, str]]:

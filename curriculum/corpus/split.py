@@ -10,6 +10,10 @@ corpus names first, and in it the lineage began first. A cluster is in val where
 half of `val_fraction`, or where val lacks a cluster of its stratum, repository or corpus so far. So a stratum
 has its share as soon as that is one cluster, and small strata give theirs together.
 
+Files of an unseen repository are in unseen. A cluster with some of them is not judged: its other files are in
+val, so that no file that is trained on shares much text with an unseen one. Documents of later commits are in
+later where their file is in train.
+
 A decision rests on the cluster and on older ones alone. What is appended to a corpus or to a history changes
 no earlier side, unless it joins two clusters or moves the first version of a file that is read; even then
 clusters that their hash holds out stay in val.
@@ -18,7 +22,7 @@ clusters that their hash holds out stay in val.
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 BY_HASH = 0.5
@@ -70,6 +74,22 @@ def clusters(lineages: Iterable[Lineage], pairs: Iterable[tuple[str, str]]) -> d
 def hash_fraction(unit: str) -> float:
     """Hash a cluster or a lineage to a number in [0, 1), the same for ever."""
     return int.from_bytes(hashlib.sha256(unit.encode()).digest()[:7]) / 256**7
+
+
+def beside_unseen(oldest: Mapping[str, Lineage], unseen: Collection[str]) -> frozenset[str]:
+    """Return the clusters with files of unseen repositories, by the names of their oldest lineages.
+
+    A cluster of more than half of the lineages of other repositories isn't among them, so that something is
+    left to train on; then text that its files share is left unscored alone.
+    """
+    seen = Counter[str]()
+    beside = set[str]()
+    for name, unit in oldest.items():
+        if name.partition(":")[0] in unseen:
+            beside.add(unit.name)
+        else:
+            seen[unit.name] += 1
+    return frozenset(name for name in beside if 2 * seen[name] <= seen.total())
 
 
 def stratified(oldest: Mapping[str, Lineage], *, val_fraction: float) -> frozenset[str]:

@@ -194,10 +194,10 @@ def _renumbered(edges: Int32s, place: Int32s) -> tuple[Bools, Int32s]:
 class Split:
     """The sides that the selection decided."""
 
-    val: npt.NDArray[np.bool_]
-    """[documents]: whether each document of the artefact is in val."""
-    val_lineages: frozenset[str]
-    """The lineages in val; all others are in train."""
+    held_out: npt.NDArray[np.bool_]
+    """[documents]: whether the file of each document of the artefact is held out."""
+    held_out_files: frozenset[str]
+    """Lineages of which no version is trained on."""
     licences: LicencesSpec = USUAL_LICENCES
     """Licences that the corpus takes."""
 
@@ -432,9 +432,9 @@ class _Context:
         self._split = split
         if split is not None:
             self._provenance, source = flat(batch.column("provenance"))
-            held_out = pa.array(sorted(split.val_lineages), type=pa.string())
-            is_val = pc.is_in(source.field("lineage"), value_set=held_out)
-            self._is_val = is_val.to_numpy(zero_copy_only=False).astype(np.bool_)
+            held_out = pa.array(sorted(split.held_out_files), type=pa.string())
+            is_held_out = pc.is_in(source.field("lineage"), value_set=held_out)
+            self._is_held_out = is_held_out.to_numpy(zero_copy_only=False).astype(np.bool_)
             self._is_refused = split.are_refused(source) if split.refuses else None
 
     def placed(self, index: int, row: int, parts: slice) -> Placed | None:
@@ -445,10 +445,10 @@ class _Context:
         foreign, held_out = np.zeros(len(self._sources[parts]), dtype=np.bool_), False
         refused = foreign.copy()
         if self._split is not None:
-            held_out = bool(self._split.val[row])
+            held_out = bool(self._split.held_out[row])
             cited = np.flatnonzero(self._sources[parts] >= 0)
             sources = self._provenance[index] + self._sources[parts][cited]
-            foreign[cited] = self._is_val[sources] != held_out
+            foreign[cited] = self._is_held_out[sources] != held_out
             if self._is_refused is not None:
                 refused[cited] = self._is_refused[sources]
         return placed(

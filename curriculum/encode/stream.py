@@ -52,7 +52,7 @@ def encode_documents(
 ) -> Iterator[FitResult]:
     """Fit each document of an artefact, in its order; `kept` [documents] leaves some out.
 
-    With a `split` no file of val stands in an encoding of a document with chunks that is trained on, and no
+    With a `split` no held-out file stands in an encoding of a document with chunks that is trained on, and no
     chunk under a refused licence in any. Documents without chunks are never looked at.
     With `structure`, `files` are of v6_enriched and `store` has the tokens of its base family: encodings
     are those of the base, and have structure. `objective` is applied between fitting and structure, which

@@ -9,6 +9,7 @@ from curriculum.encode.documents import Outcome
 from curriculum.inspection.conversation_tables import conversation_lines, conversation_warnings
 from curriculum.inspection.copy_warnings import copy_warnings
 from curriculum.inspection.formats import Line, count, family_title, number, percent
+from curriculum.inspection.held_out_tables import held_out_lines, held_out_set_warnings
 from curriculum.inspection.losses import lack_warnings
 from curriculum.inspection.row_yields import OTHER_YIELDS, RowYields
 from curriculum.mixing import mix
@@ -55,7 +56,7 @@ def build_tables(built: Built) -> Iterator[BuildTable]:
     """Yield how full the rows of a phase are, how long their context is, and their domains."""
     notes = (YIELD_NOTE, *fullness_lines(built))
     yield BuildTable(lines=tuple(yield_lines(built)), notes=notes)
-    for listed in (new_line_lines, chop_lines, length_lines, context_lines):
+    for listed in (new_line_lines, held_out_lines, chop_lines, length_lines, context_lines):
         yield BuildTable(lines=tuple(listed(built)))
     yield BuildTable(lines=tuple(graph_lines(built)), notes=tuple(changed_lines(built)))
     for listed in (index_lines, conversation_lines, domain_lines, comment_lines):
@@ -68,6 +69,7 @@ def build_warnings(built: Built) -> Iterator[str]:
     yield from graph_warnings(built)
     yield from context_warnings(built)
     yield from held_out_warnings(built)
+    yield from held_out_set_warnings(built)
     yield from conversation_warnings(built)
     yield from domain_warnings(built)
     yield from copy_warnings(built.selection.reported(SelectionReport))

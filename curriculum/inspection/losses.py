@@ -231,7 +231,7 @@ def _not_kept(built: Built, wanted: RowsSpec) -> Counter[str]:
         filters=[("family", "=", wanted.flat_family)],
     )
     return Counter(
-        each["reason"] or (HELD_OUT if each["split"] == "val" else SHOWN_BESIDE)
+        each["reason"] or (HELD_OUT if each["split"] != "train" else SHOWN_BESIDE)
         for each in listed.to_pylist()
         if _is_of(wanted, each["repository"])
     )

@@ -1,7 +1,7 @@
 """Loss and val_bpb of a run that trains now, from the parts of its metrics and its heartbeat."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from curriculum.published_files import Identity, identity_of
 from curriculum.store import inside
 from curriculum.train.run_directory import HEARTBEAT, METRICS
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat
-from schemas.objectives import ANCHOR_SET, PHASE_SET
+from schemas.objectives import FIXED_SETS, PHASE_SET, FixedSet
 
 MOST_POINTS = 400
 """Points of a curve of losses; each is the mean over equally many steps."""
@@ -31,7 +31,8 @@ class TrainingCurves:
     """Means of the training loss over some steps, in nats a scored token, each with its last step."""
     phase: tuple[Figure, ...]
     """Evaluations of the phase's own validation rows, by step."""
-    anchor: tuple[Figure, ...]
+    fixed: Mapping[FixedSet, tuple[Figure, ...]]
+    """Evaluations of each fixed set that has some."""
     heartbeat: Heartbeat | None
     """None before its first step."""
 
@@ -44,7 +45,11 @@ def training_curves(run: Path, *, points: int = MOST_POINTS) -> TrainingCurves:
     return TrainingCurves(
         losses=_thinned(steps, losses, points),
         phase=tuple(each for each in figures if each.set == PHASE_SET),
-        anchor=tuple(each for each in figures if each.set == ANCHOR_SET),
+        fixed={
+            name: taken
+            for name in FIXED_SETS
+            if (taken := tuple(figure for figure in figures if figure.set == name))
+        },
         heartbeat=heartbeat,
     )
 

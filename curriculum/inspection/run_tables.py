@@ -9,6 +9,7 @@ from curriculum.inspection.paired import Place
 from curriculum.inspection.runs import change, measured_on
 from curriculum.train.document_sums import PairedChange
 from schemas.job import Figure, Report
+from schemas.objectives import FIXED_SETS, FixedSet
 from schemas.study import study_words
 
 Changes = Mapping[Place, PairedChange]
@@ -16,14 +17,14 @@ NO_CHANGES: Changes = MappingProxyType({})
 """Changes of a run that left no documents."""
 
 
-def run_line(report: Report) -> Line:
-    """A run in a line: val_bpb before and after, what it consumed, why it stopped."""
+def run_line(report: Report, sets: Sequence[FixedSet] = FIXED_SETS) -> Line:
+    """A run in a line: val_bpb before and after, of some fixed sets too, what it consumed, why it stopped."""
     return {
         "phase": report.phase,
         "attempt": report.attempt,
         "val_bpb": change(report, "phase"),
         "held out": measured_on(report),
-        "anchor": change(report, "anchor"),
+        **{name: change(report, name) for name in sets},
         "tokens": count(report.tokens.valid),
         "steps": report.steps,
         "context": "" if report.mean_context is None else f"{report.mean_context:,.0f}",
@@ -37,8 +38,9 @@ def run_line(report: Report) -> Line:
 
 
 def run_lines(reports: Sequence[Report]) -> list[Line]:
-    """A line a run, with a column for studies where any is one."""
-    lines = [run_line(each) for each in reports]
+    """A line a run, with columns for fixed sets and studies where any has some."""
+    measured = [name for name in FIXED_SETS if any(change(report, name) for report in reports)]
+    lines = [run_line(report, measured) for report in reports]
     if not any(each.study for each in reports):
         return lines
     return [

@@ -10,6 +10,7 @@ from curriculum.train.run_directory import JOB, read_job
 from schemas.job import Job, Report
 from schemas.manifest import MANIFEST_NAME
 from schemas.mixture import MixtureReport
+from schemas.objectives import FIXED_SETS, FixedSet
 from schemas.study import Study, study_mark
 
 
@@ -26,7 +27,7 @@ def run_words(report: Report) -> str:
     """
     figures = (
         ("val_bpb", change(report, "phase")),
-        ("anchor", change(report, "anchor")),
+        *((name, change(report, name)) for name in FIXED_SETS),
     )
     measured = "".join(f"{name} {figure}, " for name, figure in figures if figure)
     why = ENDINGS.get(report.stopped, report.stopped)
@@ -91,7 +92,7 @@ def mixture_of_run(store: Store, run: Artefact) -> MixtureReport | None:
     return mixture_report_of(mixture) if mixture else None
 
 
-def change(report: Report, kind: Literal["phase", "anchor"]) -> str:
+def change(report: Report, kind: Literal["phase"] | FixedSet) -> str:
     """val_bpb before and after as `3.214 → 2.871`; empty where it wasn't measured.
 
     A figure of too few documents or lineages says so. A phase that serves only imported rows may have no

@@ -6,7 +6,7 @@ from curriculum.mixing.resolve import DietFault, ResolvedPhase
 from schemas.errors import DietFieldError
 from schemas.families import EDIT_FAMILY, FAMILIES
 from schemas.mistakes import nearest
-from schemas.objectives import ANCHOR_SET
+from schemas.objectives import FixedSet
 
 
 def domain_faults(phases: Sequence[ResolvedPhase], known: Collection[str]) -> Iterator[DietFault]:
@@ -53,8 +53,10 @@ def repeated_changes(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
         )
 
 
-def check_gates(phases: Sequence[ResolvedPhase]) -> None:
+def check_gates(phases: Sequence[ResolvedPhase], fixed: Sequence[FixedSet]) -> None:
     """Refuse a gate that waits for val_bpb of a set that the phase hasn't, or where nothing is held out.
+
+    `fixed` are the corpus' sets that measure every phase.
 
     Raises:
         DietError: naming the phase.
@@ -64,17 +66,18 @@ def check_gates(phases: Sequence[ResolvedPhase]) -> None:
         if rule is None or rule.val_bpb is None:
             continue
         asked, location = rule.val_bpb.set, ("phases", at, "advance_when", "val_bpb")
-        if asked not in phase.sets:
+        sets = (*phase.sets, *fixed)
+        if asked not in sets:
             raise DietFieldError(
                 f"phase {phase.name}",
                 f"advance_when.val_bpb.set = {asked!r}",
                 location=(*location, "set"),
-                cause="it serves nothing of that objective",
-                cure=f"Take {' or '.join(phase.sets)}",
+                cause="it serves nothing of that objective, and the corpus has no such set",
+                cure=f"Take {' or '.join(sets)}",
             )
         rows = {each.imported for each in phase.servings}
         is_blind = all(each is not None and each.measured_by is None for each in rows)
-        if is_blind and asked != ANCHOR_SET:
+        if is_blind and asked not in fixed:
             raise DietFieldError(
                 f"phase {phase.name}",
                 "advance_when.val_bpb",

@@ -23,7 +23,7 @@ from schemas.families import (
 )
 from schemas.job import ANNEAL
 from schemas.mistakes import Location, nearest
-from schemas.objectives import ANCHOR_SET, OBJECTIVES, PHASE_SET, TARGET_OBJECTIVE, Score
+from schemas.objectives import OBJECTIVES, PHASE_SET, TARGET_OBJECTIVE, Score
 from schemas.packed_row import Packer
 from schemas.study import study_mark
 
@@ -123,9 +123,9 @@ class ResolvedPhase:
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """The sets of validation rows that measure it, where such rows are held out; a gate may name one."""
+        """The sets of its own validation rows that measure it, where such rows are held out."""
         names = (name for serving in self.servings for name in serving.sets)
-        return tuple(dict.fromkeys((PHASE_SET, *names, ANCHOR_SET)))
+        return tuple(dict.fromkeys((PHASE_SET, *names)))
 
     @property
     def is_anneal(self) -> bool:

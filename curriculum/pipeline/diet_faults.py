@@ -11,6 +11,7 @@ from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.model.backend_choice import AttentionNeeds, Capabilities, choose
 from curriculum.model.presets import preset
 from curriculum.pipeline.run_config import RunConfig
+from curriculum.stages.fixed_sets import sets_of
 from curriculum.train.metric_writers import parse_writers
 from schemas.corpus import CHAT_DOMAIN, CorpusSpec
 from schemas.cures import tokenizer_file
@@ -42,7 +43,7 @@ def require_sound(
         DietError, JobError: naming the field.
     """
     with placed(config.specialist, config.workspace):
-        check_gates(phases)
+        check_gates(phases, sets_of(corpus))
     with located(config.specialist, "backend", diet.backend, config.workspace):
         require_backend(diet, phases, Capabilities.expected("cuda"))
     domains = *load_domains(corpus.domains).domains, CHAT_DOMAIN

@@ -13,9 +13,7 @@ from curriculum.store import Artefact
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.metric_writers import parse_writers
 from schemas.errors import JobError
-from schemas.families import VERSIONS_FAMILY
 from schemas.job import Evaluation, Job
-from schemas.objectives import ANCHOR_SET
 
 if TYPE_CHECKING:
     from curriculum.train.launch.gpu_slots import Machine
@@ -87,13 +85,14 @@ def job_of(
 
 
 def _evaluations(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Evaluation]:
-    """List the evaluations of a phase: all validation rows of its servings, by objective, and the anchor."""
+    """List the evaluations of a phase: all validation rows it serves, by objective, and the fixed sets."""
     from curriculum.train.evaluation_sets import (
-        ANCHOR_SHARE,
+        FIXED_SHARE,
         PHASE_SHARE,
         Validation,
         evaluation,
         evaluations_apart,
+        fixed_evaluation,
         validation_of,
         within,
     )
@@ -106,9 +105,13 @@ def _evaluations(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Eval
             held_out.append(validation_of(serving, found.val))
         for objective, rows in found.apart.items():
             apart.setdefault(objective, []).append(validation_of(serving, rows))
-    anchor = Validation(family=VERSIONS_FAMILY, share=1.0, rows=built.anchor)
     budget = sum(each.tokens for each in plan.phases)
-    fixed = within([evaluation(ANCHOR_SET, [anchor], workspace=root)], ANCHOR_SHARE * budget)
+    fixed = [
+        found
+        for name, rows in built.fixed.items()
+        if (whole := fixed_evaluation(name, rows, workspace=root)) is not None
+        for found in within([whole], FIXED_SHARE * budget)
+    ]
     if not held_out:
         return fixed
     # The anneal measures what the phase before it did, by the limit of that one.

@@ -53,7 +53,7 @@ def build_phases(plan: RunPlan, phases: Sequence[str], context: Context) -> Buil
         plan.store,
         plan.corpus,
         list(dict.fromkeys(wanted)),
-        anchor_length=min(length for spec in plan.specs.values() for length in spec.row_lengths),
+        fixed_length=min(length for spec in plan.specs.values() for length in spec.row_lengths),
         tokenizing=tokenizing_of(plan),
         indexing=_indexing(plan),
         workers=Workers(

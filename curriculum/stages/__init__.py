@@ -17,6 +17,7 @@
     row_recipe.py      what decides the bytes of rows
     row_sides.py       one side of the split: encodings spooled, planned by domain, written
     first_showings.py  lines that a repository's documents show for the first time
+    fixed_sets.py      documents of the sets that all phases are measured on
     rows.py            documents fitted, scored, packed, checked and published as rows
     trained_text.py    held-out text that training documents show, too, left unscored
     held_out_text.py   check that no row holds text of files on the other side
@@ -42,7 +43,7 @@ from curriculum.stages.row_sources import (
     check_objectives,
     imported_of,
 )
-from curriculum.stages.rows import make_anchor, make_rows
+from curriculum.stages.rows import make_fixed, make_rows
 from curriculum.stages.selection import Kept, KeptDocuments, Selection
 from curriculum.stages.shard import Shard
 from curriculum.stages.stage import ALONE, Coordinator, Workers
@@ -58,6 +59,7 @@ from curriculum.stages.worker_rights import worker_rights
 from curriculum.store import Artefact, Store, in_lease
 from schemas.corpus import CorpusSpec
 from schemas.families import CHAT_FAMILY, VERSIONS_FAMILY, families_of
+from schemas.objectives import FixedSet
 from schemas.progress import ProgressCallback, ignore_progress
 
 __all__ = [
@@ -90,7 +92,8 @@ class Built:
     tokenizer: Artefact
     tokens: tuple[Artefact, ...]
     rows: tuple[RowSet, ...]
-    anchor: Artefact
+    fixed: Mapping[FixedSet, Artefact]
+    """Rows of the sets that are the same in every phase."""
 
     def rows_of(self, wanted: RowsSpec) -> RowSet:
         """The rows that were asked for."""
@@ -108,7 +111,7 @@ class Built:
             self.tokenizer,
             *self.tokens,
             *rows.values(),
-            self.anchor,
+            *self.fixed.values(),
         ]
 
     @property
@@ -123,7 +126,7 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     corpus: CorpusSpec,
     wanted: Sequence[RowsSpec],
     *,
-    anchor_length: int,
+    fixed_length: int,
     tokenizing: Tokenizing | None = None,
     indexing: Indexing = CAREFUL,
     workers: Workers = ALONE,
@@ -132,7 +135,7 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
 ) -> Built:
     """Build the rows that are wanted, and all that they are made of.
 
-    `anchor_length` is the row length of the anchor: the curriculum's smallest. A dry store answers
+    `fixed_length` is the row length of the fixed sets: the curriculum's smallest. A dry store answers
     with what it would make; a shard makes its share, and plans what others haven't made. Rows that were
     imported are taken as they are. Pins are resolved anew unless `sources` are given.
 
@@ -156,7 +159,7 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     sandbox = worker_rights(store, corpus, listed, ("documents", "rows", "tokens"))
     beginning = Coordinator(store=store, workers=workers, sandbox=sandbox, watch=watch)
     with beginning.keeping_workers() as coordinator:
-        return _build(coordinator, corpus, wanted, listed, anchor_length, tokenizing, indexing)
+        return _build(coordinator, corpus, wanted, listed, fixed_length, tokenizing, indexing)
 
 
 def _build(
@@ -164,7 +167,7 @@ def _build(
     corpus: CorpusSpec,
     wanted: Sequence[RowsSpec],
     listed: Sequence[Repository],
-    anchor_length: int,
+    fixed_length: int,
     tokenizing: Tokenizing,
     indexing: Indexing,
 ) -> Built:
@@ -215,7 +218,7 @@ def _build(
         tokenizer=tokenizer,
         tokens=tokens,
         rows=tuple(rows[each] for each in wanted),
-        anchor=make_anchor(coordinator, made, anchor_length),
+        fixed=make_fixed(coordinator, made, fixed_length),
     )
 
 

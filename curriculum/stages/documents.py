@@ -4,7 +4,7 @@ import contextlib
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -44,6 +44,12 @@ class Repository:
     def name(self) -> str:
         """Its name in the corpus."""
         return self.spec.name
+
+    def trained(self) -> "Repository":
+        """Return the repository without later commits."""
+        corpus = self.corpus.trained()
+        spec = next(each for each in corpus.repositories if each.name == self.name)
+        return replace(self, corpus=corpus, spec=spec)
 
     def ingredients(self) -> dict[str, JsonValue]:
         """Return all that decides which changes are read, for keys; git's version aside."""

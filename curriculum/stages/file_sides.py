@@ -31,7 +31,10 @@ class FileSide:
 
 
 def file_sides(documents: Sequence[Artefact], selection: Artefact) -> tuple[FileSide, ...]:
-    """List the files that a selection keeps, the largest first; families of graphs add none to them."""
+    """List the files in train and val that a selection keeps, the largest first.
+
+    Families of graphs add none to them.
+    """
     versions = [each for each in documents if each.manifest.labels["family"] == VERSIONS_FAMILY]
     files = sorted(file for each in versions for file in shards_of(each.path))
     if not files:
@@ -39,7 +42,11 @@ def file_sides(documents: Sequence[Artefact], selection: Artefact) -> tuple[File
     decided = frames.read(
         selection.path / SELECTION_NAME,
         ["document_id", "family", "keep", "lineage", "split", "domain"],
-    ).filter(pl.col("keep") & (pl.col("family") == VERSIONS_FAMILY))
+    ).filter(
+        pl.col("keep")
+        & (pl.col("family") == VERSIONS_FAMILY)
+        & pl.col("split").is_in(("train", "val"))
+    )
     sizes = frames.scan(files, ["document_id", "num_bytes"]).unique("document_id").collect()
     found = (
         decided.join(sizes, on="document_id", how="inner")

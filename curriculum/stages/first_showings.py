@@ -41,9 +41,9 @@ def scoring_new_lines(
     documents: Artefact,
     tokenizer: Tokenizer,
     read: Callable[..., Iterator[FitResult]],
-    train: Bools,
+    judged: Bools,
 ) -> ApplyObjective:
-    """Return an objective that scores less of the documents to train on: what a repository shows first.
+    """Return an objective that scores less of the judged documents: what a repository shows first.
 
     An objective that isn't judged by line scores no context.
 
@@ -53,12 +53,12 @@ def scoring_new_lines(
         documents: Flat documents of one repository and family.
         tokenizer: Tokenizer of the rows.
         read: Fits documents of some files: `encode_documents` for this repository.
-        train: [documents] that are trained on.
+        judged: [documents] whose lines are compared; what is trained on, or for later documents all.
     """
     if OBJECTIVES[wanted.objective].by_line:
         kinds = ("target",) if wanted.objective == TARGET_OBJECTIVE else PART_KINDS
         lines = NewLines(turns=turns(documents), tokenizer=tokenizer, kinds=kinds)
-        for _ in read(documents.shards(), kept=train, objective=lines.note):
+        for _ in read(documents.shards(), kept=judged, objective=lines.note):
             pass
         narrow: ApplyObjective = lines.score
     else:
@@ -66,7 +66,7 @@ def scoring_new_lines(
 
     def apply(document: TokenizedDocument, fitted: FitResult) -> FitResult:
         done = objective(document, fitted)
-        return narrow(document, done) if train[document.row] else done
+        return narrow(document, done) if judged[document.row] else done
 
     return apply
 

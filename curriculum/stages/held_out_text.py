@@ -20,7 +20,7 @@ Sides = npt.NDArray[np.int8]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Parts:
-    """The parts of one document: where each ends, and its side: 1 val, 0 train or GENERATED."""
+    """The parts of one document: where each ends, and its side: 1 held out, 0 trained on or GENERATED."""
 
     ends: npt.NDArray[np.int32]
     sides: Sides
@@ -41,8 +41,8 @@ def check_sides(
     """The number of text pieces that were held against the sides of their files; all were on the row's.
 
     The context of a held-out document may be of files that are trained on, where none of it is scored.
-    `documents` are what the rows were made of, `held_out` the files of val, `token_bytes` the bytes of each
-    id. Memory: six bytes a part of a document.
+    `documents` are what the rows were made of, `held_out` the files of which no version is trained on,
+    `token_bytes` the bytes of each id. Memory: six bytes a part of a document.
 
     Raises:
         PackError: with the first piece that comes from the other side, or has scored context.
@@ -62,7 +62,7 @@ _CHECKED = ["pack_id", "split", "input_ids", "loss_mask", "document_ids", "piece
 def _check(
     row: dict[str, Any], known: dict[str, _Parts], token_bytes: npt.NDArray[np.int32]
 ) -> int:
-    own = int(row["split"] != "train")
+    own = int(row["split"] not in ("train", "later"))
     texts = [piece for piece in row["pieces"] if piece["kind"] == TEXT_PIECE]
     scored = np.array([0, *row["loss_mask"][:-1]], dtype=np.bool_)
     sizes = token_bytes[np.array(row["input_ids"])]

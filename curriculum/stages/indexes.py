@@ -235,4 +235,4 @@ def indexes_for(
     if not need_index(families):
         return ()
     coordinator = Coordinator(store=Store(store.root, dry=True))
-    return make_indexes(coordinator, repositories(corpus, sources))
+    return make_indexes(coordinator, repositories(corpus.trained(), sources))

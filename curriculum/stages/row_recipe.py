@@ -9,13 +9,13 @@ from curriculum import encode
 from curriculum.objectives import new_lines
 from curriculum.packing import chop
 from curriculum.stages import trained_text
-from curriculum.stages.anchor_documents import ANCHOR_BYTES
+from curriculum.stages.fixed_sets import SET_BYTES
 from curriculum.stages.row_sides import PACK_SEED, Split
 from curriculum.stages.row_sources import RowSources, RowsSpec
 from curriculum.stages.selection import title
 from curriculum.store import Input, Recipe
 from schemas.families import CHAT_FAMILY
-from schemas.objectives import OBJECTIVES
+from schemas.objectives import FIXED_SETS, OBJECTIVES
 
 REVISION = 5
 """Raised when the same encodings give other rows."""
@@ -48,8 +48,10 @@ def recipe_of(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
     if wanted.family == CHAT_FAMILY:
         config["overlong"] = [source.overlong for source in sources.of(wanted)]
     config |= sources.corpus.licences.not_usual()
-    if split == "anchor":
-        config["anchor_bytes"] = ANCHOR_BYTES
+    if split in FIXED_SETS:
+        config["set_bytes"] = SET_BYTES
+    if split == "later":
+        config["score_revision"] = new_lines.REVISION
     if packer:
         config |= {"packer": wanted.packer, "packer_revision": chop.REVISION}
     if split == "train" and wanted.scores_new_lines:

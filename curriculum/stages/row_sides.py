@@ -19,6 +19,7 @@ from curriculum.store import StagingDirectory
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.encoding import BYTE_END, BYTE_START
 from schemas.families import ENRICHED_FAMILY
+from schemas.objectives import FIXED_SETS, FixedSet
 from schemas.packed_row import FAR_CONTEXT, RowFormat
 from schemas.reports import ChopReport, ContextReport, DomainRows, RowsReport
 
@@ -28,7 +29,8 @@ LONG = 0.9
 """Share of the documents that are no longer than a long one."""
 COUNTED_AT_A_TIME = 1 << 16
 """Encodings."""
-Split = Literal["train", "val", "anchor"]
+Split = Literal["train", "val"] | FixedSet
+SPLITS: tuple[Split, ...] = ("train", "val", *FIXED_SETS)
 Int64s = npt.NDArray[np.int64]
 
 

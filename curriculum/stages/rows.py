@@ -7,18 +7,25 @@ from functools import partial
 from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 
 from curriculum import encode
-from curriculum.corpus.decisions import decisions, val_lineages
+from curriculum.corpus.decisions import Decisions, decisions, held_out_files
 from curriculum.objectives import objective_of
 from curriculum.packing.check import check
 from curriculum.packing.windows import write_windows
-from curriculum.stages.anchor_documents import anchored
 from curriculum.stages.beside import are_shown, shown_by
 from curriculum.stages.first_showings import scoring_new_lines
+from curriculum.stages.fixed_sets import documents_of_set, sets_of
 from curriculum.stages.row_recipe import is_compared, recipe_of
 from curriculum.stages.row_sides import RowSide, Split
-from curriculum.stages.row_sources import RowSet, RowSources, RowsSpec, apply_objective
+from curriculum.stages.row_sources import (
+    RowSet,
+    RowSource,
+    RowSources,
+    RowsSpec,
+    apply_objective,
+)
 from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.stages.trained_text import TrainedText
@@ -27,6 +34,7 @@ from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
 from schemas.errors import TokenizerError
 from schemas.families import ENRICHED_FAMILY, VERSIONS_FAMILY
+from schemas.objectives import FIXED_SETS, FixedSet
 from schemas.reports import RowsReport
 
 
@@ -88,18 +96,22 @@ class Rows(Stage[Sequence[RowsSpec], RowTask]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AnchorRows(Rows):
-    """Rows of the anchor, the same validation texts for every phase and diet."""
+class FixedRows(Rows):
+    """Rows of the fixed sets, the same held-out texts for every phase and diet."""
 
     placement = "each shard"
 
     def tasks(self, inputs: Sequence[RowsSpec]) -> Sequence[RowTask]:
-        """Return a task for each length of its rows."""
-        return [RowTask(wanted=each, splits=("anchor",)) for each in inputs]
+        """Return a task for each set and length of its rows."""
+        return [
+            RowTask(wanted=wanted, splits=(name,))
+            for wanted in inputs
+            for name in sets_of(self.sources.corpus)
+        ]
 
     def title(self, task: RowTask) -> str:
-        """Return its name."""
-        return "anchor"
+        """Return the name of the set."""
+        return task.splits[0]
 
 
 def make_rows(
@@ -123,11 +135,13 @@ def make_rows(
     ]
 
 
-def make_anchor(coordinator: Coordinator, sources: RowSources, row_length: int) -> Artefact:
-    """Return the anchor in rows of one length."""
+def make_fixed(
+    coordinator: Coordinator, sources: RowSources, row_length: int
+) -> dict[FixedSet, Artefact]:
+    """Return the fixed sets of a corpus in rows of one length."""
     wanted = RowsSpec(family=VERSIONS_FAMILY, row_length=row_length)
-    (anchor,) = coordinator.make(AnchorRows(sources=sources), [wanted])
-    return anchor
+    made = coordinator.make(FixedRows(sources=sources), [wanted])
+    return dict(zip(sets_of(sources.corpus), made, strict=True))
 
 
 def _spool(
@@ -143,31 +157,30 @@ def _spool(
         for overlong in {source.overlong for source in sources.of(wanted)}
     }
     selection = sources.selected(wanted)
-    held_out = val_lineages(selection)
+    held_out = held_out_files(selection)
     chosen = [decisions(selection, source.base) for source in sources.of(wanted)]
-    anchor = sides.get("anchor")
     shown = sources.shown_beside(wanted)
-    if anchor:
-        asked = anchored(sources.of(wanted), chosen)
-    else:
-        train, val = "train" in sides, "val" in sides
-        asked = [each.kept & np.where(each.val, val, train) for each in chosen]
+    asked = _asked(tuple(sides), sources.of(wanted), chosen)
     reads = [
         partial(
             encode.encode_documents,
             store=TokenStore.open(source.tokens.path),
             fitter=fitters[source.overlong],
-            split=encode.Split(val=picked.val, val_lineages=held_out, licences=source.licences),
+            split=encode.Split(
+                held_out=picked.of_held_out_files,
+                held_out_files=held_out,
+                licences=source.licences,
+            ),
         )
         for source, picked in zip(sources.of(wanted), chosen, strict=True)
     ]
     plain = apply_objective(built, tokenizer, row_length=wanted.row_length)
-    read_val = (
-        read(source.base.shards(), kept=kept & picked.val, objective=plain)
+    read_measured = (
+        read(source.base.shards(), kept=kept & ~picked.on("train"), objective=plain)
         for source, picked, kept, read in zip(sources.of(wanted), chosen, asked, reads, strict=True)
     )
     trained = (
-        TrainedText.of(chain.from_iterable(read_val), sources, wanted, tokenizer)
+        TrainedText.of(chain.from_iterable(read_measured), sources, wanted, tokenizer)
         if any(is_compared(wanted, split) for split in sides)
         else None
     )
@@ -180,23 +193,45 @@ def _spool(
             if source.repository in shown:
                 other = shown[source.repository]
                 by_other = shown_by(other, sources.selections[other.manifest.labels["family"]])
-                kept = kept & (picked.val | ~are_shown(source.base, by_other))
-            objective = trained.unscoring(plain, picked.val) if trained else plain
-            if "train" in sides and wanted.scores_new_lines:
-                learnt = kept & ~picked.val
+                kept = kept & ~(picked.on("train") & are_shown(source.base, by_other))
+            objective = plain
+            if "later" in sides:
+                objective = scoring_new_lines(
+                    objective, wanted, source.base, tokenizer, read, picked.kept
+                )
+            elif "train" in sides and wanted.scores_new_lines:
+                learnt = kept & picked.on("train")
                 objective = scoring_new_lines(
                     objective, wanted, source.base, tokenizer, read, learnt
                 )
+            if trained:
+                objective = trained.unscoring(objective, ~picked.on("train"))
             for fitted in read(
                 source.documents.shards(),
                 kept=kept,
                 structure=wanted.family == ENRICHED_FAMILY,
                 objective=objective,
             ):
-                side = anchor or sides["val" if picked.val[fitted.row] else "train"]
+                side = _side_of(fitted.row, picked, sides)
                 domain = picked.domains[int(picked.domain[fitted.row])]
                 lineage = picked.lineages[int(picked.lineage[fitted.row])]
                 side.add(fitted, domain=domain, lineage=lineage)
+
+
+def _asked(
+    splits: Sequence[Split], sources: Sequence[RowSource], chosen: Sequence[Decisions]
+) -> list[npt.NDArray[np.bool_]]:
+    """[documents] of each source: those of a fixed set, or of train, val or both."""
+    if splits[0] in FIXED_SETS:
+        return documents_of_set(splits[0], sources, chosen)
+    return [picked.kept & np.isin(picked.side, splits) for picked in chosen]
+
+
+def _side_of(row: int, picked: Decisions, sides: Mapping[Split, RowSide]) -> RowSide:
+    """Return the side that a document's rows are of: the only one, or that of the selection."""
+    if len(sides) == 1:
+        return next(iter(sides.values()))
+    return sides["train" if picked.side[row] == "train" else "val"]
 
 
 def _require_marked(wanted: RowsSpec, counts: Sequence[encode.Counts], max_skipped: float) -> None:

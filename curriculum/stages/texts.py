@@ -64,7 +64,8 @@ def documents_of_graphs(
     *,
     sample: int | None = None,
 ) -> tuple[tuple[Index, ...], tuple[Artefact, ...]]:
-    """Make the indexes that the families need, and documents of graphs."""
+    """Make the indexes that the families need, and documents of graphs, of what is trained on."""
+    listed = [each.trained() for each in listed if not each.spec.unseen]
     indexed = listed if need_index(families) else ()
     indexes = make_indexes(coordinator, indexed, indexing=indexing)
     inputs = GraphInputs(repositories=listed, indexes=indexes)

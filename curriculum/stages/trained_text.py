@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum import encode
-from curriculum.corpus.decisions import decisions, val_lineages
+from curriculum.corpus.decisions import decisions, held_out_files
 from curriculum.encode import ApplyObjective, FitResult, TokenizedDocument
 from curriculum.objectives.causal import scored_where
 from curriculum.packing.windows import window_hashes
@@ -84,17 +84,17 @@ class TrainedText:
                 shown[places[windows[places] == hashes]] = True
         return TrainedText(windows=windows[shown])
 
-    def unscoring(self, objective: ApplyObjective, val: Bools) -> ApplyObjective:
+    def unscoring(self, objective: ApplyObjective, measured: Bools) -> ApplyObjective:
         """Return the objective without the held-out targets whose windows training documents show.
 
         Args:
             objective: Decides what is scored.
-            val: [documents] that are held out.
+            measured: [documents] that aren't trained on.
         """
 
         def apply(document: TokenizedDocument, fitted: FitResult) -> FitResult:
             done = objective(document, fitted)
-            if not val[document.row]:
+            if not measured[document.row]:
                 return done
             encodings = tuple(self._unscored(encoding) for encoding in done.encodings)
             before, after = (
@@ -129,7 +129,7 @@ def _joined(hashes: Iterable[Hashes]) -> Hashes:
 def _trained(sources: RowSources, spec: RowsSpec, tokenizer: Tokenizer) -> Iterable[FitResult]:
     """Yield the documents of a data set that are trained on, fitted to its rows."""
     selection = sources.selected(spec)
-    held_out = val_lineages(selection)
+    held_out = held_out_files(selection)
     fitter = encode.fitter_of(tokenizer, row_length=spec.row_length, family=spec.family)
     for source in sources.of(spec):
         picked = decisions(selection, source.base)
@@ -137,6 +137,10 @@ def _trained(sources: RowSources, spec: RowsSpec, tokenizer: Tokenizer) -> Itera
             source.base.shards(),
             TokenStore.open(source.tokens.path),
             fitter,
-            kept=picked.kept & ~picked.val,
-            split=encode.Split(val=picked.val, val_lineages=held_out, licences=source.licences),
+            kept=picked.on("train"),
+            split=encode.Split(
+                held_out=picked.of_held_out_files,
+                held_out_files=held_out,
+                licences=source.licences,
+            ),
         )

@@ -109,12 +109,15 @@ class EstimateTask:
     ) -> "EstimateTask":
         """Return the task of a corpus: a `share` of each repository's commits, and some dozens at least.
 
+        What is never trained on isn't estimated: unseen repositories, and later commits.
+
         `indexes` are those that a workspace has or would make: where one isn't made yet, a family that needs
         it is taken to have what its stand-in has.
 
         Raises:
             CorpusError: for a pin that resolves to nothing.
         """
+        corpus = corpus.trained()
         task = EstimateTask(
             plan=SamplingPlan(
                 corpus=corpus,

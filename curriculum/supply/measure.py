@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from curriculum import encode, frames
-from curriculum.corpus.decisions import decisions, val_lineages
+from curriculum.corpus.decisions import decisions, held_out_files
 from curriculum.encode import FitResult, TokenizedDocument
 from curriculum.objectives import objective_of
 from curriculum.stages.first_showings import NewLines, turns
@@ -113,9 +113,11 @@ def measure(
         source.documents.shards(),
         TokenStore.open(source.tokens.path),
         fitter,
-        kept=picked.kept & ~picked.val,
+        kept=picked.on("train"),
         split=encode.Split(
-            val=picked.val, val_lineages=val_lineages(selection), licences=source.licences
+            held_out=picked.of_held_out_files,
+            held_out_files=held_out_files(selection),
+            licences=source.licences,
         ),
         objective=apply,
     )
@@ -141,7 +143,7 @@ def measure(
         )
     rows += [
         (changes[at][0], picked.domains[int(picked.domain[at])], *[0] * 7, 1)
-        for at in np.flatnonzero(picked.kept & picked.val)
+        for at in np.flatnonzero(picked.on("val"))
     ]
     frame = pl.DataFrame(rows, schema=MEASURES_SCHEMA, orient="row")
     return Measured(

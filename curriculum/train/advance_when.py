@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.job import Figure
-from schemas.objectives import ANCHOR_SET, PHASE_SET
+from schemas.objectives import FIXED_SETS, PHASE_SET
 
 
 def opens(rule: AdvanceWhen | None, *, valid_tokens: int, bits: Sequence[float]) -> str | None:
@@ -59,5 +59,5 @@ def gate_figures(
 
 
 def _means(figures: Sequence[Figure], name: str, phase: str) -> list[Figure]:
-    place = (name, ANCHOR_SET if name == ANCHOR_SET else phase, "*")
+    place = (name, name if name in FIXED_SETS else phase, "*")
     return [figure for figure in figures if (figure.set, figure.phase, figure.family) == place]

@@ -15,9 +15,10 @@ from curriculum.mixing.resolve import ResolvedServing
 from curriculum.packing.held_out_order import MAX_POSITIONS, read_order
 from curriculum.store import Artefact
 from schemas.errors import JobError
+from schemas.families import VERSIONS_FAMILY
 from schemas.held_out import MIN_DOCUMENTS, HeldOutRow, HeldOutRows, WeightedStratum, held_out_count
 from schemas.job import Evaluation, EvaluationStratum, RowsSource
-from schemas.objectives import ANCHOR_SET, PHASE_SET
+from schemas.objectives import ANCHOR_SET, PHASE_SET, FixedSet
 from schemas.reports import RowsReport
 
 MIN_POSITIONS = 1 << 11
@@ -26,8 +27,8 @@ MAX_READ = MAX_POSITIONS * MIN_DOCUMENTS
 """Largest limit of a stratum: all of its rows that may be measured."""
 PHASE_SHARE = 1 / 16
 """Positions that all sets of a phase read at once, as a share of the tokens that the phase trains on …"""
-ANCHOR_SHARE = 1 / 64
-"""… and the anchor, which each phase measures anew, of those that the diet trains on."""
+FIXED_SHARE = 1 / 64
+"""… and each fixed set, which each phase measures anew, of those that the diet trains on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +60,8 @@ class HeldOutSet:
     name: str
     phase: str
     strata: tuple[HeldOutStratum, ...]
+    trained_share: float | None
+    """As Evaluation's."""
 
     def within(self, limit: int) -> Evaluation:
         """The set with `limit` positions of each stratum, and one row of it at least."""
@@ -76,6 +79,7 @@ class HeldOutSet:
         return Evaluation(
             set=self.name,
             phase=self.phase,
+            trained_share=self.trained_share,
             strata=tuple(
                 EvaluationStratum(
                     family=stratum.family,
@@ -102,8 +106,8 @@ def validation_of(serving: ResolvedServing, rows: Artefact) -> Validation:
     )
 
 
-def evaluation(name: str, validations: Sequence[Validation], *, workspace: Path) -> HeldOutSet:
-    """The set of a phase, or of the `anchor`: strata by family and domain.
+def evaluation(phase: str, validations: Sequence[Validation], *, workspace: Path) -> HeldOutSet:
+    """The set of a phase: strata by family and domain.
 
     A family's share is spread over its domains as a serving's is: tokens of a domain ∝ what there is of
     it × its factor. Shares of one family add up.
@@ -111,8 +115,21 @@ def evaluation(name: str, validations: Sequence[Validation], *, workspace: Path)
     Raises:
         JobError: where no validation row is left.
     """
-    which = ANCHOR_SET if name == ANCHOR_SET else PHASE_SET
-    found = held_out_set(which, name, validations, workspace=workspace)
+    return _required(held_out_set(PHASE_SET, phase, validations, workspace=workspace), phase)
+
+
+def fixed_evaluation(name: FixedSet, rows: Artefact, *, workspace: Path) -> HeldOutSet | None:
+    """A fixed set of some rows; None for unseen repositories or later commits without a row.
+
+    Raises:
+        JobError: where the anchor has none.
+    """
+    whole = Validation(family=VERSIONS_FAMILY, share=1.0, rows=rows)
+    found = held_out_set(name, name, [whole], workspace=workspace)
+    return _required(found, name) if name == ANCHOR_SET else found
+
+
+def _required(found: HeldOutSet | None, name: str) -> HeldOutSet:
     if found is None:
         raise JobError(
             f"evaluation of {name}",
@@ -195,7 +212,19 @@ def held_out_set(
     if not total:
         return None
     shares = tuple(replace(stratum, weight=stratum.weight / total) for stratum in strata)
-    return HeldOutSet(name=name, phase=phase, strata=shares)
+    shown = trained_share(validation.rows for validation in validations)
+    return HeldOutSet(name=name, phase=phase, strata=shares, trained_share=shown)
+
+
+def trained_share(rows: Iterable[Artefact]) -> float | None:
+    """Return the share of the targets of some held-out rows that training documents show.
+
+    None where none of them are compared.
+    """
+    distinct = {each.key: each for each in rows}
+    counts = [each.reported(RowsReport).encode.objective for each in distinct.values()]
+    scored = sum(count.get("held_out_scored", 0) for count in counts)
+    return sum(count.get("held_out_trained", 0) for count in counts) / scored if scored else None
 
 
 def _strata(validation: Validation, workspace: Path) -> list[HeldOutStratum]:

@@ -17,7 +17,7 @@ from schemas.errors import JobError
 from schemas.families import ENRICHED_FAMILY
 from schemas.job import ANNEAL, CheckpointRef, Evaluation, Job, OptimizerSpec, TokenizerRef
 from schemas.mixture import MixtureReport
-from schemas.objectives import ANCHOR_SET, PHASE_SET
+from schemas.objectives import FIXED_SETS, PHASE_SET
 from schemas.study import study_mark
 
 EVALUATIONS = 10
@@ -58,7 +58,7 @@ def make_job(
 ) -> Job:
     """The job of a diet's phase, or of its tail `anneal` over the last phase's spec.
 
-    `evaluations` are this phase's, its own first, and the anchor; those of earlier phases come from the
+    `evaluations` are this phase's, its own first, and the fixed sets; those of earlier phases come from the
     previous run.
 
     Raises:
@@ -196,7 +196,7 @@ def _require_measured(phase: str, name: str, evaluations: Sequence[Evaluation]) 
     Raises:
         JobError: for a set of which no row is held out.
     """
-    mine = {each.set: each for each in evaluations if each.phase in (phase, ANCHOR_SET)}
+    mine = {each.set: each for each in evaluations if each.phase in (phase, *FIXED_SETS)}
     own = mine.get(PHASE_SET)
     whole = {each.objective for each in own.strata} if own is not None else set()
     if name not in (PHASE_SET, *mine) and whole != {name}:

@@ -1,7 +1,7 @@
 """Curves of val_bpb over the whole curriculum, and what of it was learnt or forgotten."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from dashboards.report.facts import Facts, PhaseFacts, mean_of
 from schemas.job import Figure, Report
 
 ANCHOR = "anchor"
+LOOKS: Mapping[str, str] = {"anchor": "anchor", "unseen": "unseen", "later": "later"}
+"""Classes of the fixed sets."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +62,7 @@ def plot_of(facts: Facts) -> EvaluationPlot | None:
 def _series(name: str, number: int, taken: Sequence[tuple[int, Figure]]) -> Series:
     return Series(
         points=[(step, figure.val_bpb) for step, figure in taken],
-        look=ANCHOR if name == ANCHOR else phase_class(number),
+        look=LOOKS.get(name) or phase_class(number),
         name=name,
         figure=bits(taken[-1][1].val_bpb),
         around=[interval_of(figure) for _, figure in taken],
@@ -141,6 +143,11 @@ class Kept:
     look: str
     cells: tuple[tuple[Cell | None, str], ...]
 
+    @property
+    def latest(self) -> Figure | None:
+        """The last of its figures."""
+        return next((cell.figure for cell, _ in reversed(self.cells) if cell), None)
+
     @staticmethod
     def of(name: str, look: str, row: Row, beside: Sequence[Row]) -> "Kept":
         """Tint a row by the largest change in the rows beside it."""
@@ -167,9 +174,12 @@ def matrix(facts: Facts) -> list[Kept]:
         for at, each in enumerate(done)
         if each.evaluation == each.name
     }
-    beside, anchor = [row for _, row in rows.values()], _row(ANCHOR, reports)
-    lines = [Kept.of(name, look, row, beside) for name, (look, row) in rows.items()]
-    return [Kept.of(ANCHOR, ANCHOR, anchor, [anchor]), *lines]
+    beside = [row for _, row in rows.values()]
+    fixed = [(name, look, _row(name, reports)) for name, look in LOOKS.items()]
+    return [
+        *(Kept.of(name, look, row, [row]) for name, look, row in fixed if any(row)),
+        *(Kept.of(name, look, row, beside) for name, (look, row) in rows.items()),
+    ]
 
 
 def _look(cell: Cell | None, largest: float) -> str:
@@ -183,7 +193,7 @@ def _look(cell: Cell | None, largest: float) -> str:
 def _row(name: str, reports: Sequence[Report], at: int = 0) -> Row:
     """The figures of an evaluation before the phase `at`, at its end, and after each that came later.
 
-    Those of a phase are held against that at its end, those of the anchor against the one before.
+    Those of a phase are held against that at its end, those of a fixed set against the one before.
     """
     taken = [
         mean_of(reports[at].before, name),
@@ -193,9 +203,9 @@ def _row(name: str, reports: Sequence[Report], at: int = 0) -> Row:
     against: Figure | None = None
     for number, figure in enumerate(taken):
         by = figure.val_bpb - against.val_bpb if figure and against else None
-        own = name != ANCHOR and number == 1
+        own = name not in LOOKS and number == 1
         cells.append(Cell(figure=figure, by=by, own=own) if figure else None)
-        if own or name == ANCHOR:
+        if own or name in LOOKS:
             against = figure or against
     return cells
 

@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
@@ -27,6 +27,7 @@ from schemas.errors import SchemaError, StoreError
 from schemas.job import Figure, Report
 from schemas.label_folders import label_folder
 from schemas.mixture import MixtureReport
+from schemas.objectives import FIXED_SETS, PHASE_SET
 from schemas.packed_row import unusual_options
 from schemas.phase_status import Approval
 from schemas.reports import DocumentsReport, RowsReport
@@ -80,6 +81,8 @@ class TrainedRun:
     """Time of its end; empty where it isn't known."""
     price: float | None = None
     """Price of an hour of one GPU, as in its job."""
+    trained_shares: Mapping[str, float] = field(default_factory=dict)
+    """Share of the targets of each set, by its phase, that training documents show; these aren't scored."""
 
     @staticmethod
     def of(store: Store, attempt: Attempt) -> "TrainedRun":
@@ -99,6 +102,11 @@ class TrainedRun:
             started=attempt.job.begun,
             ended=ended,
             price=attempt.job.gpu_price,
+            trained_shares={
+                each.phase: each.trained_share
+                for each in attempt.job.evaluations
+                if each.set in (PHASE_SET, *FIXED_SETS) and each.trained_share is not None
+            },
         )
 
     @property
@@ -171,6 +179,15 @@ class Facts:
     exclusions: Exclusions
     lost: tuple[str, ...] = ()
     """Artefacts that the report lacks, since they are gone or damaged: path and fault of each."""
+
+    @property
+    def trained_shares(self) -> dict[str, float]:
+        """Share of the targets of each set that training documents show, as the last run has it."""
+        shares: dict[str, float] = {}
+        for phase in self.phases:
+            if phase.run is not None:
+                shares |= phase.run.trained_shares
+        return shares
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -330,7 +347,7 @@ def _sources(built: Sequence[Artefact]) -> dict[str, tuple[int, int]]:
 
 
 def mean_of(figures: Sequence[Figure], phase: str) -> Figure | None:
-    """The weighted mean of all that a phase serves, by its name; `anchor` for the anchor."""
+    """The weighted mean of all that a phase serves, by its name, or of a fixed set, by its own."""
     means = (each for each in figures if each.family == "*" and each.is_whole)
     return next((each for each in means if each.phase == phase), None)
 

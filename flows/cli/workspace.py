@@ -6,7 +6,7 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
-from curriculum.corpus.decisions import val_lineages
+from curriculum.corpus.decisions import held_out_files
 from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
 from curriculum.inspection.formats import count, number
@@ -101,7 +101,7 @@ def _check_sides(rows: Artefact) -> None:
     if not (rows.shards() and documents and selections and tokenizers):
         return
     token_bytes = load_tokenizer(tokenizers[0]).token_bytes
-    pieces = check_sides(rows, documents, val_lineages(selections[0]), token_bytes)
+    pieces = check_sides(rows, documents, held_out_files(selections[0]), token_bytes)
     out.print(f"{rows.path}: {number(pieces, 'piece')} of text are on their side", soft_wrap=True)
 
 

@@ -199,7 +199,7 @@ def test_held_out_files_stand_in_no_encoding_that_is_trained_on(pairs: dict[str,
     fitter = Fitter.of(pair.tokenizer, row_length=16384, policy="route")
     counts, texts = Counts(), Counter[tuple[bool, str, bool]]()
     for fitted in encode_documents(
-        files, store, fitter, split=Split(val=val, val_lineages=held_out)
+        files, store, fitter, split=Split(held_out=val, held_out_files=held_out)
     ):
         counts.add(fitted)
         document = pair.documents[fitted.row]

@@ -80,7 +80,7 @@ def _said(folder: Path) -> str:
 
 def test_before_its_first_step_a_run_has_no_curves(folder: Path) -> None:
     found = training_curves(folder)
-    assert (found.losses, found.phase, found.anchor, found.heartbeat) == ((), (), (), None)
+    assert (found.losses, found.phase, found.fixed, found.heartbeat) == ((), (), {}, None)
     assert "Its first steps are written within ten seconds" in _said(folder)
 
 
@@ -92,7 +92,7 @@ def test_curves_grow_with_the_parts_and_the_heartbeat(folder: Path) -> None:
     _beat(folder, 91, *_figures(0, 40, 80))
     found = training_curves(folder)
     assert [found.losses[0][0], found.losses[-1][0]] == [1, 90]
-    assert [each.step for each in found.anchor] == [0, 40, 80]
+    assert [each.step for each in found.fixed["anchor"]] == [0, 40, 80]
     said = _said(folder)
     assert "step 91 of 400" in said
     assert f"about {round(309 * 16 / 160)} s left" in said, "16 positions a step, 160 a second"
@@ -138,7 +138,9 @@ def test_the_trainers_heartbeat_has_the_means_of_all_evaluations(folder: Path) -
     state = CheckpointState(step=101, figures=(*means, stratum))
     writer.step(state, positions=16, seconds=1.0)
     found = training_curves(folder)
-    assert [*found.phase, *found.anchor] == sorted(means, key=lambda each: each.set, reverse=True)
+    assert [*found.phase, *found.fixed["anchor"]] == sorted(
+        means, key=lambda each: each.set, reverse=True
+    )
     assert found.heartbeat is not None
     assert found.heartbeat.step == 101
 

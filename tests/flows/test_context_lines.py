@@ -57,7 +57,7 @@ def built(
         tokenizer=made,
         tokens=(),
         rows=(rows,),
-        anchor=made,
+        fixed={"anchor": made},
     )
 
 

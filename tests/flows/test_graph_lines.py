@@ -90,7 +90,7 @@ def built(report: IndexReport) -> Built:
         tokenizer=index,
         tokens=(),
         rows=(),
-        anchor=index,
+        fixed={"anchor": index},
     )
 
 

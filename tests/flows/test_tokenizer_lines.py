@@ -29,7 +29,7 @@ def given(folder: Path, *, pattern: str | None) -> Artefact:
 def built(made: Artefact) -> Built:
     return Built(
         indexes=(), documents=(), kept=(), selection=made, selections={}, tokenizer=made,
-        tokens=(), rows=(), anchor=made,
+        tokens=(), rows=(), fixed={"anchor": made},
     )  # fmt: skip
 
 

@@ -186,6 +186,7 @@ def test_a_broken_diet_is_an_error_of_ours_that_names_the_file(
         ("syntax:\n  row_length: 512\n  families: []", "p.yaml:3: syntax.families = []"),
         ("a/b: {row_length: 512, families: [v2_simple]}", "p.yaml:1: a/b = 'a/b'; it has characters that no name has. Write a-b"),
         ("anneal: {row_length: 512, families: [v2_simple]}", "anneal is the name of the tail job. Name the phase otherwise"),
+        ("later: {row_length: 512, families: [v2_simple]}", "later is the name of a set to measure on. Name the phase otherwise"),
         ("syntax: 3", "p.yaml:1: syntax = 3; it has no fields. Write {row_length: 3}"),
     ],
 )  # fmt: skip

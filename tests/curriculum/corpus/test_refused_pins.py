@@ -93,7 +93,7 @@ def refuse(home: Path, *pins: dict[str, str]) -> None:
     specs = [RepositorySpec(name=f"r{number}", **pin) for number, pin in enumerate(pins)]
     corpus = CorpusSpec(name="mine", repositories=tuple(specs))
     with pytest.raises(CorpusError, match=r"nonexistent|nowhere"):
-        build_corpus(Store(home), corpus, [], anchor_length=128)
+        build_corpus(Store(home), corpus, [], fixed_length=128)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from curriculum.corpus.split import (
     BY_HASH,
     Lineage,
+    beside_unseen,
     clusters,
     hash_fraction,
     held_out_alone,
@@ -189,3 +190,29 @@ def test_train_keeps_a_unit_that_was_changed_alone(commits: list[frozenset[str]]
     alone = {next(iter(each)) for each in commits if len(each) == 1}
     assert set(joined) < alone or not alone
     assert bool(joined) == (len(alone) > 1)
+
+
+def test_a_cluster_with_an_unseen_file_is_beside_it_unless_it_is_most_of_the_rest():
+    files = [lineage(number) for number in range(5)]
+    strange = [lineage(number, order=1) for number in range(3)]
+    shared = [(files[0].name, strange[0].name), (strange[1].name, strange[2].name)]
+    few = clusters([*files, *strange], shared)
+    assert beside_unseen(few, {"r1"}) == {"r0:f0", "r1:f1"}
+    assert beside_unseen(few, ()) == frozenset()
+    many = [*shared, *((files[0].name, files[number].name) for number in (1, 2))]
+    assert beside_unseen(clusters([*files, *strange], many), {"r1"}) == {"r1:f1"}
+
+
+@given(pairs=PAIRS, unseen=st.sets(st.integers(0, 2), max_size=2))
+def test_no_other_file_of_a_cluster_beside_an_unseen_one_is_left_to_training(pairs, unseen):
+    files = {number: lineage(number, order=number % 3) for number in range(31)}
+    named = [(files[one].name, files[other].name) for one, other in pairs]
+    oldest = clusters(files.values(), named)
+    repositories = {f"r{order}" for order in unseen}
+    beside = beside_unseen(oldest, repositories)
+    seen = [name for name in oldest if name.partition(":")[0] not in repositories]
+    strange = {oldest[name].name for name in oldest if name not in set(seen)}
+    for unit in strange:
+        members = sum(oldest[name].name == unit for name in seen)
+        assert (unit in beside) == (2 * members <= len(seen))
+    assert beside <= strange

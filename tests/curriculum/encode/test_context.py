@@ -124,7 +124,7 @@ def fitted(
             fitter,
             split=None
             if sides is None
-            else Split(val=sides, val_lineages=val_lineages, licences=licences),
+            else Split(held_out=sides, held_out_files=val_lineages, licences=licences),
         )
     )
 
@@ -246,7 +246,11 @@ def test_a_held_out_document_shows_files_that_are_trained_on_and_may_score_its_t
         sides = np.array([is_val])
         [
             *encode_documents(
-                files, store, fitter, split=Split(val=sides, val_lineages=held), objective=keep
+                files,
+                store,
+                fitter,
+                split=Split(held_out=sides, held_out_files=held),
+                objective=keep,
             )
         ]
     assert seen == [True, False]

@@ -86,7 +86,7 @@ def small_build(
         store,
         small_corpus().model_copy(update={"domains": domains}),
         WANTED,
-        anchor_length=512,
+        fixed_length=512,
         tokenizing=Tokenizing(vocab_size=vocab_size),
         workers=workers,
     )
@@ -104,7 +104,7 @@ def tiny_build(store: Store, *, workers: Workers = ALONE) -> Built:
             RowsSpec(family="v4_context_graph", row_length=1024),
             RowsSpec(family="v6_enriched", base="v2_simple", row_length=512),
         ),
-        anchor_length=512,
+        fixed_length=512,
         tokenizing=Tokenizing(vocab_size=400),
         workers=workers,
     )

@@ -49,7 +49,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
     )
     store = Store(tmp_path_factory.mktemp("chopped"))
     whole, chopped = (
-        build(store, corpus, (each,), anchor_length=ROW, tokenizing=Tokenizing(vocab_size=700))
+        build(store, corpus, (each,), fixed_length=ROW, tokenizing=Tokenizing(vocab_size=700))
         for each in (WHOLE, CHOPPED)
     )
     return Both(whole=whole, chopped=chopped)

@@ -83,7 +83,7 @@ def built_of(
         Store(folder / "home"),
         corpus(path, overlong),
         (WANTED,),
-        anchor_length=512,
+        fixed_length=512,
         tokenizing=Tokenizing(vocab_size=700),
     )
 

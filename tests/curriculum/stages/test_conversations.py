@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.corpus.decisions import val_lineages
+from curriculum.corpus.decisions import held_out_files
 from curriculum.corpus.load import load_corpus
 from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
@@ -51,7 +51,7 @@ def made(root: Path, wanted: tuple[RowsSpec, ...], *, dry: bool = False, **chang
         Store(root, dry=dry),
         corpus(**changes),
         wanted,
-        anchor_length=512,
+        fixed_length=512,
         tokenizing=Tokenizing(vocab_size=700),
     )
 
@@ -99,7 +99,7 @@ def test_every_conversation_is_a_sound_document_of_its_source(built: Built) -> N
 
 
 def test_the_rows_keep_the_contract_and_their_side(built: Built) -> None:
-    held_out = val_lineages(built.selections[CHAT_FAMILY])
+    held_out = held_out_files(built.selections[CHAT_FAMILY])
     token_bytes = load_tokenizer(built.tokenizer).token_bytes
     assert held_out
     for wanted in CHAT:
@@ -142,7 +142,7 @@ def test_rows_follow_the_chat_template_of_a_given_tokenizer(tmp_path: Path) -> N
         Store(tmp_path / "home"),
         corpus(),
         CHAT[1:],
-        anchor_length=512,
+        fixed_length=512,
         tokenizing=Tokenizing(given=Tokenizer.load(put(tmp_path / "qwen", QWEN25))),
     )
     assert done.tokenizer.manifest.config["chat_template"]
@@ -268,7 +268,7 @@ def test_a_conversation_that_the_template_takes_apart_is_left_out_and_counted(
         spec = ConversationsSpec(name="t", path=str(file))
         asked = corpus(conversations=(spec,), max_skipped=max_skipped)
         store = Store(tmp_path / "home")
-        return build(store, asked, CHAT[:1], anchor_length=512, tokenizing=tokenizing)
+        return build(store, asked, CHAT[:1], fixed_length=512, tokenizing=tokenizing)
 
     with pytest.raises(
         TokenizerError, match=r"2\.5% of its .*'</think>'.*max_skipped allows 1"

@@ -29,7 +29,7 @@ def edits_of_lattice(home: Path, *, processes: int = 1) -> Built:
         Store(home),
         corpus.model_copy(update={"repositories": (lattice,), "history": history}),
         (NEW, ALL, ENRICHED),
-        anchor_length=512,
+        fixed_length=512,
         tokenizing=Tokenizing(vocab_size=800),
         workers=Workers(processes=processes),
     )

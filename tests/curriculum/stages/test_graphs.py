@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.corpus.decisions import val_lineages
+from curriculum.corpus.decisions import held_out_files
 from curriculum.corpus.load import load_corpus
 from curriculum.families.check import check_document
 from curriculum.families.v6_enriched import enrich
@@ -67,7 +67,7 @@ def graphs(
         Store(root),
         corpus(*names),
         wanted,
-        anchor_length=512,
+        fixed_length=512,
         tokenizing=Tokenizing(vocab_size=800),
         workers=Workers(processes=workers),
     )
@@ -181,7 +181,7 @@ def _scored(row: dict[str, Any], token_bytes: Any) -> Iterator[tuple[str, int, i
 def test_held_out_targets_read_files_that_are_trained_on_and_no_row_trains_on_held_out_ones(
     built: Built,
 ) -> None:
-    held_out, found = val_lineages(built.selections[V4]), Counter[tuple[str, bool]]()
+    held_out, found = held_out_files(built.selections[V4]), Counter[tuple[str, bool]]()
     token_bytes = load_tokenizer(built.tokenizer).token_bytes
     known = {document.document_id: document for document in documents(built, V4)}
     for each in built.rows:
@@ -213,7 +213,7 @@ def _lineages(row: dict[str, Any], known: dict[str, Document]) -> Iterator[str]:
 def test_text_of_held_out_files_in_training_rows_is_found(built: Built) -> None:
     """Rows that were made for these sides, held against sides on which one more file is in val."""
     train = built.rows_of(RowsSpec(family=V4, row_length=1024)).train
-    known = val_lineages(built.selections[V4])
+    known = held_out_files(built.selections[V4])
     everything = {each.lineage for document in documents(built, V4) for each in document.provenance}
     one_more = known | {min(everything - known)}
     with pytest.raises(PackError, match="on the other side"):
@@ -237,7 +237,7 @@ def test_scored_context_of_a_held_out_target_is_found(built: Built, tmp_path: Pa
     copy.parent.mkdir()
     pq.write_table(scored, copy)
     changed = replace(rows.val, path=tmp_path)
-    held_out = val_lineages(built.selections[V4])
+    held_out = held_out_files(built.selections[V4])
     with pytest.raises(PackError, match="held-out target"):
         check_sides(changed, of(built, V4), held_out, load_tokenizer(built.tokenizer).token_bytes)
 
@@ -362,7 +362,7 @@ class TestFrontend:
         assert number > 10
         for side in made.rows[0].splits:
             assert check(side.path).num_faults == 0
-            held_out = val_lineages(made.selections[V5])
+            held_out = held_out_files(made.selections[V5])
             token_bytes = load_tokenizer(made.tokenizer).token_bytes
             check_sides(side, of(made, V5), held_out, token_bytes)
 

@@ -48,7 +48,7 @@ def built_of(home: Path, *repositories: RepositorySpec, val_fraction: float) -> 
         Store(home),
         corpus,
         WANTED,
-        anchor_length=512,
+        fixed_length=512,
         tokenizing=Tokenizing(vocab_size=400),
         workers=Workers(processes=1),
     )

@@ -35,4 +35,4 @@ def test_fim_without_sentinels_is_refused_before_a_repository_is_read(tmp_path: 
         RowsSpec(family="v2_simple", objective="fim", row_length=512),
     ]
     with pytest.raises(TokenizerError, match=r"fim_suffix\|> and no <\|fim_middle"):
-        build(Store(tmp_path), NOWHERE, wanted, anchor_length=512, tokenizing=given(tmp_path))
+        build(Store(tmp_path), NOWHERE, wanted, fixed_length=512, tokenizing=given(tmp_path))

@@ -14,7 +14,7 @@ FILES = RowsSpec(family="v2_simple", row_length=512)
 
 
 def measuring(built: Built) -> list[Artefact]:
-    return [built.anchor, *(side for made in built.rows for side in made.splits[1:])]
+    return [*built.fixed.values(), *(side for made in built.rows for side in made.splits[1:])]
 
 
 def test_every_row_that_is_listed_has_its_documents_and_their_lineages(built: Built) -> None:

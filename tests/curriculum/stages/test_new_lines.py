@@ -52,7 +52,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Built:
         Store(tmp_path_factory.mktemp("two")),
         corpus,
         (*NEW, *ALL, *ALONE),
-        anchor_length=512,
+        fixed_length=512,
         tokenizing=Tokenizing(vocab_size=800),
     )
 

@@ -75,7 +75,7 @@ def built(home: Path, corpus: CorpusSpec, workers: int = 1):
         Store(home),
         corpus,
         WANTED,
-        anchor_length=512,
+        fixed_length=512,
         tokenizing=Tokenizing(vocab_size=400),
         workers=Workers(processes=workers),
     )
@@ -154,7 +154,7 @@ def test_lost_conversations_are_skipped_as_repositories_are(tmp_path: Path) -> N
         Store(tmp_path / "home"),
         asked,
         [WANTED[0], RowsSpec(family=CHAT_FAMILY, objective="chat", row_length=512)],
-        anchor_length=512,
+        fixed_length=512,
         tokenizing=Tokenizing(vocab_size=400),
     )
     (chats,) = (

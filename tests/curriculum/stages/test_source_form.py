@@ -75,7 +75,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
         Store(tmp_path_factory.mktemp("source form")),
         small(**fields),
         wanted,
-        anchor_length=512,
+        fixed_length=512,
         tokenizing=Tokenizing(vocab_size=800),
     )
 

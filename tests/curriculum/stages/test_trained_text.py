@@ -40,7 +40,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
         Store(root / "home"),
         CorpusSpec(name="own", repositories=(spec,), val_fraction=0.3),
         WANTED,
-        anchor_length=512,
+        fixed_length=512,
         tokenizing=Tokenizing(vocab_size=500),
         workers=Workers(processes=1),
     )
@@ -69,7 +69,9 @@ def test_no_scored_window_of_val_stands_in_training_documents(built: Built) -> N
         assert scored
         if rows.wanted.objective == "causal":
             assert scored.isdisjoint(shown)
-    assert windows(built.anchor, scored=True).isdisjoint(windows(versions.train, scored=False))
+    assert windows(built.fixed["anchor"], scored=True).isdisjoint(
+        windows(versions.train, scored=False)
+    )
 
 
 def test_the_report_says_how_much_of_val_is_trained_on(built: Built) -> None:

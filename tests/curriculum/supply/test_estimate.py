@@ -49,7 +49,7 @@ def built_rows(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path) -> dic
         )
         for each in kinds
     ]
-    built = build(Store(folder), corpus, wanted, anchor_length=512, tokenizing=TOKENIZING)
+    built = build(Store(folder), corpus, wanted, fixed_length=512, tokenizing=TOKENIZING)
     return dict(zip(kinds, built.rows, strict=True))
 
 

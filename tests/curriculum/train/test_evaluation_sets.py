@@ -40,7 +40,7 @@ def a_set(
         )
         for key, positions in rows.items()
     )
-    return HeldOutSet(name=name, phase="syntax", strata=strata)
+    return HeldOutSet(name=name, phase="syntax", strata=strata, trained_share=None)
 
 
 def test_the_sets_of_a_phase_read_no_more_than_its_part_of_the_budget() -> None:

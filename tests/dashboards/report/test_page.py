@@ -135,20 +135,25 @@ def test_a_phase_that_was_spoilt_later_is_seen_to_forget(facts: Facts) -> None:
     table = re.search(r'(?s)<table class="kept">.*?</table>', page(facts))
     assert table
     rows = re.findall(r"(?s)<tr.*?</tr>", table[0])
-    syntax = next(row for row in rows if "syntax</th>" in row)
+    syntax = next(row for row in rows if "</i>syntax<" in row)
     assert re.search(r'class="n own"[^>]*>0\.912<', syntax)
     assert re.search(r'class="n more1"[^>]*>0\.918<small>\+0\.006<', syntax)
     assert re.search(r'class="n more5"[^>]*>0\.961<small>\+0\.049<', syntax)
-    anchor = next(row for row in rows if "anchor</th>" in row)
+    anchor, unseen = (
+        next(row for row in rows if f"</i>{name}<" in row) for name in ("anchor", "unseen")
+    )
     assert "0.938<small>\N{MINUS SIGN}0.013" in anchor
-    assert not any("anneal</th>" in row for row in rows), "it has no rows of its own"
+    assert "1.117<small>\N{MINUS SIGN}0.014" in unseen
+    assert "0.4% in training" in unseen
+    assert "in training" not in anchor
+    assert not any("</i>anneal<" in row for row in rows), "it has no rows of its own"
 
 
 def test_the_plot_has_a_curve_for_each_evaluation_over_all_steps(facts: Facts) -> None:
     plot = plot_of(facts)
     assert plot
     assert {each.name for each in plot.series} == {
-        "anchor", "syntax", "file_graph", "repository_graph",
+        "anchor", "unseen", "syntax", "file_graph", "repository_graph",
     }  # fmt: skip
     syntax = next(each for each in plot.series if each.name == "syntax")
     assert (syntax.points[0][0], syntax.points[-1][0]) == (0, 120_000)
@@ -348,7 +353,7 @@ def test_without_its_script_and_on_a_phone_a_report_is_whole(
         opened = phone.new_page()
         opened.set_default_timeout(PATIENCE_MS)
         opened.goto(file.as_uri())
-        expect(opened.locator(".field polyline")).to_have_count(4)
+        expect(opened.locator(".field polyline")).to_have_count(5)
         expect(opened.locator("article")).to_have_count(5)
         opened.locator("summary", has_text="3 domains").first.click()
         expect(opened.get_by_text("testing").first).to_be_visible()

@@ -1,6 +1,6 @@
-"""Documents of the anchor: the same held-out texts for every phase, diet and tokenizer."""
+"""Documents of the fixed sets: the same held-out texts for every phase, diet and tokenizer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -9,16 +9,30 @@ from curriculum import parquet
 from curriculum.corpus.decisions import Decisions
 from curriculum.packing.held_out_order import spread
 from curriculum.stages.row_sources import RowSource
+from schemas.corpus import CorpusSpec
+from schemas.document import Side
 from schemas.held_out import MIN_DOCUMENTS
+from schemas.objectives import FIXED_SETS, FixedSet
 
-ANCHOR_BYTES = 1 << 19
-"""Bytes of all of its documents."""
+SET_BYTES = 1 << 19
+"""Bytes of all documents of a set."""
+SIDES: Mapping[FixedSet, Side] = {"anchor": "val", "unseen": "unseen", "later": "later"}
 
 
-def anchored(
-    sources: Sequence[RowSource], chosen: Sequence[Decisions]
+def sets_of(corpus: CorpusSpec) -> tuple[FixedSet, ...]:
+    """Return the fixed sets that a corpus holds out."""
+    held_out: Mapping[FixedSet, bool] = {
+        "anchor": True,
+        "unseen": bool(corpus.unseen),
+        "later": corpus.later is not None,
+    }
+    return tuple(name for name in FIXED_SETS if held_out[name])
+
+
+def documents_of_set(
+    name: FixedSet, sources: Sequence[RowSource], chosen: Sequence[Decisions]
 ) -> list[npt.NDArray[np.bool_]]:
-    """Flag the documents of the anchor, by artefact: kept held-out ones, spread over lineages.
+    """Flag the documents of a set, by artefact: kept ones of its side, spread over lineages.
 
     Those that would take more than one in MIN_DOCUMENTS of its bytes come last.
     """
@@ -27,12 +41,12 @@ def anchored(
     for at, source in enumerate(sources):
         table = parquet.read_table(source.documents.shards(), columns=["num_bytes"])
         sizes, picked = table["num_bytes"].to_numpy(), chosen[at]
-        for row in np.flatnonzero(picked.kept & picked.val).tolist():
+        for row in np.flatnonzero(picked.on(SIDES[name])).tolist():
             document = picked.document_ids[row].decode()
             places[document] = int(sizes[row]), at, row
             lineages[document] = picked.lineages[int(picked.lineage[row])]
     masks = [np.zeros(len(each.kept), dtype=np.bool_) for each in chosen]
-    room, largest = ANCHOR_BYTES, ANCHOR_BYTES // MIN_DOCUMENTS
+    room, largest = SET_BYTES, SET_BYTES // MIN_DOCUMENTS
     listed = [places[document] for document in spread(lineages)]
     for size, at, row in sorted(listed, key=lambda place: place[0] > largest):
         if size <= room:
