@@ -1,22 +1,39 @@
 """A library that makes each artefact from the one before, with no orchestrator in sight."""
 
 import os
+from pathlib import Path
+
+from curriculum import exposure
 
 
 def _keep_folders_from_other_users() -> None:
     """Name folders of torch and polars before they name ones themselves, as they do early.
 
     Their own are folders of /tmp and /var/tmp that whoever comes first owns: torch runs the kernels that lie
-    there, and polars deletes what it takes for its own of the past, behind links too. Where the user has no
-    home that can be written, nobody else can guess the folders' name, and processes that are started from
-    here share it. Nothing is made or written here: sandboxed processes come by, too.
+    there, and polars deletes what it takes for its own of the past, behind links too. A home can be such a
+    folder as well: services and containers set HOME=/tmp. Where no folder of the user's home is safe, nobody
+    else can guess the folders' name, and processes that are started from here share it. Nothing is made or
+    written here: sandboxed processes come by, too.
     """
     home = os.environ.get("HOME", "")
     unguessable = f"{os.environ.get('TMPDIR', '/tmp')}/{os.urandom(16).hex()}"
-    place = f"{home}/.cache" if os.access(home, os.W_OK) else unguessable
-    kernels = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or f"{place}/torchinductor"
-    spilled = os.environ.get("POLARS_OOC_SPILL_DIR") or f"{place}/polars-spill"
-    os.environ |= {"TORCHINDUCTOR_CACHE_DIR": kernels, "POLARS_OOC_SPILL_DIR": spilled}
+    kernels = _own_folder(home, "torchinductor") or f"{unguessable}/torchinductor"
+    spilled = _own_folder(home, "polars-spill") or f"{unguessable}/polars-spill"
+    os.environ |= {
+        "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR") or kernels,
+        "POLARS_OOC_SPILL_DIR": os.environ.get("POLARS_OOC_SPILL_DIR") or spilled,
+    }
+
+
+def _own_folder(home: str, name: str) -> str | None:
+    """Return a folder for caches in an existing home if this user can make it and no other can change it."""
+    folder = Path(home) / ".cache" / name
+    if not (folder.is_absolute() and os.access(home, os.W_OK)):
+        return None
+    real, led_by_others = exposure.led_path(folder)
+    there = next(place for place in (real, *real.parents) if os.access(place, os.F_OK))
+    is_safe = os.access(there, os.W_OK) and not led_by_others and exposure.exposure(real) is None
+    return str(folder) if is_safe else None
 
 
 _keep_folders_from_other_users()

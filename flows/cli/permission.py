@@ -5,12 +5,12 @@ from pathlib import Path
 
 from rich.text import Text
 
+from curriculum.exposure import exposure_below, real_path
 from curriculum.mixing.load import EXTENDS, FOLDERS, is_path
 from curriculum.store import Store
 from curriculum.store.inside import CLONES, require_plain
 from flows.cli.console import MUTED, out
 from flows.settings import trust
-from flows.settings.exposure import exposure_below, real_path
 from schemas.errors import DietError, StoreError
 from schemas.text import read_yaml, text_of
 from schemas.visible import one_line, shortened

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from flows.settings.exposure import (
+from curriculum.exposure import (
     claim,
     deny_others_writing,
     exposure_above,

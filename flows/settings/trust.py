@@ -18,12 +18,7 @@ from pathlib import Path
 
 import filelock
 
-from curriculum.store import Store
-from curriculum.store.inside import LOCKS, WORKSPACE_NAME
-from curriculum.store.store import when_made
-from curriculum.train.run_directory import replace_whole
-from flows import settings
-from flows.settings.exposure import (
+from curriculum.exposure import (
     claim,
     exposure,
     exposure_below,
@@ -31,6 +26,11 @@ from flows.settings.exposure import (
     own_exposure,
     real_path,
 )
+from curriculum.store import Store
+from curriculum.store.inside import LOCKS, WORKSPACE_NAME
+from curriculum.store.store import when_made
+from curriculum.train.run_directory import replace_whole
+from flows import settings
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
 from schemas.manifest import MANIFEST_NAME

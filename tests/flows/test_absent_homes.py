@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from curriculum import exposure
 from curriculum.sandbox import landlock
 from curriculum.store import Store
 from flows import settings
 from flows.cli import received
 from flows.cli.app import exit_code
-from flows.settings import SettingError, exposure, trust
+from flows.settings import SettingError, trust
 from schemas.errors import DietError
 from tests.flows.cli_runner import curriculum
 

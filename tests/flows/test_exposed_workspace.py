@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from curriculum.exposure import ACCESS_LIST, DEFAULT_LIST, claim, exposure
 from curriculum.mixing.load import PACKAGE
 from curriculum.store import Store
 from flows import settings
 from flows.settings import SettingError, prefect_variables, trust
-from flows.settings.exposure import ACCESS_LIST, DEFAULT_LIST, claim, exposure
 from schemas.errors import StoreError
 from tests.flows.cli_runner import curriculum
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from curriculum.exposure import real_path
 from flows import settings
-from flows.settings.exposure import real_path
 from schemas.errors import CurriculumError
 from tests.flows.cli_runner import curriculum
 
