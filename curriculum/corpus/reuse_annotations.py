@@ -20,6 +20,8 @@ from schemas.tree_licences import AnnotationFile, LicenceAnnotation, Precedence
 
 MAX_ANNOTATIONS = 10_000
 """Globs of a file of annotations; one with more says nothing."""
+MAX_DOTS = 1_000
+"""Dots on a line of REUSE.toml; a key with many takes the square of their number."""
 
 
 def annotations_in(path: str, text: str) -> AnnotationFile:
@@ -33,6 +35,8 @@ def annotations_in(path: str, text: str) -> AnnotationFile:
 
 
 def _tables(text: str) -> Iterator[LicenceAnnotation]:
+    if any(line.count(".") > MAX_DOTS for line in text.splitlines()):
+        return
     try:
         content = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):

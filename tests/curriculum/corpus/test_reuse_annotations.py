@@ -227,6 +227,13 @@ def test_a_glob_of_many_wildcards_takes_time_linear_in_the_path():
     assert time.process_time() - begun < 1
 
 
+@pytest.mark.parametrize("text", ["a." * 400_000 + "a = 1", "[" * 400_000, "a = " + "{a=" * 9_999])
+def test_a_table_that_never_ends_says_nothing_at_once(text):
+    begun = time.process_time()
+    assert annotations_in("REUSE.toml", f"version = 1\n{text}").annotations == ()
+    assert time.process_time() - begun < 5
+
+
 def test_a_file_of_endless_annotations_says_nothing():
     text = "version = 1\n" + "\n".join(table("MIT", path=f"{at}") for at in range(10_001))
     assert annotations_in("REUSE.toml", text).annotations == ()
