@@ -4,6 +4,7 @@
 
 recall      pairs of files at a Jaccard similarity of 0.7 or more that have a band in common
 precision   pairs with a band in common that are so alike; the others are compared and dropped
+large       the same of files of 10,000 shingles or more at 0.35 or more
 room        bytes of signatures.parquet, and peak memory of finding pairs, of two sizes, projected to 10⁷
 
 All pairs of files are compared exactly. Revisions that a repository lacks are left out.
@@ -20,12 +21,13 @@ from pathlib import Path
 
 import numpy as np
 
-from curriculum.corpus.near_pairs import candidate_pairs
+from curriculum.corpus.copy_clusters import LARGE_SHINGLES, MIN_ACROSS, MIN_ACROSS_LARGE
+from curriculum.corpus.near_pairs import candidate_pairs, large_pairs
 from curriculum.corpus.shingles import UInt64s, shingles
 from curriculum.corpus.signatures import SIGNATURES_NAME, SignatureWriter, SignedVersion
 
 SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inl", ".cmake")
-MIN_BYTES, SIMILAR = 100, 0.7
+MIN_BYTES = 100
 SIZES = (20_000, 200_000)
 PROJECTED = 10_000_000
 EDGES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.01)
@@ -86,7 +88,7 @@ def measure_quality(texts: Sequence[str], folder: Path) -> None:
     shingled = time.process_time()
     file = write_signatures(folder, sets)
     signed = time.process_time()
-    candidates = {(one, other) for one, other in candidate_pairs(file, len(sets)).tolist()}
+    candidates = set(map(tuple, candidate_pairs(file, len(sets)).tolist()))
     print(f"{len(sets):,} files, {megabytes:.1f} MB")
     print(f"shingles {megabytes / (shingled - start):.1f} MB/s")
     print(f"shingles and signatures {megabytes / (signed - start):.1f} MB/s")
@@ -95,10 +97,19 @@ def measure_quality(texts: Sequence[str], folder: Path) -> None:
         pairs = [pair for pair, value in exact.items() if low <= value < high]
         share = len(candidates.intersection(pairs)) / max(1, len(pairs))
         print(f"{low:.1f} to {min(high, 1):.1f}: {len(pairs):,} pairs, {share:.4f} are candidates")
-    alike = {pair for pair, value in exact.items() if value >= SIMILAR}
+    print_found({pair for pair, value in exact.items() if value >= MIN_ACROSS}, candidates)
+    large = [each for each in sets if len(each) >= LARGE_SHINGLES]
+    file = write_signatures(folder, large)
+    compared = large_pairs(file, np.ones(len(large), dtype=np.bool_))
+    print(f"{len(large):,} large files")
+    print_found(set(similar_pairs(large, MIN_ACROSS_LARGE)), set(map(tuple, compared.tolist())))
+
+
+def print_found(alike: set[tuple[int, int]], candidates: set[tuple[int, ...]]) -> None:
     found = len(alike & candidates)
     print(
-        f"recall {found / max(1, len(alike)):.4f} precision {found / max(1, len(candidates)):.4f}"
+        f"{len(alike):,} pairs, recall {found / max(1, len(alike)):.4f}, "
+        f"precision {found / max(1, len(candidates)):.4f}"
     )
 
 
