@@ -17,8 +17,9 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from curriculum.corpus.disjoint_sets import DisjointSets
+
 UInt64s = npt.NDArray[np.uint64]
-Int64s = npt.NDArray[np.int64]
 
 MIN_ACROSS = 0.7
 MIN_WITHIN = 0.9
@@ -54,14 +55,14 @@ class CopyClusters:
 
     repositories: Sequence[int]
     """The repository of each file."""
-    groups: "Sets" = field(init=False)
-    clusters: "Sets" = field(init=False)
+    groups: DisjointSets = field(init=False)
+    clusters: DisjointSets = field(init=False)
     largest_joins: dict[int, Join] = field(default_factory=dict)
     """The join of each cluster, by its root, whose smaller part was the largest."""
 
     def __post_init__(self) -> None:
         count = len(self.repositories)
-        self.groups, self.clusters = Sets(count), Sets(count)
+        self.groups, self.clusters = DisjointSets(count), DisjointSets(count)
 
     def join(
         self,
@@ -95,40 +96,6 @@ class CopyClusters:
         known = [self.largest_joins.pop(root) for root in roots if root in self.largest_joins]
         root = self.clusters.join(first, second)
         self.largest_joins[root] = max((*known, join), key=lambda each: each.joined)
-
-
-class Sets:
-    """Disjoint sets of numbers, joined in place; 16 bytes a number."""
-
-    def __init__(self, count: int) -> None:
-        self._parent = np.arange(count, dtype=np.int64)
-        self._size = np.ones(count, dtype=np.int64)
-
-    def root(self, number: int) -> int:
-        """Return the number that stands for a set, halving the path on the way."""
-        parent = self._parent
-        while parent[number] != number:
-            parent[number] = parent[parent[number]]
-            number = int(parent[number])
-        return number
-
-    def size(self, root: int) -> int:
-        """Return the number of members."""
-        return int(self._size[root])
-
-    def join(self, first: int, second: int) -> int:
-        """Make the sets of two numbers one, which the larger set's root stands for."""
-        large, small = sorted(
-            (self.root(first), self.root(second)), key=lambda at: (-self._size[at], at)
-        )
-        if large != small:
-            self._parent[small] = large
-            self._size[large] += self._size[small]
-        return large
-
-    def roots(self) -> Int64s:
-        """[numbers]: the root of each."""
-        return np.array([self.root(number) for number in range(len(self._parent))], dtype=np.int64)
 
 
 class ShingleSpool:

@@ -25,6 +25,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from curriculum.corpus.disjoint_sets import DisjointSets
+
 BY_HASH = 0.5
 """Share of val_fraction that hashes decide; the rest goes where val lacks some."""
 WHOLE_COMMITS = 0.5
@@ -61,14 +63,12 @@ def clusters(lineages: Iterable[Lineage], pairs: Iterable[tuple[str, str]]) -> d
 
     Memory is that of the lineages, not of the documents.
     """
-    known = {lineage.name: lineage for lineage in lineages}
-    parent = {name: name for name in known}
+    oldest = sorted(lineages, key=lambda lineage: lineage.age)
+    numbers = {lineage.name: number for number, lineage in enumerate(oldest)}
+    sets = DisjointSets(len(oldest))
     for one, other in pairs:
-        first, second = sorted(
-            (known[_root(parent, one)], known[_root(parent, other)]), key=lambda each: each.age
-        )
-        parent[second.name] = first.name
-    return {name: known[_root(parent, name)] for name in known}
+        sets.join(numbers[one], numbers[other])
+    return {name: oldest[first] for name, first in zip(numbers, sets.firsts(), strict=True)}
 
 
 def hash_fraction(unit: str) -> float:
@@ -156,11 +156,3 @@ def held_out_alone(
         held += alone[unit]
         joined.append(unit)
     return tuple(joined)
-
-
-def _root(parent: dict[str, str], name: str) -> str:
-    """The root of a name's tree, halving the path on the way."""
-    while parent[name] != name:
-        parent[name] = parent[parent[name]]
-        name = parent[name]
-    return name

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.corpus.copy_clusters import CopyClusters, Sets, jaccard
+from curriculum.corpus.copy_clusters import CopyClusters, jaccard
 from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME, OtherCorpus, held_elsewhere
 from curriculum.corpus.near_pairs import candidate_pairs, large_pairs
 from curriculum.corpus.shingles import shingles
@@ -145,15 +145,6 @@ def test_pairs_that_are_together_are_not_compared_again():
 
     CopyClusters(repositories=[0, 0, 0]).join([(0, 1), (1, 2), (0, 2)], similarity)
     assert asked == [0, 1]
-
-
-def test_sets_have_one_root_and_count_their_members():
-    sets = Sets(4)
-    root = sets.join(0, 1)
-    assert sets.size(root) == 2
-    assert sets.roots().tolist() == [root, root, 2, 3]
-    assert sets.join(0, 1) == root
-    assert sets.size(root) == 2
 
 
 def test_a_near_copy_in_another_corpus_is_found_by_signatures_alone(tmp_path):

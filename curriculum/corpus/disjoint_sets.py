@@ -1,0 +1,45 @@
+"""Disjoint sets of numbers (union-find), for clusters of files."""
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
+
+
+class DisjointSets:
+    """Disjoint sets of numbers, joined in place; 16 bytes a number."""
+
+    def __init__(self, count: int) -> None:
+        self._parent = np.arange(count, dtype=np.int64)
+        self._size = np.ones(count, dtype=np.int64)
+
+    def root(self, number: int) -> int:
+        """Return the number that stands for a set, halving the path on the way."""
+        parent = self._parent
+        while parent[number] != number:
+            parent[number] = parent[parent[number]]
+            number = int(parent[number])
+        return number
+
+    def size(self, root: int) -> int:
+        """Return the number of members."""
+        return int(self._size[root])
+
+    def join(self, first: int, second: int) -> int:
+        """Make the sets of two numbers one, which the larger set's root stands for."""
+        large, small = sorted(
+            (self.root(first), self.root(second)), key=lambda at: (-self._size[at], at)
+        )
+        if large != small:
+            self._parent[small] = large
+            self._size[large] += self._size[small]
+        return large
+
+    def roots(self) -> Int64s:
+        """[numbers]: the root of each."""
+        return np.array([self.root(number) for number in range(len(self._parent))], dtype=np.int64)
+
+    def firsts(self) -> Int64s:
+        """[numbers]: the smallest number in the set of each."""
+        _, first, inverse = np.unique(self.roots(), return_index=True, return_inverse=True)
+        return first[inverse].astype(np.int64)
