@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from pydantic import JsonValue
 
 from curriculum import frames
-from curriculum.corpus.select import KEPT_NAME, KEY, SELECTION_NAME, SIDES_NAME, DocumentsOf
+from curriculum.corpus.document_folders import DocumentsOf
+from curriculum.corpus.select import KEPT_NAME, KEY, SELECTION_NAME, SIDES_NAME
 from curriculum.parquet import shards_of
 from schemas.corpus import CHAT_DOMAIN, COLUMNS, GENERAL, DomainRule, DomainsSpec
 from schemas.document import SELECTION_SCHEMA

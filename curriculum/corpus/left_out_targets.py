@@ -9,20 +9,21 @@ from pathlib import Path
 import polars as pl
 
 from curriculum import frames, parquet
+from curriculum.corpus.document_folders import DocumentsOf
 
 TARGET_KINDS = ("target", "changes")
 
 
-def left_out_targets(folders: Iterable[tuple[str, Path]], left_out: pl.DataFrame) -> pl.DataFrame:
+def left_out_targets(documents: Iterable[DocumentsOf], left_out: pl.DataFrame) -> pl.DataFrame:
     """Return (family, repository, document_id, reason, evidence), one row a document that is lost.
 
     Args:
-        folders: Repository and folder of the documents.
+        documents: Documents of one family.
         left_out: (lineage, reason, evidence) of files.
     """
     tables = [
-        _targets(parquet.shards_of(path)).with_columns(repository=pl.lit(repository))
-        for repository, path in folders
+        _targets(parquet.shards_of(folder.path)).with_columns(repository=pl.lit(folder.repository))
+        for folder in documents
     ]
     return (
         pl.concat(tables)

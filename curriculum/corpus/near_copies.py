@@ -35,6 +35,7 @@ from curriculum.corpus.copy_clusters import (
     ShingleSpool,
     jaccard,
 )
+from curriculum.corpus.document_folders import DocumentsOf
 from curriculum.corpus.file_histories import blob_mark, read_histories
 from curriculum.corpus.file_texts import read_chosen
 from curriculum.corpus.held_elsewhere import OTHER_CORPUS, OtherCorpus, held_elsewhere
@@ -62,17 +63,9 @@ class NearCopies:
     large: tuple[CopyClusterReport, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Folder:
-    """A folder of documents."""
-
-    path: Path
-    repository: str
-
-
 def find_near_copies(
     rows: pl.LazyFrame,
-    folders: Iterable[tuple[str, Path]],
+    documents: Sequence[DocumentsOf],
     draft: Path,
     *,
     others: Sequence[OtherCorpus] = (),
@@ -82,21 +75,20 @@ def find_near_copies(
     Args:
         rows: Documents with document_id, family, lineage, repository, order, timestamp, num_bytes and
             provenance.
-        folders: Repository and folder of all documents.
+        documents: Folders of all documents.
         draft: Holds up to twice the bytes of the texts of candidates besides, meanwhile.
         others: Corpora whose files are left out.
     """
-    listed = [_Folder(repository=repository, path=path) for repository, path in folders]
-    histories = read_histories(each.path for each in listed)
+    histories = read_histories(folder.path for folder in documents)
     files = _files(rows, histories.select("lineage", "born"))
     signatures = draft / SIGNATURES_NAME
     with SignatureWriter(signatures) as writer:
-        for version in _versions(files, listed):
+        for version in _versions(files, documents):
             writer.add(version)
     signed = frames.read(signatures, ["lineage", "document_id", "shingles"])
     clusters = CopyClusters(repositories=files["order"].to_list())
     clusters.join(_verbatim_pairs(files, signed, histories), lambda _: 1.0)
-    _join_similar(clusters, files, signed, listed, draft)
+    _join_similar(clusters, files, signed, documents, draft)
     marked = files.with_columns(
         cluster=pl.Series(clusters.clusters.roots(), dtype=pl.Int64),
         group=pl.Series(clusters.groups.roots(), dtype=pl.Int64),
@@ -133,7 +125,7 @@ def _files(rows: pl.LazyFrame, births: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _versions(files: pl.DataFrame, folders: Iterable[_Folder]) -> Iterator[SignedVersion]:
+def _versions(files: pl.DataFrame, folders: Iterable[DocumentsOf]) -> Iterator[SignedVersion]:
     """Yield the oldest and the newest version of each file, in the order of the documents."""
     for folder in folders:
         own = files.filter(repository=folder.repository)
@@ -145,7 +137,7 @@ def _versions(files: pl.DataFrame, folders: Iterable[_Folder]) -> Iterator[Signe
         )
 
 
-def _read(folder: _Folder, wanted: pl.DataFrame) -> Iterator[SignedVersion]:
+def _read(folder: DocumentsOf, wanted: pl.DataFrame) -> Iterator[SignedVersion]:
     """Yield the `wanted` (lineage, document_id) of a folder, each once."""
     remaining = set(wanted.select("lineage", "document_id").iter_rows())
     for lineage, document_id, text in read_chosen(folder.path, {name for _, name in remaining}):
@@ -186,7 +178,7 @@ def _join_similar(
     clusters: CopyClusters,
     files: pl.DataFrame,
     signed: pl.DataFrame,
-    folders: Iterable[_Folder],
+    folders: Iterable[DocumentsOf],
     draft: Path,
 ) -> None:
     """Join files whose signed versions are similar."""
@@ -214,7 +206,7 @@ def _join_similar(
         join(large, MIN_ACROSS_LARGE)
 
 
-def _spool(spool: ShingleSpool, chosen: pl.DataFrame, folders: Iterable[_Folder]) -> None:
+def _spool(spool: ShingleSpool, chosen: pl.DataFrame, folders: Iterable[DocumentsOf]) -> None:
     """Read the shingles of some signed versions again."""
     for folder in folders:
         own = chosen.filter(repository=folder.repository)

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from pydantic import JsonValue
 
 from curriculum import frames, parquet
+from curriculum.corpus.document_folders import DocumentsOf
 from curriculum.corpus.file_texts import read_shown, read_versions
 from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME, OtherCorpus
 from curriculum.corpus.left_out_targets import left_out_targets
@@ -64,14 +65,6 @@ _COLUMNS = (
     "spans",
     "provenance",
 )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DocumentsOf:
-    """The documents of one family in one repository: its artefact's directory."""
-
-    repository: str
-    path: Path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,8 +149,7 @@ def select(
     large: tuple[CopyClusterReport, ...] = ()
     if known is None:
         lineages = _lineages(rows)
-        folders = ((each.repository, each.path) for each in documents)
-        copies = find_near_copies(rows, folders, folder, others=others)
+        copies = find_near_copies(rows, documents, folder, others=others)
         sharing = chain(_sharing(rows), _sharing_text(documents), copies.pairs)
         oldest = clusters(lineages, sharing)
         commits = touched_files(rows.filter(_is_trainable(corpus)))
@@ -167,9 +159,7 @@ def select(
         copied = listed.select(*KEY, "lineage").join(left_out, on="lineage")
     else:
         sides = _extended(rows, documents, known, corpus)
-        copied = left_out_targets(
-            ((each.repository, each.path) for each in documents), frames.read(known.left_out)
-        )
+        copied = left_out_targets(documents, frames.read(known.left_out))
     sided = _sided(listed, sides, corpus)
     decided = _select(sided, copied.select(*KEY, "reason", "evidence"))
     _write(decided, KEPT_SCHEMA, folder / KEPT_NAME)

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 from pydantic import JsonValue
 
 from curriculum import frames
+from curriculum.corpus.document_folders import DocumentsOf
 from curriculum.corpus.refused_licences import UNKNOWN_LICENCE
 from curriculum.corpus.select import (
     SELECTION_NAME,
     SIDES_NAME,
-    DocumentsOf,
     Summary,
     split_frame,
 )

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from curriculum.corpus import domains
+from curriculum.corpus.document_folders import DocumentsOf
 from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME, OtherCorpus
 from curriculum.corpus.select import (
     REVISION,
     SIDES_NAME,
-    DocumentsOf,
     KnownFiles,
     ingredients,
     select,

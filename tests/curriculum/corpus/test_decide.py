@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curriculum.corpus.document_folders import DocumentsOf
 from curriculum.corpus.domains import NO_RULE, LabelledDocuments, label_domains
-from curriculum.corpus.select import KEPT_NAME, SELECTION_NAME, SIDES_NAME, DocumentsOf
+from curriculum.corpus.select import KEPT_NAME, SELECTION_NAME, SIDES_NAME
 from schemas.corpus import DomainRule, DomainsSpec
 from schemas.document import (
     DOCUMENT_SCHEMA,

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curriculum.corpus.document_folders import DocumentsOf
 from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME
 from curriculum.corpus.select import (
     GRAPHS,
     KEPT_NAME,
     SIDES_NAME,
-    DocumentsOf,
     KnownFiles,
     Summary,
     ingredients,

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.corpus.select import DocumentsOf, Summary
+from curriculum.corpus.document_folders import DocumentsOf
+from curriculum.corpus.select import Summary
 from curriculum.corpus.select_conversations import select_conversations
 from curriculum.corpus.split import hash_fraction
 from curriculum.families import chat

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curriculum.corpus.document_folders import DocumentsOf
 from curriculum.corpus.file_histories import FileHistories
 from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME, OtherCorpus
 from curriculum.corpus.select import (
     KEPT_NAME,
     SIDES_NAME,
-    DocumentsOf,
     KnownFiles,
     Summary,
     select,
