@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 UNRECOGNISED = "LicenseRef-unrecognised"
 """A text that states a licence in words that are not known."""
+MAX_JOINED = 1_000
+"""Characters of an expression that joins the licences of several texts; a longer one is unrecognised."""
 _REFERENCE = ("LicenseRef-", "DocumentRef-")
 """Beginnings of the names that SPDX leaves to whoever writes an expression."""
 LicenceKind = Literal["permissive", "weak copyleft", "copyleft", "restricted", "unknown"]
@@ -107,13 +109,18 @@ def _combined(names: tuple[str, ...], relation: str) -> str:
 def joined(licences: Iterable[str], relation: Literal["AND", "OR"] = "AND") -> str | None:
     """Join the licences of several texts to one expression, each named once; None without any.
 
+    The expression stands in every document: one longer than MAX_JOINED is unrecognised.
+
     >>> joined(["MIT", "GPL-2.0-only OR MIT", "MIT"])
     '(GPL-2.0-only OR MIT) AND MIT'
     """
     distinct = tuple(sorted(set(licences)))
+    if sum(map(len, distinct)) + len(" OR ") * (len(distinct) - 1) > MAX_JOINED:
+        return UNRECOGNISED
     if len(distinct) < 2:
         return distinct[0] if distinct else None
-    return _combined(distinct, relation)
+    combined = _combined(distinct, relation)
+    return combined if len(combined) <= MAX_JOINED else UNRECOGNISED
 
 
 def is_satisfied(tree: Any, accepts: Callable[[str, str], bool]) -> bool:

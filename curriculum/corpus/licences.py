@@ -4,6 +4,7 @@ No licence is judged here: names are shown as texts state them, in SPDX's form w
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -16,6 +17,8 @@ HEAD_CHARACTERS = 8_192
 """Characters of a file in which its licence is looked for."""
 MAX_EXPRESSION = 100
 """Characters of an SPDX expression; a longer one is no licence."""
+MAX_TAGS = 200
+"""Different SPDX tags of a text; the licences of one with more are unrecognised."""
 _IDENTIFIER = r"(?:\([ \t]*)*[A-Za-z0-9][\w.+\-:]*(?:[ \t]*\))*"
 _TAG = re.compile(
     rf"SPDX-License-Identifier:[ \t]*({_IDENTIFIER}(?:[ \t]+(?i:AND|OR|WITH)[ \t]+{_IDENTIFIER})*)"
@@ -217,7 +220,7 @@ def _leading_comment(head: str) -> str:
 @lru_cache(maxsize=4096)
 def _stated_in_comment(comment: str) -> StatedLicence:
     words = _words(comment)
-    tagged = _tagged(comment)
+    tagged = joined_tags(_TAG.findall(comment))
     if tagged:
         licence: str | None = tagged
     else:
@@ -247,7 +250,7 @@ def stated_in_file(text: str) -> StatedLicence:
     elif _SECONDARY not in words:
         found += (name for name in _gnu_licences(words) if not found or name not in _UNVERSIONED)
     found += (f"GPL-{version}.0-only" for version in _GNU_SHORT.findall(words) if is_short)
-    tagged = _tagged(text)
+    tagged = joined_tags(_TAG.findall(text))
     if not found and tagged:
         found = [tagged]
     refers = _ELSEWHERE.search(words) is not None and is_short
@@ -287,13 +290,15 @@ _WITHIN = {
 """Licences that the texts of some others contain."""
 
 
-def _tagged(text: str) -> str | None:
-    """Return the licences of SPDX tags; an id that the SPDX list lacks is unrecognised."""
-    found = [tag for tag in map(expression_of, _TAG.findall(text)) if tag]
-    return joined(found)
+def joined_tags(tags: Iterable[str]) -> str | None:
+    """Join the licences of SPDX tags; an id that the SPDX list lacks is unrecognised."""
+    distinct = dict.fromkeys(tags)
+    if len(distinct) > MAX_TAGS:
+        return UNRECOGNISED
+    return joined(tag for tag in map(_expression, distinct) if tag)
 
 
-def expression_of(tag: str) -> str | None:
+def _expression(tag: str) -> str | None:
     """Normalise the expression of an SPDX tag; an id that the SPDX list lacks is unrecognised."""
     written = tag.rstrip("-:.")
     if written.count("(") != written.count(")"):

@@ -13,9 +13,8 @@ from typing import Any, get_args
 
 from curriculum.corpus.copyright_holders import holder_in
 from curriculum.corpus.licence_names import DEP5_PATH
-from curriculum.corpus.licences import expression_of
+from curriculum.corpus.licences import joined_tags
 from schemas.path_globs import PathGlob, Wildcard
-from schemas.spdx import joined
 from schemas.tree_licences import AnnotationFile, LicenceAnnotation, Precedence
 
 MAX_ANNOTATIONS = 10_000
@@ -93,7 +92,7 @@ def _fields(text: str) -> Iterator[dict[str, str]]:
 
 
 def _licence(expressions: Iterable[str]) -> str | None:
-    return joined(found for each in expressions if (found := expression_of(each.strip())))
+    return joined_tags(map(str.strip, expressions))
 
 
 def _holder(notices: Iterable[str]) -> str | None:

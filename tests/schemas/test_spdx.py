@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.spdx import (
+    MAX_JOINED,
     UNRECOGNISED,
     is_satisfied,
     is_spdx_id,
@@ -70,6 +71,22 @@ def test_joined_licences_all_hold(expressions):
             for each in (*expressions, whole)
         ]
         assert all(judged[:-1]) is judged[-1]
+
+
+@pytest.mark.parametrize("relation", ["AND", "OR"])
+@pytest.mark.parametrize(
+    "licences",
+    [
+        [f"LicenseRef-{number}" for number in range(20_000)],
+        [f"LicenseRef-{number} OR LicenseRef-{number}{number}" for number in range(35)],
+        [f"LicenseRef-{'x' * MAX_JOINED}"],
+    ],
+    ids=["many", "many with parentheses", "a long one"],
+)
+def test_an_expression_of_more_licences_than_it_can_show_is_unrecognised(licences, relation):
+    assert joined(licences, relation) == UNRECOGNISED
+    whole = joined(licences[:20], relation) if len(licences) > 1 else None
+    assert whole is None or (UNRECOGNISED not in whole and len(whole) <= MAX_JOINED)
 
 
 @pytest.mark.parametrize(

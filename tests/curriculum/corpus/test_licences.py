@@ -198,3 +198,19 @@ def test_a_licence_file_states_its_licences(text, licence):
 
 def test_the_holder_of_a_gnu_licence_is_not_that_of_the_code():
     assert stated_in_file(GPL_TITLE.format("2, June 1991")).holder is None
+
+
+@pytest.mark.parametrize("number", [30, 20_000])
+def test_a_licence_file_with_endless_tags_is_unrecognised(number):
+    text = "".join(f"SPDX-License-Identifier: LicenseRef-{each}\n" for each in range(number))
+    licence = stated_in_file(text).licence
+    assert licence is not None
+    assert (licence == UNRECOGNISED) is (number > 30)
+
+
+def test_a_file_below_folders_of_endless_licences_is_unrecognised():
+    many = FolderLicence(
+        path="COPYING", licences=tuple(f"LicenseRef-{each}" for each in range(999)), holder=None
+    )
+    for text in ("int a;\n", "// Use this at your choice of licence.\nint a;\n"):
+        assert licence_of(text, "a.c", LicenceFiles(folders={"": many}), None).name == UNRECOGNISED

@@ -11,6 +11,7 @@ from curriculum.corpus.licence_files import licence_files, read_licence_file
 from curriculum.corpus.licences import licence_of
 from curriculum.corpus.reuse_annotations import annotations_in, dep5_glob, toml_glob
 from schemas.path_globs import PathGlob, Wildcard
+from schemas.spdx import UNRECOGNISED
 from schemas.tree_licences import LicenceFiles
 
 HEAD = "// SPDX-FileCopyrightText: 2019 Head Author\n// SPDX-License-Identifier: MIT\nint a;\n"
@@ -237,3 +238,10 @@ def test_a_table_that_never_ends_says_nothing_at_once(text):
 def test_a_file_of_endless_annotations_says_nothing():
     text = "version = 1\n" + "\n".join(table("MIT", path=f"{at}") for at in range(10_001))
     assert annotations_in("REUSE.toml", text).annotations == ()
+
+
+def test_annotations_with_endless_licences_are_unrecognised():
+    licences = ", ".join(f'"LicenseRef-{number}"' for number in range(20_000))
+    table = f'version = 1\n[[annotations]]\npath = "**"\nSPDX-License-Identifier = [{licences}]\n'
+    (annotation,) = annotations_in("REUSE.toml", table).annotations
+    assert annotation.licence == UNRECOGNISED
