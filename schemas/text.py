@@ -151,6 +151,12 @@ def read_yaml(text: str, *, file: str, error: type[CurriculumError]) -> YamlText
             node = loader.get_single_node()
             if isinstance(node, yaml.MappingNode):
                 return YamlText(node=node, content=loader.construct_document(node))
+        except (ValueError, OverflowError):
+            # PyYAML passes the number of "\\UFFFFFFFF" to chr, and that of a %YAML directive to int.
+            mark = loader.get_mark()
+            problem = "the number of an escape or of a %YAML directive is too large"
+            cure = "Write the character itself, and no directive"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark, note=cure) from None
         finally:
             loader.dispose()
     except yaml.YAMLError as broken:

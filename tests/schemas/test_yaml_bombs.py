@@ -112,3 +112,27 @@ def test_a_file_beyond_the_limit_is_not_read(tmp_path: Path) -> None:
     file.write_bytes(b"a" * (4 * LARGEST_TEXT + 1))
     with bounded(seconds=1, mebibytes=1), pytest.raises(DietError):
         text_of(file, error=DietError)
+
+
+NUMBERS = {
+    "beyond C": ('a: 1\nb: "\\UFFFFFFFF"', 2),
+    "beyond Unicode": ('a: 1\nb:\n- "\\U00110000"', 3),
+    "a name": ('"\\U00110000": 1', 1),
+    "a directive": (f"%YAML {'1' * 5_000}.1\n---\na: 1", 1),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_that_yaml_cannot_hold_is_refused_on_its_line(name: str) -> None:
+    written, line = NUMBERS[name]
+    with pytest.raises((ValueError, OverflowError)):
+        yaml.safe_load(written)
+    with pytest.raises(DietError) as refused:
+        read_yaml(written, file="x.yaml", error=DietError)
+    assert refused.value.name == f"x.yaml:{line}"
+
+
+def test_the_last_character_of_unicode_is_read() -> None:
+    assert read_yaml('a: "\\U0010FFFF"', file="x.yaml", error=DietError).content == {
+        "a": "\U0010ffff"
+    }
