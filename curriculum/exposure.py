@@ -2,12 +2,11 @@
 
 import contextlib
 import grp
-import itertools
 import os
 import pwd
 import stat
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT_USER = 0
@@ -86,21 +85,38 @@ def exposure_below(folder: Path) -> str | None:
 
     Each entry must belong to this user or to root, and no other user may write to it. Links aren't followed.
     """
-    return _exposure_of_entries(os.walk(folder))
+    return _exposure_of_entries(_entries_below(folder))
 
 
 def exposure_inside(folder: Path) -> str | None:
     """Return how another user could change an entry of a folder, as `exposure_below`, but at no depth."""
-    return _exposure_of_entries(itertools.islice(os.walk(folder), 1))
+    return _exposure_of_entries(_entries_in(folder))
 
 
-def _exposure_of_entries(listed: Iterable[tuple[str, list[str], list[str]]]) -> str | None:
-    entries = (
-        Path(folder, name) for folder, folders, files in listed for name in (*folders, *files)
-    )
+def _exposure_of_entries(entries: Iterable["os.DirEntry[str]"]) -> str | None:
     owners = {ROOT_USER, os.getuid()}
-    found = (_exposure_of(entry, _status(entry), owners) for entry in entries)
+    places = (Path(entry.path) for entry in entries)
+    found = (_exposure_of(place, _status(place), owners) for place in places)
     return next(filter(None, found), None)
+
+
+def _entries_below(folder: Path) -> Iterator["os.DirEntry[str]"]:
+    """Yield what lies in a folder, at any depth; `os.walk` fails below as many folders as Python recurs."""
+    pending = [folder]
+    while pending:
+        for entry in _entries_in(pending.pop()):
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(Path(entry.path))
+
+
+def _entries_in(folder: Path) -> list["os.DirEntry[str]"]:
+    """Return what lies in a folder itself; nothing where it can't be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
 
 
 def led_path(path: Path) -> tuple[Path, str | None]:

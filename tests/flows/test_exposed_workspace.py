@@ -1,15 +1,17 @@
 """A workspace that another user of the machine can change is neither made nor trusted."""
 
 import grp
+import inspect
 import os
 import pwd
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from curriculum.exposure import ACCESS_LIST, DEFAULT_LIST, claim, exposure
+from curriculum.exposure import ACCESS_LIST, DEFAULT_LIST, claim, exposure, exposure_below
 from curriculum.mixing.load import PACKAGE
 from curriculum.store import Store
 from flows import settings
@@ -456,3 +458,19 @@ def test_a_workspace_in_a_shared_folder_with_a_default_list_is_refused_with_a_cu
     assert curriculum("init", "mine", home=home).returncode == 0, "the cure"
     assert trust.is_trusted(home)
     assert _writable_by_the_group(home) == []
+
+
+def test_folders_that_others_may_write_are_found_at_any_depth(tmp_path: Path) -> None:
+    depth = 300
+    deepest = tmp_path.joinpath(*["a"] * depth)
+    deepest.mkdir(parents=True)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + depth // 2)
+    try:
+        with pytest.raises(RecursionError):
+            assert [*os.walk(tmp_path)]
+        assert exposure_below(tmp_path) is None
+        deepest.chmod(0o777)
+        assert str(deepest) in str(exposure_below(tmp_path))
+    finally:
+        sys.setrecursionlimit(limit)
