@@ -4,10 +4,13 @@ The owner of the folder may change it at any time. So these paths are without li
 import opens them again without following any (`Sandbox.foreign`).
 """
 
+import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from curriculum.interop.tokens_out import TOKENS_NAME
+from curriculum.store.inside import MAX_DEPTH
 from schemas.errors import SchemaError
 from schemas.regular_files import kind_at, linked_folders
 
@@ -22,7 +25,8 @@ def received_files(path: Path, *, parquet: bool) -> list[Path]:
     the Hugging Face cache that the folder is a snapshot of.
 
     Raises:
-        SchemaError: for any other link, and for a pipe, a device or a socket in place of a file.
+        SchemaError: for any other link, for a pipe, a device or a socket in place of a file, and for folders
+            nested deeper than MAX_DEPTH.
     """
     kind = kind_at(path)
     # A path of tokens may lack its suffix.
@@ -38,13 +42,34 @@ def _named(path: Path, *, parquet: bool) -> Iterator[Path]:
     """Paths by whose names the reader may ask, but for the given one."""
     suffixes = frozenset((_PARQUET,)) if parquet else _OF_TOKENS
     if path.is_dir():
-        yield from (file for file in path.rglob("*") if file.suffix in suffixes)
+        yield from (file for file in _below(path) if file.suffix in suffixes)
     elif not parquet and path.parent.is_dir():
         # Beside tokens.bin lie files of any name; beside another file, those that begin as it does.
         begin = "" if f"{path.stem}.bin" == TOKENS_NAME else f"{path.stem}."
         for file in path.parent.iterdir():
             if file != path and file.suffix in suffixes and file.name.startswith(begin):
                 yield file
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Yield what lies in a folder, at any depth that a reader can follow; links aren't followed.
+
+    Raises:
+        SchemaError: for a folder below MAX_DEPTH others.
+    """
+    pending = [(folder, 0)]
+    while pending:
+        above, depth = pending.pop()
+        with contextlib.suppress(PermissionError), os.scandir(above) as entries:
+            for entry in entries:
+                place = Path(entry.path)
+                yield place
+                if entry.is_dir(follow_symlinks=False):
+                    if depth == MAX_DEPTH:
+                        cause = f"folders are nested deeper than {MAX_DEPTH}"
+                        cure = "Give a folder with the files alone"
+                        raise SchemaError(str(above), cause=cause, cure=cure)
+                    pending.append((place, depth + 1))
 
 
 def _inside(folder: Path, file: Path) -> Path:

@@ -19,6 +19,7 @@ from curriculum.interop.foreign_parquet import parquet_rows
 from curriculum.interop.import_process import ForeignRows, publish_foreign
 from curriculum.sandbox import landlock
 from curriculum.store import Store
+from curriculum.store.inside import MAX_DEPTH
 from flows.cli import app
 from schemas.errors import CurriculumError, SchemaError, StoreError
 from tests.curriculum.interop.conftest import NOTHING
@@ -83,6 +84,23 @@ def test_links_of_a_cache_of_hugging_face_are_followed(
     (tmp_path / "given").symlink_to(snapshot)
     asked = ForeignRows(path=tmp_path / "given", format="parquet", facts=said())
     assert not publish_foreign(world.store, asked, world.tokenizer).made
+
+
+@pytest.mark.parametrize("form", ["parquet", "flat"])
+def test_folders_that_are_nested_too_deep_are_refused_by_name(
+    world: Any, tmp_path: Path, said: Any, form: Any
+) -> None:
+    theirs = _rows(world, tmp_path / "theirs") if form == "parquet" else tmp_path / "theirs"
+    if form == "flat":
+        world.export(world.flat, theirs, form)
+    asked = ForeignRows(path=theirs, format=form, facts=said())
+    deepest = theirs.joinpath(*["a"] * MAX_DEPTH)
+    deepest.mkdir(parents=True)
+    assert publish_foreign(world.store, asked, world.tokenizer).path
+    (deepest / "a").mkdir()
+    with pytest.raises(SchemaError) as refused:
+        publish_foreign(world.store, asked, world.tokenizer)
+    assert refused.value.name == str(deepest)
 
 
 @pytest.mark.parametrize("form", ["parquet", "flat"])
