@@ -16,9 +16,12 @@ from pydantic import ValidationError
 from schemas import regular_files
 from schemas.errors import StoreError
 from schemas.json_text import Model
+from schemas.visible import one_line
 
 WORKSPACE_NAME = "workspace.json"
 LOCKS, DRAFTS, TRASH, CLONES = ".locks", ".drafts", ".trash", "repositories"
+MAX_DEPTH = 32
+"""Folders above a file of a workspace that isn't trusted; those that commands make have ten at most."""
 
 
 def missing_workspace(home: Path) -> str | None:
@@ -29,46 +32,52 @@ def missing_workspace(home: Path) -> str | None:
 
 
 def require_plain(root: Path) -> None:
-    """Raise unless all that a workspace holds is plain files and folders, whose names are UTF-8.
+    """Raise unless a workspace holds plain files and folders only, not too deep, whose names can be shown.
 
-    Clones aren't looked into: git reads them by rules of its own.
+    A name that can be shown is UTF-8 and has no control or invisible characters. What is in a clone may be
+    of any kind and name: git reads it by rules of its own.
 
     Raises:
-        StoreError: naming the first link, device, pipe or socket, or what can't be listed.
+        StoreError: naming the first link, device, pipe or socket, a name that can't be shown, a folder below
+            MAX_DEPTH others, or what can't be listed.
     """
-    pending = [root]
+    pending = [(root, 0, False)]
     while pending:
-        folder = pending.pop()
+        folder, depth, is_cloned = pending.pop()
         try:
             with os.scandir(folder) as entries:
                 found = list(entries)
         except OSError as refused:
             raise _refused(str(folder), str(refused.strerror)) from None
         for entry in found:
-            is_folder = _require_plain(entry)
-            if is_folder and folder != root / CLONES:
-                pending.append(Path(entry.path))
+            if not is_cloned:
+                _require_plain(entry)
+            if entry.is_dir(follow_symlinks=False):
+                if depth == MAX_DEPTH:
+                    raise _refused(str(folder), f"folders nested deeper than {MAX_DEPTH}")
+                pending.append((Path(entry.path), depth + 1, is_cloned or folder == root / CLONES))
 
 
-def _require_plain(entry: "os.DirEntry[str]") -> bool:
-    """Raise unless an entry is a plain file, or a folder: True then."""
+def _require_plain(entry: "os.DirEntry[str]") -> None:
+    """Raise unless an entry is a plain file or a folder whose name can be shown."""
     try:
         entry.name.encode()
     except UnicodeEncodeError:
         raise _refused(os.fsencode(entry.path).decode(errors="replace"), "no UTF-8 name") from None
+    if one_line(entry.name) != entry.name:
+        raise _refused(entry.path, "a name with control or invisible characters")
     if entry.is_symlink():
         raise _refused(entry.path, "a link")
-    is_folder = entry.is_dir(follow_symlinks=False)
-    if not (is_folder or entry.is_file(follow_symlinks=False)):
+    if not (entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)):
         raise _refused(entry.path, "a device, a pipe or a socket")
-    return is_folder
 
 
 def _refused(path: str, found: str) -> StoreError:
     return StoreError(
         path,
         found,
-        cause="a workspace that isn't yours may hold plain files and folders only",
+        cause="a workspace that isn't yours may hold plain files and folders only, with names that can be "
+        f"shown, below {MAX_DEPTH} folders at most",
         cure="Move it out of the workspace",
     )
 

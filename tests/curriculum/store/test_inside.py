@@ -155,7 +155,23 @@ def _no_text(place: Path) -> None:
     place.with_name(os.fsdecode(b"\xff")).touch()
 
 
-@pytest.mark.parametrize("make", [_link, _folder_link, os.mkfifo, _socket, _no_text])
+def _two_lines(place: Path) -> None:
+    place.with_name("a\nTrusted: b").mkdir()
+
+
+def _reordered(place: Path) -> None:
+    place.with_name("a\u202eb").touch()
+
+
+def _folders(place: Path, number: int) -> Path:
+    deepest = place.joinpath(*["a-"] * number)
+    deepest.mkdir(parents=True)
+    return deepest
+
+
+@pytest.mark.parametrize(
+    "make", [_link, _folder_link, os.mkfifo, _socket, _no_text, _two_lines, _reordered]
+)
 @pytest.mark.parametrize("folder", ["current", "documents", "repositories", "any"])
 def test_what_is_no_plain_file_or_folder_is_found_wherever_it_lies(
     home: Path, outside: Path, folder: str, make: Callable[[Path], None]
@@ -172,4 +188,18 @@ def test_what_is_no_plain_file_or_folder_is_found_wherever_it_lies(
 def test_a_clone_may_hold_links_as_git_allows(home: Path, outside: Path) -> None:
     (home / "repositories" / "a").mkdir(parents=True)
     (home / "repositories" / "a" / "link").symlink_to(outside)
+    (home / "repositories" / "a" / "two\nlines").touch()
     inside.require_plain(home)
+
+
+@pytest.mark.parametrize("folder", ["rows", "repositories", "any"])
+def test_folders_that_are_nested_too_deep_are_refused(home: Path, folder: str) -> None:
+    made(home)
+    deepest = _folders(home / folder, inside.MAX_DEPTH - 1)
+    (deepest / "file").touch()
+    inside.require_plain(home)
+    (deepest / "a-").mkdir()
+    with pytest.raises(StoreError) as refused:
+        inside.require_plain(home)
+    assert refused.value.name == str(deepest)
+    assert str(inside.MAX_DEPTH) in str(refused.value.value)
