@@ -40,7 +40,7 @@ from schemas.cures import is_lost
 from schemas.errors import CurriculumError
 from schemas.manifest import MANIFEST_NAME
 from schemas.run_folders import ATTEMPT, number_of
-from schemas.stages import DATA_TABLES, data_table_of
+from schemas.stages import DATA_TABLES, STAGES, data_table_of
 
 VERSION = 8
 """Version of the kept tables, raised by hand; where their columns change they are made anew anyway."""
@@ -66,8 +66,6 @@ _OWN: dict[str, pa.Schema] = {
 """Tables that a snapshot needs beside TABLES: manifests read, those in use, files to read."""
 KEPT: dict[str, pa.Schema] = {**TABLES, **_OWN}
 
-_STAGE = re.compile(r"[a-z].*", re.DOTALL)
-"""A folder of the workspace that may hold artefacts."""
 _BELOW_A_STAGE = re.compile(r"[0-9a-f]{12}|.*[-=].*", re.DOTALL)
 """A folder that leads to artefacts or is one: <12 hex digits>, label-value or attempt=1."""
 _KEY = re.compile(r"[0-9a-f]{12}")
@@ -177,8 +175,8 @@ class WorkspaceListing:
 def walk(home: Path) -> WorkspaceListing:
     """The artefacts and open runs of a workspace; of one that isn't there, none.
 
-    A folder `label-value`, `<12 hex digits>` or `attempt=1` is walked into until a manifest stands in it, as
-    the store lays them.
+    Of the workspace only the folders of stages are walked into. Below them a folder `label-value`,
+    `<12 hex digits>` or `attempt=1` is walked into until it has a manifest, as the store lays them.
     """
     published: list[ManifestStat] = []
     open_runs: list[str] = []
@@ -186,10 +184,9 @@ def walk(home: Path) -> WorkspaceListing:
     pending = [(str(home), "")]
     while pending:
         folder, above = pending.pop()
-        leads_on = _BELOW_A_STAGE if above else _STAGE
         for entry in _folders(folder, above, passed_over):
             path = above + entry.name
-            if not leads_on.fullmatch(entry.name):
+            if not (_BELOW_A_STAGE.fullmatch(entry.name) if above else entry.name in STAGES):
                 continue
             is_attempt = number_of(entry.name, ATTEMPT) is not None
             if above and (is_attempt or _KEY.fullmatch(entry.name)):

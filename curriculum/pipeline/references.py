@@ -74,8 +74,7 @@ def with_keys(store: Store, keys: Collection[str]) -> list[Artefact]:
     Raises:
         StoreError: for one that isn't what its manifest says.
     """
-    folders = [store.root / stage for stage in STAGES]
-    paths = sorted(path for each in folders if each.is_dir() for path in published_in(each))
+    paths = sorted(path for stage in STAGES for path in published_in(store.root / stage))
     # The attempts of a run lie in its directory.
     return [store.load(path) for path in paths if {path.name, path.parent.name} & {*keys}]
 

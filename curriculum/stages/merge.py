@@ -130,8 +130,8 @@ def _recipe(other: Store, artefact: Artefact) -> Recipe:
 
 def _require_small_manifests(source: Path) -> None:
     """Raise for a manifest that is too large to be read."""
-    for stage in sorted(source.glob("[a-z]*")):
-        for path in published_in(stage) if stage.is_dir() else ():
+    for stage in sorted(STAGES):
+        for path in published_in(source / stage):
             if (size := file_size(path / MANIFEST_NAME)) is not None:
                 _require_small(path, size)
 

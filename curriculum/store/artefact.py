@@ -241,8 +241,8 @@ def published(path: Path) -> Artefact:
 
 
 def published_in(folder: Path) -> Iterator[Path]:
-    """The directories below a folder in which a manifest stands, as the store lays them: label-value, key."""
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+    """The directories of a stage that have a manifest, as the store lays them: label-value, key."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
             if not (_SHELF_OR_KEY.fullmatch(entry.name) and entry.is_dir()):
                 continue

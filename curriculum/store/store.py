@@ -40,6 +40,7 @@ from schemas.cures import is_lost
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
 from schemas.manifest import MANIFEST_NAME
+from schemas.stages import STAGES
 
 Model = TypeVar("Model", bound=BaseModel)
 _WHEN_MADE: list[Callable[[Path], None]] = []
@@ -247,10 +248,8 @@ class Store:
         Raises:
             StoreError: for one that isn't what its manifest says.
         """
-        every = (each for each in self.root.glob("[a-z]*") if each.is_dir())
-        stages = [self.root / stage] if stage else sorted(every)
-        for folder in stages:
-            for path in sorted(published_in(folder)):
+        for name in [stage] if stage else sorted(STAGES):
+            for path in sorted(published_in(self.root / name)):
                 try:
                     artefact = self._look(path)
                 except (FileNotFoundError, StoreError):

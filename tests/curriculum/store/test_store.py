@@ -1,6 +1,7 @@
 """Nothing half made is ever seen, and nothing is made twice."""
 
 import dataclasses
+import itertools
 import json
 import multiprocessing
 import shutil
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from curriculum.catalog.snapshot import walk
 from curriculum.store import (
     Input,
     Recipe,
@@ -25,9 +27,11 @@ from curriculum.store import (
     explain,
     garbage,
 )
+from curriculum.store.artefact import published_in
 from curriculum.store.marks import read_mark
 from schemas.document import SCHEMA_VERSION
 from schemas.errors import CurriculumError, SchemaError, StoreError
+from tests.bounded import bounded, endless
 
 PATIENCE_S = 240.0
 """For processes that start where cores are shared."""
@@ -423,3 +427,22 @@ def test_of_what_has_one_key_only_the_content_that_was_read_is_kept(tmp_path: Pa
     assert [each.path for each in garbage(store)] == [other.path]
     store.mark("documents", [other])
     assert garbage(store) == []
+
+
+def test_only_folders_of_stages_are_searched_for_artefacts(tmp_path: Path) -> None:
+    made = Store(tmp_path).produce([recipe()], write)
+    shutil.copytree(tmp_path / "documents", tmp_path / "repositories" / "a-b")
+    fan = [tmp_path / "repositories" / "a-b" / f"folder{number}" for number in range(37)]
+    for folder in fan:
+        folder.mkdir()
+    for folder, further in itertools.pairwise(fan):  # 2^36 paths
+        (folder / "a-").symlink_to(further)
+        (folder / "b-").symlink_to(further)
+    (tmp_path / "rows").touch()
+    with bounded(seconds=5, mebibytes=16):
+        assert [each.path for each in Store(tmp_path).artefacts()] == [made[0].path]
+        assert [each.path for each in walk(tmp_path).published] == [
+            made[0].path.relative_to(tmp_path).as_posix()
+        ]
+    with endless(seconds=1):
+        assert [*published_in(fan[0])]
