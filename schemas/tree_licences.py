@@ -6,6 +6,8 @@ from typing import Literal
 
 from schemas.path_globs import PathGlob
 
+TOML_NAME, DEP5_PATH = "REUSE.toml", ".reuse/dep5"
+"""Files in which REUSE annotates others: in any folder, and at the root."""
 Precedence = Literal["closest", "aggregate", "override"]
 """Rank of an annotation against what a file states itself: gives way, holds beside it, or replaces it."""
 
@@ -59,8 +61,8 @@ class LicenceFiles:
 
     folders: Mapping[str, FolderLicence] = field(default_factory=dict)
     """Licences by the folder that they cover, empty for the root, or by the file."""
-    annotations: tuple[AnnotationFile, ...] = ()
-    """From the root down."""
+    annotations: Mapping[str, AnnotationFile] = field(default_factory=dict)
+    """Files of annotations by their paths."""
 
     def nearest(self, path: str) -> FolderLicence | None:
         """Return the licence files of a file itself, else of its folder, else of the nearest folder above it.
@@ -83,10 +85,12 @@ class LicenceFiles:
 
         An override is the last one: it replaces all that is nearer to the file.
         """
-        for file in self.annotations:
-            annotation = file.annotation_of(path)
+        folders = [path[:at] for at, letter in enumerate(path) if letter == "/"]
+        for place in (DEP5_PATH, TOML_NAME, *(f"{folder}/{TOML_NAME}" for folder in folders)):
+            file = self.annotations.get(place)
+            annotation = file.annotation_of(path) if file is not None else None
             if annotation is not None:
-                yield file.path, annotation
+                yield place, annotation
                 if annotation.precedence == "override":
                     return
 

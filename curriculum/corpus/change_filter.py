@@ -10,7 +10,7 @@ from typing import Literal
 from curriculum.corpus.file_histories import FileHistories
 from curriculum.corpus.git_log import Commit, Entry, Log, commits
 from curriculum.corpus.git_tree import FILE_MODES
-from curriculum.corpus.licence_files import LicenceTracker
+from curriculum.corpus.licence_history import LicenceTracker
 from curriculum.corpus.paths import HEADER_SUFFIX, PathRules, WantedPath, language_of
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source

@@ -26,7 +26,7 @@ from curriculum.corpus.change_filter import Candidate, Scope, candidates, scope_
 from curriculum.corpus.file_histories import FileHistories
 from curriculum.corpus.git_log import Log, read_log
 from curriculum.corpus.git_tree import headers_at
-from curriculum.corpus.licence_files import LicenceHistory, open_tracker
+from curriculum.corpus.licence_history import LicenceHistory, open_tracker
 from curriculum.corpus.paths import PathRules, path_rules
 from curriculum.corpus.plain_folder import read_directory
 from curriculum.corpus.skips import Reason, Skips

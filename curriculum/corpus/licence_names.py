@@ -1,16 +1,15 @@
 """Names of licence files, and which of several in one folder states the licence of the code beside them."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import PurePosixPath
 
 from curriculum.corpus.paths import language_of
 from schemas.spdx import is_spdx_id
+from schemas.tree_licences import DEP5_PATH, TOML_NAME
 
 REUSE_FOLDER = "LICENSES"
 """Folder in which REUSE keeps one text a licence, named by its SPDX id."""
-TOML_NAME, DEP5_PATH = "REUSE.toml", ".reuse/dep5"
-"""Files in which REUSE annotates others: in any folder, and at the root."""
 SIDECAR = ".license"
 """End of the name of a file in which REUSE keeps the header of the file beside it."""
 _NAME = re.compile(
@@ -31,6 +30,7 @@ _NO_TEXT = re.compile(
     re.IGNORECASE,
 )
 """Suffixes of programs and data."""
+RANKS = 5
 
 
 def is_licence_file(path: str) -> bool:
@@ -88,14 +88,22 @@ def chosen_files(paths: Iterable[str]) -> list[str]:
     That of the LGPL comes before the GPL's, then plain names, names with more, COPYRIGHT, and REUSE's.
     """
     ranked: dict[int, list[str]] = {}
-    for path in sorted(paths):
-        ranked.setdefault(_rank(path), []).append(path)
-    if 1 not in ranked and 0 in ranked:
-        ranked[2] = sorted([*ranked.pop(0), *ranked.get(2, ())])
-    return min(ranked.items())[1]
+    for path in paths:
+        ranked.setdefault(rank_of(path), []).append(path)
+    return sorted(path for rank in chosen_ranks(ranked) for path in ranked[rank])
 
 
-def _rank(path: str) -> int:
+def chosen_ranks(ranks: Collection[int]) -> list[int]:
+    """Choose among the ranks of the licence files of one folder, at least one.
+
+    Without plain names, that of the LGPL holds together with names that have more.
+    """
+    lowest = min(ranks)
+    return [0, 2] if lowest == 0 and 1 not in ranks and 2 in ranks else [lowest]
+
+
+def rank_of(path: str) -> int:
+    """Return the rank of a licence file among those of its folder: below RANKS, the lowest holds."""
     name = path.rpartition("/")[2]
     named = _NAME.fullmatch(name)
     if named is None or reuse_id(path) is not None:

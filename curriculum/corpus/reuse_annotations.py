@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args
 
 from curriculum.corpus.copyright_holders import holder_in
-from curriculum.corpus.licence_names import DEP5_PATH
 from curriculum.corpus.licences import joined_tags
 from schemas.path_globs import PathGlob, Wildcard
-from schemas.tree_licences import AnnotationFile, LicenceAnnotation, Precedence
+from schemas.tree_licences import DEP5_PATH, AnnotationFile, LicenceAnnotation, Precedence
 
 MAX_ANNOTATIONS = 10_000
 """Globs of a file of annotations; one with more says nothing."""

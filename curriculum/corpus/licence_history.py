@@ -1,0 +1,177 @@
+"""Licence files at every commit of a history.
+
+The log says which licence files each commit changed. States go from parent to child, so that a commit on a
+branch keeps the licence that its own tree has. Of a merge whose sides differ git is asked what it changed:
+subtrees move the licence files of others. Licence files are few: their texts are read once, all together.
+A state is kept as its difference from the one before, and trees share what they have in common: whoever
+writes a history chooses the number of folders and of commits.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from curriculum.corpus import git
+from curriculum.corpus.git_log import Commit
+from curriculum.corpus.git_tree import FILE_MODES, TreeEntry, contents
+from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, LicenceText, read_licence_file
+from curriculum.corpus.licence_names import is_licence_file
+from curriculum.corpus.shared_licences import SharedLicences
+from curriculum.corpus.tree_differences import Comparison, comparing
+from schemas.errors import CorpusError
+from schemas.tree_licences import NO_LICENCE_FILES, LicenceFiles
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class _State:
+    """Licence files of a tree, as a difference from another one's."""
+
+    before: "_State | None" = None
+    changes: Mapping[bytes, str] = field(default_factory=dict)
+    """Blobs by path, empty for files that go."""
+
+
+_NO_FILES = _State()
+
+
+@contextmanager
+def open_tracker(repository: Path, commit: str) -> Iterator["LicenceTracker"]:
+    """Open a tracker for the log up to a commit.
+
+    Raises:
+        CorpusError: if git can't walk the history.
+    """
+    walk = ("rev-list", "--parents", "--min-parents=2", commit, "--")
+    lines = (line.split() for line in git.run(repository, *walk).decode().splitlines())
+    merges = {line[0]: tuple(line[1:]) for line in lines}
+    with comparing(repository) as compared:
+        yield LicenceTracker(repository=repository, merges=merges, compared=compared)
+
+
+@dataclass(kw_only=True, slots=True)
+class LicenceTracker:
+    """Licence files as the log goes on; some 150 bytes a commit."""
+
+    repository: Path
+    merges: Mapping[str, Sequence[str]]
+    """Parents of the merges, which the log lacks."""
+    compared: Comparison
+    _states: dict[bytes, _State] = field(default_factory=dict)
+    _before: dict[bytes, _State] = field(default_factory=dict)
+    """States before commits that change licence files."""
+    _last: _State = _NO_FILES
+    _made: list[_State] = field(default_factory=list)
+    """States other than that without files, each after the one that it differs from."""
+
+    def follow(self, commit: Commit) -> None:
+        """Go on to the next commit of the log."""
+        name = bytes.fromhex(commit.commit)
+        before = self._state_after(commit.parents[0]) if commit.parents else _NO_FILES
+        state = self._changed(before, _licence_entries(commit))
+        if state is not before:
+            self._before[name] = before
+        self._states[name] = self._last = state
+
+    def _state_after(self, name: str) -> _State:
+        """Return the state of a commit or merge that comes before in the history."""
+        waiting = [name]
+        while waiting:
+            key, parents = bytes.fromhex(waiting[-1]), self.merges.get(waiting[-1])
+            if key in self._states or parents is None:
+                waiting.pop()
+                continue
+            lacking = [
+                parent
+                for parent in parents
+                if parent in self.merges and bytes.fromhex(parent) not in self._states
+            ]
+            waiting += lacking
+            if not lacking:
+                self._states[key] = self._merged(waiting.pop(), parents)
+        return self._states.get(bytes.fromhex(name), self._last)
+
+    def _merged(self, name: str, parents: Sequence[str]) -> _State:
+        first, *others = (self._states.get(bytes.fromhex(parent), self._last) for parent in parents)
+        if all(other is first for other in others):
+            return first
+        try:
+            entries = list(self.compared.entries(parents[0], name))
+        except CorpusError:  # a tree is damaged: what needs it says so
+            return first
+        return self._changed(
+            first,
+            {
+                entry.path: entry.blob_id if entry.mode in FILE_MODES else ""
+                for entry in entries
+                if is_licence_file(entry.path.decode(errors="replace"))
+            },
+        )
+
+    def _changed(self, state: _State, changes: Mapping[bytes, str]) -> _State:
+        if not changes:
+            return state
+        self._made.append(_State(before=state, changes=changes))
+        return self._made[-1]
+
+    def finish(self) -> "LicenceHistory":
+        """Read the texts of all licence files that the log had.
+
+        Raises:
+            CorpusError: if git fails.
+        """
+        changed = (file for state in self._made for file in state.changes.items())
+        texts = _read(self.repository, sorted({file for file in changed if file[1]}))
+        trees = {_NO_FILES: SharedLicences()}
+        files = {_NO_FILES: NO_LICENCE_FILES}
+        for state in self._made:
+            trees[state] = trees[state.before or _NO_FILES].changed(
+                {
+                    file[0].decode(errors="replace"): texts.get(file)
+                    for file in state.changes.items()
+                }
+            )
+            files[state] = trees[state].files
+        return LicenceHistory(
+            after={commit: files[state] for commit, state in self._states.items()},
+            before={commit: files[state] for commit, state in self._before.items()},
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LicenceHistory:
+    """Licence files of the tree of every commit."""
+
+    after: Mapping[bytes, LicenceFiles]
+    before: Mapping[bytes, LicenceFiles]
+
+    def at(self, commit: str) -> LicenceFiles:
+        """Return those of a commit's tree."""
+        return self.after[bytes.fromhex(commit)]
+
+    def in_parent_of(self, commit: str) -> LicenceFiles:
+        """Return those of the tree before a commit."""
+        name = bytes.fromhex(commit)
+        return self.before.get(name, self.after[name])
+
+
+def _licence_entries(commit: Commit) -> dict[bytes, str]:
+    """Return the licence files that a commit changes with their blobs, empty where they go."""
+    changed: dict[bytes, str] = {}
+    for entry in commit.entries:
+        if entry.status == "R" and is_licence_file(entry.old_path.decode(errors="replace")):
+            changed.setdefault(entry.old_path, "")
+        if is_licence_file(entry.path.decode(errors="replace")):
+            changed[entry.path] = entry.after_id if entry.after_mode in FILE_MODES else ""
+    return changed
+
+
+def _read(
+    repository: Path, files: Sequence[tuple[bytes, str]]
+) -> dict[tuple[bytes, str], LicenceText]:
+    """Return what licence files state, by path and blob; one that can't be read states nothing."""
+    numbered = [TreeEntry(str(number).encode(), "", blob) for number, (_, blob) in enumerate(files)]
+    return {
+        files[int(number)]: read_licence_file(files[int(number)][0].decode(errors="replace"), raw)
+        for number, raw in contents(repository, numbered, largest=MAX_LICENCE_BYTES)
+    }
