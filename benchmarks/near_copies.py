@@ -4,7 +4,7 @@
 
 recall      pairs of files at a Jaccard similarity of 0.7 or more that have a band in common
 precision   pairs with a band in common that are so alike; the others are compared and dropped
-large       the same of files of 10,000 shingles or more at 0.35 or more
+large       the same of files of 10,000 shingles or more, of which the larger has over half of the smaller
 room        bytes of signatures.parquet, and peak memory of finding pairs, of two sizes, projected to 10⁷
 
 All pairs of files are compared exactly. Revisions that a repository lacks are left out.
@@ -21,7 +21,12 @@ from pathlib import Path
 
 import numpy as np
 
-from curriculum.corpus.copy_clusters import LARGE_SHINGLES, MIN_ACROSS, MIN_ACROSS_LARGE
+from curriculum.corpus.copy_clusters import (
+    LARGE_SHINGLES,
+    MIN_ACROSS,
+    MIN_ACROSS_LARGE,
+    min_large_similarity,
+)
 from curriculum.corpus.near_pairs import candidate_pairs, large_pairs
 from curriculum.corpus.shingles import UInt64s, shingles
 from curriculum.corpus.signatures import SIGNATURES_NAME, SignatureWriter, SignedVersion
@@ -102,10 +107,15 @@ def measure_quality(texts: Sequence[str], folder: Path) -> None:
     file = write_signatures(folder, large)
     compared = large_pairs(file, np.ones(len(large), dtype=np.bool_))
     print(f"{len(large):,} large files")
-    print_found(set(similar_pairs(large, MIN_ACROSS_LARGE)), set(map(tuple, compared.tolist())))
+    exact = similar_pairs(large, MIN_ACROSS_LARGE)
+    alike = np.array([*exact], dtype=np.int64).reshape(-1, 2)
+    sizes = np.array([len(each) for each in large])
+    minima = min_large_similarity(sizes[alike[:, 0]], sizes[alike[:, 1]])
+    copies = alike[np.array([*exact.values()]) >= minima]
+    print_found(set(map(tuple, copies.tolist())), set(map(tuple, compared.tolist())))
 
 
-def print_found(alike: set[tuple[int, int]], candidates: set[tuple[int, ...]]) -> None:
+def print_found(alike: set[tuple[int, ...]], candidates: set[tuple[int, ...]]) -> None:
     found = len(alike & candidates)
     print(
         f"{len(alike):,} pairs, recall {found / max(1, len(alike)):.4f}, "

@@ -1,8 +1,8 @@
 """Clusters of files that are near copies: candidate pairs are verified, and joined at two similarities.
 
     group      files of one repository, each at MIN_WITHIN or more of another
-    cluster    groups, each with a file at MIN_ACROSS or more of another repository's; at MIN_ACROSS_LARGE or
-               more if both are large
+    cluster    groups, each with a file at MIN_ACROSS or more of another repository's; if both are large, with
+               one of which it has MIN_LARGE_SHARED, or which has so much of it
 
 The similarity of two files is the largest exact Jaccard similarity of their signed versions' shingles.
 
@@ -20,12 +20,16 @@ import numpy.typing as npt
 from curriculum.corpus.disjoint_sets import DisjointSets
 
 UInt64s = npt.NDArray[np.uint64]
+Int64s = npt.NDArray[np.int64]
 
 MIN_ACROSS = 0.7
 MIN_WITHIN = 0.9
-MIN_ACROSS_LARGE = 0.35
 LARGE_SHINGLES = 10_000
 """Shingles of a large version; 60 to 80 kB of code."""
+MIN_LARGE_SHARED = 0.55
+"""Share of the smaller version's shingles that the larger one has."""
+MIN_ACROSS_LARGE = 0.2
+"""Similarity below which the smaller version may be a small part of the larger one."""
 
 
 def jaccard(one: UInt64s, other: UInt64s) -> float:
@@ -36,6 +40,17 @@ def jaccard(one: UInt64s, other: UInt64s) -> float:
     """
     shared = len(np.intersect1d(one, other, assume_unique=True))
     return shared / (len(one) + len(other) - shared)
+
+
+def min_large_similarity(one: Int64s, other: Int64s) -> npt.NDArray[np.float64]:
+    """[pairs]: the similarity from which on large versions are copies, by their numbers of shingles.
+
+    >>> sizes = np.array([10_000, 10_000]), np.array([10_000, 30_000])
+    >>> min_large_similarity(*sizes).round(3).tolist()
+    [0.379, 0.2]
+    """
+    shared = MIN_LARGE_SHARED * np.minimum(one, other)
+    return np.maximum(MIN_ACROSS_LARGE, shared / (one + other - shared))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,9 +84,12 @@ class CopyClusters:
         pairs: Iterable[tuple[int, int]],
         similarity: Callable[[int], float],
         *,
-        min_across: float = MIN_ACROSS,
+        min_across: Callable[[int], float] = lambda number: MIN_ACROSS,
     ) -> None:
-        """Join the files of pairs that are alike enough; `similarity` is asked by the number of a pair.
+        """Join the files of pairs that are alike enough.
+
+        `similarity` and `min_across`, that from which on files of two repositories are, are asked by the
+        number of a pair.
 
         Pairs that are together already aren't compared.
         """
@@ -81,7 +99,7 @@ class CopyClusters:
             if sets.root(first) == sets.root(second):
                 continue
             found = similarity(number)
-            if found < (MIN_WITHIN if within else min_across):
+            if found < (MIN_WITHIN if within else min_across(number)):
                 continue
             if within:
                 self.groups.join(first, second)

@@ -3,8 +3,9 @@
 The share of equal slots estimates the Jaccard similarity with a standard deviation of 0.04.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from curriculum import frames
-from curriculum.corpus.copy_clusters import LARGE_SHINGLES, MIN_ACROSS, MIN_ACROSS_LARGE
+from curriculum.corpus.copy_clusters import LARGE_SHINGLES, MIN_ACROSS, min_large_similarity
 from curriculum.corpus.signatures import (
     BAND_SLOTS,
     LARGE_BAND_SLOTS,
@@ -45,23 +46,24 @@ def held_elsewhere(signatures: Path, others: Sequence[OtherCorpus]) -> dict[str,
 
     What that corpus leaves out since a third one has it isn't there.
     """
-    lineages, is_large = _listed(signatures)
+    lineages, sizes = _listed(signatures)
     found: dict[str, str] = {}
     for other in others:
         file = other.selection / SIGNATURES_NAME
-        names, is_large_there = _listed(file)
+        names, sizes_there = _listed(file)
         left_out = frames.read(other.selection / LEFT_OUT_FILES_NAME).filter(reason=OTHER_CORPUS)
         is_held = ~names.is_in(left_out["lineage"].to_list()).to_numpy()
         start = 0
         for own in read_slots(signatures, at_once=SIGNATURES_AT_ONCE):
-            match = _matches(own, file, is_held, band_slots=BAND_SLOTS, min_share=MIN_ACROSS)
-            large = np.flatnonzero(is_large[start : start + len(own)] & (match < 0))
+            match = _matches(own, file, is_held, lambda _, held: MIN_ACROSS, band_slots=BAND_SLOTS)
+            own_sizes = sizes[start : start + len(own)]
+            large = np.flatnonzero((own_sizes >= LARGE_SHINGLES) & (match < 0))
             match[large] = _matches(
                 own[large],
                 file,
-                is_held & is_large_there,
+                is_held & (sizes_there >= LARGE_SHINGLES),
+                partial(_min_large_share, own_sizes[large], sizes_there),
                 band_slots=LARGE_BAND_SLOTS,
-                min_share=MIN_ACROSS_LARGE,
             )
             for mine in np.flatnonzero(match >= 0):
                 found.setdefault(
@@ -71,19 +73,29 @@ def held_elsewhere(signatures: Path, others: Sequence[OtherCorpus]) -> dict[str,
     return found
 
 
-def _listed(signatures: Path) -> tuple[pl.Series, npt.NDArray[np.bool_]]:
-    """Return the lineages of signatures, and which of them are of large versions."""
+def _listed(signatures: Path) -> tuple[pl.Series, Int64s]:
+    """Return the lineages of signatures, and the numbers of their shingles."""
     listed = frames.read(signatures, ["lineage", "shingles"])
-    return listed["lineage"], (listed["shingles"] >= LARGE_SHINGLES).to_numpy()
+    return listed["lineage"], listed["shingles"].to_numpy().astype(np.int64)
+
+
+def _min_large_share(
+    sizes: Int64s, sizes_there: Int64s, mine: Int64s, held: int
+) -> npt.NDArray[np.float64]:
+    return min_large_similarity(sizes[mine], np.full(len(mine), sizes_there[held]))
+
+
+MinShare = Callable[[Int64s, int], "float | npt.NDArray[np.float64]"]
+"""The share of equal slots that some own signatures and a held one need, by their numbers."""
 
 
 def _matches(
     own: Slots,
     file: Path,
     is_held: npt.NDArray[np.bool_],
+    min_share: MinShare,
     *,
     band_slots: int,
-    min_share: float,
 ) -> Int64s:
     """[own]: the number of a held signature in `file` that shares enough slots, -1 where none does."""
     bands = range(SLOTS // band_slots)
@@ -102,7 +114,8 @@ def _matches(
             for at in np.flatnonzero(high > low):
                 mine = orders[band][low[at] : high[at]]
                 mine = mine[match[mine] < 0]
-                shared = (own[mine] == slots[distinct[at]]).sum(axis=1)
-                match[mine[shared >= min_share * SLOTS]] = start + distinct[at]
+                share = (own[mine] == slots[distinct[at]]).mean(axis=1)
+                number = start + int(distinct[at])
+                match[mine[share >= min_share(mine, number)]] = number
         start += len(slots)
     return match

@@ -19,7 +19,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +27,11 @@ import polars as pl
 from curriculum import frames
 from curriculum.corpus.copy_clusters import (
     LARGE_SHINGLES,
-    MIN_ACROSS,
-    MIN_ACROSS_LARGE,
     CopyClusters,
     Join,
     ShingleSpool,
     jaccard,
+    min_large_similarity,
 )
 from curriculum.corpus.document_folders import DocumentsOf
 from curriculum.corpus.file_histories import blob_mark, read_histories
@@ -186,24 +184,25 @@ def _join_similar(
     orders = files["order"].to_numpy()[owners]
     pairs = candidate_pairs(draft / SIGNATURES_NAME, len(owners))
     pairs = pairs[owners[pairs[:, 0]] != owners[pairs[:, 1]]]
-    is_large = (signed["shingles"] >= LARGE_SHINGLES).to_numpy()
-    large = large_pairs(draft / SIGNATURES_NAME, is_large)
+    sizes = signed["shingles"].to_numpy().astype(np.int64)
+    large = large_pairs(draft / SIGNATURES_NAME, sizes >= LARGE_SHINGLES)
     large = large[orders[large[:, 0]] != orders[large[:, 1]]]
+    minima = min_large_similarity(sizes[large[:, 0]], sizes[large[:, 1]])
     with tempfile.TemporaryFile(dir=draft) as file:
         spool = ShingleSpool(file)
         chosen = signed.with_row_index("number")[np.unique(np.concatenate([pairs, large]))]
         _spool(spool, chosen.join(files.select("lineage", "repository"), on="lineage"), folders)
 
-        def join(pairs: Int64s, min_across: float) -> None:
-            def similarity(number: int) -> float:
-                one, other = pairs[number].tolist()
-                return jaccard(spool.read(one), spool.read(other))
+        def similarity(pair: Int64s) -> float:
+            one, other = pair.tolist()
+            return jaccard(spool.read(one), spool.read(other))
 
-            files_of_pairs = map(tuple[Any, Any], owners[pairs].tolist())
-            clusters.join(files_of_pairs, similarity, min_across=min_across)
-
-        join(pairs, MIN_ACROSS)
-        join(large, MIN_ACROSS_LARGE)
+        clusters.join(owners[pairs].tolist(), lambda number: similarity(pairs[number]))
+        clusters.join(
+            owners[large].tolist(),
+            lambda number: similarity(large[number]),
+            min_across=lambda number: minima[number],
+        )
 
 
 def _spool(spool: ShingleSpool, chosen: pl.DataFrame, folders: Iterable[DocumentsOf]) -> None:

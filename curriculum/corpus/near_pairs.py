@@ -26,8 +26,8 @@ MAX_KEY_BYTES = 1 << 29
 MAX_PAIRED = 10
 """Signatures with one band in common of which all pairs are candidates; of more, each with the first and
 with the next, which joins copies too."""
-MIN_LARGE_SHARE = 0.2
-"""Share of equal slots of a candidate pair of large files: four standard deviations below 0.35."""
+MIN_LARGE_SHARE = 0.1
+"""Share of equal slots of a candidate pair of large files: three standard deviations below 0.2."""
 PAIRS_AT_ONCE = 1 << 15
 
 

@@ -44,7 +44,7 @@ from schemas.corpus import CorpusSpec
 from schemas.document import KEPT_SCHEMA, LEFT_OUT_FILES_SCHEMA, SIDES_SCHEMA, Side
 from schemas.reports import CopyClusterReport, SelectionReport
 
-REVISION = 9
+REVISION = 10
 """Raised when the same documents are kept or split otherwise."""
 KEPT_NAME, SELECTION_NAME, SIDES_NAME = "kept.parquet", "selection.parquet", "sides.parquet"
 GRAPHS = "graphs"

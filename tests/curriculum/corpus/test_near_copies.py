@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.corpus.copy_clusters import CopyClusters, jaccard
+from curriculum.corpus.copy_clusters import CopyClusters, jaccard, min_large_similarity
 from curriculum.corpus.held_elsewhere import LEFT_OUT_FILES_NAME, OtherCorpus, held_elsewhere
 from curriculum.corpus.near_pairs import candidate_pairs, large_pairs
 from curriculum.corpus.shingles import shingles
@@ -85,7 +85,7 @@ def test_large_files_that_are_alike_are_candidates_and_strangers_are_not(
         similarity = jaccard(sets[one], sets[other])
         if similarity >= 0.4 and is_large[one] and is_large[other]:
             assert (one, other) in pairs
-        if similarity < 0.03 or not (is_large[one] and is_large[other]):
+        if similarity < 0.01 or not (is_large[one] and is_large[other]):
             assert (one, other) not in pairs
 
 
@@ -108,9 +108,18 @@ def test_no_signature_has_no_candidate(tmp_path):
     assert candidate_pairs(signed(tmp_path, []), 0).tolist() == []
 
 
+@given(one=st.integers(10_000, 99_999), other=st.integers(10_000, 99_999), share=st.floats(0.01, 1))
+def test_large_versions_are_copies_where_the_larger_has_over_half_of_the_smaller(one, other, share):
+    shared = int(share * min(one, other))
+    similarity = shared / (one + other - shared)
+    (least,) = min_large_similarity(np.array([one]), np.array([other])).tolist()
+    has_most = shared / min(one, other) >= 0.55 - 1e-9
+    assert (similarity >= least - 1e-9) == (has_most and similarity >= 0.2 - 1e-9)
+
+
 def test_a_lower_similarity_joins_files_across_repositories_alone():
     clusters = CopyClusters(repositories=[0, 1, 1])
-    clusters.join([(0, 1), (1, 2)], lambda number: 0.4, min_across=0.35)
+    clusters.join([(0, 1), (1, 2)], lambda number: 0.4, min_across=lambda number: 0.35)
     assert clusters.clusters.root(0) == clusters.clusters.root(1) != clusters.clusters.root(2)
 
 
