@@ -43,7 +43,7 @@ from curriculum.stages.row_sources import (
     check_objectives,
     imported_of,
 )
-from curriculum.stages.rows import make_fixed, make_rows
+from curriculum.stages.rows import make_rows
 from curriculum.stages.selection import Kept, KeptDocuments, Selection
 from curriculum.stages.shard import Shard
 from curriculum.stages.stage import ALONE, Coordinator, Workers
@@ -208,7 +208,8 @@ def _build(
         tokenizer=tokenizer,
         tokens=tokens,
     )
-    rows = dict(zip(own, make_rows(coordinator, made, own), strict=True)) | imported
+    sets, fixed = make_rows(coordinator, made, own, fixed_length)
+    rows = dict(zip(own, sets, strict=True)) | imported
     return Built(
         indexes=tuple(each.artefact for each in indexes if each.artefact),
         documents=made.documents,
@@ -218,7 +219,7 @@ def _build(
         tokenizer=tokenizer,
         tokens=tokens,
         rows=tuple(rows[each] for each in wanted),
-        fixed=make_fixed(coordinator, made, fixed_length),
+        fixed=fixed,
     )
 
 

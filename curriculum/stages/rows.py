@@ -115,16 +115,16 @@ class FixedRows(Rows):
 
 
 def make_rows(
-    coordinator: Coordinator, sources: RowSources, wanted: Sequence[RowsSpec]
-) -> list[RowSet]:
-    """Return the rows of each data set, and those that measure it."""
+    coordinator: Coordinator, sources: RowSources, wanted: Sequence[RowsSpec], fixed_length: int
+) -> tuple[list[RowSet], dict[FixedSet, Artefact]]:
+    """Return the rows of each data set with those that measure it, and fixed sets in rows of one length."""
     stage = Rows(sources=sources)
     found = {
         (task.wanted, split): artefact
         for task, made in zip(stage.tasks(wanted), coordinator.by_task(stage, wanted), strict=True)
         for split, artefact in zip(task.splits, made, strict=True)
     }
-    return [
+    sets = [
         RowSet(
             wanted=each,
             train=found[each, "train"],
@@ -133,15 +133,9 @@ def make_rows(
         )
         for each in wanted
     ]
-
-
-def make_fixed(
-    coordinator: Coordinator, sources: RowSources, row_length: int
-) -> dict[FixedSet, Artefact]:
-    """Return the fixed sets of a corpus in rows of one length."""
-    wanted = RowsSpec(family=VERSIONS_FAMILY, row_length=row_length)
-    made = coordinator.make(FixedRows(sources=sources), [wanted])
-    return dict(zip(sets_of(sources.corpus), made, strict=True))
+    fixed = RowsSpec(family=VERSIONS_FAMILY, row_length=fixed_length)
+    made = coordinator.make(FixedRows(sources=sources), [fixed])
+    return sets, dict(zip(sets_of(sources.corpus), made, strict=True))
 
 
 def _spool(
