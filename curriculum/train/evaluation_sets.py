@@ -61,7 +61,7 @@ class HeldOutSet:
     phase: str
     strata: tuple[HeldOutStratum, ...]
     trained_share: float | None
-    """As Evaluation's."""
+    """Share of the targets of all its rows that training documents show."""
 
     def within(self, limit: int) -> Evaluation:
         """The set with `limit` positions of each stratum, and one row of it at least."""
