@@ -451,6 +451,12 @@ class Diet(Documented):
     """The decay at the end; without it the last phase keeps its learning rate."""
 
     @property
+    def order_seed(self) -> int:
+        """The seed of the order of rows."""
+        study = self.study
+        return self.seed if study is None or study.order_seed is None else study.order_seed
+
+    @property
     def packer(self) -> Packer:
         """The packer of rows to train on."""
         return "best_fit" if self.study is None else self.study.packer

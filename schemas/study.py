@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from schemas.packed_row import Packer
-from schemas.text import Documented, Number
+from schemas.text import Documented, Number, Whole
 
 
 class MaskFrom(Documented):
@@ -24,6 +24,10 @@ DocumentMask = Annotated[
     Annotated[Literal["on", "off"], Tag("a word")] | Annotated[MaskFrom, Tag("a fraction")],
     Discriminator(_kind),
 ]
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 def _is_best_fit(packer: object) -> bool:
@@ -48,12 +52,16 @@ class Study(Documented):
     leaves in a row is a document to masks and positions. Only for objective causal, and neither for
     v6_enriched nor for imported rows."""
 
+    order_seed: Annotated[Whole, Field(ge=0)] | None = Field(default=None, exclude_if=_is_none)
+    """Seed of the order of rows where it isn't the diet's seed, which then is that of initial weights alone:
+    what it changes is chance."""
+
     @model_validator(mode="after")
     def _differs(self) -> "Study":
         if not self.settings:
             raise ValueError(
                 "it sets nothing that a run without it has otherwise. Set document_mask: off, "
-                "positions: continue or packer: chop, or leave study out"
+                "positions: continue, packer: chop or an order_seed, or leave study out"
             )
         return self
 
@@ -65,6 +73,7 @@ class Study(Documented):
             "document_mask": mask if isinstance(mask, str) else f"on from {mask.on_from:g}",
             "positions": self.positions,
             "packer": self.packer,
+            "order_seed": "" if self.order_seed is None else str(self.order_seed),
         }
         return {name: value for name, value in said.items() if value != USUAL[name]}
 
@@ -89,7 +98,7 @@ class Study(Documented):
         return mask == "on" if isinstance(mask, str) else step >= round(mask.on_from * steps)
 
 
-USUAL = {"document_mask": "on", "positions": "reset", "packer": "best_fit"}
+USUAL = {"document_mask": "on", "positions": "reset", "packer": "best_fit", "order_seed": ""}
 """The settings of a run without a study."""
 
 

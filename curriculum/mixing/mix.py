@@ -102,7 +102,7 @@ def recipe(
         config={
             "tokens": phase.tokens,
             "tokens_per_step": tokens_per_step,
-            "seed": diet.seed,
+            "seed": diet.order_seed,
             "max_repetition": phase.max_repetition,
             "on_shortage": phase.on_shortage,
             "servings": [
@@ -213,7 +213,7 @@ def _write(
         for variants in rows
     ]
     strata = demand(phase, supplies, rows_taken(seen, rows))
-    planner = Planner(strata, supplies, slot_length=phase.slot_length, seed=diet.seed)
+    planner = Planner(strata, supplies, slot_length=phase.slot_length, seed=diet.order_seed)
     slots_per_step = tokens_per_step // phase.slot_length
     pieces = within(planner.pieces(), budget=phase.tokens, slots_per_step=slots_per_step)
     totals = write_plan(draft.path / PLAN_NAME, pieces, strata, supplies)
@@ -299,7 +299,9 @@ def _repetition(
     if not drawn <= there.keys():
         there |= {artefact.key: artefact for artefact in store.artefacts("rows")}
     read = ReadTokens(
-        (there[key] for key in sorted(drawn & there.keys())), seed=diet.seed, without=phase.without
+        (there[key] for key in sorted(drawn & there.keys())),
+        seed=diet.order_seed,
+        without=phase.without,
     )
     before, after = read.count(turns(seen)), read.count(turns([*seen, *planned]))
     return TokenRepetition(

@@ -126,7 +126,7 @@ def diet_budgets(plan: RunPlan, found: CheckedPlan) -> TokenBudgets:
     ]
     built = [each.train for _, rows in servings if not is_planned(rows) for each in rows]
     without = {pack for each in found.phases for pack in each.phase.without}
-    exact = ReadTokens(built, seed=plan.diet.seed, without=sorted(without))
+    exact = ReadTokens(built, seed=plan.diet.order_seed, without=sorted(without))
     if found.estimate is None:
         return count_budgets(found.supply, exact, plan.diet.max_token_repetition)
     estimated = (
@@ -301,7 +301,7 @@ def _supply(
         tokens_of=tokens_of,
         budget=plan.diet.token_budget,
         tokens_per_step=tokens_per_step(plan),
-        seed=plan.diet.seed,
+        seed=plan.diet.order_seed,
         taken=rows_taken(seen, [rows]),
     )
 
