@@ -19,11 +19,12 @@ EXTRAS.dev := $(EXTRAS.serve),dev
 UV := $(shell command -v uv)
 INSTALL = $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python --torch-backend=auto,$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile) -c requirements.lock
 
-.PHONY: help setup demo test test-system test-slow check docs bench serve lock clean
+.PHONY: help setup demo ablate test test-system test-slow check docs bench serve lock clean
 
 help:
 	@echo "make demo                       build, mix and train the sample corpus in five minutes"
 	@echo "make demo REPOS=\"path path\"     the same on your own clones"
+	@echo "make ablate                     phases against one flat mix: twelve short trainings, half an hour"
 	@echo "make test                       the default test suite"
 	@echo "make test-system                servers, browsers, the demo, whole trainings: three quarters of an hour"
 	@echo "make test-slow                  the same killed at random and at length: hours"
@@ -48,6 +49,9 @@ setup: $(VENV)/.dev
 
 demo: $(VENV)/.demo
 	@$(BIN)/curriculum demo --home $(HOME_DIR) $(foreach path,$(REPOS),--repo $(path))
+
+ablate: setup
+	@$(BIN)/curriculum ablate benchmarks/ablations/small.yaml --home $(HOME_DIR) $(foreach path,$(REPOS),--repo $(path))
 
 test: setup
 	@$(BIN)/pytest -m "not slow and not system" -n $(PROCESSES)

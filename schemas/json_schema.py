@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from schemas.ablation import AblationSpec
 from schemas.corpus import CorpusSpec, DomainsSpec
 from schemas.diet import Diet, PhasesSpec
 
@@ -16,6 +17,7 @@ MODELS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("diet", Diet),
     ("phases", PhasesSpec),
     ("domains", DomainsSpec),
+    ("ablation", AblationSpec),
 )
 FOLDER = Path(__file__).parent / "json"
 

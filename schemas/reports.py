@@ -470,6 +470,15 @@ class EstimateReport(StageReport):
     """Commits and conversations that were read for it."""
 
 
+class AblationReport(StageReport):
+    """The verdicts of an ablation."""
+
+    is_sound: bool = False
+    """True if its own controls came out as they have to."""
+    verdicts: dict[str, str] = {}
+    """Verdict by claim."""
+
+
 class SurveyReport(StageReport):
     """The history of a repository of which a sample is read."""
 

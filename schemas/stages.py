@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pydantic import BaseModel
 
+from schemas.ablation import ABLATION_SCHEMA, ARMS_SCHEMA
 from schemas.document import (
     KEPT_SCHEMA,
     PARQUET_ENDINGS,
@@ -20,6 +21,7 @@ from schemas.mixture import LEFT_OUT_SCHEMA, PLAN_SCHEMA, MixtureReport
 from schemas.packed_row import PACKED_ROW_SCHEMA, TOKEN_COLUMNS
 from schemas.registry import Registry
 from schemas.reports import (
+    AblationReport,
     DocumentsReport,
     EstimateReport,
     IndexReport,
@@ -109,6 +111,15 @@ STAGES: Registry[StageSpec] = Registry(
             tables=(
                 DataTable(name="metrics", prefix="metrics/", schema=METRICS_SCHEMA),
                 DataTable(name="evaluations", prefix="evaluations/", schema=EVALUATED_SCHEMA),
+            ),
+        ),
+        StageSpec(
+            name="ablations",
+            holds="arms that were trained with the same seeds, and verdicts on claims about them",
+            report=AblationReport,
+            tables=(
+                DataTable(name="claims", prefix="claims.", schema=ABLATION_SCHEMA),
+                DataTable(name="arms", prefix="arms.", schema=ARMS_SCHEMA),
             ),
         ),
         StageSpec(

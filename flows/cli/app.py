@@ -209,7 +209,7 @@ def _traceback_file(failed: Exception) -> Path | None:
     return None
 
 
-_MAKES = frozenset(("build", "mix", "train", "run", "demo"))
+_MAKES = frozenset(("build", "mix", "train", "run", "ablate", "demo"))
 """Commands whose finished steps are kept when they are stopped."""
 
 

@@ -1,5 +1,6 @@
 """Commands of the panel Make: build, mix, train, run, and what they begin with."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -103,6 +104,24 @@ def _make(
     if explain:
         phases.make(config, scope, dry=True)
     elif not dry_run and not phases.make(config, scope, dry=False):
+        raise typer.Exit(CLOSED)
+
+
+@app.command(rich_help_panel=WORK)
+def ablate(
+    file: Annotated[
+        Path, typer.Argument(help="YAML file of the ablation: a diet, arms, seeds and claims.")
+    ],
+    repo: Repositories = None,
+    home: Home = None,
+) -> None:
+    """Train diets that differ in one thing with the same seeds, and judge claims about them.
+
+    Runs that are there aren't made again; what was stopped is resumed. Exit code 3: there are no verdicts.
+    """
+    from flows.cli import ablations
+
+    if not ablations.run(file, own_home(home), tuple(repo or ())):
         raise typer.Exit(CLOSED)
 
 

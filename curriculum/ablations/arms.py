@@ -1,0 +1,107 @@
+"""Arms of an ablation, each with one seed, as diets in the workspace."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from curriculum.mixing.load import PATHS, DietOverrides, is_path, load_diet, merged
+from curriculum.pipeline.run_config import RunConfig
+from schemas.ablation import BASE, CONTROL, NULL, AblationSpec
+from schemas.diet import Diet
+from schemas.errors import DietError
+from schemas.regular_files import expanded
+from schemas.text import parse, text_of
+
+CONTROL_SHARE = 4
+"""The control arm has one in so many tokens."""
+NULL_ORDER = 1_000_003
+"""Difference of the null arm's seed of order from the seed of its weights."""
+FIELDS_OF_AN_ABLATION = ("extends", "specialist", "branch", "seed")
+"""Fields of a diet that the ablation gives."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arm:
+    """An arm with a seed, and the config of its run."""
+
+    name: str
+    seed: int
+    config: RunConfig
+
+
+def load_ablation(file: Path) -> AblationSpec:
+    """Read an ablation file.
+
+    Raises:
+        DietError: with file and line of a fault.
+    """
+    return parse(AblationSpec, text_of(file, error=DietError), file=str(file), error=DietError)
+
+
+def write_arms(
+    spec: AblationSpec, file: Path, workspace: Path, repositories: Sequence[str] = ()
+) -> list[Arm]:
+    """Write the diet of each arm and seed into the workspace, and return them, seed by seed.
+
+    `repositories`, paths, take the place of those of the diet's corpus.
+
+    Their phases have no gates and require nothing, so that all arms read equally many row positions.
+
+    Raises:
+        DietError: for a diet that can't be found or read, and an arm that sets what the ablation does.
+    """
+    name = str(file.absolute().parent / expanded(spec.diet)) if is_path(spec.diet) else spec.diet
+    diet = load_diet(name, DietOverrides(), workspace)
+    folder = workspace / "diets" / f"ablation-{spec.name}"
+    folder.mkdir(parents=True, exist_ok=True)
+    arms = []
+    for seed in spec.seeds:
+        for arm, patch in _patches(spec, diet, seed):
+            for field in FIELDS_OF_AN_ABLATION:
+                if field in patch:
+                    raise DietError(
+                        f"{file}: arm {arm}",
+                        field,
+                        cause="the ablation gives it to all arms",
+                        cure="Take it out of the arm",
+                    )
+            content = merged(
+                _absolute(patch, file), diet.model_dump(mode="json", exclude_unset=True)
+            )
+            for phase in content["phases"]:
+                for gate in ("advance_when", "require"):
+                    phase.pop(gate, None)
+            content |= {"branch": f"{spec.name}-{arm}-{seed}", "seed": seed}
+            written = folder / f"{arm}-{seed}.yaml"
+            written.write_text(yaml.safe_dump(content, sort_keys=False))
+            budget = str(diet.token_budget // CONTROL_SHARE) if arm == CONTROL else None
+            config = RunConfig.of(
+                specialist=str(written),
+                workspace=workspace,
+                token_budget=budget,
+                repositories=tuple(repositories),
+            )
+            arms.append(Arm(name=arm, seed=seed, config=config))
+    return arms
+
+
+def _patches(spec: AblationSpec, diet: Diet, seed: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the arms that every ablation has, and its own."""
+    study = diet.study.model_dump(mode="json") if diet.study is not None else {}
+    yield BASE, {}
+    yield NULL, {"study": {**study, "order_seed": seed + NULL_ORDER}}
+    yield CONTROL, {}
+    yield from spec.arms.items()
+
+
+def _absolute(patch: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """Make the paths of an arm absolute; they are relative to the ablation's file."""
+    found = dict(patch)
+    for name in PATHS:
+        value = found.get(name)
+        if isinstance(value, str) and is_path(value):
+            found[name] = str(file.absolute().parent / expanded(value))
+    return found

@@ -1,0 +1,75 @@
+"""Trained arms: measurements of the last run, and counts over all of its runs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from curriculum.inspection.paired import Measured, measured
+from curriculum.inspection.runs import report_of
+from curriculum.store import Artefact
+from schemas.errors import JobError
+from schemas.job import Report
+from schemas.objectives import FIXED_SETS, FixedSet
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trained:
+    """An arm with a seed, trained through all of its phases."""
+
+    arm: str
+    seed: int
+    runs: tuple[Artefact, ...]
+    """Its runs in the order of the phases."""
+
+    @property
+    def report(self) -> Report:
+        """The report of the last run."""
+        return report_of(self.runs[-1])
+
+    @property
+    def path(self) -> Path:
+        """The folder of the last run."""
+        return self.runs[-1].path
+
+    @property
+    def steps(self) -> int:
+        """Steps of all phases."""
+        return sum(report_of(run).steps for run in self.runs)
+
+    @property
+    def positions(self) -> int:
+        """Row positions that all phases read."""
+        return sum(report_of(run).tokens.positions for run in self.runs)
+
+    @property
+    def scored(self) -> int:
+        """Tokens that all phases scored."""
+        return sum(report_of(run).tokens.scored for run in self.runs)
+
+    def val_bpb(self, name: FixedSet) -> float:
+        """Bits per byte of a fixed set at the end.
+
+        Raises:
+            JobError: for a set that the run wasn't measured on.
+        """
+        report = self.report
+        figure = report.own_mean(report.after, name)
+        if figure is None:
+            raise JobError(
+                f"arm {self.arm}",
+                f"set {name}",
+                cause="its last run wasn't measured on it",
+                cure="Hold some out in the corpus (unseen, later), or judge the claim on the anchor",
+            )
+        return figure.val_bpb
+
+    def documents(self) -> Measured:
+        """Return the documents that it was measured on at the end."""
+        found = measured(self.path, self.report.steps)
+        assert found is not None, "our trainer leaves the documents of each evaluation"
+        return found
+
+    @property
+    def sets(self) -> tuple[FixedSet, ...]:
+        """The fixed sets that its last run was measured on."""
+        report = self.report
+        return tuple(name for name in FIXED_SETS if report.own_mean(report.after, name) is not None)

@@ -1,0 +1,127 @@
+"""An ablation: arms that differ in one thing, and claims about them that are fixed before training."""
+
+from collections import Counter
+from typing import Annotated, Literal
+
+import pyarrow as pa
+from pydantic import Field, JsonValue, model_validator
+
+from schemas.corpus import Name
+from schemas.document import SCHEMA_VERSION, required
+from schemas.objectives import FixedSet
+from schemas.text import Documented, Number, Whole
+
+Direction = Literal["lower", "higher"]
+Verdict = Literal["confirmed", "contradicted", "not seen", "too small to tell", "none"]
+"""Outcome of a claim.
+
+confirmed          the difference is on the claimed side, at least delta, and no accident
+contradicted       it is on the other side, at least delta, and no accident
+not seen           it is smaller than delta on either side
+too small to tell  there are too few seeds to say any of these
+none               there are fewer than MIN_SEEDS seeds, or the ablation's own controls failed
+"""
+BASE, NULL, CONTROL = "base", "null", "control"
+OWN_ARMS = (BASE, NULL, CONTROL)
+"""Arms that each ablation has: the diet itself, the same with its rows in another order, and the same with a
+quarter of its tokens."""
+MIN_SEEDS = 5
+"""Seeds below which a claim has no verdict."""
+
+
+class Claim(Documented):
+    """A claim: val_bpb of one arm lies below, or above, that of another at the end of their last phase."""
+
+    claim: Annotated[str, Field(min_length=1)]
+    """The claim in words."""
+    arm: Name
+    """The arm that it is about."""
+    against: Name = BASE
+    """The arm that it is compared with; base is the diet itself."""
+    set: FixedSet = "anchor"
+    """Held-out rows that it is judged on: the same of all arms, whatever they serve."""
+    direction: Direction = "lower"
+    """The side that is claimed: lower val_bpb is better."""
+    delta: Annotated[Number, Field(gt=0)] = 0.01
+    """The smallest difference that matters, in bits per byte."""
+
+
+class AblationSpec(Documented):
+    """An ablation file."""
+
+    name: Name
+    """Its name in workspace and docs."""
+    why: str = ""
+    """The question that it answers, for people."""
+    diet: str
+    """The diet that all arms change: a name, or a path relative to this file."""
+    arms: Annotated[dict[Name, dict[str, JsonValue]], Field(min_length=1)]
+    """The changes of each arm to the diet, written as in a diet that extends it. Three arms are always
+    trained: base, the diet itself; null, the same rows in another order; control, a quarter of its tokens."""
+    seeds: Annotated[tuple[Annotated[Whole, Field(ge=0)], ...], Field(min_length=2)]
+    """Seeds of initial weights and order of rows; every arm is trained with each."""
+    claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
+    """Claims that are judged, fixed before anything is trained."""
+
+    @model_validator(mode="after")
+    def _sound(self) -> "AblationSpec":
+        for name in self.arms:
+            if name in OWN_ARMS:
+                raise ValueError(
+                    f"each ablation has an arm {name} of its own. Name the arm otherwise"
+                )
+        listed = (*OWN_ARMS[:1], *self.arms)
+        for claim in self.claims:
+            for name in (claim.arm, claim.against):
+                if name not in listed:
+                    raise ValueError(f"there is no arm {name}. Name one of {', '.join(listed)}")
+            if claim.arm == claim.against:
+                raise ValueError(f"the arm {claim.arm} is compared with itself. Name two arms")
+        twice = next((seed for seed, times in Counter(self.seeds).items() if times > 1), None)
+        if twice is not None:
+            raise ValueError(f"the seed {twice} is listed twice. Take it out")
+        return self
+
+
+ABLATION_SCHEMA = pa.schema(
+    [
+        required("ablation", pa.string()),
+        required("claim", pa.string()),
+        required("arm", pa.string()),
+        required("against", pa.string()),
+        required("set", pa.string()),
+        required("direction", pa.string()),
+        required("delta", pa.float64()),
+        required("verdict", pa.string()),
+        required("seeds", pa.int64()),
+        required("difference", pa.float64()),
+        required("low", pa.float64()),
+        required("high", pa.float64()),
+        required("p", pa.float64()),
+        required("holm_p", pa.float64()),
+        required("p_within", pa.float64()),
+        pa.field("seeds_needed", pa.int64()),
+        required("low_documents", pa.float64()),
+        required("high_documents", pa.float64()),
+        required("documents", pa.int64()),
+        required("lineages", pa.int64()),
+    ],
+    metadata={"schema_version": SCHEMA_VERSION},
+)
+"""ablations/…/claims.parquet: a line a claim, then null and control; differences are arm less against."""
+ARMS_SCHEMA = pa.schema(
+    [
+        required("ablation", pa.string()),
+        required("arm", pa.string()),
+        required("seed", pa.int64()),
+        required("set", pa.string()),
+        required("val_bpb", pa.float64()),
+        required("steps", pa.int64()),
+        required("positions", pa.int64()),
+        required("scored", pa.int64()),
+        required("run", pa.string()),
+    ],
+    metadata={"schema_version": SCHEMA_VERSION},
+)
+"""ablations/…/arms.parquet: a line an arm, seed and set: val_bpb at the end of the last phase, and steps, row
+positions and scored tokens of all phases; `run` is the last run's path in the workspace."""

@@ -1,0 +1,132 @@
+"""A whole ablation of a few steps: verdicts, what is kept, and what two ablations share."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from curriculum.ablations.ablate import Outcome, ablate, judge
+from curriculum.ablations.arms import Arm, load_ablation
+from curriculum.catalog import open_catalog
+from curriculum.pipeline.context import Context
+from curriculum.store import Artefact
+
+pytestmark = pytest.mark.system
+DIET = {
+    "specialist": "small",
+    "corpus": "sample",
+    "phases_file": "phases.demo",
+    "vocab_size": 800,
+    "model": "tiny",
+    "token_budget": 24_000,
+    "phases": [
+        {"phase": "syntax", "portion": 1.0, "servings": [{"family": "v2_simple", "share": 1.0}]}
+    ],
+}
+
+
+def ablation(folder: Path, name: str, **arms: object) -> Path:
+    (folder / "diet.yaml").write_text(yaml.safe_dump(DIET))
+    claims = [{"claim": f"{arm} is worse", "arm": arm, "direction": "higher"} for arm in arms]
+    file = folder / f"{name}.yaml"
+    content = {"name": name, "diet": "./diet.yaml", "arms": arms, "seeds": [1, 2], "claims": claims}
+    file.write_text(yaml.safe_dump(content))
+    return file
+
+
+def run(file: Path, home: Path) -> tuple[Outcome, Artefact, list[Arm]]:
+    begun: list[Arm] = []
+    outcome, made = ablate(
+        load_ablation(file), file, home, Context(), begun=lambda arm, *_: begun.append(arm)
+    )
+    return outcome, made, begun
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ablations")
+
+
+UNMASKED = {"study": {"document_mask": "off"}}
+CONTINUED = {"study": {"positions": "continue"}}
+
+
+@pytest.fixture(scope="module")
+def first(home: Path) -> tuple[Outcome, Artefact]:
+    outcome, made, begun = run(ablation(home, "masks", unmasked=UNMASKED), home / "ws")
+    assert len(begun) == 8
+    return outcome, made
+
+
+def test_each_arm_is_trained_with_each_seed_and_the_control_is_worse(
+    first: tuple[Outcome, Artefact],
+) -> None:
+    outcome, _ = first
+    read = {(each.arm, each.seed): each.positions for each in outcome.arms}
+    assert len(read) == 8
+    assert outcome.unequal == ()
+    for seed in (1, 2):
+        assert read["base", seed] == read["null", seed] == read["unmasked", seed]
+        assert read["control", seed] * 3 < read["base", seed]
+    assert outcome.control.found.mean > 0.1
+    assert {judged.verdict for judged in outcome.claims} == {"none"}
+    base, null = (
+        next(each for each in outcome.arms if (each.arm, each.seed) == (name, 1))
+        for name in ("base", "null")
+    )
+    assert base.val_bpb("anchor") != null.val_bpb("anchor")
+    start = {each.report.before[0].val_bpb for each in (base, null)}
+    assert len(start) == 1, "both begin with the same weights"
+
+
+def test_an_ablation_that_is_run_again_trains_nothing_and_gives_the_same_tables(
+    first: tuple[Outcome, Artefact], home: Path
+) -> None:
+    outcome, made = first
+    again, found, _ = run(home / "masks.yaml", home / "ws")
+    assert found.key == made.key
+    assert not any(run.made for each in again.arms for run in each.runs)
+    assert [each.val_bpb("anchor") for each in again.arms] == [
+        each.val_bpb("anchor") for each in outcome.arms
+    ]
+
+
+def test_two_ablations_train_the_arms_that_they_share_once(
+    first: tuple[Outcome, Artefact], home: Path
+) -> None:
+    more = ablation(home, "positions", continued=CONTINUED, unmasked=UNMASKED)
+    outcome, _, _ = run(more, home / "ws")
+    trained = {each.arm for each in outcome.arms if any(run.made for run in each.runs)}
+    assert trained == {"continued"}
+
+
+def test_the_views_have_claims_and_arms(first: tuple[Outcome, Artefact], home: Path) -> None:
+    outcome, _ = first
+    with open_catalog(home / "ws") as catalog:
+        claims = catalog.execute(
+            "SELECT arm, difference, verdict FROM ablations WHERE ablation = 'masks'"
+        ).fetchall()
+        arms = catalog.execute(
+            "SELECT arm, seed FROM ablation_arms WHERE ablation = 'masks' ORDER BY ALL"
+        ).fetchall()
+    assert {arm: difference for arm, difference, _ in claims} == {
+        judged.claim.arm: judged.found.mean
+        for judged in (*outcome.claims, outcome.null, outcome.control)
+    }
+    assert arms == sorted((each.arm, each.seed) for each in outcome.arms)
+
+
+def test_verdicts_wait_for_the_ablations_own_controls(first: tuple[Outcome, Artefact]) -> None:
+    outcome, _ = first
+    arms = [
+        replace(each, seed=seed)
+        for each in outcome.arms
+        for seed in (each.seed, each.seed + 10, each.seed + 20)
+    ]
+    assert judge(outcome.spec, arms).claims[0].verdict != "none"
+    swapped = {"control": "base", "base": "control"}
+    failed = [replace(each, arm=swapped.get(each.arm, each.arm)) for each in arms]
+    judged = judge(outcome.spec, failed)
+    assert not judged.is_sound
+    assert judged.claims[0].verdict == "none"

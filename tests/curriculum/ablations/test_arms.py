@@ -1,0 +1,96 @@
+"""Arms as diets: what each changes, and what the ablation gives all of them."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from curriculum.ablations.arms import CONTROL_SHARE, NULL_ORDER, load_ablation, write_arms
+from curriculum.mixing.load import load_diet
+from schemas.ablation import AblationSpec
+from schemas.errors import DietError
+
+UNMASKED = {"study": {"document_mask": "off"}}
+
+
+def ablation(folder: Path, **changes: object) -> Path:
+    content = {
+        "name": "masks",
+        "diet": "templates.demo",
+        "arms": {"unmasked": UNMASKED},
+        "seeds": [3, 5],
+        "claims": [{"claim": "masks help", "arm": "base", "against": "unmasked"}],
+        **changes,
+    }
+    file = folder / "masks.yaml"
+    file.write_text(yaml.safe_dump(content))
+    return file
+
+
+def test_each_arm_is_a_diet_that_differs_in_what_it_says_alone(tmp_path: Path) -> None:
+    file, home = ablation(tmp_path), tmp_path / "home"
+    arms = write_arms(load_ablation(file), file, home)
+    assert [(arm.name, arm.seed) for arm in arms] == [
+        (name, seed) for seed in (3, 5) for name in ("base", "null", "control", "unmasked")
+    ]
+    own = {(arm.name, arm.seed): load_diet(arm.config.specialist, home=home) for arm in arms}
+    base = own["base", 3]
+    assert base.seed == base.order_seed == 3
+    assert own["null", 3].seed == 3
+    assert own["null", 3].order_seed == 3 + NULL_ORDER
+    assert own["unmasked", 5].study is not None
+    for diet in own.values():
+        assert diet.phases == base.phases
+        assert all(not phase.require and phase.advance_when is None for phase in diet.phases)
+    control = next(arm for arm in arms if arm.name == "control")
+    assert control.config.mix.token_budget == str(base.token_budget // CONTROL_SHARE)
+
+
+def test_paths_of_an_arm_are_relative_to_the_ablation(tmp_path: Path) -> None:
+    phases = Path("curriculum/phases.demo.yaml").read_text()
+    (tmp_path / "mine.yaml").write_text(phases)
+    file = ablation(tmp_path, arms={"unmasked": {**UNMASKED, "phases_file": "./mine.yaml"}})
+    arms = write_arms(load_ablation(file), file, tmp_path / "home")
+    diet = load_diet(arms[3].config.specialist, home=tmp_path / "home")
+    assert Path(diet.phases_file) == tmp_path / "mine.yaml"
+
+
+@pytest.mark.parametrize("field", ["seed", "branch", "specialist", "extends"])
+def test_an_arm_gives_no_field_that_the_ablation_gives(tmp_path: Path, field: str) -> None:
+    file = ablation(tmp_path, arms={"unmasked": {field: 1}})
+    with pytest.raises(DietError) as refused:
+        write_arms(load_ablation(file), file, tmp_path / "home")
+    assert refused.value.value == field
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"seeds": [1]},
+        {"seeds": [1, 1]},
+        {"arms": {}},
+        {"arms": {"null": {}}},
+        {"claims": []},
+        {"claims": [{"claim": "x", "arm": "base"}]},
+        {"claims": [{"claim": "x", "arm": "missing"}]},
+        {"claims": [{"claim": "x", "arm": "unmasked", "delta": 0}]},
+        {"claims": [{"claim": "x", "arm": "unmasked", "set": "phase"}]},
+    ],
+)
+def test_an_ablation_that_says_nothing_is_refused(tmp_path: Path, wrong: object) -> None:
+    with pytest.raises(DietError):
+        load_ablation(ablation(tmp_path, **wrong))  # type: ignore[arg-type]
+
+
+def test_a_claim_about_itself_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        AblationSpec.model_validate(
+            {
+                "name": "a",
+                "diet": "templates.demo",
+                "arms": {"b": {}},
+                "seeds": [1, 2],
+                "claims": [{"claim": "x", "arm": "b", "against": "b"}],
+            }
+        )
