@@ -22,6 +22,9 @@ from curriculum.corpus.tree_differences import Comparison, comparing
 from schemas.errors import CorpusError
 from schemas.tree_licences import NO_LICENCE_FILES, LicenceFiles
 
+MAX_PARENTS = 1_000
+"""Parents of a merge that is followed; a larger one has the state of the commit before it in the log."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class _State:
@@ -42,7 +45,8 @@ def open_tracker(repository: Path, commit: str) -> Iterator["LicenceTracker"]:
     Raises:
         CorpusError: if git can't walk the history.
     """
-    walk = ("rev-list", "--parents", "--min-parents=2", commit, "--")
+    limits = ("--min-parents=2", f"--max-parents={MAX_PARENTS}")
+    walk = ("rev-list", "--parents", *limits, commit, "--")
     lines = (line.split() for line in git.run(repository, *walk).decode().splitlines())
     merges = {line[0]: tuple(line[1:]) for line in lines}
     with comparing(repository) as compared:
