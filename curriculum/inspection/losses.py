@@ -100,9 +100,9 @@ class Exclusions:
         return sum(report.kept for _, report in self.selections)
 
     @property
-    def val(self) -> int:
-        """Return the number of kept documents that are held out."""
-        return sum(report.val for _, report in self.selections)
+    def held_out(self) -> int:
+        """Return the number of kept documents that are held out: val, unseen and later ones."""
+        return sum(report.val + report.unseen + report.later for _, report in self.selections)
 
     def lines(self) -> Iterator[Line]:
         """Yield a line for each place and reason, and for each encoding other than UTF-8 that was decoded."""

@@ -30,7 +30,10 @@ def selection_panels(
 def _overview(report: SelectionReport) -> Iterator[RenderableType]:
     yield Text(
         f"{report.kept:,} of {number(report.documents, 'document')} kept, {report.val:,} of them to "
-        "validate" + (f" · {report.repeated:,} repeated" if report.repeated else "")
+        "validate"
+        + (f", {report.unseen:,} of unseen repositories" if report.unseen else "")
+        + (f", {report.later:,} of later commits" if report.later else "")
+        + (f" · {report.repeated:,} repeated" if report.repeated else "")
     )
     if report.domains:
         yield ""

@@ -40,7 +40,7 @@ def test_selections_of_one_step_are_not_counted_and_that_of_files_comes_first() 
         ]
     )
     assert [where for where, _ in found.selections] == [FILES, "v4_context_graph"]
-    assert (found.documents, found.documents_kept, found.val) == (18, 14, 4)
+    assert (found.documents, found.documents_kept, found.held_out) == (18, 14, 4)
     assert [(line["where"], line["reason"], line["number"]) for line in found.lines()] == [
         ("fmt", "too large", 3),
         ("v4_context_graph", "new file", 5),
