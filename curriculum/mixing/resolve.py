@@ -468,7 +468,7 @@ def _matches(
     at: int, phase: ResolvedPhase, serving: ResolvedServing, pattern: str, corpus: CorpusSpec
 ) -> list[str]:
     is_chat = serving.family == CHAT_FAMILY
-    sources = corpus.conversations if is_chat else corpus.repositories
+    sources = corpus.conversations if is_chat else corpus.trained().repositories
     known = [each.name for each in sources]
     patterns = pattern.split(ALTERNATIVE)
     found = [name for name in known if any(fnmatchcase(name, each) for each in patterns)]
@@ -477,7 +477,7 @@ def _matches(
             f"phase {phase.name}, serving {serving.index}",
             f"repositories {pattern!r}",
             cause=f"it matches no {'conversations' if is_chat else 'repository'} of the corpus "
-            f"{corpus.name}",
+            f"{corpus.name} that is trained on",
             cure=nearest(pattern, known),
             location=("phases", at, "servings", serving.index, "repositories"),
         )

@@ -87,3 +87,28 @@ def test_two_servings_of_the_same_rows_are_refused_however_they_are_written(
     file.write_text(text.replace("- {family: v4_context_graph, share: 0.8}", twice))
     with pytest.raises(DietError, match=r"repositories ar\*; it reads the same rows of arena"):
         resolve_plan(RunConfig.of(specialist=str(file), workspace=tmp_path / "home"), dry=True)
+
+
+def test_a_repository_that_is_held_out_whole_is_no_supply(tmp_path: Path) -> None:
+    (tmp_path / "corpus.yaml").write_text(
+        "name: own\nrepositories:\n"
+        f"  - {{name: seen, path: {repository(tmp_path / 'seen')}}}\n"
+        f"  - {{name: strange, path: {repository(tmp_path / 'strange')}, unseen: true}}\n"
+    )
+    diet = (
+        (DIETS / "templates.demo.yaml")
+        .read_text()
+        .replace("corpus: sample", "corpus: ./corpus.yaml")
+    )
+    line = "- {family: v4_context_graph, share: 0.8}"
+    file = tmp_path / "diet.yaml"
+    for name, is_refused in (("strange", True), ('"*"', False)):
+        file.write_text(diet.replace(line, line.replace("share", f"repositories: [{name}], share")))
+        config = RunConfig.of(specialist=str(file), workspace=tmp_path / "home")
+        if is_refused:
+            with pytest.raises(DietError) as refused:
+                resolve_plan(config, dry=True)
+            assert refused.value.value == "repositories 'strange'"
+        else:
+            serving = resolve_plan(config, dry=True).phase("file_graph").servings[0]
+            assert serving.repositories == ("seen",)
