@@ -1,8 +1,8 @@
 """Artefacts of other workspaces, published in this one: for builds that share no storage.
 
 Another's workspace enters here: its files are plain ones, they lie where their manifests say, they have
-the digests that these list. Before anything is published, each Parquet file was decoded whole and each
-tokenizer exercised, in a sandbox.
+the digests that these list. Before anything is published, each Parquet file was decoded whole, each artefact
+compared with the contract of its stage and each tokenizer exercised, in a sandbox.
 """
 
 import contextlib
@@ -10,10 +10,11 @@ import errno
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from curriculum.foreign_artefacts import check_foreign
 from curriculum.foreign_decoding import decode_foreign
 from curriculum.stages.tokens import exercise_tokenizer
 from curriculum.store.artefact import (
@@ -54,8 +55,8 @@ def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact
     Raises:
         StoreError: for a folder that is no workspace, for one of somebody else that holds what is no plain
             file or folder, too large a manifest, more bytes than are free here, or a Parquet file that can't
-            be decoded; for an artefact that isn't what its manifest says, and where the same was made with
-            other bytes.
+            be decoded; for an artefact that isn't what its manifest says, or isn't what its stage writes, and
+            where the same was made with other bytes.
         TokenizerError: for somebody else's tokenizer that loses bytes, or takes too much time or memory.
     """
     if not (source / WORKSPACE_NAME).is_file():
@@ -70,11 +71,22 @@ def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact
     recipes = [_recipe(other, artefact) for artefact in taken]
     if not own:
         _require_room(store, taken, recipes)
+    known: dict[str, Path] = {}
     for artefact, recipe in zip(taken, recipes, strict=True):
-        yield _take(store, other, artefact, recipe, own=own)
+        made = _take(store, other, artefact, recipe, known, own=own)
+        known[made.key] = made.path
+        yield made
 
 
-def _take(store: Store, other: Store, artefact: Artefact, recipe: Recipe, *, own: bool) -> Artefact:
+def _take(
+    store: Store,
+    other: Store,
+    artefact: Artefact,
+    recipe: Recipe,
+    known: Mapping[str, Path],
+    *,
+    own: bool,
+) -> Artefact:
     def fill(drafts: Sequence[StagingDirectory]) -> None:
         draft = drafts[0]
         for record in artefact.manifest.files:
@@ -89,6 +101,7 @@ def _take(store: Store, other: Store, artefact: Artefact, recipe: Recipe, *, own
             decode_foreign(taken.files())
             if artefact.manifest.stage == "tokenizers":
                 exercise_tokenizer(taken, name=str(artefact.path))
+            check_foreign(taken, _made_of(store, artefact, known), name=str(artefact.path))
         draft.record_fields(artefact.manifest.report)
 
     (here,) = store.produce([recipe], fill)
@@ -100,6 +113,31 @@ def _take(store: Store, other: Store, artefact: Artefact, recipe: Recipe, *, own
             cure="Run curriculum check on both, and move away the one that isn't what its manifest says",
         )
     return here
+
+
+def _made_of(store: Store, artefact: Artefact, known: Mapping[str, Path]) -> dict[str, Path]:
+    """Return the folders of the documents and of the tokenizer that tokens were made of, by their stage.
+
+    `known` are the folders of those that were taken before, by key.
+
+    Raises:
+        StoreError: where one of them isn't in this workspace, after all before it were taken.
+    """
+    made_of: dict[str, Path] = {}
+    for record in artefact.manifest.inputs if artefact.manifest.stage == "tokens" else ():
+        stage = "tokenizers" if record.name == "tokenizer" else record.name
+        found = known.get(record.key) or next(
+            (each.path for each in store.artefacts(stage) if each.key == record.key), None
+        )
+        if found is None:
+            raise StoreError(
+                str(artefact.path),
+                f"{record.name} {record.key[:KEY_DIGITS]}",
+                cause="what the tokens were made of is in neither workspace, so they can't be checked",
+                cure="Move the tokens out of the workspace: a build makes them again",
+            )
+        made_of[stage] = found
+    return made_of
 
 
 def _recipe(other: Store, artefact: Artefact) -> Recipe:

@@ -1,0 +1,94 @@
+"""The door of foreign artefacts: their contents are compared with the contract of their stage, in a sandbox.
+
+That a file can be decoded, as `foreign_decoding` finds out, doesn't make it one that a build can read.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from curriculum.sandbox import Sandbox, code_paths
+from curriculum.sandboxed_process import (
+    SandboxedProcess,
+    answer,
+    enter_sandbox,
+    usual_memory,
+    usual_seconds,
+)
+from schemas.errors import StoreError
+
+if TYPE_CHECKING:
+    from curriculum.store import Artefact
+
+_RATIO = 100
+"""Bytes of temporary files for each byte of an artefact: ranges of text that are sorted on disk."""
+_MIN_FILE_BYTES = 1 << 20
+_MAX_FAULT = 500
+"""Characters of what is said of a fault."""
+
+
+def check_foreign(artefact: "Artefact", made_of: Mapping[str, Path], *, name: str) -> None:
+    """Compare the contents of a foreign artefact with the contract of its stage, in a sandbox.
+
+    Args:
+        artefact: a draft, whose files are those of its manifest.
+        made_of: folders of the artefacts that tokens were made of, by their stage.
+        name: the path by which errors name the artefact.
+
+    Raises:
+        StoreError: for contents that no build writes, or whose check takes too much memory or processor time;
+            and where the kernel can't confine a process.
+    """
+    folders = [artefact.path, *made_of.values()]
+    files = (file for folder in folders for file in folder.rglob("*") if file.is_file())
+    size = sum(file.stat().st_size for file in files)
+    with tempfile.TemporaryDirectory(prefix="contract-") as scratch:
+        sandbox = Sandbox(
+            read=(*(str(folder.absolute()) for folder in folders), *code_paths()),
+            scratch=scratch,
+            file_bytes=max(_MIN_FILE_BYTES, _RATIO * size),
+            memory=usual_memory(size),
+            cpu_seconds=usual_seconds(size),
+        )
+        request = {
+            "folder": str(artefact.path.absolute()),
+            "manifest": artefact.manifest.model_dump_json(),
+            "made_of": {stage: str(folder.absolute()) for stage, folder in made_of.items()},
+            "scratch": scratch,
+        }
+        with SandboxedProcess(__name__, sandbox, request) as process:
+            found = process.next_answer()
+            fault = process.end_reason() if found is None else found.get("fault")
+    if fault is not None:
+        raise StoreError(
+            name,
+            str(fault)[:_MAX_FAULT],
+            cause=f"it isn't what the stage {artefact.manifest.stage} of this version writes",
+            cure="Ask its sender for another copy, or move it out of the workspace",
+        )
+
+
+def _serve() -> None:
+    """Check the artefact of a request, and answer with its first fault."""
+    request = enter_sandbox()
+    tempfile.tempdir = request["scratch"]
+
+    from curriculum.stage_contracts import require_contract
+    from curriculum.store import Artefact
+    from schemas.manifest import Manifest
+
+    try:
+        manifest = Manifest.model_validate_json(request["manifest"])
+        made_of = {stage: Path(folder) for stage, folder in request["made_of"].items()}
+        require_contract(Artefact(path=Path(request["folder"]), manifest=manifest), made_of)
+        fault = None
+    except MemoryError:
+        fault = "it needs more memory than its reader may take"
+    except Exception as broken:
+        fault = (str(broken).splitlines() or [type(broken).__name__])[0]
+    answer({"fault": fault})
+
+
+if __name__ == "__main__":
+    _serve()
