@@ -13,16 +13,19 @@ _NAMED = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _END = re.compile(
-    r"[ \t]*(?:[<(\[|;\"]|\*/|https?:|\S+@\S+|[ \t]{3,}|\b(?:all )?rights? reserved\b|\blicen[cs]ed\b"
-    r"|\bdistributed\b|\bunder the\b|\bpermission\b|\bsee\b|\bet al\b|\band others\b"
+    r"[ \t]*(?:[<(\[|;\"]|\*/|https?:|(?<!\S)\S[^\s@]*+@\S|[ \t]{3,}|\b(?:all )?rights? reserved\b"
+    r"|\blicen[cs]ed\b|\bdistributed\b|\bunder the\b|\bpermission\b|\bsee\b|\bet al\b|\band others\b"
     r"|\b(?:19|20)\d{2}\b|\bthis (?:file|program)\b|\bfor the\b|\.[ \t]+(?:this|the|all|see|use)\b)",
     re.IGNORECASE,
 )
 """End of a name: an address, a year behind it, or the words that follow."""
 _SUFFIX = re.compile(
-    r"[\s,]+(?:and|and (?:its )?affiliates|inc|llc|ltd|limited|corp|corporation|gmbh|co|ab|s\.?a|plc)\.?$",
+    r"(?<![\s,])[\s,]++"
+    r"(?:and|and (?:its )?affiliates|inc|llc|ltd|limited|corp|corporation|gmbh|co|ab|s\.?a|plc)\.?$",
     re.IGNORECASE,
 )
+MAX_WRITTEN = 1_000
+"""Characters of a name with what stands behind it; more are prose."""
 _NO_NAMES = frozenset(("and", "notice", "notices", "holder", "holders", "owner", "owners"))
 """Words behind `Copyright` in headings and conditions."""
 MAX_HOLDER = 100
@@ -49,6 +52,8 @@ def _normalized(name: str) -> str | None:
     if end is not None:
         name = name[: end.start()]
     name = " ".join(name.split()).strip(" ,.-:*/#'@")
+    if len(name) > MAX_WRITTEN:
+        return None
     shorter = _SUFFIX.sub("", name)
     while shorter != name:
         name, shorter = shorter, _SUFFIX.sub("", shorter)

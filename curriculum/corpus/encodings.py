@@ -16,6 +16,8 @@ from typing import Literal
 
 from charset_normalizer import from_bytes
 
+from curriculum.corpus.code_marks import replace_marks
+
 MARKS = (
     (codecs.BOM_UTF32_LE, "utf_32_le"),
     (codecs.BOM_UTF32_BE, "utf_32_be"),
@@ -32,10 +34,8 @@ MIN_KANA_SHARE, MIN_HANGUL_SHARE = 0.15, 0.8
 """Shares of texts in Japanese and Korean, punctuation included."""
 MIN_FREQUENT_SHARE = 0.6
 """Share of the eleven most frequent letters in Russian text, which is 0.7."""
-_OUTSIDE = re.compile(
-    r"//[^\n]*|/\*.*?(?:\*/|\Z)|#[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.DOTALL
-)
-"""Comments and literals, where text in any language may be; directives with their messages count as such."""
+_FREE = re.compile(rb"//|/\*|#|\"|'")
+"""Beginnings of comments and literals, where any language may be; directives with messages count as such."""
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff]")
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
 _RUN = re.compile(r"[^\x00-\x7f]+")
@@ -116,7 +116,7 @@ def _older(raw: bytes) -> DecodedSource | None:
         decoded = _strict(raw, encoding)
         if decoded is None or _CONTROL.search(decoded.text):
             continue
-        if not _OUTSIDE.sub("", decoded.text).isascii():
+        if not replace_marks(decoded.text.encode(), _FREE, lambda _: b"").isascii():
             continue
         verdict = _SCRIPTS[encoding](decoded.text)
         if verdict != "other":

@@ -9,11 +9,13 @@ A header that the newest commit no longer has goes by the content that it had la
 """
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
+from curriculum.corpus.code_marks import MARKS, QUOTES, replace_marks
 from curriculum.corpus.includes import HeaderPaths, included_names
 from schemas.corpus import Language
 
@@ -39,19 +41,14 @@ class HeaderLanguages:
 
 MAX_JUDGED_BYTES = 1_000_000
 """Bytes of a file that are looked at."""
-_COMMENT = re.compile(
-    rb"//[^\n]*|/\*.*?(?:\*/|\Z)|(\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+')", re.DOTALL
-)
-_STRING = re.compile(rb"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'")
 _DIRECTIVE = re.compile(rb"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b(.*)")
 _NOT_CPP = re.compile(rb"!\s*defined\b[\s(]*__cplusplus")
 _EXTERN_C = re.compile(rb"extern\s*\"C\"")
 _CPP_SYNTAX = re.compile(
-    rb"^[ \t]*(?:"
+    rb"^[ \t]*+(?:"
     rb"template[ \t]*<"
-    rb"|(?:inline[ \t]+)?namespace\b[ \t\w:]*\{?[ \t]*$"
+    rb"|(?:inline[ \t]+)?namespace\b[ \t\w:]*+(?:\{[ \t]*+)?$"
     rb"|namespace[ \t]+\w+[ \t]*="
-    rb"|(?:enum[ \t]+)?class\b[^;(){}=]*[;{]"
     rb"|(?:public|private|protected)[ \t]*:"
     rb"|using[ \t]+\w"
     rb"|(?:virtual|explicit|friend)[ \t]+\w"
@@ -65,9 +62,11 @@ _CPP_SYNTAX = re.compile(
     rb"|\)[ \t]*(?:noexcept|override|final)\b|\)[ \t\w]*=[ \t]*(?:default|delete)[ \t]*;"
     rb"|\boperator[ \t]*(?:[-+*/%^&|~!=<>]+|\(\)|\[\])[ \t]*\("
     rb"|\b(?:static|dynamic|const|reinterpret)_cast[ \t]*<"
-    rb"|\b(?:auto|bool|char|double|float|int|long|short|signed|unsigned)[ \t]*&&?[ \t]*\w*[ \t]*[,)]",
+    rb"|\b(?:auto|bool|char|double|float|int|long|short|signed|unsigned)[ \t]*&&?[ \t]*+\w*+[ \t]*+[,)]",
     re.MULTILINE,
 )
+_CLASS = re.compile(rb"^[ \t]*+(?:enum[ \t]+)?class\b[^;(){}=]*+([;{]?)", re.MULTILINE)
+"""Head of a class, to the character that decides whether it is one: classes before that are decided too."""
 
 
 def language_by_content(content: bytes) -> HeaderLanguage | None:
@@ -79,8 +78,10 @@ def language_by_content(content: bytes) -> HeaderLanguage | None:
     'c'
     """
     head = content[:MAX_JUDGED_BYTES].replace(b"\r\n", b"\n")
-    common, guarded = _by_compiler(_COMMENT.sub(lambda found: found[1] or b" ", head))
-    if _CPP_SYNTAX.search(_STRING.sub(b'""', common)):
+    code = replace_marks(head, MARKS, lambda found: b" " if found.startswith(b"/") else found)
+    common, guarded = _by_compiler(code)
+    common = replace_marks(common, QUOTES, lambda _: b'""')
+    if _CPP_SYNTAX.search(common) or any(found[1] for found in _CLASS.finditer(common)):
         return "cpp"
     return "c" if _EXTERN_C.search(guarded) else None
 
@@ -90,20 +91,33 @@ def _by_compiler(text: bytes) -> tuple[bytes, bytes]:
     lines: tuple[list[bytes], list[bytes]] = ([], [])
     inside: list[bool | None] = []
     """For each open #if: whether only C++ compilers read its branch; None for another condition."""
+    num_guards = 0
+    """Branches among these that only C++ compilers read."""
     for line in text.split(b"\n"):
         directive = _DIRECTIVE.match(line)
         if directive is None:
-            lines[True in inside].append(line)
-        elif directive[1] == b"endif":
-            del inside[-1:]
-        elif directive[1] in (b"else", b"elif"):
-            inside[-1:] = [None if state is None else not state for state in inside[-1:]]
-        elif b"__cplusplus" in directive[2]:
-            inside.append(directive[1] != b"ifndef" and not _NOT_CPP.search(directive[2]))
-        else:
-            inside.append(None)
+            lines[num_guards > 0].append(line)
+            continue
+        left = None
+        if directive[1] in (b"endif", b"else", b"elif"):
+            if not inside:
+                continue
+            left = inside.pop()
+            num_guards -= left is True
+        if directive[1] != b"endif":
+            inside.append(_branch(directive, left))
+            num_guards += inside[-1] is True
     common, guarded = lines
     return b"\n".join(common), b"\n".join(guarded)
+
+
+def _branch(directive: re.Match[bytes], left: bool | None) -> bool | None:
+    """Return whether only C++ compilers read a branch; None for another condition than __cplusplus."""
+    if directive[1] in (b"else", b"elif"):
+        return None if left is None else not left
+    if b"__cplusplus" not in directive[2]:
+        return None
+    return directive[1] != b"ifndef" and not _NOT_CPP.search(directive[2])
 
 
 def decide_headers(
@@ -135,29 +149,70 @@ def _by_includers(
     includes: Mapping[str, Sequence[str]],
     read: ReadFiles,
 ) -> dict[str, HeaderLanguage]:
-    """Decide the remaining headers by the sources and decided headers that include them, round by round."""
+    """Decide the remaining headers by the sources and decided headers that include them, round by round.
+
+    A round looks at what the headers decided in the last one include: of all rounds, at each include once.
+    """
     known = HeaderPaths(includes)
-    votes: dict[str, Counter[HeaderLanguage]] = {path: Counter() for path in includes}
+    open_headers = _OpenHeaders(known, decided)
+    votes: _Votes = defaultdict(Counter)
     for path, content in read(sorted(sources)):
         for name in included_names(content):
-            for header in known.matching(path, name):
-                votes[header][sources[path]] += 1
+            votes[known.matching(path, name)][sources[path]] += 1
     found: dict[str, HeaderLanguage] = {}
     added: Mapping[str, HeaderLanguage] = decided
     while True:
         for path, language in added.items():
             for name in includes[path]:
-                for header in known.matching(path, name):
-                    votes[header][language] += 1
-        added = {
-            header: majority
-            for header, counted in votes.items()
-            if header not in decided and header not in found
-            if (majority := _majority(counted)) is not None
-        }
+                votes[known.matching(path, name)][language] += 1
+        added = open_headers.decide(votes)
         if not added:
             return found
         found |= added
+        votes.clear()
+
+
+_Votes = defaultdict[range, Counter[HeaderLanguage]]
+"""Votes of files for all headers that they may mean by a name."""
+
+
+class _OpenHeaders:
+    """Headers that nothing decided yet, by their places among all."""
+
+    def __init__(self, known: HeaderPaths, decided: Collection[str]) -> None:
+        self._paths = known.paths
+        self._next = [*range(len(known.paths) + 1)]
+        """For each place the first open one from there on, or one nearer to it."""
+        for place, path in enumerate(known.paths):
+            if path in decided:
+                self._next[place] = place + 1
+
+    def decide(self, votes: _Votes) -> dict[str, HeaderLanguage]:
+        """Decide the headers that have votes, which are open no more."""
+        changes: dict[int, Counter[HeaderLanguage]] = defaultdict(Counter)
+        for places, cast in votes.items():
+            changes[places.start].update(cast)
+            changes[places.stop].subtract(cast)
+        found: dict[str, HeaderLanguage] = {}
+        counted: Counter[HeaderLanguage] = Counter()
+        for start, stop in pairwise(sorted(changes)):
+            counted.update(changes[start])
+            majority = _majority(counted)
+            place = self._open_from(start)
+            while majority is not None and place < stop:
+                found[self._paths[place]] = majority
+                self._next[place] = place + 1
+                place = self._open_from(place)
+        return found
+
+    def _open_from(self, place: int) -> int:
+        """Return the first open place from one on, and shorten the way of those before it."""
+        first = place
+        while self._next[first] != first:
+            first = self._next[first]
+        while self._next[place] != first:
+            self._next[place], place = first, self._next[place]
+        return first
 
 
 def _majority(counted: Counter[HeaderLanguage]) -> HeaderLanguage | None:

@@ -4,7 +4,7 @@ No licence is judged here: names are shown as texts state them, in SPDX's form w
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -73,7 +73,7 @@ _STATED = (
         "ISC",
         "permission to use",
         r"permission to use, copy, modify, and(?: or)? distribute this software(?: and its documentation)? "
-        r"for any purpose with or without fee(?!.*except as contained in this notice)",
+        r"for any purpose with or without fee",
     ),
     (
         "curl",
@@ -84,7 +84,7 @@ _STATED = (
         "HPND",
         "without fee is hereby granted",
         r"permission to use, copy, modify, and distribute this software (?:and its documentation )?"
-        r"for any purpose (?:and )?without fee is hereby granted(?!.*stichting mathematisch)",
+        r"for any purpose (?:and )?without fee is hereby granted",
     ),
     (
         "HPND-sell-variant",
@@ -95,27 +95,11 @@ _STATED = (
     ("PSF-2.0", "python software", r"python software foundation licen[cs]e version 2"),
     ("SSPL-1.0", "server side", r"server side public licen[cs]e"),
     ("LicenseRef-RSALv2", "redis source", r"redis source available licen[cs]e 2\.0"),
-    (
-        "OpenSSL",
-        _BSD,
-        rf"{_BSD}(?=.*this product includes software developed by the openssl project)",
-    ),
-    (
-        "BSD-4-Clause",
-        _BSD,
-        rf"{_BSD}(?=.*all advertising materials)(?!.*by the openssl project)",
-    ),
-    (
-        "BSD-3-Clause",
-        _BSD,
-        rf"{_BSD}(?!.*all advertising materials)(?=.*(?:endorse or promote|neither the name))",
-    ),
+    ("OpenSSL", _BSD, _BSD),
+    ("BSD-4-Clause", _BSD, _BSD),
+    ("BSD-3-Clause", _BSD, _BSD),
     ("BSD-3-Clause", "bsd 3-clause", "bsd 3-clause"),
-    (
-        "BSD-2-Clause",
-        _BSD,
-        rf"{_BSD}(?!.*(?:endorse or promote|neither the name|following condition is met))",
-    ),
+    ("BSD-2-Clause", _BSD, _BSD),
     ("BSD-2-Clause", "bsd 2-clause", "bsd 2-clause"),
     ("BSD-1-Clause", "following condition is met", _BSD),
     ("Zlib", "altered source versions", r"altered source versions must be plainly marked"),
@@ -136,6 +120,17 @@ _STATED = (
     ),
 )
 """Licence, words that its text has whatever else it says, which are looked for first, and its pattern."""
+_ADVERTISING, _OPENSSL = "all advertising materials", "by the openssl project"
+_PROMOTION = ("endorse or promote", "neither the name")
+_FOLLOWING = {
+    ("OpenSSL", _BSD): ((f"this product includes software developed {_OPENSSL}",), ()),
+    ("BSD-4-Clause", _BSD): ((_ADVERTISING,), (_OPENSSL,)),
+    ("BSD-3-Clause", _BSD): (_PROMOTION, (_ADVERTISING,)),
+    ("BSD-2-Clause", _BSD): ((), (*_PROMOTION, "following condition is met")),
+    ("ISC", "permission to use"): ((), ("except as contained in this notice",)),
+    ("HPND", "without fee is hereby granted"): ((), ("stichting mathematisch",)),
+}
+"""Of a licence and its hint, words one of which stands behind the pattern, and words none of which does."""
 _OTHER = re.compile(
     r"\blicen[cs]ed under\b|\bterms (?:and conditions )?of the .{0,80}licen[cs]e"
     r"|\bsubject to the .{0,40}?licen[cs]e\b"
@@ -152,6 +147,7 @@ _CHOICE = re.compile(
 _SECONDARY = "secondary license"
 """The MPL names the GNU licences under which what it covers may go too."""
 _PATTERNS = tuple((name, hint, re.compile(words)) for name, hint, words in _STATED)
+_ANYWHERE = ((), ())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -275,8 +271,21 @@ def _words(text: str) -> str:
 
 def _known_licences(words: str) -> list[str]:
     """Return the licences whose words a text has; what others contain of them isn't named twice."""
-    found = {name for name, hint, pattern in _PATTERNS if hint in words and pattern.search(words)}
+    found = {
+        name
+        for name, hint, pattern in _PATTERNS
+        if hint in words and _states(words, pattern, *_FOLLOWING.get((name, hint), _ANYWHERE))
+    }
     return [*found.difference(*(_WITHIN.get(name, ()) for name in found))]
+
+
+def _states(
+    words: str, pattern: re.Pattern[str], needed: Sequence[str], refused: Sequence[str]
+) -> bool:
+    """Return True if a pattern occurs before one of the needed words and behind all refused ones."""
+    before = max(map(words.rfind, needed), default=len(words))
+    behind = max(map(words.rfind, refused), default=-1)
+    return any(behind < found.end() <= before for found in pattern.finditer(words))
 
 
 _WITHIN = {

@@ -167,11 +167,10 @@ class _Surroundings:
         A name without a folder, such as value.h, and one that several headers have say nothing.
         """
         matches = (
-            [*self.headers.matching(path, name)]
-            for name in self.origins[path].includes
-            if "/" in name
+            self.headers.matching(path, name) for name in self.origins[path].includes if "/" in name
         )
-        return any(len(found) == 1 and not self._is_foreign(found[0]) for found in matches)
+        alone = (self.headers.paths[found[0]] for found in matches if len(found) == 1)
+        return any(not self._is_foreign(header) for header in alone)
 
     def _is_foreign(self, path: str) -> bool:
         return is_vendored(path) or any(folder in self.foreign for folder in _above(path))
