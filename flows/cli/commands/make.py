@@ -120,8 +120,12 @@ def ablate(
     Runs that are there aren't made again; what was stopped is resumed. Exit code 3: there are no verdicts.
     """
     from flows.cli import ablations
+    from flows.settings.trust import trusting_new_workspace
 
-    if not ablations.run(file, own_home(home), tuple(repo or ())):
+    place = own_home(home, file)
+    with trusting_new_workspace(place):
+        has_verdicts = ablations.run(file, place, tuple(repo or ()))
+    if not has_verdicts:
         raise typer.Exit(CLOSED)
 
 
