@@ -27,6 +27,7 @@ from typer.core import TyperGroup
 
 from dashboards.questions import recipes
 from flows.cli import app
+from schemas.ablation import AblationSpec
 from schemas.corpus import ConversationsSpec, CorpusSpec, DomainsSpec
 from schemas.diet import AskedBackend, Diet, PhasesSpec, Trainer
 from schemas.errors import DietError
@@ -74,6 +75,7 @@ class AttentionOfDiet(Strict):
 
 
 YAML: dict[str, type[BaseModel]] = {
+    "claims": AblationSpec,
     "specialist": Diet,
     "trainer": TrainerOfDiet,
     "study": StudyOfDiet,

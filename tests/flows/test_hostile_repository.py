@@ -78,6 +78,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 NO_TEXT = {
+    "ablate": "it trains as run does, and shows figures of arms whose names are its user's",
     "dashboard": "it prints an address; tests of dashboards try its pages with text of a repository",
     "leakcheck": "it names row lengths, claims and places, and nothing of a repository",
     "init": "it writes the files of the package, and reads no repository",

@@ -35,6 +35,7 @@ PICKLES = ("current/state.pkl", "leases/state.pkl", "slots/state.pkl")
 OK, WRONG = 0, 2
 Calls = tuple[tuple[int, str], ...]
 CALLS: dict[str, Calls] = {
+    "ablate": ((WRONG, "{home}/ablation.yaml"),),
     "approve": ((WRONG, "plain first"),),
     "build": ((WRONG, "theirs"),),
     "check": ((OK, "{home}/documents"), (OK, "{home}/runs")),

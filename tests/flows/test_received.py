@@ -62,6 +62,7 @@ LOOKS = (
 )
 """Commands that only look."""
 WORK: dict[str, str] = {
+    "ablate": "ablation.yaml",
     "approve": "fmt syntax",
     "build": "templates.demo",
     "dashboard": "--no-open",
