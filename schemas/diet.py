@@ -83,7 +83,7 @@ def token_count(value: object) -> object:
     raise ValueError(f"this is no number of tokens. Write {meant}")
 
 
-_NEAR_COUNT = re.compile(r"([0-9]{1,20}(?:[.,][0-9]+)*)\s*([a-zA-Z]*?)\s*(?:tok|tokens)?")
+_NEAR_COUNT = re.compile(r"([0-9]{1,20}(?:[.,][0-9]++)*+)\s*+([a-zA-Z]*?)\s*+(?:tok|tokens)?")
 _UNIT_WORDS = {"": "", "thousand": "K", "million": "M", "mio": "M", "billion": "B", "trillion": "T"}
 
 

@@ -78,14 +78,14 @@ def not_yaml(
     line = broken.problem_mark.line + 1
     problem, cure = broken.problem or "", broken.note
     began = broken.context_mark.line + 1 if broken.context_mark else line
-    found = re.search(r"but found '(.*)'$", problem)
+    found = problem.removesuffix("'").partition("but found '")[2]
     if opened := _OPENED.get(broken.context or ""):
         elsewhere = f" (found on line {line})" if began < line else ""
         line, problem, cure = began, f"{opened[0]}{elsewhere}", opened[1]
-    elif found and found[1] in _BRACES:
+    elif found in _BRACES:
         problem, cure = (
-            f"a {found[1]} closes nothing",
-            f"Remove it, or open with {_BRACES[found[1]]}",
+            f"a {found} closes nothing",
+            f"Remove it, or open with {_BRACES[found]}",
         )
     elif dash := _dash_without_space(text, line):
         line, problem, cure = dash
@@ -484,7 +484,7 @@ _CURES = {
     "multiple_of": "Round it",
 }
 """Cures of the other faults that pydantic names."""
-_DECIMAL = re.compile(r"\s*([-+]?[0-9]*)[.,]?([0-9]*)\s*(%?)\s*")
+_DECIMAL = re.compile(r"\s*+([-+]?[0-9]*+)[.,]?([0-9]*+)\s*+(%?)\s*+")
 
 
 def _likely_field(model: type[BaseModel], location: Location) -> str:

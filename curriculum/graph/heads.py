@@ -66,7 +66,7 @@ _CLASS_ITEM = re.compile(
     _ATTRIBUTE + rb"|(" + _WORD + rb")(?:::~?\w++)*+(\s*+" + _ARGUMENTS + rb")?" + _TEMPLATE
 )
 _CLASS_HEAD = re.compile(
-    rb"\n[ \t]*+(?:(?:typedef|static|const|friend|export|template" + _TEMPLATE + rb")\s*+)*+"
+    rb"\n[ \t]*+(?:(?:typedef|static|const|friend|export|template" + _TEMPLATE + rb")\s*+){0,16}+"
     rb"(class|struct|union|enum(?:\s++(?:class|struct)\b)?)\b\s*+"
     rb"(?=\[\[|" + _WORD + rb"\s*+(?:\w|\(|\[\[))"
     rb"((?:(?:" + _CLASS_ITEM.pattern.replace(b"(" + _WORD, b"(?:" + _WORD).replace(b"(\\s", b"(?:\\s")
@@ -284,7 +284,7 @@ def _before_qualified(bare: bytes) -> Iterator[Range]:
 
 _MEMBER_POINTER = re.compile(rb"::\s*+\*")
 _CLASS_BEFORE = re.compile(rb"(?:" + _WORD + _TEMPLATE + rb"::)++\Z")
-_OLD_POINTER = re.compile(rb"(\*[\s*]*+)" + _WORD + rb"\s*+" + _K_AND_R)
+_OLD_POINTER = re.compile(rb"(\*[\s*]*+)(" + _WORD + rb"\s*+" + _K_AND_R + rb")?")
 _PARENTHESES = re.compile(
     _LINE + _TYPE + rb"(?<=[\s*&])(\()\s*+" + _NAME + rb"\s*+(\))\s*+"
     rb"(?=\(\s*+(?:void\s*+)?\)|\([^()]*\w[\s*&]++\w|\([^()]*\()" + _ARGUMENTS + rb"\s*+;"
@@ -292,11 +292,11 @@ _PARENTHESES = re.compile(
 _PROTOTYPE = re.compile(
     rb"\n[ \t]*+" + _FIRST_WORD + rb"(" + _TYPE + rb")" + _NAME
     + rb"\s++((?!__attribute__|__declspec|_?[Aa]lignas)" + _FREE + rb"\s*+\()\s*+"
-    + rb"(?:(?=\(\s*+(?:void\s*+)?\)|\([^()]*\w[\s*&]++\w)|(?=[^;{]++\{))" + _ARGUMENTS
+    + rb"(?:(?=\(\s*+(?:void\s*+)?\)|\([^()]*\w[\s*&]++\w)|(?=[^;{]{1,2000}+\{))" + _ARGUMENTS
     + rb"\s*+(\))\s*+(?:(?:const|noexcept|override|final)\b\s*+)*+[{;]"
 )  # fmt: skip
 _BEFORE_LINE = re.compile(
-    rb"\n(?:(?:static|inline|extern)\s++)*+(?=\w++[\s*&]++[A-Z_])" + _FREE
+    rb"\n(?:(?:static|inline|extern)\s++){0,16}+(?=\w++[\s*&]++[A-Z_])" + _FREE
     + rb"[\s*&]++([A-Z_][A-Z0-9_]{2,})[ \t]*+\n(?="
     + _NAME + rb"\s*+" + _ARGUMENTS + rb"\s*+[{;])"
 )  # fmt: skip
@@ -315,6 +315,13 @@ def _member_pointers(bare: bytes) -> Iterator[Range]:
         end = found.start() + 2
         if scope := _CLASS_BEFORE.search(bare, max(0, end - _LOOK_BACK), end):
             yield Range(*scope.span())
+
+
+def _old_pointers(bare: bytes) -> Iterator[Range]:
+    """Yield the pointers that a function with parameters of the old style returns."""
+    for found in _OLD_POINTER.finditer(bare):
+        if found[2] is not None:
+            yield Range(*found.span(1))
 
 
 _ALONE = rb"[A-Z][A-Z0-9_]{2,}(?!\w)(?:[ \t]*+" + _ARGUMENTS + rb")?"
@@ -364,7 +371,7 @@ _SHARED_RULES: tuple[_Rule, ...] = (
 _C_RULES: tuple[_Rule, ...] = (
     *_SHARED_RULES,
     partial(_classes, has_variables=False),
-    _groups(_OLD_POINTER),
+    _old_pointers,
 )
 _CPP_RULES: tuple[_Rule, ...] = (
     *_SHARED_RULES, partial(_classes, has_variables=True), _namespaces, _modules, _before_qualified,

@@ -33,7 +33,7 @@ _TRAILING = re.compile(
     + _CAPS
     + rb")(?!\s*[.\[?|+*%^!)])"
 )
-_ENABLING = re.compile(rb"(ENABLE_IF\w*)\(")
+_ENABLING = re.compile(rb"(?<!\w)(?:(?!ENABLE_IF)\w)*+(ENABLE_IF\w*+)\(")
 _TYPE_ARGUMENT = re.compile(rb"\n[ \t]*+[A-Z][A-Z0-9_]{2,}\([^\n;]*[\w>][ \t]*([&*]+)\)+;")
 _LONGEST_ARGUMENTS = 2_000
 """Bytes; what has longer arguments isn't taken for a macro."""

@@ -17,7 +17,7 @@ _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _REMARK = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _BRACKETS = re.compile(r"->|[<>()\[\]{},]|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)+'")
 _SPECIFIERS = (
-    r"(?:\s+|\[\[[^\]]*\]\]|(?:alignas|__attribute__|__declspec|explicit|noexcept)\s*\(.*?\)+"
+    r"(?:\s++|\[\[[^\]]*\]\]|(?:alignas|__attribute__|__declspec|explicit|noexcept)\s*\(.*?\)+"
     r"|(?:const|volatile|struct|class|union|enum|typename|static|inline|constexpr|consteval|constinit"
     r"|extern|mutable|thread_local|register|virtual|explicit|friend|typedef|restrict|__restrict"
     r"|__inline|__extension__|this|template)\b"
@@ -189,7 +189,7 @@ def split(text: str) -> Iterator[str]:
     yield text[start:].strip()
 
 
-_USING = re.compile(r"using\s+(?:namespace\s+|enum\s+)?(?:typename\s+)?([\w:\s]+?)\s*;")
+_USING = re.compile(r"using\s++(?:namespace\s++|enum\s++)?(?:typename\s++)?([\w:\s]++);")
 
 
 def using_of(text: str) -> str:

@@ -325,7 +325,7 @@ def names_of(owner: Ints, kinds: Bytes, symbols: Sequence[Symbol]) -> list[str]:
 
 
 _PURE = NODE_TYPES["pure_virtual_clause"]
-_GUARD = re.compile(rb"#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1\b[^\n]*")
+_GUARD = re.compile(rb"#[ \t]*ifndef[ \t]+(\w++)[^\n]*+\n[ \t]*+#[ \t]*define[ \t]+(\w++)[^\n]*+")
 _GUARD_END = re.compile(rb"[ \t]*#[ \t]*endif\b")
 
 
@@ -427,7 +427,8 @@ def _mark_guard(raw: bytes, ids: Bytes, owner: Ints) -> None:
     first, last = int(place[0]), int(place[-1])
     opening = _GUARD.match(raw, first)
     closing = raw.rfind(b"\n", 0, last) + 1
-    if opening and opening.end() <= closing and _GUARD_END.match(raw, closing):
+    is_guard = opening is not None and opening[1].startswith(opening[2])
+    if opening and is_guard and opening.end() <= closing and _GUARD_END.match(raw, closing):
         for start, end in (opening.span(), (closing, last + 1)):
             code = np.arange(start, end)[ids[start:end] != COMMENT]
             ids[code], owner[code] = PREAMBLE, -1

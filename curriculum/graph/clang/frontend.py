@@ -150,7 +150,7 @@ _OBJECTS = frozenset((Kind.VAR_DECL, Kind.PARM_DECL, Kind.FIELD_DECL))
 _NO_CLASSES = (
     *(Kind.TEMPLATE_TYPE_PARAMETER, Kind.TEMPLATE_TEMPLATE_PARAMETER, Kind.NO_DECL_FOUND),
 )
-_LAST_NAME = re.compile(rb"~?[A-Za-z_]\w*\s*$")
+_LAST_NAME = re.compile(rb"(?:(?<!\w)[0-9]*+|(?=~))(~?[A-Za-z_]\w*+)\s*+$")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -273,7 +273,7 @@ def last_name(text: bytes) -> str:
                 end = at
                 break
     found = _LAST_NAME.search(text, 0, end)
-    return found[0].decode().strip() if found else ""
+    return found[1].decode() if found else ""
 
 
 def _class_of(callee: Cursor, tree: Tree) -> Chain | None:

@@ -276,7 +276,7 @@ CONFIGURE_SECONDS = 600.0
 _TOLD_LINES = 8
 _NOWHERE = "http://127.0.0.1:9"
 """Nobody answers at the discard port: what a project would download, it is refused."""
-_EXTRAS = re.compile(r"^\s*option\s*\(\s*(\w*(?:TEST|BENCH)\w*)", re.IGNORECASE | re.MULTILINE)
+_EXTRAS = re.compile(r"^[^\S\n]*option\s*\(\s*(\w*(?:TEST|BENCH)\w*)", re.IGNORECASE | re.MULTILINE)
 """Options that build more than the product, which often needs submodules that an export hasn't."""
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "HTTPS_PROXY", "ALL_PROXY")
 
