@@ -187,7 +187,7 @@ def _shown(value: Any) -> Text:
         return Text(str(value).lower())
     if isinstance(value, int | float | Decimal):
         return Text(plain(value))
-    text = "" if value is None else visible(value)
+    text = "" if value is None else one_line(value)
     if DIGEST.fullmatch(text):
         return Text(text[:KEY_DIGITS])
     return Text(text if len(text) <= MAX_LETTERS else f"{text[: MAX_LETTERS - 1]}…")

@@ -78,6 +78,20 @@ def test_control_characters_of_an_answer_are_shown_and_never_sent(
     assert r"\x1b[31mred" in printed.export_text()
 
 
+def test_a_cell_of_several_lines_is_shown_in_one(
+    home: Path, printed: Console, tmp_path: Path
+) -> None:
+    asked = "SELECT 'a' || chr(10) || 'Trusted: b' AS text, 1 AS n"
+    query(home, asked)
+    assert r"a\nTrusted: b" in printed.export_text()
+    file = tmp_path / "answer.txt"
+    query(home, asked, form=Form.TABLE, file=file)
+    _, line = file.read_text().splitlines()
+    assert line.split() == [r"a\nTrusted:", "b", "1"]
+    query(home, asked, form=Form.JSONL, file=file)
+    assert json.loads(file.read_text())["text"] == "a\nTrusted: b"
+
+
 def test_every_form_holds_the_same_answer(home: Path, tmp_path: Path) -> None:
     files = {form: tmp_path / f"answer.{form}" for form in Form if form is not Form.TABLE}
     for form, file in files.items():
