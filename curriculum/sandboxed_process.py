@@ -43,8 +43,12 @@ UNSANDBOXED = "--unsandboxed"
 
 def usual_memory(num_bytes: int) -> int:
     """Return the limit of memory in bytes for a process that parses foreign files of so many bytes."""
-    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(MIN_MEMORY, min(machine // 2, MIN_MEMORY + _MEMORY_RATIO * num_bytes))
+    return max(MIN_MEMORY, min(machine_memory() // 2, MIN_MEMORY + _MEMORY_RATIO * num_bytes))
+
+
+def machine_memory() -> int:
+    """Return the bytes of memory of this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def usual_seconds(num_bytes: int) -> int:

@@ -27,13 +27,14 @@ from curriculum.sandbox import (
     landlock,
     require_one_thread,
 )
+from curriculum.sandboxed_process import machine_memory
 from curriculum.store.inside import require_plain
 from flows import settings
 from flows.settings import trust
 from schemas.errors import StoreError
 from schemas.regular_files import expanded
 
-MEMORY = 16 << 30
+MEMORY = min(16 << 30, machine_memory() // 2)
 """Bytes of memory of a look."""
 CPU_SECONDS = 6 * 3600
 """Processor time of a look."""
@@ -123,8 +124,10 @@ def _done_apart(work: Callable[[], int]) -> int:
     try:
         ended = os.waitpid(child, 0)[1]
     except BaseException:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        # A signal can come between the end of the child and the next line.
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
         raise
     code = os.waitstatus_to_exitcode(ended)
     if code < 0:

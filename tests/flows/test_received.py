@@ -19,6 +19,7 @@ import pytest
 
 from curriculum.inspection.line_selection import InspectOptions, first_lines
 from curriculum.sandbox import landlock
+from curriculum.sandboxed_process import machine_memory
 from curriculum.store import Store, read_mark
 from flows.cli import received
 from flows.cli.app import exit_code
@@ -347,6 +348,10 @@ def test_a_look_has_no_sockets_no_secrets_and_starts_no_program(
     assert SECRET in said
 
 
+def test_a_look_takes_half_of_a_machines_memory_at_most() -> None:
+    assert 0 < received.MEMORY <= min(16 << 30, machine_memory() // 2)
+
+
 @confined
 def test_a_look_that_crashes_or_takes_too_much_is_an_error_and_no_crash(
     home: Path, monkeypatch: pytest.MonkeyPatch
@@ -358,6 +363,24 @@ def test_a_look_that_crashes_or_takes_too_much_is_an_error_and_no_crash(
         look_within(home, _run_on)
     monkeypatch.setattr(received, "MEMORY", 1 << 30)
     assert look_within(home, lambda _: bytearray(2 << 30).clear()) == WRONG
+
+
+@confined
+def test_a_look_that_ended_as_a_signal_came_ends_by_that_signal(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait, ended = os.waitpid, list[int]()
+
+    def interrupted(child: int, options: int) -> tuple[int, int]:
+        monkeypatch.setattr(os, "waitpid", wait)
+        ended.append(wait(child, options)[0])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "waitpid", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        look_within(home, lambda _: None)
+    with pytest.raises(ProcessLookupError):
+        os.kill(ended[0], signal.SIGKILL)
 
 
 def test_without_the_sandbox_the_same_looks_end_their_command_or_go_on(
