@@ -42,6 +42,8 @@ NOT_MERGED = "runs"
 MAX_MANIFEST_BYTES = 4 << 20
 """Bytes of somebody else's manifest, as it is sent and as it would be written here: some 15,000 files. The
 largest of the sample's has 98 KB. Reading takes about 140 times as much memory."""
+MAX_MANIFESTS_BYTES = 64 << 20
+"""Bytes of all manifests of somebody else's workspace, in memory together: some 10,000 usual ones."""
 _BLOCK_BYTES = 1 << 12
 
 
@@ -54,7 +56,7 @@ def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact
 
     Raises:
         StoreError: for a folder that is no workspace, for one of somebody else that holds what is no plain
-            file or folder, too large a manifest, more bytes than are free here, or a Parquet file that can't
+            file or folder, too large manifests, more bytes than are free here, or a Parquet file that can't
             be decoded; for an artefact that isn't what its manifest says, or isn't what its stage writes, and
             where the same was made with other bytes.
         TokenizerError: for somebody else's tokenizer that loses bytes, or takes too much time or memory.
@@ -167,11 +169,20 @@ def _recipe(other: Store, artefact: Artefact) -> Recipe:
 
 
 def _require_small_manifests(source: Path) -> None:
-    """Raise for a manifest that is too large to be read."""
+    """Raise for a manifest that is too large to be read, and where all together are."""
+    total = 0
     for stage in sorted(STAGES):
         for path in published_in(source / stage):
             if (size := file_size(path / MANIFEST_NAME)) is not None:
                 _require_small(path, size)
+                total += size
+    if total > MAX_MANIFESTS_BYTES:
+        raise StoreError(
+            str(source),
+            f"manifests of {total:,} bytes",
+            cause=f"those of a workspace that isn't yours may have {MAX_MANIFESTS_BYTES:,} together",
+            cure="Merge it in parts, or trust the workspace",
+        )
 
 
 def _require_small(path: Path, size: int) -> None:

@@ -355,6 +355,23 @@ def test_a_manifest_that_is_too_large_is_refused_before_anything_is_copied(
 
 
 @confined
+def test_manifests_that_are_too_large_together_are_refused_before_one_is_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = [
+        (sealed(tmp_path / "from", config={"a": text}).path / MANIFEST_NAME).stat().st_size
+        for text in ("a", "b")
+    ]
+    monkeypatch.setitem(merge.__globals__, "MAX_MANIFESTS_BYTES", sum(sizes))
+    assert len(list(merge(Store(tmp_path / "to"), tmp_path / "from"))) == 2
+    monkeypatch.setitem(merge.__globals__, "MAX_MANIFESTS_BYTES", sum(sizes) - 1)
+    monkeypatch.delattr(Store, "artefacts")
+    with pytest.raises(StoreError) as refused:
+        list(merge(Store(tmp_path / "to"), tmp_path / "from"))
+    assert refused.value.name == str(tmp_path / "from")
+
+
+@confined
 def test_a_manifest_that_is_too_large_is_not_parsed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
