@@ -11,6 +11,9 @@ from curriculum.parquet import File, has_checksums
 from curriculum.published_files import Identity, damaged, identity_of, published_record
 from schemas.errors import StoreError
 
+_BATCH_ROWS = 64
+"""Rows in memory at a time: a text can have megabytes, and a dictionary can repeat it in each row."""
+
 
 def pages_fault(file: Path, skipped: Collection[str]) -> str | None:
     """Decode the columns of a file, some skipped, and compare the checksums of their pages.
@@ -25,7 +28,7 @@ def pages_fault(file: Path, skipped: Collection[str]) -> str | None:
             raise LookupError("a page has no checksum")
         names = [name for name in opened.schema_arrow.names if name not in skipped]
         try:
-            for _ in opened.iter_batches(columns=names):
+            for _ in opened.iter_batches(_BATCH_ROWS, columns=names):
                 pass
         except StoreError as damage:
             return str(damage.value)

@@ -6,16 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from curriculum import frames, parquet
+from curriculum.page_checksums import pages_fault
 from schemas.document import SELECTION_SCHEMA
 from schemas.errors import StoreError
 from schemas.mixture import PLAN_SCHEMA
 from schemas.packed_row import PACKED_ROW_SCHEMA
 from schemas.structure import ENRICHED_SCHEMA, STRUCTURE_COLUMNS
+from tests.bounded import exit_apart
 
 ROWS_SCHEMA = pa.schema([*PACKED_ROW_SCHEMA, *STRUCTURE_COLUMNS])
 
@@ -177,3 +180,21 @@ def test_a_column_that_a_file_lacks_is_named_with_the_file(
         read(file, ["step", "loss"])
     assert refused.value.name == str(file)
     assert "loss" in refused.value.cause
+
+
+def test_texts_that_a_dictionary_repeats_are_compared_within_memory(tmp_path: Path) -> None:
+    file, rows = tmp_path / "bomb.parquet", 1_000
+    texts = pa.DictionaryArray.from_arrays(
+        np.zeros(rows, dtype=np.int32), pa.array(["a" * (2 << 20)])
+    )
+    pq.write_table(
+        pa.table({"text": texts.cast(pa.large_string())}), file, write_page_checksum=True
+    )
+    assert file.stat().st_size < 8 << 20
+
+    def plainly() -> None:
+        for _ in parquet.File(file).iter_batches():
+            pass
+
+    assert exit_apart(lambda: pages_fault(file, ()), mebibytes=1_000) == 0
+    assert exit_apart(plainly, mebibytes=1_000) != 0
