@@ -171,7 +171,7 @@ def footer_of(file: Path) -> str | None:
         if tail[4:] != _MAGIC or length > size:
             return None
         opened.seek(size - length)
-        return hashlib.sha256(opened.read()).hexdigest()
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def damaged(file: Path, found: str) -> StoreError:

@@ -27,11 +27,14 @@ from pydantic import ValidationError
 
 from curriculum import parquet
 from curriculum.published_files import Identity, identity_of
+from schemas import regular_files
 from schemas.json_text import Sealed, now, parse_json, seconds_from
 
 FOLDER = "catalog"
 KEPT_SECONDS = 3600
 """The time that a group stays after it was replaced: who opened it has read it by then."""
+MAX_TABLE_BYTES = 1 << 30
+"""Bytes of a kept table, of which all are read."""
 _IDENTITIES, _LAST, _REPLACED = "identities.json", "last.json", "replaced.json"
 _GROUP, _DRAFT = re.compile(r"[0-9a-f]{12}"), re.compile(r"\.[0-9a-f]{32}")
 
@@ -76,7 +79,10 @@ class Cache:
                 if kept[name] != identity_of(self._file(group, name).stat()):
                     return None
             tables = {
-                name: parquet.parse_table(self._file(group, name).read_bytes()) for name in schemas
+                name: parquet.parse_table(
+                    regular_files.read(self._file(group, name), most=MAX_TABLE_BYTES)
+                )
+                for name in schemas
             }
         except (OSError, KeyError, ValueError, pa.ArrowException):
             return None
@@ -103,7 +109,7 @@ class Cache:
     def last(self) -> LastGroups:
         """Return the groups that were written last."""
         try:
-            return LastGroups.model_validate_json((self._folder / _LAST).read_bytes())
+            return LastGroups.model_validate_json(regular_files.read(self._folder / _LAST))
         except (OSError, ValidationError):
             return LastGroups()
 
@@ -124,7 +130,7 @@ class Cache:
                 if _GROUP.fullmatch(each.name) or _DRAFT.fullmatch(each.name)
             ]
             try:
-                before = dict(parse_json((self._folder / _REPLACED).read_bytes()))
+                before = dict(parse_json(regular_files.read(self._folder / _REPLACED)))
                 age = {name: seconds_from(moment) for name, moment in before.items()}
             except (OSError, ValueError, TypeError):
                 before, age = {}, {}  # It isn't there, or damaged: all are replaced from now on.
@@ -145,7 +151,7 @@ class Cache:
 
     def _identities(self, group: str) -> dict[str, Identity]:
         """Return the identities of a group's files, as they were written."""
-        text = (self._folder / group / _IDENTITIES).read_bytes()
+        text = regular_files.read(self._folder / group / _IDENTITIES)
         tables = KeptIdentities.model_validate_json(text).tables
         return {name: Identity(*each) for name, each in tables.items()}
 

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from curriculum import parquet
 from curriculum.store import Artefact
 from curriculum.store.attempt_state import state_of_attempt
+from schemas import regular_files
 from schemas.errors import StoreError
 from schemas.job import METRICS_SCHEMA, Figure, Job, Report
 from schemas.manifest import NUMBERS
@@ -227,7 +228,7 @@ def _mean_bpb(
 def _job_of(run: Path) -> tuple[Job | None, Line | None]:
     """A run's job, or the problem with it; neither where it has none."""
     try:
-        return Job.model_validate_json((run / JOB_NAME).read_bytes()), None
+        return Job.model_validate_json(regular_files.read(run / JOB_NAME, follow_links=True)), None
     except FileNotFoundError:
         return None, None
     except (OSError, ValidationError) as refused:
@@ -329,7 +330,8 @@ def closed_gates(home: Path) -> OpenTables:
     folder = home / GATES_FOLDER
     for file in sorted(folder.glob("*.json")):
         try:
-            lines.append(ClosedGate.model_validate_json(file.read_bytes()).model_dump())
+            text = regular_files.read(file, follow_links=True)
+            lines.append(ClosedGate.model_validate_json(text).model_dump())
         except FileNotFoundError:
             continue  # Somebody approves just now.
         except ValidationError as invalid:

@@ -17,7 +17,10 @@ from typing import Any
 
 from curriculum import parquet
 from curriculum.published_files import require_published
+from schemas.cures import cure_of
+from schemas.errors import StoreError
 from schemas.held_out import MIN_DOCUMENTS, HeldOutRow, HeldOutRows
+from schemas.json_text import read_json
 
 ORDER_NAME = "held_out.json"
 MAX_POSITIONS = 1 << 17
@@ -100,10 +103,12 @@ def read_order(folder: Path) -> HeldOutRows:
     """Read the order of an artefact's rows.
 
     Raises:
-        StoreError: for another file than the published one.
+        StoreError: for another file than the published one, and for one that no build writes.
     """
-    require_published(folder / ORDER_NAME)
-    return HeldOutRows.model_validate_json((folder / ORDER_NAME).read_bytes())
+    file = folder / ORDER_NAME
+    require_published(file)
+    cause = "it isn't the order of held-out rows that a build writes"
+    return read_json(HeldOutRows, file, error=StoreError, cause=cause, cure=cure_of(file))
 
 
 def _ordered(rows: Mapping[int, _StoredRow], lineages: Mapping[str, str]) -> list[int]:

@@ -44,7 +44,8 @@ def write_status(inputs: StatusInputs, statuses: Iterable[PhaseStatus]) -> None:
     write = functools.partial(pq.write_table, table, write_page_checksum=True)
     replace_whole(root / FOLDER / STATUS_NAME, write)
     script = root / "catalog.sql"
-    if regular_files.status(script) is None or STATUS_NAME.encode() not in script.read_bytes():
+    is_there = regular_files.status(script) is not None
+    if not is_there or STATUS_NAME.encode() not in regular_files.read(script):
         # Most calls ask nothing of DuckDB.
         from curriculum import catalog
 

@@ -92,7 +92,7 @@ def lock(root: Path, name: str) -> Path:
 def read(model: type[Model], file: Path) -> Model | None:
     """Parse a small file that another process may be writing; None where it can't be read."""
     try:
-        return model.model_validate_json(file.read_bytes())
+        return model.model_validate_json(regular_files.read(file, follow_links=True))
     except (OSError, ValidationError):
         return None
 

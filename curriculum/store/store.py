@@ -304,9 +304,9 @@ class Store:
 
     def is_marked(self, name: str, artefacts: Sequence[Artefact]) -> bool:
         """Return True if current/<name>.txt lists just these artefacts."""
-        file = self._mark_of(name)
-        text = self._marks_text(artefacts)
-        return file.is_file() and file.read_text(encoding="utf-8", errors="replace") == text
+        file, text = self._mark_of(name), self._marks_text(artefacts).encode()
+        is_as_long = file.is_file() and file.stat().st_size == len(text)
+        return is_as_long and file.read_bytes() == text
 
     def _mark_of(self, name: str) -> Path:
         return self.root / "current" / f"{name}.txt"
