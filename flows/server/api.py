@@ -6,9 +6,11 @@ page of another site, and is answered in no frame.
 """
 
 import hmac
+import os
 import socket
 import sys
 from http import HTTPStatus
+from pathlib import Path
 
 from dashboards import html
 from dashboards.guard import (
@@ -32,6 +34,16 @@ POLICY = (
     "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
 )
 """Prefect's pages may request their own server only: their client analytics has no switch."""
+NO_ANALYTICS = """<script>
+  (() => {
+    const own = Object.getOwnPropertyDescriptor(Document.prototype, "cookie");
+    Object.defineProperty(document, "cookie", {
+      get: () => own.get.call(document),
+      set: (text) => text.startsWith("AMP_") || own.set.call(document, text),
+    });
+  })();
+</script>"""
+"""A script that drops the cookies of the analytics in Prefect's pages: it would set them for all ports."""
 API = "/api/"
 OPEN_PATHS = frozenset((f"{API}health", f"{API}ready"))
 """Paths of the API that ask for no login."""
@@ -115,6 +127,14 @@ def _is_same(given: str, known: str) -> bool:
     return hmac.compare_digest(given.encode(), known.encode())
 
 
+def drop_analytics(pages: Path) -> None:
+    """Begin each of Prefect's pages in a folder with NO_ANALYTICS."""
+    for page in pages.glob("**/index.html"):
+        text = page.read_text(encoding="utf-8")
+        if NO_ANALYTICS not in text:
+            page.write_text(text.replace("<head>", f"<head>{NO_ANALYTICS}", 1), encoding="utf-8")
+
+
 def main() -> None:
     """Serve until SIGINT or SIGTERM."""
     # Prefect reads its settings when it is imported.
@@ -122,7 +142,9 @@ def main() -> None:
 
     with socket.socket(fileno=int(sys.argv[1])) as ear:
         server = f"{settings.HOST}:{ear.getsockname()[1]}"
-        pages = application(create_app(final=True), server, settings.server_login())
+        prefect = create_app(final=True)
+        drop_analytics(Path(os.environ["PREFECT_SERVER_UI_STATIC_DIRECTORY"]))
+        pages = application(prefect, server, settings.server_login())
         serve_socket(pages, ear)
 
 
