@@ -41,21 +41,38 @@ def require_plain(root: Path) -> None:
         StoreError: naming the first link, device, pipe or socket, a name that can't be shown, a folder below
             MAX_DEPTH others, or what can't be listed.
     """
-    pending = [(root, 0, False)]
+    clones = root / CLONES
+    for folder, entry in _entries_below(root):
+        if clones not in folder.parents:
+            _require_plain(entry)
+
+
+def require_shallow(folder: Path) -> None:
+    """Raise unless a folder outside of workspaces can be searched: its folders aren't nested too deep.
+
+    Raises:
+        StoreError: naming a folder below MAX_DEPTH others, or what can't be listed.
+    """
+    for _ in _entries_below(folder):
+        pass
+
+
+def _entries_below(root: Path) -> Iterator[tuple[Path, "os.DirEntry[str]"]]:
+    """Yield what lies below a folder, each with the folder that it is in; no link is followed."""
+    pending = [(root, 0)]
     while pending:
-        folder, depth, is_cloned = pending.pop()
+        folder, depth = pending.pop()
         try:
             with os.scandir(folder) as entries:
                 found = list(entries)
         except OSError as refused:
             raise _refused(str(folder), str(refused.strerror)) from None
         for entry in found:
-            if not is_cloned:
-                _require_plain(entry)
+            yield folder, entry
             if entry.is_dir(follow_symlinks=False):
                 if depth == MAX_DEPTH:
                     raise _refused(str(folder), f"folders nested deeper than {MAX_DEPTH}")
-                pending.append((Path(entry.path), depth + 1, is_cloned or folder == root / CLONES))
+                pending.append((Path(entry.path), depth + 1))
 
 
 def _require_plain(entry: "os.DirEntry[str]") -> None:

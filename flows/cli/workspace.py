@@ -18,6 +18,7 @@ from curriculum.stages.merge import merge
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store, collect_garbage, garbage, strange
 from curriculum.store.artefact import KEY_DIGITS
+from curriculum.store.inside import require_shallow
 from curriculum.train.checkpoint_files import require_whole
 from curriculum.train.run_directory import CHECKPOINTS
 from flows.cli.console import ACCENT, MUTED, err, out, warn
@@ -39,6 +40,9 @@ def check(home: Path, what: Sequence[str]) -> None:
         SchemaError, PackError, StoreError: after all faults of a folder have been printed; and for what is
             neither a path nor a name or key of the workspace.
     """
+    for folder in map(Path, what):
+        if folder.is_dir() and Store.root_of(folder) is None:
+            require_shallow(folder)
     paths = [path for name in what for path in folders_of(Store(home, dry=True), name)]
     for path in paths:
         artefacts = list(_artefacts(path))

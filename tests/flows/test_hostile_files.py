@@ -11,7 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from curriculum.store.inside import MAX_DEPTH
 from flows.cli import app
+from flows.cli.workspace import check
+from schemas.errors import SchemaError, StoreError
 from tests.fuzz import material
 from tests.sealing import artefact_around, republish
 
@@ -114,3 +117,14 @@ def test_a_name_twice_in_a_manifest_is_named(home: Path) -> None:
     code, said = given(home, "inspect", "rows")
     assert code == 2
     assert "'stage' stands twice" in said.replace("\n", "")
+
+
+def test_a_folder_outside_of_workspaces_that_is_nested_too_deep_is_refused(tmp_path: Path) -> None:
+    deepest = tmp_path.joinpath("folder", *["a"] * MAX_DEPTH)
+    deepest.mkdir(parents=True)
+    with pytest.raises(SchemaError, match="no packed rows"):
+        check(tmp_path, [str(tmp_path / "folder")])
+    (deepest / "a").mkdir()
+    with pytest.raises(StoreError) as refused:
+        check(tmp_path, [str(tmp_path / "folder")])
+    assert refused.value.name == str(deepest)
