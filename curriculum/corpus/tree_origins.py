@@ -97,7 +97,7 @@ def bulk_shares(log: Log, folders: Mapping[str, int]) -> dict[str, float]:
                 if folder in folders:
                     touched[folder] += 1
                 folder = posixpath.dirname(folder)
-        changes += touched
+        changes.update(touched)
         for folder, number in touched.items():
             is_most = number >= max(2, BULK_SHARE * folders[folder])
             if is_most and number >= BULK_SHARE * len(commit.entries):

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from curriculum.corpus.includes import HeaderPaths
 from curriculum.corpus.quality import is_vendored
+from curriculum.corpus.sorted_paths import SortedPaths
 from schemas.tree_licences import FolderLicence
 
 OWN_SHARE = 0.2
@@ -97,7 +98,12 @@ def find_vendored(
     """
     own = _own(origins, licences)
     foreign = _foreign_folders(origins, licences, paths, bulk_shares, own)
-    around = _Surroundings(origins=origins, foreign=foreign, headers=HeaderPaths(origins))
+    around = _Surroundings(
+        origins=origins,
+        paths=SortedPaths(origins),
+        foreign=foreign,
+        headers=HeaderPaths(origins),
+    )
     folders = {folder: evidence for folder, evidence in foreign.items() if not around.serve(folder)}
     return VendoredCode(
         files=dict(_files(origins, folders, own, around)),
@@ -114,8 +120,9 @@ def _foreign_folders(
     own: "_Own",
 ) -> dict[str, str]:
     """Return the evidence for folders of others, whatever their files include."""
+    code, built = SortedPaths(origins), SortedPaths(paths)
     packages = {
-        folder: [path for path in origins if path.startswith(f"{folder}/")]
+        folder: code.below(folder)
         for folder in licences
         if folder and licences[folder].holder and not own.names(licences[folder].holder)
     }
@@ -133,7 +140,7 @@ def _foreign_folders(
     )
     folders: dict[str, str] = {}
     for folder, files in packages.items():
-        is_built = any(path.startswith(f"{folder}/") for path in paths)
+        is_built = bool(built.below(folder))
         is_import = bulk.get(folder, 0) >= BULK_SHARE
         if (is_built or is_import) and not _mostly_own([origins[path] for path in files], own):
             why = "with its build files" if is_built else "imported as a whole"
@@ -153,12 +160,13 @@ class _Surroundings:
     """The repository around folders of others, as their files include it."""
 
     origins: Mapping[str, FileOrigin]
+    paths: SortedPaths
     foreign: Collection[str]
     headers: HeaderPaths
 
     def serve(self, folder: str) -> bool:
         """Return True if enough of a folder's files include headers around it."""
-        files = [path for path in self.origins if path.startswith(f"{folder}/")]
+        files = self.paths.below(folder)
         return sum(map(self.are_included_by, files)) >= HOST_SHARE * len(files)
 
     def are_included_by(self, path: str) -> bool:

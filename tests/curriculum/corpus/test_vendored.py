@@ -1,3 +1,4 @@
+import time
 from typing import Any
 
 import pytest
@@ -199,3 +200,19 @@ def test_a_repository_of_one_file_or_one_holder_has_nothing_vendored():
     lone = FileOrigin(num_bytes=99_999, licence="MIT", nearest="MIT", holder="Ada")
     for origins in ({"a.h": lone}, {"a.h": lone, "b/a.h": lone, "b/b.h": lone}):
         assert not find_vendored(origins, {}, ["b/Makefile"], lambda folders: {}).files
+
+
+def test_many_packages_are_judged_in_time_linear_in_their_number():
+    """By a look at every file for each package, this takes 17 s."""
+    number = 8_000
+    origin = FileOrigin(num_bytes=100, licence="MIT", nearest="MIT", holder="Ann")
+    origins = {f"p{each % 77}/q{each}/a.h": origin for each in range(number)}
+    licences = {
+        path.removesuffix("/a.h"): FolderLicence(path="LICENSE", licences=("MIT",), holder="Bob")
+        for path in origins
+    }
+    start = time.process_time()
+    built = [f"{folder}/CMakeLists.txt" for folder in licences]
+    found = find_vendored(origins, licences, built, lambda folders: {})
+    assert time.process_time() - start < 4
+    assert found.files.keys() == set()
