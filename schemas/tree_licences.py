@@ -8,6 +8,8 @@ from schemas.path_globs import PathGlob
 
 TOML_NAME, DEP5_PATH = "REUSE.toml", ".reuse/dep5"
 """Files in which REUSE annotates others: in any folder, and at the root."""
+MAX_SIZE_ABOVE = 400_000
+"""Size of all annotations that a path is compared with: 10,000 globs, or some 50 ms."""
 Precedence = Literal["closest", "aggregate", "override"]
 """Rank of an annotation against what a file states itself: gives way, holds beside it, or replaces it."""
 
@@ -42,6 +44,8 @@ class AnnotationFile:
     folder: str
     """The folder that it covers, to which its globs are relative; empty for the root."""
     annotations: tuple[LicenceAnnotation, ...]
+    size: int
+    """Characters and wildcards of the globs, and 20 for each glob."""
 
     def annotation_of(self, path: str) -> LicenceAnnotation | None:
         """Return the annotation of a file, or None."""
@@ -83,12 +87,17 @@ class LicenceFiles:
     def annotations_of(self, path: str) -> Iterator[tuple[str, LicenceAnnotation]]:
         """Yield the annotations that hold for a file, with their files, from the root down.
 
-        An override is the last one: it replaces all that is nearer to the file.
+        An override is the last one: it replaces all that is nearer to the file. From the root down, no file
+        beyond MAX_SIZE_ABOVE is looked at.
         """
+        size = 0
         folders = [path[:at] for at, letter in enumerate(path) if letter == "/"]
         for place in (DEP5_PATH, TOML_NAME, *(f"{folder}/{TOML_NAME}" for folder in folders)):
             file = self.annotations.get(place)
-            annotation = file.annotation_of(path) if file is not None else None
+            if file is None:
+                continue
+            size += file.size
+            annotation = file.annotation_of(path) if size <= MAX_SIZE_ABOVE else None
             if annotation is not None:
                 yield place, annotation
                 if annotation.precedence == "override":

@@ -1,15 +1,14 @@
 """Licences and vendored code of a plain folder."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from curriculum.corpus import sources
 from curriculum.corpus.licence_files import (
     MAX_LICENCE_BYTES,
-    LicenceText,
     licence_files,
-    read_licence_file,
+    read_licence_files,
 )
 from curriculum.corpus.licence_names import is_licence_file
 from curriculum.corpus.sources import Source
@@ -41,7 +40,10 @@ def vendored_in(
 
 def licences_in(source: Source) -> LicenceFiles:
     """Return what the licence files of a plain folder state."""
-    texts: dict[str, LicenceText] = {}
+    return licence_files(read_licence_files(_licence_files_in(source)))
+
+
+def _licence_files_in(source: Source) -> Iterator[tuple[str, str, bytes]]:
     for file in sources.directory_files(source.path):
         path = file.raw.decode(errors="replace")
         if not file.is_link and is_licence_file(path):
@@ -49,5 +51,4 @@ def licences_in(source: Source) -> LicenceFiles:
                 content = sources.read_in_directory(
                     source.path, file.raw, largest=MAX_LICENCE_BYTES
                 )[1]
-                texts[path] = read_licence_file(path, content or b"")
-    return licence_files(texts)
+                yield path, path, content or b""

@@ -1,7 +1,9 @@
 """Licence files of a tree: LICENSE, COPYING, REUSE's LICENSES/ and REUSE.toml, and what they state."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
 
 from curriculum.corpus.licence_names import (
     chosen_files,
@@ -16,8 +18,11 @@ from schemas.tree_licences import AnnotationFile, FolderLicence, LicenceFiles
 
 MAX_LICENCE_BYTES = 1 << 20
 """Bytes of a licence file; a larger one is none."""
+MAX_ANNOTATED = 4_000_000
+"""Size of all annotations of a tree or history: 100,000 globs, or some 100 MB."""
 MAX_FILES_OF_FOLDER = 100
 """Licence files that hold together in one folder; the licences of more are unrecognised."""
+Key = TypeVar("Key")
 _NOTHING = StatedLicence(licence=None, holder=None, offers_choice=False)
 
 
@@ -35,6 +40,24 @@ def read_licence_file(path: str, raw: bytes) -> LicenceText:
     if named is None:
         return stated
     return StatedLicence(licence=named, holder=stated.holder, offers_choice=False)
+
+
+def read_licence_files(files: Iterable[tuple[Key, str, bytes]]) -> dict[Key, LicenceText]:
+    """Return what files state, given by a key of the caller, path and bytes.
+
+    Whoever writes a repository chooses how often a file of many globs stands in it: beyond MAX_ANNOTATED,
+    files of annotations say nothing.
+    """
+    read: dict[Key, LicenceText] = {}
+    size = 0
+    for key, path, raw in files:
+        is_beyond = size > MAX_ANNOTATED and is_annotation_file(path)
+        text = read_licence_file(path, b"" if is_beyond else raw)
+        if isinstance(text, AnnotationFile):
+            size += text.size
+            text = text if size <= MAX_ANNOTATED else replace(text, annotations=(), size=0)
+        read[key] = text
+    return read
 
 
 def licence_files(texts: Mapping[str, LicenceText]) -> LicenceFiles:

@@ -15,7 +15,7 @@ from pathlib import Path
 from curriculum.corpus import git
 from curriculum.corpus.git_log import Commit
 from curriculum.corpus.git_tree import FILE_MODES, TreeEntry, contents
-from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, LicenceText, read_licence_file
+from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, LicenceText, read_licence_files
 from curriculum.corpus.licence_names import is_licence_file
 from curriculum.corpus.shared_licences import SharedLicences
 from curriculum.corpus.tree_differences import Comparison, comparing
@@ -174,8 +174,9 @@ def _read(
     repository: Path, files: Sequence[tuple[bytes, str]]
 ) -> dict[tuple[bytes, str], LicenceText]:
     """Return what licence files state, by path and blob; one that can't be read states nothing."""
+    decoded = [path.decode(errors="replace") for path, _ in files]
     numbered = [TreeEntry(str(number).encode(), "", blob) for number, (_, blob) in enumerate(files)]
-    return {
-        files[int(number)]: read_licence_file(files[int(number)][0].decode(errors="replace"), raw)
+    return read_licence_files(
+        (files[int(number)], decoded[int(number)], raw)
         for number, raw in contents(repository, numbered, largest=MAX_LICENCE_BYTES)
-    }
+    )

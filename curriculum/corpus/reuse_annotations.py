@@ -18,6 +18,7 @@ from schemas.tree_licences import DEP5_PATH, AnnotationFile, LicenceAnnotation, 
 
 MAX_ANNOTATIONS = 10_000
 """Globs of a file of annotations; one with more says nothing."""
+GLOB_SIZE = 20
 MAX_DOTS = 1_000
 """Dots on a line of REUSE.toml; a key with many takes the square of their number."""
 
@@ -26,10 +27,12 @@ def annotations_in(path: str, text: str) -> AnnotationFile:
     """Return the annotations of a file."""
     found = _paragraphs(text) if path == DEP5_PATH else _tables(text)
     annotations = tuple(annotation for annotation in found if annotation.globs)
-    if sum(len(annotation.globs) for annotation in annotations) > MAX_ANNOTATIONS:
-        annotations = ()
+    globs = [glob for annotation in annotations for glob in annotation.globs]
+    if len(globs) > MAX_ANNOTATIONS:
+        annotations, globs = (), []
+    size = sum(GLOB_SIZE + len(glob.tokens) for glob in globs)
     folder = "" if path == DEP5_PATH else path.rpartition("/")[0]
-    return AnnotationFile(path=path, folder=folder, annotations=annotations)
+    return AnnotationFile(path=path, folder=folder, annotations=annotations, size=size)
 
 
 def _tables(text: str) -> Iterator[LicenceAnnotation]:

@@ -9,7 +9,7 @@ from curriculum.corpus.encodings import as_utf8
 from curriculum.corpus.git_log import Log, commits
 from curriculum.corpus.git_tree import FILE_MODES, MAX_FILE_BYTES, TreeEntry, contents, listed
 from curriculum.corpus.includes import included_names
-from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, licence_files, read_licence_file
+from curriculum.corpus.licence_files import MAX_LICENCE_BYTES, licence_files, read_licence_files
 from curriculum.corpus.licence_names import is_licence_file
 from curriculum.corpus.licences import HEAD_CHARACTERS, licence_of
 from curriculum.corpus.paths import is_plain, language_of
@@ -46,14 +46,14 @@ def vendored_at(repository: Path, commit: str, log: Log, *, largest: int) -> Ven
         for entry in listed(repository, commit)
         if entry.mode in FILE_MODES and is_plain(entry.path)
     }
-    stated = {
-        path.decode(errors="surrogateescape"): read_licence_file(path.decode(errors="replace"), raw)
+    stated = read_licence_files(
+        (path.decode(errors="surrogateescape"), path.decode(errors="replace"), raw)
         for path, raw in contents(
             repository,
             _entries_at(entries, filter(is_licence_file, entries)),
             largest=MAX_LICENCE_BYTES,
         )
-    }
+    )
     licences = licence_files(stated)
     origins: dict[str, FileOrigin] = {}
     code = _entries_at(entries, filter(is_code, entries))

@@ -7,12 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.corpus.licence_files import licence_files, read_licence_file
+from curriculum.corpus import licence_files as licence_files_module
+from curriculum.corpus.licence_files import (
+    licence_files,
+    read_licence_file,
+    read_licence_files,
+)
 from curriculum.corpus.licences import licence_of
 from curriculum.corpus.reuse_annotations import annotations_in, dep5_glob, toml_glob
+from schemas import tree_licences
 from schemas.path_globs import PathGlob, Wildcard
 from schemas.spdx import UNRECOGNISED
-from schemas.tree_licences import LicenceFiles
+from schemas.tree_licences import AnnotationFile, LicenceFiles
 
 HEAD = "// SPDX-FileCopyrightText: 2019 Head Author\n// SPDX-License-Identifier: MIT\nint a;\n"
 PLAIN = "int a;\n"
@@ -245,3 +251,28 @@ def test_annotations_with_endless_licences_are_unrecognised():
     table = f'version = 1\n[[annotations]]\npath = "**"\nSPDX-License-Identifier = [{licences}]\n'
     (annotation,) = annotations_in("REUSE.toml", table).annotations
     assert annotation.licence == UNRECOGNISED
+
+
+def _many(number: int) -> bytes:
+    globs = ", ".join(f'"**/x{each}*y"' for each in range(number))
+    table = f'version = 1\n[[annotations]]\npath = ["z.h", {globs}]\n'
+    return f'{table}SPDX-License-Identifier = "Zlib"\n'.encode()
+
+
+@pytest.mark.parametrize("raw", [_many(100), _many(1).replace(b"x0", b"x" * 2_500)])
+def test_annotations_of_a_history_are_bounded_together(
+    monkeypatch: pytest.MonkeyPatch, raw: bytes
+) -> None:
+    monkeypatch.setattr(licence_files_module, "MAX_ANNOTATED", 10_000)
+    texts = read_licence_files((each, f"f{each}/REUSE.toml", raw) for each in range(9))
+    files = [text for text in texts.values() if isinstance(text, AnnotationFile)]
+    assert [bool(file.annotations) for file in files] == [True] * 3 + [False] * 6
+
+
+def test_a_path_is_compared_with_a_bounded_number_of_globs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_licences, "MAX_SIZE_ABOVE", 10_000)
+    folders = ["", "a/", "a/b/", "a/b/c/", "a/b/c/d/"]
+    named = [f"{folder}REUSE.toml" for folder in folders]
+    files = licence_files(read_licence_files((path, path, _many(100)) for path in named))
+    found = [licence_of(PLAIN, f"{folder}z.h", files, None).name for folder in folders]
+    assert found == ["Zlib", "Zlib", "Zlib", None, None]
