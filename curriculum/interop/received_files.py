@@ -60,16 +60,18 @@ def _below(folder: Path) -> Iterator[Path]:
     pending = [(folder, 0)]
     while pending:
         above, depth = pending.pop()
+        found: list[os.DirEntry[str]] = []
         with contextlib.suppress(PermissionError), os.scandir(above) as entries:
-            for entry in entries:
-                place = Path(entry.path)
-                yield place
-                if entry.is_dir(follow_symlinks=False):
-                    if depth == MAX_DEPTH:
-                        cause = f"folders are nested deeper than {MAX_DEPTH}"
-                        cure = "Give a folder with the files alone"
-                        raise SchemaError(str(above), cause=cause, cure=cure)
-                    pending.append((place, depth + 1))
+            found += entries
+        for entry in found:
+            place = Path(entry.path)
+            yield place
+            if entry.is_dir(follow_symlinks=False):
+                if depth == MAX_DEPTH:
+                    cause = f"folders are nested deeper than {MAX_DEPTH}"
+                    cure = "Give a folder with the files alone"
+                    raise SchemaError(str(above), cause=cause, cure=cure)
+                pending.append((place, depth + 1))
 
 
 def _inside(folder: Path, file: Path) -> Path:

@@ -242,15 +242,17 @@ def published(path: Path) -> Artefact:
 
 def published_in(folder: Path) -> Iterator[Path]:
     """The directories of a stage that have a manifest, as the store lays them: label-value, key."""
+    found: list[os.DirEntry[str]] = []
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
-        for entry in entries:
-            if not (_SHELF_OR_KEY.fullmatch(entry.name) and entry.is_dir()):
-                continue
-            path = Path(entry.path)
-            if file_size(path / MANIFEST_NAME) is None:
-                yield from published_in(path)
-            else:
-                yield path
+        found += entries
+    for entry in found:
+        if not (_SHELF_OR_KEY.fullmatch(entry.name) and entry.is_dir()):
+            continue
+        path = Path(entry.path)
+        if file_size(path / MANIFEST_NAME) is None:
+            yield from published_in(path)
+        else:
+            yield path
 
 
 def file_size(file: Path) -> int | None:
