@@ -28,7 +28,7 @@ def replace_marks(
     """
     pieces: list[bytes] = []
     opened = dict.fromkeys(_LITERALS, 0)
-    """Where what is open from a quote ends."""
+    """End of the last open literal, by its quote."""
     copied = at = 0
     while found := begins.search(code, at):
         start, mark = found.start(), found[0]

@@ -165,7 +165,7 @@ def _by_includers(
         for path, language in added.items():
             for name in includes[path]:
                 votes[known.matching(path, name)][language] += 1
-        added = open_headers.decide(votes)
+        added = open_headers.decided_by(votes)
         if not added:
             return found
         found |= added
@@ -187,8 +187,8 @@ class _OpenHeaders:
             if path in decided:
                 self._next[place] = place + 1
 
-    def decide(self, votes: _Votes) -> dict[str, HeaderLanguage]:
-        """Decide the headers that have votes, which are open no more."""
+    def decided_by(self, votes: _Votes) -> dict[str, HeaderLanguage]:
+        """Return the language of headers that have votes, which are open no more."""
         changes: dict[int, Counter[HeaderLanguage]] = defaultdict(Counter)
         for places, cast in votes.items():
             changes[places.start].update(cast)
