@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import tracemalloc
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,7 +39,10 @@ def endless(*, seconds: float) -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        yield
+        with warnings.catch_warnings():
+            # A call that is interrupted as it opens something leaves that open.
+            warnings.simplefilter("ignore", ResourceWarning)
+            yield
     except TimeoutError:
         return
     finally:
