@@ -6,7 +6,6 @@ page of another site, and is answered in no frame.
 """
 
 import hmac
-import os
 import socket
 import sys
 from http import HTTPStatus
@@ -139,11 +138,12 @@ def main() -> None:
     """Serve until SIGINT or SIGTERM."""
     # Prefect reads its settings when it is imported.
     from prefect.server.api.server import create_app
+    from prefect.settings import get_current_settings
 
     with socket.socket(fileno=int(sys.argv[1])) as ear:
         server = f"{settings.HOST}:{ear.getsockname()[1]}"
         prefect = create_app(final=True)
-        drop_analytics(Path(os.environ["PREFECT_SERVER_UI_STATIC_DIRECTORY"]))
+        drop_analytics(Path(str(get_current_settings().server.ui.static_directory)))
         pages = application(prefect, server, settings.server_login())
         serve_socket(pages, ear)
 
