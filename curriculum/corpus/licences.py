@@ -130,7 +130,7 @@ _FOLLOWING = {
     ("ISC", "permission to use"): ((), ("except as contained in this notice",)),
     ("HPND", "without fee is hereby granted"): ((), ("stichting mathematisch",)),
 }
-"""By licence and hint: words one of which stands behind the pattern, and words none of which does."""
+"""Conditions by licence and hint: words one of which follows the pattern, and words none of which does."""
 _OTHER = re.compile(
     r"\blicen[cs]ed under\b|\bterms (?:and conditions )?of the .{0,80}licen[cs]e"
     r"|\bsubject to the .{0,40}?licen[cs]e\b"
