@@ -42,7 +42,7 @@ SHORT = {
 """Characters of texts that are cut before, or that we wrote: edit blocks, pages of our notebooks, lines."""
 LENGTH = 40_000
 MAX_SECONDS = 0.1
-MAX_ATTACKS = 60
+MAX_ATTACKS = 24
 _ANYWHERE = frozenset(("search", "sub", "subn", "split", "findall", "finditer"))
 Pattern = re.Pattern[str] | re.Pattern[bytes]
 
