@@ -52,7 +52,7 @@ CALLS: dict[str, Calls] = {
     "leakcheck": ((OK, "--model F --row-length 64 --dtype float32 --device cpu"),),
     "lineage": ((OK, "plain/first"), (OK, "plain/first --step 1")),
     "ls": ((OK, ""), (OK, "runs --json")),
-    "merge": ((OK, "{home} --home {out}/merged"),),
+    "merge": ((WRONG, "{home} --home {out}/merged"),),
     "mix": ((WRONG, "theirs"),),
     "query": ((OK, "'FROM internal.data'"), (OK, "'SELECT text FROM documents' --json")),
     "report": ((WRONG, ""),),
@@ -68,7 +68,8 @@ CALLS: dict[str, Calls] = {
 }  # fmt: skip
 """The exit code that each command ends in, and its words; the workspace is the current directory.
 
-Its corpus lies elsewhere: a report needs that, and may not read it.
+Its corpus lies elsewhere: a report needs that, and may not read it. Its rows lack metadata of their
+contract: a merge refuses them.
 """
 DUCKDB = str(Path(sys.executable).with_name("duckdb"))
 
