@@ -456,10 +456,13 @@ def test_a_pipe_is_refused_at_once_and_not_waited_for(home: Path, place: str) ->
 
 
 @pytest.mark.timeout(60)
-def test_a_pipe_would_be_waited_for_without_the_door(home: Path) -> None:
-    os.mkfifo(home / "current" / "pipe.txt")
+def test_a_pipe_is_refused_by_the_reader_and_would_be_waited_for(home: Path) -> None:
+    file = home / "current" / "pipe.txt"
+    os.mkfifo(file)
+    with pytest.raises(StoreError):
+        read_mark(file)
     with endless(seconds=0.5):
-        read_mark(home / "current" / "pipe.txt")
+        file.read_bytes()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
@@ -472,8 +475,10 @@ def test_a_device_is_refused_by_name(home: Path) -> None:
     refused = call(home, "status")
     assert refused.returncode == WRONG
     assert f"{file}: a device, a pipe or a socket" in refused.stderr
-    # Whoever opens it without the door reads zeros until memory ends.
-    assert exit_apart(lambda: read_mark(file), mebibytes=256) == MEMORY_ENDED
+    with pytest.raises(StoreError):
+        read_mark(file)
+    # Whoever reads it without a bound reads zeros until memory ends.
+    assert exit_apart(file.read_bytes, mebibytes=256) == MEMORY_ENDED
 
 
 # Forged contents
