@@ -72,7 +72,12 @@ class Outcome:
     @property
     def is_sound(self) -> bool:
         """True if chance alone isn't taken for an effect, and an effect that must be there is seen."""
-        return self.null.verdict != "confirmed" and self.control.verdict == "confirmed"
+        return _are_sound(self.null, self.control)
+
+    @property
+    def judged(self) -> tuple[JudgedClaim, ...]:
+        """The claims, then null and control."""
+        return (*self.claims, self.null, self.control)
 
     @property
     def unequal(self) -> tuple[str, ...]:
@@ -129,7 +134,7 @@ def ablate(
                 cause="a phase ended without the next one",
                 cure="Train the diet alone to see why: curriculum run",
             )
-        done.append(Trained(arm=arm.name, seed=arm.seed, runs=tuple(runs)))
+        done.append(Trained.of(arm, runs))
     outcome = judge(spec, done)
     return outcome, publish(Store(workspace), outcome)
 
@@ -147,8 +152,8 @@ def judge(spec: AblationSpec, arms: Sequence[Trained]) -> Outcome:
     null = Claim(claim="another order of rows lowers val_bpb", arm=NULL, set=first.set)
     worse = Claim(claim="a quarter of the tokens raises val_bpb", arm=CONTROL, set=first.set)
     worse = worse.model_copy(update={"direction": "higher"})
-    own = {claim.arm: _control(claim, arms) for claim in (null, worse)}
-    is_sound = own[NULL].verdict != "confirmed" and own[CONTROL].verdict == "confirmed"
+    chance, control = (_control(claim, arms) for claim in (null, worse))
+    is_sound = _are_sound(chance, control)
     found = [(claim, _differences(claim, arms)) for claim in spec.claims]
     measured = [difference_of(differences, claim.delta) for claim, differences in found]
     corrected = holm([each.p for each in measured])
@@ -163,9 +168,11 @@ def judge(spec: AblationSpec, arms: Sequence[Trained]) -> Outcome:
         )
         for (claim, _), each, p in zip(found, measured, corrected, strict=True)
     ]
-    return Outcome(
-        spec=spec, arms=tuple(arms), claims=tuple(claims), null=own[NULL], control=own[CONTROL]
-    )
+    return Outcome(spec=spec, arms=tuple(arms), claims=tuple(claims), null=chance, control=control)
+
+
+def _are_sound(null: JudgedClaim, control: JudgedClaim) -> bool:
+    return null.verdict != "confirmed" and control.verdict == "confirmed"
 
 
 def _verdict(claim: Claim, found: Difference, p: float) -> Verdict:
@@ -201,7 +208,7 @@ def _differences(claim: Claim, arms: Sequence[Trained]) -> list[float]:
 
 
 def _documents(claim: Claim, arms: Sequence[Trained]) -> list[tuple[Measured, Measured]]:
-    return [(arm.documents(), against.documents()) for arm, against in _pairs(claim, arms)]
+    return [(arm.documents, against.documents) for arm, against in _pairs(claim, arms)]
 
 
 def publish(store: Store, outcome: Outcome) -> Artefact:
@@ -250,7 +257,7 @@ def _claim_lines(outcome: Outcome) -> list[dict[str, object]]:
             "documents": judged.documents.documents,
             "lineages": judged.documents.lineages,
         }
-        for judged in (*outcome.claims, outcome.null, outcome.control)
+        for judged in outcome.judged
     ]
 
 

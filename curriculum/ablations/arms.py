@@ -60,20 +60,8 @@ def write_arms(
     arms = []
     for seed in spec.seeds:
         for arm, patch in _patches(spec, diet, seed):
-            for field in FIELDS_OF_AN_ABLATION:
-                if field in patch:
-                    raise DietError(
-                        f"{file}: arm {arm}",
-                        field,
-                        cause="the ablation gives it to all arms",
-                        cure="Take it out of the arm",
-                    )
-            content = merged(
-                _absolute(patch, file), diet.model_dump(mode="json", exclude_unset=True)
-            )
-            for phase in content["phases"]:
-                for gate in ("advance_when", "require"):
-                    phase.pop(gate, None)
+            _require_own_fields(arm, patch, file)
+            content = _content(_absolute(patch, file), diet)
             content |= {"branch": f"{spec.name}-{arm}-{seed}", "seed": seed}
             written = folder / f"{arm}-{seed}.yaml"
             written.write_text(yaml.safe_dump(content, sort_keys=False))
@@ -86,6 +74,26 @@ def write_arms(
             )
             arms.append(Arm(name=arm, seed=seed, config=config))
     return arms
+
+
+def _require_own_fields(arm: str, patch: Mapping[str, Any], file: Path) -> None:
+    for field in FIELDS_OF_AN_ABLATION:
+        if field in patch:
+            raise DietError(
+                f"{file}: arm {arm}",
+                field,
+                cause="the ablation gives it to all arms",
+                cure="Take it out of the arm",
+            )
+
+
+def _content(patch: Mapping[str, Any], diet: Diet) -> dict[str, Any]:
+    """Return the content of an arm's diet file, without gates and requirements."""
+    content = merged(patch, diet.model_dump(mode="json", exclude_unset=True))
+    for phase in content["phases"]:
+        for gate in ("advance_when", "require"):
+            phase.pop(gate, None)
+    return content
 
 
 def _patches(spec: AblationSpec, diet: Diet, seed: int) -> Iterator[tuple[str, Mapping[str, Any]]]:

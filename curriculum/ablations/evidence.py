@@ -1,8 +1,10 @@
 """Trained arms: measurements of the last run, and counts over all of its runs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from curriculum.ablations.arms import Arm
 from curriculum.inspection.paired import Measured, measured
 from curriculum.inspection.runs import report_of
 from curriculum.store import Artefact
@@ -19,11 +21,25 @@ class Trained:
     seed: int
     runs: tuple[Artefact, ...]
     """Its runs in the order of the phases."""
+    reports: tuple[Report, ...]
+    """Reports of the runs."""
+    documents: Measured
+    """Documents that it was measured on at the end."""
+
+    @staticmethod
+    def of(arm: Arm, runs: Sequence[Artefact]) -> "Trained":
+        """Read what the runs of an arm left."""
+        reports = tuple(map(report_of, runs))
+        found = measured(runs[-1].path, reports[-1].steps)
+        assert found is not None, "our trainer leaves the documents of each evaluation"
+        return Trained(
+            arm=arm.name, seed=arm.seed, runs=tuple(runs), reports=reports, documents=found
+        )
 
     @property
     def report(self) -> Report:
         """The report of the last run."""
-        return report_of(self.runs[-1])
+        return self.reports[-1]
 
     @property
     def path(self) -> Path:
@@ -33,17 +49,17 @@ class Trained:
     @property
     def steps(self) -> int:
         """Steps of all phases."""
-        return sum(report_of(run).steps for run in self.runs)
+        return sum(report.steps for report in self.reports)
 
     @property
     def positions(self) -> int:
         """Row positions that all phases read."""
-        return sum(report_of(run).tokens.positions for run in self.runs)
+        return sum(report.tokens.positions for report in self.reports)
 
     @property
     def scored(self) -> int:
         """Tokens that all phases scored."""
-        return sum(report_of(run).tokens.scored for run in self.runs)
+        return sum(report.tokens.scored for report in self.reports)
 
     def val_bpb(self, name: FixedSet) -> float:
         """Bits per byte of a fixed set at the end.
@@ -61,12 +77,6 @@ class Trained:
                 cure="Hold some out in the corpus (unseen, later), or judge the claim on the anchor",
             )
         return figure.val_bpb
-
-    def documents(self) -> Measured:
-        """Return the documents that it was measured on at the end."""
-        found = measured(self.path, self.report.steps)
-        assert found is not None, "our trainer leaves the documents of each evaluation"
-        return found
 
     @property
     def sets(self) -> tuple[FixedSet, ...]:

@@ -32,7 +32,7 @@ def run(file: Path, home: Path, repositories: Sequence[str]) -> bool:
             begun=begun,
         )
     out.print(table([_arm_line(outcome, name) for name in _names(outcome)]))
-    out.print(table([_claim_line(judged) for judged in _judged(outcome)]))
+    out.print(table([_claim_line(judged) for judged in outcome.judged]))
     for line in _warnings(outcome):
         warn(line)
     print_line(f"ablation {made.path}", MUTED)
@@ -55,10 +55,6 @@ def _arm_line(outcome: Outcome, name: str) -> Line:
         "scored": count(sum(each.scored for each in own) / len(own)),
         **{held: f"{sum(each.val_bpb(held) for each in own) / len(own):.3f}" for held in sets},
     }
-
-
-def _judged(outcome: Outcome) -> tuple[JudgedClaim, ...]:
-    return (*outcome.claims, outcome.null, outcome.control)
 
 
 def _claim_line(judged: JudgedClaim) -> Line:
