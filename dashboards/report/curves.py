@@ -1,7 +1,7 @@
 """Curves of val_bpb over the whole curriculum, and what of it was learnt or forgotten."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,9 @@ from dashboards.charts.plots import Scale, Series
 from dashboards.palette import phase_class
 from dashboards.report.facts import Facts, PhaseFacts, mean_of
 from schemas.job import Figure, Report
+from schemas.objectives import FIXED_SETS
 
 ANCHOR = "anchor"
-LOOKS: Mapping[str, str] = {"anchor": "anchor", "unseen": "unseen", "later": "later"}
-"""Classes of the fixed sets."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +61,7 @@ def plot_of(facts: Facts) -> EvaluationPlot | None:
 def _series(name: str, number: int, taken: Sequence[tuple[int, Figure]]) -> Series:
     return Series(
         points=[(step, figure.val_bpb) for step, figure in taken],
-        look=LOOKS.get(name) or phase_class(number),
+        look=name if name in FIXED_SETS else phase_class(number),
         name=name,
         figure=bits(taken[-1][1].val_bpb),
         around=[interval_of(figure) for _, figure in taken],
@@ -175,9 +174,9 @@ def matrix(facts: Facts) -> list[Kept]:
         if each.evaluation == each.name
     }
     beside = [row for _, row in rows.values()]
-    fixed = [(name, look, _row(name, reports)) for name, look in LOOKS.items()]
+    fixed = [(name, _row(name, reports)) for name in FIXED_SETS]
     return [
-        *(Kept.of(name, look, row, [row]) for name, look, row in fixed if any(row)),
+        *(Kept.of(name, name, row, [row]) for name, row in fixed if any(row)),
         *(Kept.of(name, look, row, beside) for name, (look, row) in rows.items()),
     ]
 
@@ -203,9 +202,9 @@ def _row(name: str, reports: Sequence[Report], at: int = 0) -> Row:
     against: Figure | None = None
     for number, figure in enumerate(taken):
         by = figure.val_bpb - against.val_bpb if figure and against else None
-        own = name not in LOOKS and number == 1
+        own = name not in FIXED_SETS and number == 1
         cells.append(Cell(figure=figure, by=by, own=own) if figure else None)
-        if own or name in LOOKS:
+        if own or name in FIXED_SETS:
             against = figure or against
     return cells
 
