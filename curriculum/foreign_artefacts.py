@@ -13,6 +13,7 @@ from curriculum.sandboxed_process import (
     SandboxedProcess,
     answer,
     enter_sandbox,
+    fault_of,
     usual_memory,
     usual_seconds,
 )
@@ -83,10 +84,8 @@ def _serve() -> None:
         made_of = {stage: Path(folder) for stage, folder in request["made_of"].items()}
         require_contract(Artefact(path=Path(request["folder"]), manifest=manifest), made_of)
         fault = None
-    except MemoryError:
-        fault = "it needs more memory than its reader may take"
     except Exception as broken:
-        fault = (str(broken).splitlines() or [type(broken).__name__])[0]
+        fault = fault_of(broken)
     answer({"fault": fault})
 
 

@@ -14,6 +14,7 @@ from curriculum.sandboxed_process import (
     SandboxedProcess,
     answer,
     enter_sandbox,
+    fault_of,
     usual_memory,
     usual_seconds,
 )
@@ -66,10 +67,8 @@ def _serve() -> None:
         try:
             room -= _decoded_bytes(file, room)
             fault = None
-        except MemoryError:
-            fault = "it needs more memory than its reader may take"
         except Exception as broken:
-            fault = (str(broken).splitlines() or [type(broken).__name__])[0]
+            fault = fault_of(broken)
         answer({"fault": fault})
         if fault is not None:
             return

@@ -157,6 +157,17 @@ class SandboxedProcess:
                 pipe.close()
 
 
+def fault_of(broken: Exception) -> str:
+    r"""Return a line on what a reader of foreign files failed at, in its sandbox.
+
+    >>> fault_of(ValueError("no magic bytes\nat 0")), fault_of(KeyError())
+    ('no magic bytes', 'KeyError')
+    """
+    if isinstance(broken, MemoryError):
+        return "it needs more memory than its reader may take"
+    return (str(broken).splitlines() or [type(broken).__name__])[0]
+
+
 def enter_sandbox() -> Any:
     """Confine this process as its caller asks, before it loads a library, and return the request.
 
