@@ -38,7 +38,7 @@ from schemas.families import FAMILIES
 from schemas.progress import ProgressCallback, ignore_progress
 from schemas.reports import EstimateReport
 
-REVISION = 7
+REVISION = 8
 """Revision of how a sample is drawn and scaled."""
 LINES_NAME, SAMPLINGS_NAME, FILES_NAME = "lines.parquet", "samplings.parquet", "files.parquet"
 SHARES_NAME = "shares.parquet"

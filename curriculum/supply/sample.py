@@ -40,8 +40,6 @@ from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.families import CHAT_FAMILY, families_of
 from schemas.reports import SurveyReport
 
-FEWEST = 192
-"""Commits of a repository whose files are read at least."""
 SURVEY_NAME, TOUCHED_NAME, BEFORE_NAME = "survey.parquet", "touched.parquet", "before.parquet"
 TOUCHED_SCHEMA = pl.Schema(
     {"unit": pl.String, "lineage": pl.String, "is_build": pl.Boolean, "bytes": pl.Int64}
@@ -73,6 +71,8 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
     parses = True
     raises_last = True
     share: float
+    fewest: int
+    """Commits of a repository that are read at least."""
 
     def title(self, task: Repository) -> str:
         """Return the repository's name."""
@@ -99,7 +99,7 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
         before: list[tuple[str, str, UInt64s]] = []
         with FamilyWriters(drafts[1:]) as writers, _reading(task) as reader:
             found = reader.survey()
-            chosen = in_sample(found.commits, self.share, fewest=FEWEST)
+            chosen = in_sample(found.commits, self.share, fewest=self.fewest)
             changes = _noting(reader.changes(found, chosen), touched, before)
             settings = task.corpus.edit_settings()
             for rendered in render_changes(changes, writers.families, settings):

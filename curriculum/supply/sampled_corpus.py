@@ -39,11 +39,14 @@ from schemas.errors import CorpusError
 from schemas.families import CHAT_FAMILY, FAMILIES, VERSIONS_FAMILY, families_of
 from schemas.reports import SurveyReport
 
+FEWEST, FEWEST_OF_MANY = 192, 24
+"""Commits of a repository whose files are read at least, in a corpus of up to three and in one of many."""
 WALKED_BYTES = 100_000_000
-"""Bytes of trees that are parsed for a sample of one percent: half a minute on a core."""
+"""Bytes of a repository's trees that are parsed for a sample of one percent: half a minute on a core."""
 COMMIT_BYTES = 1_000_000
 """Cost of a commit's documents beside its tree, as bytes to parse."""
-FEWEST_GRAPHS = 4
+FEWEST_GRAPHS, FEWEST_GRAPHS_OF_MANY = 4, 2
+"""Trees of a repository that are parsed at least, in a corpus of up to three and in one of many."""
 SIZES_SCHEMA = pl.Schema({"unit": pl.String, "domain": pl.String, "size": pl.Float64})
 """Columns by sampled commit and domain: about how many documents it gives; one without any has no row."""
 
@@ -69,13 +72,27 @@ def sizes_of(touched: pl.DataFrame, sides: pl.DataFrame, domains: pl.DataFrame) 
     )
 
 
-def commits_to_walk(sizes: pl.DataFrame, share: float, *, tree_bytes: int) -> list[str]:
+def depth_of(repositories: int) -> float:
+    """Return the part of the usual sample of a repository that is read in a corpus of some size.
+
+    Errors of repositories even out in a sum, so many of them share what three read.
+
+    >>> [depth_of(number) for number in (1, 3, 6, 30)]
+    [1.0, 1.0, 0.5, 0.1]
+    """
+    return min(1.0, 3 / repositories) if repositories else 1.0
+
+
+def commits_to_walk(
+    sizes: pl.DataFrame, share: float, *, tree_bytes: int, depth: float = 1.0
+) -> list[str]:
     """The commits whose graphs are walked, in the order of the sample.
 
     Between two of them most of a tree may have changed, so their number follows from its size.
     """
-    number = int(share / 0.01 * WALKED_BYTES) // (tree_bytes + COMMIT_BYTES)
-    return in_sample(sizes["unit"].unique(), 0.0, fewest=max(FEWEST_GRAPHS, number))
+    number = int(share / 0.01 * WALKED_BYTES * depth) // (tree_bytes + COMMIT_BYTES)
+    fewest = max(FEWEST_GRAPHS_OF_MANY, round(FEWEST_GRAPHS * depth))
+    return in_sample(sizes["unit"].unique(), 0.0, fewest=max(fewest, number))
 
 
 def domains_of(documents: Sequence[Artefact], selection: Artefact) -> pl.DataFrame:
@@ -105,6 +122,17 @@ class SamplingPlan:
     """The repositories of the corpus."""
     indexes: Sequence[Index]
     """Indexes that are there or could be made, for families that need them."""
+
+    @property
+    def depth(self) -> float:
+        """The part of the usual sample that is read of each repository."""
+        return depth_of(len(self.corpus.repositories))
+
+    @property
+    def files_stage(self) -> SampledFiles:
+        """The stage that reads the files of sampled commits."""
+        fewest = max(FEWEST_OF_MANY, round(FEWEST * self.depth))
+        return SampledFiles(share=self.share, fewest=fewest)
 
     def graphs_of(self, repository: str) -> tuple[str, ...]:
         """The families of graphs that are walked in a repository."""
@@ -190,7 +218,7 @@ def readable_plan(coordinator: Coordinator, plan: SamplingPlan) -> SamplingPlan:
     Raises:
         CorpusError: where some can't be read and the corpus doesn't skip them, or none can.
     """
-    stage = SampledFiles(share=plan.share)
+    stage = plan.files_stage
     try:
         coordinator.by_task(stage, plan.repositories)
     except CorpusError:
@@ -214,7 +242,7 @@ def sample_corpus(
         CorpusError, TokenizerError: as a build does.
     """
     corpus, listed = plan.corpus, plan.repositories
-    sampled = coordinator.by_task(SampledFiles(share=plan.share), listed)
+    sampled = coordinator.by_task(plan.files_stage, listed)
     made = dict(zip((each.name for each in listed), sampled, strict=True))
     surveys = {name: found[0] for name, found in made.items()}
     files = [artefact for found in made.values() for artefact in found[1:]]
@@ -226,7 +254,7 @@ def sample_corpus(
     for name, (survey, *texts) in made.items():
         versions = [each for each in texts if _family(each) == VERSIONS_FAMILY]
         sizes[name] = sizes_of(read_touched(survey), sides, domains_of(versions, selection))
-    walked = {name: _walked(sizes[name], surveys[name], plan.share) for name in made}
+    walked = {name: _walked(sizes[name], surveys[name], plan) for name in made}
     parts = max(1, coordinator.workers.processes // len(listed))
     graphs = coordinator.make(SampledGraphs(), list(plan.graph_tasks(walked, parts)))
     chats = _chats(coordinator, plan)
@@ -259,10 +287,11 @@ def sample_corpus(
     )
 
 
-def _walked(sizes: pl.DataFrame, survey: Artefact, share: float) -> list[str]:
+def _walked(sizes: pl.DataFrame, survey: Artefact, plan: SamplingPlan) -> list[str]:
     """The commits whose graphs are walked, oldest first."""
     tree_bytes = survey.reported(SurveyReport).tree_bytes
-    chosen = frozenset(commits_to_walk(sizes, share, tree_bytes=tree_bytes))
+    walked = commits_to_walk(sizes, plan.share, tree_bytes=tree_bytes, depth=plan.depth)
+    chosen = frozenset(walked)
     commits = read_survey(survey)["commit"].unique(maintain_order=True)
     return [each for each in commits if each in chosen]
 

@@ -441,7 +441,7 @@ Share = Annotated[
         min=0.0001,
         max=1.0,
         help="Fraction of each repository's commits to read; at least 192 are read, and at least 4 for v4 "
-        "and v5, which parse whole trees.",
+        "and v5, which parse whole trees. A corpus of more than three repositories reads fewer of each.",
     ),
 ]
 PhasesFile = Annotated[

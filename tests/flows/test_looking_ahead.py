@@ -16,8 +16,7 @@ import pytest
 
 from curriculum.pipeline import Pipeline
 from curriculum.pipeline.run_config import MixConfig
-from curriculum.supply.sample import FEWEST
-from curriculum.supply.sampled_corpus import FEWEST_GRAPHS
+from curriculum.supply.sampled_corpus import FEWEST, FEWEST_GRAPHS
 from flows.settings.trust import is_trusted
 from schemas.errors import MixtureError
 from tests.curriculum.pipeline.tiny_diet import NAME, edit, write_tiny_diet

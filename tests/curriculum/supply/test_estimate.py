@@ -13,7 +13,7 @@ from curriculum.mixing.row_supply import read_supply
 from curriculum.stages import RowSet, RowsSpec, Tokenizing, build
 from curriculum.stages.indexes import Index
 from curriculum.store import Recipe, Store
-from curriculum.supply import Estimate, EstimateTask, Kind, estimate, sample
+from curriculum.supply import Estimate, EstimateTask, Kind, estimate, sampled_corpus
 from schemas.corpus import CorpusSpec, HistorySpec
 from schemas.errors import CorpusError
 from schemas.objectives import Score
@@ -143,7 +143,8 @@ def test_a_part_of_the_commits_tells_about_as_much_as_all(
     kinds = FILES[1:2]
     corpus = load_corpus("sample").model_copy(update={"conversations": ()})
     whole = guess(corpus, kinds, tmp_path, 1.0)
-    monkeypatch.setattr(sample, "FEWEST", 12)
+    monkeypatch.setattr(sampled_corpus, "FEWEST", 12)
+    monkeypatch.setattr(sampled_corpus, "FEWEST_OF_MANY", 12)
     part = guess(corpus, kinds, tmp_path, 0.4)
     assert all(each.read < each.units for each in part.samplings)
     assert [each.units for each in part.samplings] == [each.units for each in whole.samplings]
