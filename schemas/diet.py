@@ -23,7 +23,7 @@ from schemas.objectives import (
     SetName,
 )
 from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE, Packer
-from schemas.study import Study, no_study
+from schemas.study import BudgetUnit, Study, no_study
 from schemas.text import Documented, FieldsError, Number, Whole
 
 RowLength = Annotated[Whole, Field(ge=ROW_MULTIPLE, le=LONGEST_ROW, multiple_of=ROW_MULTIPLE)]
@@ -460,6 +460,11 @@ class Diet(Documented):
     def packer(self) -> Packer:
         """The packer of rows to train on."""
         return "best_fit" if self.study is None else self.study.packer
+
+    @property
+    def budget_unit(self) -> BudgetUnit:
+        """The unit of the token budget."""
+        return "tokens" if self.study is None else self.study.budget
 
     @model_validator(mode="after")
     def _portions_and_budgets(self) -> "Diet":

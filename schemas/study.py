@@ -20,6 +20,7 @@ def _kind(value: object) -> str:
     return "a fraction" if isinstance(value, dict | MaskFrom) else "a word"
 
 
+BudgetUnit = Literal["tokens", "positions"]
 DocumentMask = Annotated[
     Annotated[Literal["on", "off"], Tag("a word")] | Annotated[MaskFrom, Tag("a fraction")],
     Discriminator(_kind),
@@ -28,6 +29,10 @@ DocumentMask = Annotated[
 
 def _is_none(value: object) -> bool:
     return value is None
+
+
+def _is_tokens(budget: object) -> bool:
+    return budget == "tokens"
 
 
 def _is_best_fit(packer: object) -> bool:
@@ -55,13 +60,16 @@ class Study(Documented):
     order_seed: Annotated[Whole, Field(ge=0)] | None = Field(default=None, exclude_if=_is_none)
     """Seed of the order of rows where it isn't the diet's seed, which then is that of initial weights alone:
     what it changes is chance."""
+    budget: BudgetUnit = Field(default="tokens", exclude_if=_is_tokens)
+    """positions: token_budget counts row positions, with those that hold no token, so that diets whose rows
+    are filled otherwise train equally many steps."""
 
     @model_validator(mode="after")
     def _differs(self) -> "Study":
         if not self.settings:
             raise ValueError(
                 "it sets nothing that a run without it has otherwise. Set document_mask: off, "
-                "positions: continue, packer: chop or an order_seed, or leave study out"
+                "positions: continue, packer: chop, an order_seed or budget: positions, or leave study out"
             )
         return self
 
@@ -74,6 +82,7 @@ class Study(Documented):
             "positions": self.positions,
             "packer": self.packer,
             "order_seed": "" if self.order_seed is None else str(self.order_seed),
+            "budget": self.budget,
         }
         return {name: value for name, value in said.items() if value != USUAL[name]}
 
@@ -98,7 +107,13 @@ class Study(Documented):
         return mask == "on" if isinstance(mask, str) else step >= round(mask.on_from * steps)
 
 
-USUAL = {"document_mask": "on", "positions": "reset", "packer": "best_fit", "order_seed": ""}
+USUAL = {
+    "document_mask": "on",
+    "positions": "reset",
+    "packer": "best_fit",
+    "order_seed": "",
+    "budget": "tokens",
+}
 """The settings of a run without a study."""
 
 

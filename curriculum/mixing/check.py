@@ -242,6 +242,7 @@ class DietSupply:
             planner.pieces(min(rows, ROW_GROUP)),
             budget=tokens,
             slots_per_step=self.tokens_per_step // slot,
+            max_steps=each.phase.max_steps(tokens, self.tokens_per_step),
         )
         return count_plan(pieces, strata, each.supplies)
 
@@ -249,7 +250,8 @@ class DietSupply:
         slot = each.phase.slot_length
         slots_per_token = math.fsum(one.served * one.slots_per_token(slot) for one in strata)
         of_a_step = self.tokens_per_step / slot / slots_per_token
-        steps = int(tokens / of_a_step)
+        steps = each.phase.max_steps(tokens, self.tokens_per_step)
+        steps = int(tokens / of_a_step) if steps is None else steps
         return WholeSteps(steps=steps, tokens=round(steps * of_a_step), first=round(of_a_step))
 
     def _step_fault(self, phase: ResolvedPhase) -> MixtureError | None:

@@ -60,7 +60,7 @@ def mix(
             is larger than the budget.
     """
     check_step(phase, tokens_per_step)
-    phase = _the_rest(phase, continued)
+    phase = _the_rest(phase, continued, tokens_per_step)
     seen = continued.seen if continued else seen
     made_of = recipe(
         diet,
@@ -100,7 +100,7 @@ def recipe(
         labels=(("specialist", phase.specialist), *branch, ("phase", phase.name)),
         revision=REVISION,
         config={
-            "tokens": phase.tokens,
+            phase.budget_unit: phase.tokens,
             "tokens_per_step": tokens_per_step,
             "seed": diet.order_seed,
             "max_repetition": phase.max_repetition,
@@ -215,7 +215,12 @@ def _write(
     strata = demand(phase, supplies, rows_taken(seen, rows))
     planner = Planner(strata, supplies, slot_length=phase.slot_length, seed=diet.order_seed)
     slots_per_step = tokens_per_step // phase.slot_length
-    pieces = within(planner.pieces(), budget=phase.tokens, slots_per_step=slots_per_step)
+    pieces = within(
+        planner.pieces(),
+        budget=phase.tokens,
+        slots_per_step=slots_per_step,
+        max_steps=phase.max_steps(phase.tokens, tokens_per_step),
+    )
     totals = write_plan(draft.path / PLAN_NAME, pieces, strata, supplies)
     if not totals.whole.steps:
         raise less_than_a_step(phase, totals.whole.first, tokens_per_step=tokens_per_step)
@@ -312,11 +317,14 @@ def _repetition(
     )
 
 
-def _the_rest(phase: ResolvedPhase, continued: Continued | None) -> ResolvedPhase:
+def _the_rest(
+    phase: ResolvedPhase, continued: Continued | None, tokens_per_step: int
+) -> ResolvedPhase:
     """The phase with what its budget has left after the steps that were taken."""
     if continued is None:
         return phase
-    left = phase.tokens - continued.tokens
+    is_of_tokens = phase.budget_unit == "tokens"
+    left = phase.tokens - (continued.tokens if is_of_tokens else continued.step * tokens_per_step)
     if left <= 0:
         raise MixtureError(
             f"phase {phase.name}",

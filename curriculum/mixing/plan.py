@@ -186,11 +186,12 @@ class Planner:
 
 
 def within(
-    pieces: Iterator[Piece], *, budget: int, slots_per_step: int
+    pieces: Iterator[Piece], *, budget: int, slots_per_step: int, max_steps: int | None = None
 ) -> Iterator[tuple[Piece, WholeSteps]]:
     """The rows of the whole steps within the budget, piece by piece, each with the steps so far.
 
-    The first step that crosses the budget ends the plan and isn't part of it. What follows the last whole
+    The first step that crosses the budget, in valid tokens, ends the plan and isn't part of it; `max_steps`
+    takes the place of the budget. What follows the last whole
     step of a piece comes with the next one; a piece may be empty.
     """
     whole, held = WholeSteps(), None
@@ -200,7 +201,10 @@ def within(
         by_slot = np.bincount(held.slot - start, weights=held.valid_tokens).astype(np.int64)
         sums = whole.tokens + np.cumsum(by_slot)
         ends = np.flatnonzero((np.arange(start, start + len(sums)) + 1) % slots_per_step == 0)
-        inside = ends[sums[ends] <= budget]
+        is_within = sums[ends] <= budget
+        if max_steps is not None:
+            is_within = whole.steps + np.arange(len(ends)) < max_steps
+        inside = ends[is_within]
         whole = WholeSteps(
             steps=whole.steps + len(inside),
             tokens=int(sums[inside[-1]]) if len(inside) else whole.tokens,
@@ -208,7 +212,8 @@ def within(
         )
         end = start + int(inside[-1]) + 1 if len(inside) else start
         yield held.between(start, end), whole
-        if len(inside) < len(ends) or whole.tokens == budget:
+        is_done = whole.tokens == budget if max_steps is None else whole.steps == max_steps
+        if is_done or len(inside) < len(ends):
             return
         held = held.between(end, start + len(sums))
 

@@ -25,7 +25,7 @@ from schemas.job import ANNEAL
 from schemas.mistakes import Location, nearest
 from schemas.objectives import OBJECTIVES, PHASE_SET, TARGET_OBJECTIVE, Score
 from schemas.packed_row import Packer
-from schemas.study import study_mark
+from schemas.study import BudgetUnit, study_mark
 
 """The name of the tail job."""
 FIM_VARIANTS = 4
@@ -99,7 +99,7 @@ class ResolvedPhase:
     branch: str | None
     name: str
     tokens: int
-    """Valid tokens: the portion of the diet's budget."""
+    """Valid tokens, or row positions in a study of them: the portion of the diet's budget."""
     rope_base: float
     servings: tuple[ResolvedServing, ...]
     max_repetition: float
@@ -111,6 +111,7 @@ class ResolvedPhase:
     why: str
     portion: float = 1.0
     """Share of the diet's budget."""
+    budget_unit: BudgetUnit = "tokens"
     without: tuple[str, ...] = ()
     """pack_ids of rows that it must not see."""
     location: Location = ()
@@ -120,6 +121,10 @@ class ResolvedPhase:
     def slot_length(self) -> int:
         """S: row positions of a slot, the largest row length."""
         return max(serving.row_length for serving in self.servings)
+
+    def max_steps(self, budget: int, tokens_per_step: int) -> int | None:
+        """Return the steps of a budget of row positions; None where it counts valid tokens."""
+        return budget // tokens_per_step if self.budget_unit == "positions" else None
 
     @property
     def sets(self) -> tuple[str, ...]:
@@ -352,6 +357,7 @@ def _resolved(
         require=phase.require,
         why=phase.why,
         portion=tokens / diet.token_budget,
+        budget_unit=diet.budget_unit,
     )
 
 
