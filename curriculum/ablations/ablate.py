@@ -19,11 +19,13 @@ from curriculum.ablations.verdicts import (
     verdict_of,
 )
 from curriculum.inspection.paired import Measured
+from curriculum.mixing.resolve import phase_tokens
 from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.checks import require_steps
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import Scope, execute, here, runs_of
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.steps import tokens_per_step
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.ablation import (
     ABLATION_SCHEMA,
@@ -41,8 +43,8 @@ from schemas.reports import AblationReport
 
 REVISION = 1
 """Raised when the same runs give other verdicts."""
-TOLERANCE = 0.05
-"""Share by which arms may differ in row positions."""
+MAX_EQUAL_STEPS = 10_000
+"""Steps up to which a budget is looked for of which all arms train equally many."""
 CLAIMS_NAME, ARMS_NAME = "claims.parquet", "arms.parquet"
 
 
@@ -79,22 +81,6 @@ class Outcome:
         """The claims, then null and control."""
         return (*self.claims, self.null, self.control)
 
-    @property
-    def unequal(self) -> tuple[str, ...]:
-        """Arms that read more or fewer row positions than base with the same seed, by over TOLERANCE.
-
-        Budgets count tokens, and phases train whole steps, so arms of other phases differ by some rows.
-        """
-        read = {(each.arm, each.seed): each.positions for each in self.arms}
-        return tuple(
-            dict.fromkeys(
-                each.arm
-                for each in self.arms
-                if each.arm != CONTROL
-                and abs(each.positions / read[BASE, each.seed] - 1) > TOLERANCE
-            )
-        )
-
 
 def ablate(
     spec: AblationSpec,
@@ -123,6 +109,7 @@ def ablate(
     """
     arms = write_arms(spec, file, workspace, repositories)
     plans = [_plan(arm, context) for arm in arms]
+    require_equal_steps(arms, plans)
     done = []
     for number, (arm, plan) in enumerate(zip(arms, plans, strict=True), 1):
         begun(arm, number, len(arms))
@@ -144,6 +131,45 @@ def _plan(arm: Arm, context: Context) -> RunPlan:
     plan = resolve_plan(arm.config)
     require_steps(plan, Scope(), context)
     return plan
+
+
+def require_equal_steps(arms: Sequence[Arm], plans: Sequence[RunPlan]) -> None:
+    """Refuse arms that train more or fewer steps than base; control has a quarter of them.
+
+    Raises:
+        JobError: naming the arm, and the next token budget of which all train equally many.
+    """
+    compared = {
+        arm.name: plan for arm, plan in zip(arms, plans, strict=True) if arm.name != CONTROL
+    }
+    steps = {name: _steps(plan, plan.diet.token_budget) for name, plan in compared.items()}
+    other = next((name for name in steps if steps[name] != steps[BASE]), None)
+    if other is None:
+        return
+    raise JobError(
+        f"arm {other}",
+        f"{steps[other]} steps where {BASE} has {steps[BASE]}",
+        cause="arms are compared at equal row positions, and each phase trains whole steps of its portion",
+        cure=_equal_budget([*compared.values()]),
+    )
+
+
+def _equal_budget(plans: Sequence[RunPlan]) -> str:
+    """Return the cure of unequal steps."""
+    base = plans[0]
+    of_a_step, budget = tokens_per_step(base), base.diet.token_budget
+    if {(plan.diet.token_budget, tokens_per_step(plan)) for plan in plans} != {(budget, of_a_step)}:
+        return "Give all arms the same token_budget and tokens_per_step"
+    first = -(-budget // of_a_step)
+    for number in range(first, first + MAX_EQUAL_STEPS):
+        if len({_steps(plan, number * of_a_step) for plan in plans}) == 1:
+            return f"Take a token_budget of {number * of_a_step} in the diet"
+    return "Give the phases of all arms portions that are whole steps of the token_budget"
+
+
+def _steps(plan: RunPlan, budget: int) -> int:
+    """Return the steps of all phases at some budget of row positions."""
+    return sum(tokens // tokens_per_step(plan) for tokens in phase_tokens(plan.diet, budget))
 
 
 def judge(spec: AblationSpec, arms: Sequence[Trained]) -> Outcome:

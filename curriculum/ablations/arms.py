@@ -48,7 +48,8 @@ def write_arms(
 
     `repositories`, paths, take the place of those of the diet's corpus.
 
-    Their phases have no gates and require nothing, so that all arms read equally many row positions.
+    Their phases have no gates and require nothing, and their budgets count row positions, so that all arms
+    train equally many steps.
 
     Raises:
         DietError: for a diet that can't be found or read, and an arm that sets what the ablation does.
@@ -88,8 +89,9 @@ def _require_own_fields(arm: str, patch: Mapping[str, Any], file: Path) -> None:
 
 
 def _content(patch: Mapping[str, Any], diet: Diet) -> dict[str, Any]:
-    """Return the content of an arm's diet file, without gates and requirements."""
+    """Return the content of an arm's diet file: without gates and requirements, its budget in positions."""
     content = merged(patch, diet.model_dump(mode="json", exclude_unset=True))
+    content["study"] = {**(content.get("study") or {}), "budget": "positions"}
     for phase in content["phases"]:
         for gate in ("advance_when", "require"):
             phase.pop(gate, None)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from curriculum.ablations.ablate import TOLERANCE, JudgedClaim, Outcome, ablate
+from curriculum.ablations.ablate import JudgedClaim, Outcome, ablate
 from curriculum.ablations.arms import Arm, load_ablation
 from curriculum.inspection.formats import Line, count
 from flows.cli.carried_out import require_machine
@@ -87,9 +87,4 @@ def _warnings(outcome: Outcome) -> list[str]:
         )
     if len(outcome.spec.seeds) < MIN_SEEDS:
         found.append(f"fewer than {MIN_SEEDS} seeds give no verdict but that of {CONTROL}")
-    if outcome.unequal:
-        found.append(
-            f"over {TOLERANCE:.0%} more or fewer row positions than base: {', '.join(outcome.unequal)}. Its "
-            "differences are also those of what was read"
-        )
     return found

@@ -11,8 +11,10 @@ from curriculum.ablations.arms import Arm, load_ablation
 from curriculum.catalog import open_catalog
 from curriculum.pipeline.context import Context
 from curriculum.store import Artefact
+from schemas.errors import JobError
 
 pytestmark = pytest.mark.system
+STEP, STEPS = 1024, 23
 DIET = {
     "specialist": "small",
     "corpus": "sample",
@@ -20,6 +22,7 @@ DIET = {
     "vocab_size": 800,
     "model": "tiny",
     "token_budget": 24_000,
+    "tokens_per_step": STEP,
     "phases": [
         {"phase": "syntax", "portion": 1.0, "servings": [{"family": "v2_simple", "share": 1.0}]}
     ],
@@ -59,15 +62,27 @@ def first(home: Path) -> tuple[Outcome, Artefact]:
     return outcome, made
 
 
+def test_arms_of_unequal_steps_are_refused_with_the_next_budget_that_fits(tmp_path: Path) -> None:
+    halves = [
+        {"phase": name, "portion": 0.5, "servings": [{"family": family, "share": 1.0}]}
+        for name, family in (("syntax", "v2_simple"), ("file_graph", "v4_context_graph"))
+    ]
+    file = ablation(tmp_path, "halves", halves={"phases": halves})
+    with pytest.raises(JobError) as refused:
+        run(file, tmp_path / "ws")
+    assert refused.value.value == "22 steps where base has 23"
+    assert str(24 * STEP) in refused.value.cure
+
+
 def test_each_arm_is_trained_with_each_seed_and_the_control_is_worse(
     first: tuple[Outcome, Artefact],
 ) -> None:
     outcome, _ = first
     read = {(each.arm, each.seed): each.positions for each in outcome.arms}
     assert len(read) == 8
-    assert outcome.unequal == ()
     for seed in (1, 2):
         assert read["base", seed] == read["null", seed] == read["unmasked", seed]
+        assert read["base", seed] == STEPS * STEP
         assert read["control", seed] * 3 < read["base", seed]
     assert outcome.control.found.mean > 0.1
     assert {judged.verdict for judged in outcome.claims} == {"none"}

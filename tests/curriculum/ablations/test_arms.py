@@ -37,6 +37,7 @@ def test_each_arm_is_a_diet_that_differs_in_what_it_says_alone(tmp_path: Path) -
     own = {(arm.name, arm.seed): load_diet(arm.config.specialist, home=home) for arm in arms}
     base = own["base", 3]
     assert base.seed == base.order_seed == 3
+    assert {diet.budget_unit for diet in own.values()} == {"positions"}
     assert own["null", 3].seed == 3
     assert own["null", 3].order_seed == 3 + NULL_ORDER
     assert own["unmasked", 5].study is not None
