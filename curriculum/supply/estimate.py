@@ -314,13 +314,16 @@ def _notes(task: EstimateTask, samplings: Iterable[Sampling]) -> Iterator[str]:
 
 
 def _index_notes(plan: SamplingPlan, family: str) -> Iterator[str]:
-    """Yield a note for repositories whose index isn't made yet, and one for each that has none."""
+    """Yield a note for repositories whose index isn't made yet, and one for each reason to have none."""
     stand_ins = [each.repository for each in plan.indexes if plan.stands_in(each.repository)]
     if stand_ins:
         yield (
             f"{family} is taken to have what {FAMILIES[family].stand_in} has, until it is built: "
             f"{', '.join(stand_ins)}"
         )
-    for each in plan.indexes:
-        if each.artefact is None:
-            yield f"{each.repository} has no {family}: {each.lacks}"
+    without: dict[str, list[str]] = {}
+    for index in plan.indexes:
+        if index.artefact is None:
+            without.setdefault(index.lacks, []).append(index.repository)
+    for lacks, names in without.items():
+        yield f"no {family} of {', '.join(names)}: {lacks}"
