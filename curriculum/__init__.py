@@ -14,6 +14,9 @@ def _keep_folders_from_other_users() -> None:
     folder as well: services and containers set HOME=/tmp. Where no folder of the user's home is safe, nobody
     else can guess the folders' name, and processes that are started from here share it. Nothing is made or
     written here: sandboxed processes come by, too.
+
+    torch keeps precompiled headers and answers of its planner below /tmp whatever its cache is named, and
+    compiles what it finds there into each kernel; both are off.
     """
     home = os.environ.get("HOME", "")
     unguessable = f"{os.environ.get('TMPDIR', '/tmp')}/{os.urandom(16).hex()}"
@@ -22,6 +25,8 @@ def _keep_folders_from_other_users() -> None:
     os.environ |= {
         "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR") or kernels,
         "POLARS_OOC_SPILL_DIR": os.environ.get("POLARS_OOC_SPILL_DIR") or spilled,
+        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
+        "TORCHINDUCTOR_ENABLE_CACHING_MODULE": "0",
     }
 
 

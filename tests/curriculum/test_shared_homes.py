@@ -149,3 +149,13 @@ def test_polars_deletes_nothing_behind_a_link_in_a_shared_home(tmp_path: Path) -
     code = "import curriculum.frames, polars, time; time.sleep(1)"
     subprocess.run([sys.executable, "-c", code], env={**environment, "HOME": str(home)}, check=True)
     assert victim.is_dir()
+
+
+def test_torch_compiles_no_header_and_reads_no_answer_that_lies_in_tmp() -> None:
+    code = (
+        "import curriculum, torch._inductor.config as c; "
+        "from torch._inductor.runtime.caching import config as k; "
+        "print(c.cpp_cache_precompile_headers, k.IS_CACHING_MODULE_ENABLED())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+    assert done.stdout.split() == [b"False", b"False"]
