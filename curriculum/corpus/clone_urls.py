@@ -44,6 +44,13 @@ def local_folder(spec: RepositorySpec) -> Path | None:
         return None
     transport, host, path = parts.groups()
     if transport != "file":
+        if ":" in host.rpartition("@")[0]:
+            raise CorpusError(
+                spec.title("url"),
+                f"a password for {host.rpartition('@')[2]}",
+                cause="other users of the machine see it in git's command line, and the clone keeps it",
+                cure="Leave it out of the url: name a credential helper in git's settings, or use ssh",
+            )
         if not host or host.startswith("-"):
             raise _refused(spec, "it names no host")
         return None

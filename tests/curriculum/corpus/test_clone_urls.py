@@ -123,3 +123,12 @@ def test_a_url_with_encoded_letters_is_cloned_from_the_folder_that_it_names(
 ) -> None:
     found = resolve(_pin(f"file://{places}/r%2541b"), cache=tmp_path / "cache")
     assert found.commit == resolve(_pin(f"{places}/r%41b"), cache=tmp_path / "cache").commit
+
+
+def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
+    for url in ("https://bob:s3cret@example.org/x.git", "http://bob:s3@cret@example.org/x"):
+        with pytest.raises(CorpusError) as refused:
+            local_folder(RepositorySpec(name="x", url=url, licence="MIT"))
+        assert "s3" not in str(refused.value)
+    named = RepositorySpec(name="x", url="https://bob@example.org/x.git", licence="MIT")
+    assert local_folder(named) is None
