@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pydantic import JsonValue
+from pydantic import JsonValue, PositiveInt
 
 from schemas.document import SCHEMA_VERSION, required
 from schemas.text import Strict
@@ -128,7 +128,7 @@ class VariantReport(Strict):
     """Rows that a plan takes of one variant of a stratum."""
 
     rows_key: str
-    rows: int
+    rows: PositiveInt
     """Rows there are."""
     rows_tokens: int
     """Valid tokens there are."""
@@ -152,7 +152,7 @@ class StratumReport(Strict):
     domain: str
     row_length: int
     rows_key: str
-    rows: int
+    rows: PositiveInt
     """Rows there are."""
     rows_tokens: int
     """Valid tokens there are."""
@@ -250,14 +250,14 @@ class LeftOut(Strict):
 class MixtureReport(Strict):
     """Counts of a mixture; the report of its manifest."""
 
-    slot_length: int
+    slot_length: PositiveInt
     slots: int
     rows: int
     tokens: int
     """Valid tokens of the plan, at most the budget."""
     budget: int
     """Valid tokens that the phase may train on."""
-    tokens_per_step: int
+    tokens_per_step: PositiveInt
     steps: int
     """Steps of the plan: the whole ones within the budget."""
     strata: tuple[StratumReport, ...]
