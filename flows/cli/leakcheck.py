@@ -24,7 +24,7 @@ from curriculum.leakcheck.proof import (
 )
 from curriculum.pipeline.references import run_of
 from curriculum.store import Store
-from curriculum.train.run_directory import JOB
+from curriculum.train.run_directory import JOB, write_text
 from flows.cli.console import BAD, GOOD, MUTED, err, out, plain_table
 from flows.cli.progress_bars import watching
 from schemas.errors import JobError
@@ -62,7 +62,7 @@ def leakcheck(options: LeakcheckOptions, json_file: Path | None) -> bool:
     show(report)
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(report.json_text(), encoding="utf-8")
+        write_text(json_file, report.json_text())
         err.print(Text(f"written to {json_file}", MUTED))
     return report.passed
 
