@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from curriculum.exposure import deny_others_writing
 from curriculum.stop_signals import terminating_signals
 from curriculum.train.processes import dying_with_parent
 
@@ -41,6 +42,9 @@ def main() -> int:
     if arguments.slot is not None:
         _see_the_gpus_of(arguments.slot)
     asked_to_stop = _listen()
+    if "CURRICULUM_TRUST" not in os.environ:
+        # Those who share a workspace that it names may write to it.
+        deny_others_writing()
     # Threads that wait by spinning slow all work on shared cores; OpenMP reads this when torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # Weights & Biases would tell its makers of its own crashes.
