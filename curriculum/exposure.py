@@ -100,13 +100,23 @@ def _exposure_of_entries(entries: Iterable["os.DirEntry[str]"]) -> str | None:
     return next(filter(None, found), None)
 
 
-def _entries_below(folder: Path) -> Iterator["os.DirEntry[str]"]:
+def leaves_below(folder: Path, *, without: str = "") -> Iterator[Path]:
+    """Yield the paths of all but folders and links to folders, at any depth, in no order.
+
+    Folders of the name `without` are passed over.
+    """
+    for entry in _entries_below(folder, without):
+        if not (leaf := Path(entry.path)).is_dir():
+            yield leaf
+
+
+def _entries_below(folder: Path, without: str = "") -> Iterator["os.DirEntry[str]"]:
     """Yield what lies in a folder, at any depth; `os.walk` fails below as many folders as Python recurs."""
     pending = [folder]
     while pending:
         for entry in _entries_in(pending.pop()):
             yield entry
-            if entry.is_dir(follow_symlinks=False):
+            if entry.is_dir(follow_symlinks=False) and entry.name != without:
                 pending.append(Path(entry.path))
 
 

@@ -26,6 +26,7 @@ from curriculum.corpus.conversation_lines import (
     parse_conversation,
 )
 from curriculum.corpus.paths import is_plain
+from curriculum.exposure import leaves_below
 from schemas import regular_files
 from schemas.change import Conversation, digest_of
 from schemas.corpus import ConversationsSpec, CorpusSpec
@@ -284,8 +285,7 @@ def _below(root: Path) -> Iterator[str]:
 
 def _named(root: Path) -> Iterator[Path]:
     """Paths below a folder of all but folders whose names end as those of JSON lines."""
-    for folder, _, leaves in os.walk(root, followlinks=False):
-        yield from (Path(folder) / leaf for leaf in leaves if Path(leaf).suffix == SUFFIX)
+    yield from (leaf for leaf in leaves_below(root) if leaf.suffix == SUFFIX)
 
 
 def _no_file_in(folder: Path) -> str:

@@ -5,13 +5,13 @@ repositories/answers/<digest of a question>.json    the last answer, and the sta
 
 import contextlib
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from curriculum.corpus import git
+from curriculum.exposure import leaves_below
 from curriculum.store.artefact import write_whole
 from curriculum.store.inside import CLONES
 from schemas import regular_files
@@ -72,9 +72,8 @@ def refs_state(layout: git.Layout) -> str:
         CorpusError: for a link, a pipe or a device among them.
     """
     refs = layout.common / "refs"
-    loose = (Path(folder, leaf) for folder, _, leaves in os.walk(refs) for leaf in leaves)
     common = (layout.common / name for name in ("packed-refs", "reftable/tables.list", "shallow"))
     hashed = hashlib.sha256()
-    for file in (layout.head, *common, *sorted(loose)):
+    for file in (layout.head, *common, *sorted(leaves_below(refs))):
         hashed.update(repr((str(file), git.control_file(file))).encode(errors="surrogatepass"))
     return hashed.hexdigest()

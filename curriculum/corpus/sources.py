@@ -23,6 +23,7 @@ from curriculum.corpus.kept_answers import KeptAnswer, KeptAnswers, Question, re
 from curriculum.corpus.licence_names import is_licence_file
 from curriculum.corpus.paths import language_of
 from curriculum.corpus.source_errors import require_each
+from curriculum.exposure import leaves_below
 from curriculum.store import Store
 from curriculum.store.inside import CLONES
 from schemas import regular_files
@@ -130,10 +131,8 @@ def _id(root: Path, raw: bytes) -> str:
 
 def directory_paths(root: bytes) -> Iterator[bytes]:
     """Paths of everything that is no directory, relative to the root; `.git` folders are passed over."""
-    for folder, names, leaves in os.walk(root, followlinks=False):
-        names[:] = [name for name in names if name != b".git"]
-        for leaf in leaves:
-            yield (folder + b"/" + leaf)[len(root) + 1 :]
+    for leaf in leaves_below(Path(os.fsdecode(root)), without=".git"):
+        yield os.fsencode(leaf)[len(root) + 1 :]
 
 
 def plain_folders(specs: Sequence[RepositorySpec]) -> Iterator[str]:

@@ -6,7 +6,6 @@ Readers don't look there. What an interrupted gc left in it is removed by the ne
 """
 
 import contextlib
-import os
 import re
 import uuid
 from collections.abc import Iterable, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import filelock
 
+from curriculum.exposure import leaves_below
 from curriculum.store import inside, leases
 from curriculum.store.artefact import KEY_DIGITS, Artefact, is_in_place
 from curriculum.store.marks import read_mark
@@ -49,8 +49,7 @@ def empty(root: Path) -> int:
 
 def size_of(folder: Path) -> int:
     """The bytes of all files in a folder."""
-    files = (Path(where, name) for where, _, names in os.walk(folder) for name in names)
-    return sum(file.lstat().st_size for file in files)
+    return sum(file.lstat().st_size for file in leaves_below(folder))
 
 
 _KEY = re.compile(r"[0-9a-f]{64}")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from curriculum.exposure import leaves_below
 from schemas import regular_files
 from schemas.errors import StoreError
 from schemas.json_text import Model
@@ -172,6 +173,5 @@ def remove(path: Path) -> None:
 
 def files_of(folder: Path) -> Iterator[str]:
     """The files below a folder, by their paths in it."""
-    for where, _, names in os.walk(folder):
-        for name in names:
-            yield Path(where, name).relative_to(folder).as_posix()
+    for leaf in leaves_below(folder):
+        yield leaf.relative_to(folder).as_posix()
