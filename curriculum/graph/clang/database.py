@@ -14,7 +14,6 @@ import os
 import posixpath
 import re
 import shlex
-import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -193,6 +192,8 @@ _DEEPEST_RESPONSE = 8
 _LARGEST_RESPONSE, _MOST_RESPONSES = 1 << 20, 64
 """Bytes of a response file, and files of a unit: one that names itself twice doubles at each level."""
 _MAX_HEADER_BYTES = 64 << 20
+MAX_GENERATED_BYTES, MAX_GENERATED = 2 << 30, 100_000
+"""Bytes and number of the headers beside a tree: links and holes make gigabytes of a few kilobytes."""
 _HEADERS = frozenset((".h", ".hh", ".hpp", ".hxx", ".h++", ".inc", ".inl", ".ipp", ".def", ".tcc"))
 
 _COMPILER = re.compile(
@@ -249,6 +250,9 @@ class Database:
 
         Folders of the work tree and the build count by what they add, not by being there. `paths` are the
         tree's files. Costs a walk through the include folders outside of the tree.
+
+        Raises:
+            CorpusError: for more headers there than MAX_GENERATED or MAX_GENERATED_BYTES.
         """
         told = [
             [unit.path, unit.language, unit.standard, *_own_arguments(unit)] for unit in self.units
@@ -271,7 +275,7 @@ class Database:
             copy = folder / name
             copy.parent.mkdir(parents=True, exist_ok=True)
             with copy.open("wb") as written:
-                shutil.copyfileobj(file, written)
+                written.write(file.read(_MAX_HEADER_BYTES))
         return {place: str(folder / place) for place in self.places}
 
     def _generated(self, paths: frozenset[str]) -> Iterator[tuple[str, BufferedReader]]:
@@ -280,6 +284,7 @@ class Database:
         One that leads out of both by now, over a link that somebody put on the way, is left out.
         """
         words = {word for unit in self.units for word in unit.arguments}
+        number = size = 0
         for word in sorted(words):
             place = word.partition("/")[0]
             if place not in self.places:
@@ -291,6 +296,15 @@ class Database:
                 with contextlib.suppress(IrregularFileError, NotADirectoryError, FileNotFoundError):
                     handle = regular_files.opened_inside(file, self.reach)
                     with os.fdopen(handle, "rb") as opened:
+                        number, size = number + 1, size + os.fstat(handle).st_size
+                        if number > MAX_GENERATED or size > MAX_GENERATED_BYTES:
+                            raise CorpusError(
+                                f"headers in {at}",
+                                f"{number:,} files, {size:,} bytes",
+                                cause=f"more than {MAX_GENERATED:,} files or {MAX_GENERATED_BYTES:,} bytes "
+                                "can be included from outside of the tree",
+                                cure="Take the folder out of the compile database, or clear it",
+                            )
                         yield f"{place}/{name}", opened
 
 

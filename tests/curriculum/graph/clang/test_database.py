@@ -327,6 +327,24 @@ def test_a_header_that_a_link_replaces_once_it_was_found_is_not_copied(
     assert database.fingerprint(PATHS) != before
 
 
+@pytest.mark.parametrize("bound", ["MAX_GENERATED", "MAX_GENERATED_BYTES"])
+def test_headers_without_end_beside_the_tree_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    work, copies = tmp_path / "work", tmp_path / "copies"
+    for folder in (work / "include", copies):
+        folder.mkdir(parents=True)
+    for number in range(3):
+        (work / "include" / f"{number}.h").write_text("#define A 1\n")
+    database = read(work, [entry("c++ -Iinclude -c db/impl.cc", at=str(work))], original=work)
+    database.copy_headers(PATHS, copies)
+    assert len([*copies.rglob("*.h")]) == 3
+    monkeypatch.setattr(database_module, bound, 2)
+    for look in (database.fingerprint, lambda paths: database.copy_headers(paths, copies)):
+        with pytest.raises(CorpusError):
+            look(PATHS)
+
+
 def test_a_response_file_that_a_link_replaces_once_it_was_found_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
