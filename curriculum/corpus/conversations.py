@@ -38,6 +38,8 @@ from schemas.visible import one_line
 REVISION = 2
 """Raised when the same lines give other conversations."""
 SUFFIX = ".jsonl"
+MAX_FILE_BYTES = 64 << 30
+"""Bytes of a file: one of holes can claim terabytes, and is hashed as a whole."""
 CHUNK = 1 << 20
 EXAMPLES = 5
 MAX_IGNORED_KEYS, MAX_SHOWN = 20, 40
@@ -308,6 +310,14 @@ def _sha256(spec: ConversationsSpec, root: Path, name: str) -> str:
             cure="Rename the file",
         )
     with _opened(spec, root, name) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_FILE_BYTES:
+            raise CorpusError(
+                spec.title("path"),
+                f"{name}, {size:,} bytes",
+                cause=f"a file of conversations has {MAX_FILE_BYTES:,} bytes at most",
+                cure="Split the file",
+            )
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -461,6 +461,13 @@ class Sources:
         path = expanded(spec.path)
         if path.is_dir():
             return path
+        if path.stat().st_size > git.MAX_CLONE_FILE_BYTES:
+            raise CorpusError(
+                spec.title("path"),
+                f"{path}, {path.stat().st_size:,} bytes",
+                cause=f"a bundle has {git.MAX_CLONE_FILE_BYTES:,} bytes at most",
+                cure="Clone it yourself, and name the clone",
+            )
         with path.open("rb") as file:
             named = hashlib.file_digest(file, "sha256").hexdigest()
         return self._clone(f"bundle-{named[:32]}.git", spec)

@@ -7,10 +7,13 @@ import pytest
 
 from curriculum.catalog.cache import Cache, LastGroups
 from curriculum.catalog.tables import closed_gates, open_tables
+from curriculum.corpus.conversations import find_conversations
+from curriculum.corpus.sources import resolve
 from curriculum.packing.held_out_order import ORDER_NAME, read_order
 from curriculum.published_files import footer_of
 from curriculum.store import inside, read_mark
-from schemas.errors import StoreError
+from schemas.corpus import ConversationsSpec, RepositorySpec
+from schemas.errors import CorpusError, StoreError
 from schemas.job import Heartbeat
 from tests.bounded import bounded
 
@@ -53,6 +56,20 @@ def test_a_sparse_file_is_refused_within_memory(tmp_path: Path, name: str) -> No
         assert READERS[name](file)
     with pytest.raises(AssertionError), bounded(seconds=20, mebibytes=16):
         file.read_bytes()
+
+
+def test_sources_of_holes_that_claim_terabytes_are_refused_at_once(tmp_path: Path) -> None:
+    for name in ("a.bundle", "a.jsonl"):
+        with (tmp_path / name).open("wb") as opened:
+            opened.write(b"# v2 git bundle\n")
+            opened.truncate(15 << 40)
+    bundle = RepositorySpec(name="a", path=str(tmp_path / "a.bundle"), licence="MIT")
+    spoken = ConversationsSpec(name="b", path=str(tmp_path / "a.jsonl"), licence="MIT")
+    with bounded(seconds=2, mebibytes=16):
+        with pytest.raises(CorpusError):
+            resolve(bundle, cache=tmp_path / "cache")
+        with pytest.raises(CorpusError):
+            find_conversations(spoken)
 
 
 def test_a_footer_is_hashed_in_parts(tmp_path: Path) -> None:
