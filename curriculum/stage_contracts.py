@@ -40,7 +40,7 @@ from schemas.document import (
     TOKEN_PARTS_SCHEMA,
     Side,
 )
-from schemas.mixture import LEFT_OUT_SCHEMA, PLAN_SCHEMA
+from schemas.mixture import LEFT_OUT_SCHEMA, PLAN_SCHEMA, MixtureReport
 from schemas.packed_row import PACKED_ROW_SCHEMA
 from schemas.stages import STAGES
 from schemas.structure import ENRICHED_SCHEMA, STRUCTURE_COLUMNS
@@ -146,6 +146,22 @@ def _require_index(artefact: Artefact, _: Mapping[str, Path]) -> None:
             raise ValueError(f"an edge leads from {edge.source} to {edge.target} of {len(nodes)}")
 
 
+def _require_mixture(artefact: Artefact, _: Mapping[str, Path]) -> None:
+    report = artefact.reported(MixtureReport)
+    names = ["position", "shard", "row", "valid_tokens", "row_length"]
+    table = parquet.read_table(artefact.path / "plan.parquet", columns=names)
+    if len(table) != report.rows:
+        raise ValueError(f"its plan has {len(table):,} rows, and its report {report.rows:,}")
+    if report.steps * report.tokens_per_step != report.slots * report.slot_length:
+        raise ValueError(f"{report.slots:,} slots aren't {report.steps:,} whole steps")
+    position = table["position"].to_numpy()
+    if not np.array_equal(position, np.arange(len(position))):
+        raise ValueError("the positions of its plan aren't 0, 1, 2 and so on")
+    for name in names[1:]:
+        if len(table) and int(table[name].to_numpy().min()) < 0:
+            raise ValueError(f"its plan has a {name} below 0")
+
+
 def _require_rows(artefact: Artefact, _: Mapping[str, Path]) -> None:
     rows = 0
     if artefact.shards():
@@ -206,6 +222,7 @@ def _require_tokens(artefact: Artefact, made_of: Mapping[str, Path]) -> None:
 _CONTENTS: Mapping[str, Callable[[Artefact, Mapping[str, Path]], None]] = {
     "documents": _require_documents,
     "indexes": _require_index,
+    "mixtures": _require_mixture,
     "rows": _require_rows,
     "selections": _require_selection,
     "tokens": _require_tokens,

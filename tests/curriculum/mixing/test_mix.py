@@ -14,10 +14,12 @@ from curriculum.mixing.load import load_diet
 from curriculum.mixing.mix import mix, recipe, report_of, rows_taken, seen_of, seen_until
 from curriculum.mixing.plan import ROW_GROUP
 from curriculum.mixing.resolve import ResolvedPhase
+from curriculum.stage_contracts import require_contract
 from curriculum.store import Artefact, Store
 from schemas.document import SCHEMA_VERSION
-from schemas.errors import MixtureError
+from schemas.errors import MixtureError, StoreError
 from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA, Continued
+from tests.curriculum.stages.test_foreign_artefacts import change_table, replace_column
 
 Make = Callable[..., Any]
 TwoServings = tuple[ResolvedPhase, list[list[Artefact]]]
@@ -66,6 +68,45 @@ def test_a_plan_keeps_its_schema_and_points_at_its_rows(
         assert row["attention_pairs"] == line["attention_pairs"] > line["valid_tokens"]
         stratum = report_of(mixture).strata[line["stratum"]]
         assert (stratum.domain, stratum.serving) == (row["domain"], line["serving"])
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("row", -5), ("shard", -1), ("valid_tokens", -1), ("position", 7)]
+)
+def test_a_plan_that_points_at_no_row_breaks_the_contract(
+    store: Store, two_servings: TwoServings, column: str, value: int
+) -> None:
+    phase, rows = two_servings
+    mixture = mix(store, DIET, phase, rows, tokens_per_step=4096)
+    require_contract(mixture, {})
+    forged = replace_column(column, lambda values: [value, *values[1:]])
+    with pytest.raises(ValueError, match=column):
+        require_contract(change_table(mixture, "plan", forged), {})
+
+
+@pytest.mark.parametrize("field", ["tokens_per_step", "slot_length", "rows", "steps"])
+def test_a_mixture_whose_counts_are_not_those_of_its_plan_breaks_the_contract(
+    store: Store, two_servings: TwoServings, field: str
+) -> None:
+    phase, rows = two_servings
+    mixture = mix(store, DIET, phase, rows, tokens_per_step=4096)
+    report = {**mixture.manifest.report, field: 0}
+    manifest = mixture.manifest.model_copy(update={"report": report})
+    with pytest.raises((ValueError, StoreError)):
+        require_contract(replace(mixture, manifest=manifest), {})
+
+
+def test_a_budget_of_positions_gives_whole_steps_of_it(
+    store: Store, two_servings: TwoServings
+) -> None:
+    phase, rows = two_servings
+    of_tokens = report_of(mix(store, DIET, phase, rows, tokens_per_step=4096))
+    counted = replace(phase, tokens=61_440, budget_unit="positions")
+    report = report_of(mix(store, DIET, counted, rows, tokens_per_step=4096))
+    assert report.steps == 15 == 61_440 // 4096
+    assert report.slots * report.slot_length == 61_440
+    assert report.tokens < 61_440
+    assert of_tokens.tokens <= phase.tokens < (of_tokens.steps + 1) * 4096
 
 
 def test_a_slot_holds_whole_rows_of_one_stratum(store: Store, two_servings: TwoServings) -> None:
