@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from curriculum.exposure import exposure_above
 from curriculum.stop_signals import terminating_signals
 from curriculum.workers.pool import interrupts_held
 from curriculum.workers.stopped_processes import stopped_words
@@ -231,10 +232,12 @@ def start_ranks(
 def _meeting() -> Iterator[Path]:
     """Make a folder that only this user may enter, held by this process and its ranks, and remove it.
 
-    Folders whose processes were all killed are removed before.
+    Folders whose processes were all killed are removed before, but not where another user may give such a
+    name to a folder of this user.
     """
-    temporary = Path(tempfile.gettempdir())
-    for left in temporary.glob(f"{_MEETINGS}*"):
+    temporary = Path(tempfile.gettempdir()).resolve()
+    is_safe = exposure_above(temporary / _MEETINGS) is None
+    for left in temporary.glob(f"{_MEETINGS}*") if is_safe else ():
         with contextlib.suppress(OSError), _held(left):  # Another user's, or in use.
             shutil.rmtree(left)
     draft = Path(tempfile.mkdtemp(prefix="draft-of-ranks-"))

@@ -170,3 +170,12 @@ def test_folders_that_another_user_made_are_left_alone_however_deep(temporary: P
     assert run_ranks("pass") == 0
     assert list(temporary.iterdir()) == [planted]
     subprocess.run(["rm", "-rf", planted], check=True)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_a_folder_that_another_user_may_have_renamed_so_stays(temporary: Path, mode: int) -> None:
+    named = temporary / "curriculum-ranks-0"
+    (named / "thesis").mkdir(parents=True)
+    temporary.chmod(mode)
+    assert run_ranks("pass") == 0
+    assert named.exists() is (mode == 0o777)
