@@ -90,10 +90,11 @@ def _require_own_fields(arm: str, patch: Mapping[str, Any], file: Path) -> None:
 
 def _content(patch: Mapping[str, Any], diet: Diet) -> dict[str, Any]:
     """Return the content of an arm's diet file: without gates and requirements, its budget in positions."""
-    content = merged(patch, diet.model_dump(mode="json", exclude_unset=True))
+    own = diet.model_dump(mode="json", exclude_unset=True, exclude={"extends"})
+    content = merged(patch, own)
     content["study"] = {**(content.get("study") or {}), "budget": "positions"}
     for phase in content["phases"]:
-        for gate in ("advance_when", "require"):
+        for gate in ("advance_when", "on_budget", "require"):
             phase.pop(gate, None)
     return content
 

@@ -57,6 +57,18 @@ def test_paths_of_an_arm_are_relative_to_the_ablation(tmp_path: Path) -> None:
     assert Path(diet.phases_file) == tmp_path / "mine.yaml"
 
 
+def test_the_diet_of_an_ablation_may_extend_another(tmp_path: Path) -> None:
+    own = {"extends": "templates", "specialist": "mine", "token_budget": "150M"}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(own))
+    file = ablation(tmp_path, diet="./mine.yaml")
+    for arm in write_arms(load_ablation(file), file, tmp_path / "home"):
+        diet = load_diet(arm.config.specialist, home=tmp_path / "home")
+        assert (diet.extends, diet.specialist, diet.token_budget) == (None, "mine", 150_000_000)
+        assert [phase.phase for phase in diet.phases] == [
+            phase.phase for phase in load_diet("templates").phases
+        ]
+
+
 @pytest.mark.parametrize("field", ["seed", "branch", "specialist", "extends"])
 def test_an_arm_gives_no_field_that_the_ablation_gives(tmp_path: Path, field: str) -> None:
     file = ablation(tmp_path, arms={"unmasked": {field: 1}})
