@@ -25,8 +25,9 @@ from curriculum.interop.dataset_export import export_packed
 from curriculum.interop.foreign_parquet import parquet_rows
 from curriculum.interop.huggingface import whole_folder
 from curriculum.interop.publish import Imported, ImportKey, RowFacts, recipe, write
-from curriculum.interop.row_order import PLAN_NAME, Ordered
+from curriculum.interop.row_order import Ordered
 from curriculum.interop.tokens_in import token_rows
+from curriculum.mixing.mix import PLAN_NAME
 from curriculum.packing import best_fit
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter

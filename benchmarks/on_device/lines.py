@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from curriculum.train.run_directory import write_text
+from curriculum.whole_files import write_whole
 from schemas.errors import JobError
 
 HEAD = ("section", "what", "T", "documents", "figures", "note", "took")
@@ -80,8 +80,8 @@ class Table:
 
     def write(self) -> None:
         """Replace both files by what is known so far."""
-        write_text(self.folder / "gpu.md", self._markdown())
-        write_text(self.folder / "gpu.json", json.dumps(self._content(), indent=1) + "\n")
+        write_whole(self.folder / "gpu.md", self._markdown())
+        write_whole(self.folder / "gpu.json", json.dumps(self._content(), indent=1) + "\n")
 
     def _markdown(self) -> str:
         known = {**self.environment, "ended": self.ended, "left out": ", ".join(self.left_out)}

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from curriculum.corpus import git
 from curriculum.exposure import leaves_below
-from curriculum.store.artefact import write_whole
 from curriculum.store.inside import CLONES
+from curriculum.whole_files import write_whole
 from schemas import regular_files
 from schemas.json_text import digest
 from schemas.text import Strict

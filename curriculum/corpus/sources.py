@@ -461,10 +461,10 @@ class Sources:
         path = expanded(spec.path)
         if path.is_dir():
             return path
-        if path.stat().st_size > git.MAX_CLONE_FILE_BYTES:
+        if (size := path.stat().st_size) > git.MAX_CLONE_FILE_BYTES:
             raise CorpusError(
                 spec.title("path"),
-                f"{path}, {path.stat().st_size:,} bytes",
+                f"{path}, {size:,} bytes",
                 cause=f"a bundle has {git.MAX_CLONE_FILE_BYTES:,} bytes at most",
                 cure="Clone it yourself, and name the clone",
             )

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curriculum import parquet
+from curriculum.mixing.mix import PLAN_NAME
 from curriculum.packing.read import load_format, read_rows
 from curriculum.store import Artefact, Store
 from schemas.errors import StoreError
@@ -113,7 +114,6 @@ def _lists(values: Sequence[Values], kind: Any) -> Any:
     return pa.ListArray.from_arrays(offsets, items, type=kind)
 
 
-PLAN_NAME = "plan.parquet"
 PLAN_COLUMNS = ("rows_key", "shard", "row")
 TABLE_TOKENS = 1 << 20
 """Row positions of a table, about."""

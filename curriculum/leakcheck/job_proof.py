@@ -30,8 +30,9 @@ from curriculum.leakcheck.verdicts import proven_once
 from curriculum.model.decoder import Decoder
 from curriculum.store import Store
 from curriculum.train.device import prepare, with_backend
-from curriculum.train.run_directory import read_job, write_text
+from curriculum.train.run_directory import read_job
 from curriculum.train.validate import require_fitting
+from curriculum.whole_files import write_whole
 from schemas.errors import JobError
 from schemas.job import Job
 from schemas.leak import Finding, LeakReport, ProvenJob
@@ -146,7 +147,7 @@ def prove_file(path: Path, report: Path, watch: ProgressCallback) -> LeakReport:
     sealed = ProvenJob(
         job=hashlib.sha256(path.read_bytes()).hexdigest(), result=proven.result, report=proven
     )
-    write_text(report, sealed.model_dump_json(indent=1))
+    write_whole(report, sealed.model_dump_json(indent=1))
     return proven
 
 

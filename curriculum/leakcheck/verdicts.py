@@ -22,7 +22,7 @@ import schemas
 from curriculum.leakcheck.repacked import Setting
 from curriculum.leakcheck.subject import dtype_name
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.train.run_directory import write_text
+from curriculum.whole_files import write_whole
 from schemas.errors import JobError
 from schemas.json_text import Sealed, read_json
 from schemas.leak import Finding, LeakReport
@@ -69,7 +69,7 @@ def proven_once(
     report = LeakReport(findings=prove())
     if report.passed:
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(file, KeptVerdict(setting=described, report=report).model_dump_json(indent=1))
+        write_whole(file, KeptVerdict(setting=described, report=report).model_dump_json(indent=1))
         for other in folder.parent.iterdir():
             if _CODE.fullmatch(other.name) and other != folder:
                 shutil.rmtree(other, ignore_errors=True)

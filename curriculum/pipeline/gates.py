@@ -22,7 +22,7 @@ from curriculum.pipeline.run_config import command
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.advance_when import fall, fall_words, gate_figures
-from curriculum.train.run_directory import write_text
+from curriculum.whole_files import write_whole
 from schemas.diet import AdvanceWhen
 from schemas.errors import JobError, StoreError
 from schemas.job import Report
@@ -124,7 +124,7 @@ def record_gate(plan: RunPlan, run: Artefact, gate: Verdict) -> None:
         cure=cure,
     )
     file.parent.mkdir(exist_ok=True)
-    write_text(file, closed.model_dump_json(indent=1))
+    write_whole(file, closed.model_dump_json(indent=1))
 
 
 def approve_command(plan: RunPlan, phase: str) -> str:
@@ -183,7 +183,7 @@ def write_approval(store: Store, run: Artefact, *, who: str, comment: str = "") 
     )
     file = approval_file(store, run)
     file.parent.mkdir(exist_ok=True)
-    write_text(file, approval.model_dump_json(indent=1))
+    write_whole(file, approval.model_dump_json(indent=1))
     return approval
 
 

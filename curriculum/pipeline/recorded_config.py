@@ -19,7 +19,7 @@ from curriculum.pipeline.plan import RunPlan, plan_of, resolve_plan
 from curriculum.pipeline.resume import ResumePoint, RowExclusions, parse_exclusions
 from curriculum.pipeline.run_config import ResumeConfig, RunConfig, command, option
 from curriculum.store import Store
-from curriculum.train.run_directory import write_text
+from curriculum.whole_files import write_whole
 from schemas.corpus import CorpusSpec
 from schemas.diet import TRAINED_TOKENIZER, Diet, PhaseSpec
 from schemas.errors import DietError, StoreError
@@ -83,7 +83,7 @@ def write_snapshot(plan: RunPlan, flow_run: str) -> None:
         without=plan.without,
         imported=dict(plan.imported),
     )
-    write_text(file, snapshot.model_dump_json(indent=1))
+    write_whole(file, snapshot.model_dump_json(indent=1))
 
 
 def write_command_snapshot(plan: RunPlan) -> None:

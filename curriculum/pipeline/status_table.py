@@ -17,7 +17,7 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.status import PhaseStatus, StatusInputs
 from curriculum.store import Store
 from curriculum.store.inside import WORKSPACE_NAME
-from curriculum.train.run_directory import replace_whole
+from curriculum.whole_files import replace_whole
 from schemas import regular_files
 from schemas.errors import CurriculumError
 from schemas.manifest import MANIFEST_NAME

@@ -4,7 +4,6 @@ import contextlib
 import datetime
 import os
 import re
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -14,6 +13,7 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from curriculum.published_files import damaged, footer_of, sha256_of
 from curriculum.store.inside import files_of
+from curriculum.whole_files import DRAFT, sync, write_whole
 from schemas.corpus import is_name
 from schemas.cures import run_of
 from schemas.document import PARQUET_ENDINGS, PARTS
@@ -120,7 +120,6 @@ def _order(item: Input) -> tuple[str, str, str]:
 
 Model = TypeVar("Model", bound=BaseModel)
 Settings = TypeVar("Settings")
-_DRAFT = ".draft"
 """The suffix of files that aren't whole yet; a killed writer may leave one."""
 _RUNS = "runs"
 _SHELF_OR_KEY = re.compile(rf"[^-=]+[-=].*|[0-9a-f]{{{KEY_DIGITS}}}")
@@ -276,7 +275,7 @@ def is_in_place(artefact: Artefact, root: Path) -> bool:
 def is_publishable(name: str) -> bool:
     """Return True for a path that a manifest lists: no manifest's, and none of what wasn't written whole."""
     steps = name.split("/")
-    return steps[-1] != MANIFEST_NAME and not any(step.endswith(_DRAFT) for step in steps)
+    return steps[-1] != MANIFEST_NAME and not any(step.endswith(DRAFT) for step in steps)
 
 
 def manifest_of(draft: StagingDirectory, *, content: str = "") -> Manifest:
@@ -347,22 +346,3 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def manifest_text(manifest: Manifest) -> str:
     """Return the text of manifest.json."""
     return manifest.model_dump_json(indent=1)
-
-
-def write_whole(file: Path, text: str) -> None:
-    """Let a file appear, or change, in one rename; after a loss of power it is the old or the new one."""
-    # Builds of several machines write here, and their processes may have one number.
-    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}{_DRAFT}")
-    draft.write_text(text)
-    sync(draft)
-    draft.replace(file)
-    sync(file.parent)
-
-
-def sync(path: Path) -> None:
-    """Flush a file or a folder to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

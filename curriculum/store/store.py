@@ -29,13 +29,12 @@ from curriculum.store.artefact import (
     planned_manifest,
     published,
     published_in,
-    sync,
     write_manifest,
-    write_whole,
 )
 from curriculum.store.inside import WORKSPACE_NAME as WORKSPACE_NAME
 from curriculum.store.marks import marks_text
 from curriculum.store.os_errors import refusal
+from curriculum.whole_files import sync, write_whole
 from schemas.cures import is_lost
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json

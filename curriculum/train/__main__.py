@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from curriculum.exposure import deny_others_writing
+from curriculum.exposure import deny_others_writing, is_trusted_by_environment, real_path
 from curriculum.stop_signals import terminating_signals
 from curriculum.train.processes import dying_with_parent
 
@@ -42,7 +42,7 @@ def main() -> int:
     if arguments.slot is not None:
         _see_the_gpus_of(arguments.slot)
     asked_to_stop = _listen()
-    if "CURRICULUM_TRUST" not in os.environ:
+    if not is_trusted_by_environment(real_path(arguments.job)):
         # Those who share a workspace that it names may write to it.
         deny_others_writing()
     # Threads that wait by spinning slow all work on shared cores; OpenMP reads this when torch is loaded.

@@ -29,8 +29,8 @@ from curriculum.train.checkpoint_files import (
 from curriculum.train.distributed import PATH, PATH_OR_NONE
 from curriculum.train.metrics import log
 from curriculum.train.optimizer import TrainState, generators, is_moment, tensors, whole
-from curriculum.train.run_directory import flush, write_text
 from curriculum.train.tensor_file import write_tensors
+from curriculum.whole_files import sync, write_whole
 from schemas.errors import CurriculumError, JobError
 from schemas.job import Figure, Job, ModelSpec, TokenCounts
 from schemas.manifest import MANIFEST_NAME
@@ -144,13 +144,13 @@ def publish(folder: Path, spec: ModelSpec | None, state: CheckpointState) -> Pat
     (path / STATE).write_text(state.model_dump_json(indent=1))
     files = tuple(record_of(path, file) for file in sorted(path.rglob("*")) if file.is_file())
     for record in files:
-        flush(path / record.name)
+        sync(path / record.name)
     manifest = CheckpointManifest(step=state.step, files=files)
-    write_text(path / MANIFEST_NAME, manifest.model_dump_json(indent=1))
+    write_whole(path / MANIFEST_NAME, manifest.model_dump_json(indent=1))
     if target.exists():
         shutil.rmtree(target)
     path.rename(target)
-    flush(folder)
+    sync(folder)
     for old in _numbered(folder)[KEPT:]:
         shutil.rmtree(old)
     return target

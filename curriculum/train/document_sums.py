@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curriculum import parquet
-from curriculum.train.run_directory import EVALUATIONS, replace_whole
+from curriculum.train.run_directory import EVALUATIONS
+from curriculum.whole_files import replace_whole
 from schemas.held_out import HeldOutCount, WeightedStratum, held_out_count, satterthwaite
 from schemas.job import EVALUATED_SCHEMA, Evaluation
 from schemas.run_folders import STEP, number_of

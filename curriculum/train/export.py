@@ -17,9 +17,9 @@ from torch import Tensor
 from curriculum.train.checkpoint import read_state
 from curriculum.train.checkpoint_files import content_of
 from curriculum.train.restore import job_of, model_in
-from curriculum.train.run_directory import flush
 from curriculum.train.sample import backend_for_one, longest_row
 from curriculum.train.tensor_file import write_tensors
+from curriculum.whole_files import sync
 from schemas.errors import JobError
 from schemas.job import Figure, Job, ModelSpec
 from schemas.study import study_mark
@@ -96,7 +96,7 @@ def export(checkpoint: Path, to: Path, vocabulary: Vocabulary, form: Format) -> 
     draft.mkdir(parents=True)
     _write(draft, checkpoint, spec, weights, vocabulary, form)
     for file in draft.iterdir():
-        flush(file)
+        sync(file)
     draft.replace(to.absolute())
     return to
 

@@ -42,7 +42,8 @@ from curriculum.train.evaluation import HeldOut, read_token_bytes
 from curriculum.train.metrics import Metrics, StepCounts, StepMetrics, StepOutcome, counts_of_step
 from curriculum.train.processes import CANCELLED, FAILED
 from curriculum.train.report import HeartbeatWriter, Outcome, report_of
-from curriculum.train.run_directory import CHECKPOINTS, REPORT, read_job, write_text
+from curriculum.train.run_directory import CHECKPOINTS, REPORT, read_job
+from curriculum.whole_files import write_whole
 from schemas.job import Figure, Job, MaskingCost, Stopped
 
 EXIT_CODES: dict[Stopped, int] = {"budget": 0, "gate": 0, "cancelled": CANCELLED, "failed": FAILED}
@@ -204,7 +205,7 @@ class ForeignRun:
             leakcheck=leakcheck,
             masking_cost=masking_cost,
         )
-        write_text(self.directory / REPORT, report.model_dump_json(indent=1))
+        write_whole(self.directory / REPORT, report.model_dump_json(indent=1))
         return EXIT_CODES[stopped]
 
     def _open_metrics(self) -> Metrics:

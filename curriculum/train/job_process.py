@@ -20,9 +20,10 @@ from curriculum.train.metrics import log
 from curriculum.train.processes import failure_of
 from curriculum.train.proof import proven
 from curriculum.train.report import HeartbeatWriter, record_kernel, report_of, write_end
-from curriculum.train.run_directory import REPORT, claimed, read_job, read_report, write_text
+from curriculum.train.run_directory import REPORT, claimed, read_job, read_report
 from curriculum.train.trainer import Trainer
 from curriculum.train.validate import require_fitting, require_shared_rows
+from curriculum.whole_files import write_whole
 from schemas.errors import CurriculumError
 from schemas.job import Job, Report
 
@@ -89,7 +90,7 @@ def _trained(
         leakcheck="passed" if required else "not run",
         masking_cost=cost,
     )
-    ranks.on_first(lambda: write_text(directory / REPORT, report.model_dump_json(indent=1)))
+    ranks.on_first(lambda: write_whole(directory / REPORT, report.model_dump_json(indent=1)))
     return report
 
 

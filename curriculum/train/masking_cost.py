@@ -23,7 +23,7 @@ from curriculum.train.dataloader import Batch, PlannedRows, steps_of
 from curriculum.train.device import mixed
 from curriculum.train.metrics import log
 from curriculum.train.optimizer import new_train_state
-from curriculum.train.run_directory import write_text
+from curriculum.whole_files import write_whole
 from schemas.errors import JobError
 from schemas.job import Job, MaskingCost
 from schemas.json_text import Sealed, read_json
@@ -78,7 +78,7 @@ def measured_once(
     )
     if required:
         require_cheap(cost)
-    write_text(file, KeptCost(cost=cost).model_dump_json(indent=1))
+    write_whole(file, KeptCost(cost=cost).model_dump_json(indent=1))
     return cost
 
 

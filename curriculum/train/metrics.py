@@ -24,7 +24,8 @@ from curriculum.model.decoder import Decoder
 from curriculum.train import document_sums
 from curriculum.train.dataloader import Batch
 from curriculum.train.metric_writers import Writer, fill, of_figures, of_step, open_writers
-from curriculum.train.run_directory import METRICS, replace_whole
+from curriculum.train.run_directory import METRICS
+from curriculum.whole_files import replace_whole
 from schemas.job import METRICS_SCHEMA, Figure, Job, ModelSpec, TokenCounts
 from schemas.visible import visible
 from schemas.whole_numbers import whole_number

@@ -14,14 +14,8 @@ from curriculum.train.document_sums import seconds_of
 from curriculum.train.evaluation import evaluations_left
 from curriculum.train.evaluation_sets import positions_read
 from curriculum.train.metrics import read_metrics, summary
-from curriculum.train.run_directory import (
-    CHECKPOINTS,
-    HEARTBEAT,
-    METRICS,
-    REPORT,
-    STATE,
-    write_text,
-)
+from curriculum.train.run_directory import CHECKPOINTS, HEARTBEAT, METRICS, REPORT, STATE
+from curriculum.whole_files import write_whole
 from schemas.job import Doing, Failure, Figure, Heartbeat, Job, MaskingCost, Report, Stopped
 from schemas.json_text import now
 
@@ -103,14 +97,14 @@ def write_end(
         state = checkpoint.read_state(last)
     outcome = Outcome(stopped=stopped, reason=reason, state=state, checkpoint=last)
     report = report_of(job, workspace, directory, outcome, failure=failure, devices=devices)
-    write_text(directory / REPORT, report.model_dump_json(indent=1))
+    write_whole(directory / REPORT, report.model_dump_json(indent=1))
 
 
 def record_kernel(directory: Path, job: Job) -> None:
     """Write device and backend of a claimed run, once they are chosen, into its state.json."""
     chosen = {"device": job.device, "backend": job.kernel}
     state = this_process().model_copy(update=chosen)
-    write_text(directory / STATE, state.model_dump_json(indent=1))
+    write_whole(directory / STATE, state.model_dump_json(indent=1))
 
 
 def _at(figures: tuple[Figure, ...], step: int) -> tuple[Figure, ...]:

@@ -16,8 +16,8 @@ from curriculum.train.run_directory import (
     read_report,
     resumable,
     run_recipe,
-    write_text,
 )
+from curriculum.whole_files import write_whole
 from schemas.cures import set_aside
 from schemas.errors import JobError
 from schemas.job import Job, Report
@@ -114,5 +114,5 @@ def freeze(directory: Path, job: Job) -> Job:
     )
     if not file.is_file() or frozen != there:
         directory.mkdir(parents=True, exist_ok=True)
-        write_text(file, frozen.model_dump_json(indent=1))
+        write_whole(file, frozen.model_dump_json(indent=1))
     return read_job(file)

@@ -2,9 +2,7 @@
 
 import contextlib
 import importlib.util
-import os
 import runpy
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +13,7 @@ import filelock
 from curriculum.store import Artefact, Input, Recipe, Store, inside, read_mark
 from curriculum.store.gc import discarded
 from curriculum.store.owners import launch_lock, launcher_record, this_process, train_lock
+from curriculum.whole_files import write_whole
 from schemas.cures import cure_of, set_aside
 from schemas.errors import JobError
 from schemas.job import Job, Report, RunState
@@ -241,7 +240,7 @@ def claimed(store: Store, job: Job, directory: Path) -> Iterator[None]:
             for draft in directory.rglob(".*.draft"):
                 inside.remove(draft)
             (directory / REPORT).unlink(missing_ok=True)
-            write_text(directory / STATE, this_process().model_dump_json(indent=1))
+            write_whole(directory / STATE, this_process().model_dump_json(indent=1))
             yield
     finally:
         (directory / STATE).unlink(missing_ok=True)
@@ -273,7 +272,7 @@ def launching(store: Store, job: Job, say: Callable[[str], None]) -> Iterator[No
         say(f"waits for {_process_of(owner)}, which trains this run")
         lock.acquire()
     try:
-        write_text(owner, this_process().model_dump_json(indent=1))
+        write_whole(owner, this_process().model_dump_json(indent=1))
         yield
     finally:
         owner.unlink(missing_ok=True)
@@ -299,26 +298,3 @@ def _process_of(owner: Path) -> str:
     """Name the process that a state.json names."""
     there = inside.read(RunState, owner)
     return f"process {there.pid} on {there.host}" if there else "another process"
-
-
-def replace_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write beside `path`, flush, and rename over it."""
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.draft")
-    write(draft)
-    flush(draft)
-    draft.replace(path)
-    flush(path.parent)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Let a text file appear whole."""
-    replace_whole(path, lambda draft: draft.write_text(text))
-
-
-def flush(path: Path) -> None:
-    """Bring a file, or a folder's list of names, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

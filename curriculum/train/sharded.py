@@ -44,8 +44,8 @@ from torch.futures import Future as TorchFuture
 from curriculum.train.checkpoint_files import INDEX, damaged, read_part
 from curriculum.train.distributed import Ranks
 from curriculum.train.optimizer import TrainState, generators, tensors
-from curriculum.train.run_directory import write_text
 from curriculum.train.tensor_file import head, write_tensors
+from curriculum.whole_files import write_whole
 from schemas.text import Strict
 
 Size = Annotated[int, Field(ge=0)]
@@ -185,7 +185,7 @@ class _Writer(StorageWriter):
                 if isinstance(each, TensorStorageMetadata)
             )
         )
-        write_text(self.folder / INDEX, index.model_dump_json())
+        write_whole(self.folder / INDEX, index.model_dump_json())
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: object) -> bool:

@@ -9,7 +9,7 @@ from curriculum.pipeline.notifiers import Log
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.train.run_directory import replace_whole
+from curriculum.whole_files import write_whole
 from dashboards.html import escaped
 from dashboards.report.facts import REPORTS, MarkedArtefacts, read, report_name, report_path
 from dashboards.report.page import page
@@ -36,7 +36,7 @@ def write(plan: RunPlan, resources: Resources, log: Log, folder: Path | None = N
     text = page(facts)
     file = folder / report_name(plan.diet.specialist, plan.diet.branch)
     file.parent.mkdir(exist_ok=True)
-    replace_whole(file, lambda draft: draft.write_text(text, encoding="utf-8"))
+    write_whole(file, text)
     return file
 
 

@@ -15,7 +15,7 @@ from curriculum.inspection.rows import rows as chosen
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
-from curriculum.train.run_directory import replace_whole
+from curriculum.whole_files import write_whole
 from dashboards import html, palette
 from dashboards.rows.page import MAX_BYTES, TEMPLATES, named, page
 from schemas.errors import StoreError
@@ -80,7 +80,7 @@ def write(root: Path, rows: Artefact, made_of: Sequence[Artefact], reports: Path
     tokenizer = tokenizer_in(tokenizers[0])
     text = _page(root, rows, held, tokenizer, max_bytes=MAX_BYTES)
     file.parent.mkdir(parents=True, exist_ok=True)
-    replace_whole(file, lambda draft: draft.write_text(text, encoding="utf-8"))
+    write_whole(file, text)
     return file
 
 

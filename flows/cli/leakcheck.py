@@ -24,8 +24,9 @@ from curriculum.leakcheck.proof import (
 )
 from curriculum.pipeline.references import run_of
 from curriculum.store import Store
-from curriculum.train.run_directory import JOB, write_text
+from curriculum.train.run_directory import JOB
 from flows.cli.console import BAD, GOOD, MUTED, err, out, plain_table
+from flows.cli.output_files import drafted
 from flows.cli.progress_bars import watching
 from schemas.errors import JobError
 from schemas.job import Backend
@@ -62,7 +63,8 @@ def leakcheck(options: LeakcheckOptions, json_file: Path | None) -> bool:
     show(report)
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(json_file, report.json_text())
+        with drafted(json_file) as draft:
+            draft.write_text(report.json_text(), encoding="utf-8")
         err.print(Text(f"written to {json_file}", MUTED))
     return report.passed
 

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import sys
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -70,7 +69,8 @@ def query(
             _WRITERS[form](answer, target)
             sys.stdout.flush()
         else:
-            _write(answer, form, file)
+            with file.open("wb") as target:
+                _WRITERS[form](answer, target)
 
 
 def _status_of(home: Path) -> pa.Table | None:
@@ -205,20 +205,6 @@ def _require_no_terminal(form: Form) -> None:
     if form is Form.PARQUET and sys.stdout.isatty():
         cause = "a terminal can't show it"
         raise CurriculumError("--format", form, cause=cause, cure="Add --out answer.parquet")
-
-
-def _write(answer: catalog.Stream, form: Form, file: Path) -> None:
-    """Let a file appear whole."""
-    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}.draft")
-    try:
-        with draft.open("wb") as target:
-            _WRITERS[form](answer, target)
-        draft.replace(file)
-    except FileNotFoundError:
-        cause = "there is no such folder"
-        raise CurriculumError("--out", file, cause=cause, cure="Create it first") from None
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _csv(answer: catalog.Stream, target: BinaryIO) -> None:

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -30,6 +30,7 @@ from curriculum.sandbox import (
 from curriculum.sandboxed_process import machine_memory
 from curriculum.store.inside import require_plain
 from flows import settings
+from flows.cli.output_files import drafted
 from flows.settings import trust
 from schemas.errors import StoreError
 from schemas.regular_files import expanded
@@ -54,8 +55,8 @@ def look(
 ) -> int:
     """Do work that reads a workspace, and return its exit code: in a sandbox where it isn't trusted.
 
-    `work` is called with the path to write to: `output`, or where the workspace isn't trusted a draft of it,
-    or what `folder` makes for that workspace. `ending` does work as a command, and returns the exit code.
+    `work` is called with the path to write to: a draft of `output`, or where the workspace isn't trusted what
+    `folder` makes for that workspace. `ending` does work as a command, and returns the exit code.
 
     Raises:
         StoreError: for what is no plain file or folder in a workspace that isn't trusted, and where
@@ -64,7 +65,8 @@ def look(
     named = [*named]
     foreign = trust.untrusted(home, named)
     if not foreign:
-        work(output)
+        with _drafted(output) as draft:
+            work(draft)
         return 0
     there = [*filter(Path.exists, foreign)]
     for each in there:
@@ -95,20 +97,8 @@ def look(
         return _done_apart(lambda: ending(lambda: _within(sandbox, scratch, lambda: work(place))))
 
 
-@contextlib.contextmanager
-def _drafted(output: Path | None) -> Iterator[Path | None]:
-    """Make a folder in which the process may write; what it wrote is moved to its place at the end."""
-    if output is None:
-        yield None
-        return
-    folder = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.absolute().parent))
-    draft = folder / output.name
-    try:
-        yield draft
-        if draft.is_file() and not draft.is_symlink():
-            draft.replace(output)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def _drafted(output: Path | None) -> contextlib.AbstractContextManager[Path | None]:
+    return contextlib.nullcontext() if output is None else drafted(output)
 
 
 def _done_apart(work: Callable[[], int]) -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
-from curriculum.train.run_directory import write_text
+from curriculum.whole_files import write_whole
 from flows import settings
 
 EVERY_S = 30.0
@@ -94,7 +94,7 @@ class CrashWatch:
         left = [each for each in crashes if each.mark not in self.sent]
         until = [*left[:1], *crashes[-1:]]
         if until or not _file(self.workspace).is_file():
-            write_text(_file(self.workspace), (until[0].when if until else start).isoformat())
+            write_whole(_file(self.workspace), (until[0].when if until else start).isoformat())
 
     def _is_sent(self, crash: Crash) -> bool:
         return crash.mark in self.sent or self.send(crash)

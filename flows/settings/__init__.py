@@ -17,8 +17,8 @@ from curriculum.exposure import (
     claim,
     deny_others_writing,
     exposure_above,
+    is_trusted_by_environment,
     led_path,
-    real_path,
 )
 from flows.settings.proxies import without_blanks
 from schemas.errors import CurriculumError
@@ -154,12 +154,6 @@ def _own(folder: Path) -> Path:
         )
     folder.chmod(0o700)
     return folder
-
-
-def is_trusted_by_environment(workspace: Path) -> bool:
-    """Return True for $CURRICULUM_TRUST and what lies in it: trusted without a record, as in containers."""
-    given = os.environ.get("CURRICULUM_TRUST") or None
-    return given is not None and workspace.is_relative_to(real_path(Path(given)))
 
 
 def notify_target() -> str | None:

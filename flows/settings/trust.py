@@ -23,13 +23,14 @@ from curriculum.exposure import (
     exposure,
     exposure_below,
     exposure_inside,
+    is_trusted_by_environment,
     own_exposure,
     real_path,
 )
 from curriculum.store import Store
 from curriculum.store.inside import LOCKS, WORKSPACE_NAME
 from curriculum.store.store import when_made
-from curriculum.train.run_directory import replace_whole
+from curriculum.whole_files import replace_whole
 from flows import settings
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
@@ -69,7 +70,7 @@ def trusting_new_workspace(home: Path) -> Iterator[None]:
     is_fresh = is_new(home)
 
     def trust_made(made: Path) -> None:
-        is_shared = settings.is_trusted_by_environment(home) and workspace_exposure(home)
+        is_shared = is_trusted_by_environment(home) and workspace_exposure(home)
         if is_fresh and made == home and not is_shared:
             trust(made)
 
@@ -95,7 +96,7 @@ def is_new(home: Path) -> bool:
 
 def claim_home(home: Path) -> None:
     """Make the folder of a workspace that other users could make first, but below $CURRICULUM_TRUST."""
-    if not settings.is_trusted_by_environment(home):
+    if not is_trusted_by_environment(home):
         claim(home)
 
 
@@ -121,7 +122,7 @@ def is_trusted(home: Path) -> bool:
     Raises:
         SettingError: for a record that is a link, or that others may write.
     """
-    if settings.is_trusted_by_environment(home):
+    if is_trusted_by_environment(home):
         return True
     try:
         return workspace_exposure(home) is None and _identity(home) in trusted()

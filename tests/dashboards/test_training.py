@@ -14,7 +14,8 @@ from curriculum.inspection.open_runs import training_curves
 from curriculum.pipeline.context import Resources
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.report import HeartbeatWriter
-from curriculum.train.run_directory import read_job, replace_whole
+from curriculum.train.run_directory import read_job
+from curriculum.whole_files import replace_whole
 from dashboards import training_panel
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat
 from schemas.json_text import now

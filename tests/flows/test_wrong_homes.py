@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.exposure import real_path
+from curriculum.exposure import is_trusted_by_environment, real_path
 from flows import settings
 from schemas.errors import CurriculumError
 from tests.flows.cli_runner import curriculum
@@ -80,4 +80,4 @@ def test_a_variable_of_trust_that_leads_in_a_circle_trusts_nothing_else(
     circle.symlink_to(circle)
     monkeypatch.setenv("CURRICULUM_TRUST", str(circle))
     assert real_path(circle) == circle
-    assert not settings.is_trusted_by_environment(tmp_path)
+    assert not is_trusted_by_environment(tmp_path)

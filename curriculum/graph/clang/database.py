@@ -297,15 +297,19 @@ class Database:
                     handle = regular_files.opened_inside(file, self.reach)
                     with os.fdopen(handle, "rb") as opened:
                         number, size = number + 1, size + os.fstat(handle).st_size
-                        if number > MAX_GENERATED or size > MAX_GENERATED_BYTES:
-                            raise CorpusError(
-                                f"headers in {at}",
-                                f"{number:,} files, {size:,} bytes",
-                                cause=f"more than {MAX_GENERATED:,} files or {MAX_GENERATED_BYTES:,} bytes "
-                                "can be included from outside of the tree",
-                                cure="Take the folder out of the compile database, or clear it",
-                            )
+                        _require_few(at, number, size)
                         yield f"{place}/{name}", opened
+
+
+def _require_few(folder: Path, number: int, size: int) -> None:
+    if number > MAX_GENERATED or size > MAX_GENERATED_BYTES:
+        raise CorpusError(
+            f"headers in {folder}",
+            f"{number:,} files, {size:,} bytes",
+            cause=f"more than {MAX_GENERATED:,} files or {MAX_GENERATED_BYTES:,} bytes can be included from "
+            "outside of the tree",
+            cure="Take the folder out of the compile database, or clear it",
+        )
 
 
 def _own_arguments(unit: Unit) -> Iterator[str]:

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.processes import CANCELLED, MEMORY, job_environment
-from curriculum.train.run_directory import LOG, write_text
+from curriculum.train.run_directory import LOG
+from curriculum.whole_files import write_whole
 from schemas.errors import JobError
 from schemas.job import Job, SlurmJob
 from schemas.json_text import read_json
@@ -242,7 +243,7 @@ def _look_for(seconds: float, look: Callable[[bool], None], *, runs: bool) -> No
 
 
 def _noted(number: str, directory: Path) -> SlurmHandle:
-    write_text(directory / SUBMITTED, SlurmJob(id=number).model_dump_json())
+    write_whole(directory / SUBMITTED, SlurmJob(id=number).model_dump_json())
     return SlurmHandle(number, directory)
 
 

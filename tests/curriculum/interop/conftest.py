@@ -14,8 +14,9 @@ import pytest
 from curriculum.interop import tokens_out
 from curriculum.interop.huggingface import whole_folder
 from curriculum.interop.publish import RowFacts
-from curriculum.interop.row_order import PLAN_NAME, Ordered
+from curriculum.interop.row_order import Ordered
 from curriculum.interop.tokens_in import token_rows
+from curriculum.mixing.mix import PLAN_NAME
 from curriculum.packing import best_fit
 from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter

@@ -19,7 +19,8 @@ from curriculum.interop.huggingface import (
     whole_folder,
     write_card,
 )
-from curriculum.interop.row_order import PLAN_NAME, Ordered
+from curriculum.interop.row_order import Ordered
+from curriculum.mixing.mix import PLAN_NAME
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.document import DOCUMENT_SCHEMA
 from tests.factories import shard_path

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.interop.row_order import PLAN_NAME
 from curriculum.interop.token_files import open_tokens
 from curriculum.interop.tokens_out import LOAD, write_index
+from curriculum.mixing.mix import PLAN_NAME
 from curriculum.store import Artefact
 from schemas.errors import SchemaError, StoreError
 from schemas.structure import STRUCTURE_TOKENS
