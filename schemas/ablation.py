@@ -22,6 +22,8 @@ too small to tell  there are too few seeds to say any of these
 none               there are fewer than MIN_SEEDS seeds, or the ablation's own controls failed
 """
 BASE, NULL, CONTROL = "base", "null", "control"
+CLAIMS_NAME, ARMS_NAME = "claims.parquet", "arms.parquet"
+"""Files of a judged ablation."""
 OWN_ARMS = (BASE, NULL, CONTROL)
 """Arms that each ablation has: the diet itself, the same with its rows in another order, and the same with a
 quarter of its tokens."""

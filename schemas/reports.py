@@ -477,6 +477,14 @@ class AblationReport(StageReport):
     """True if its own controls came out as they have to."""
     verdicts: dict[str, str] = {}
     """Verdict by claim."""
+    why: str = ""
+    """The question that it answers."""
+    corpus: str = ""
+    model: str = ""
+    weights: int = 0
+    """Parameters of the model; 0 where they aren't known."""
+    row_lengths: tuple[int, ...] = ()
+    """Row lengths of all arms, ascending."""
 
 
 class SurveyReport(StageReport):

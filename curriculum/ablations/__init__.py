@@ -1,8 +1,11 @@
 """Ablations: arms that differ in one thing, trained with the same seeds, and verdicts on claims about them.
 
-arms.py        diets of the arms
-evidence.py    trained arms: measurements of the last run, counts over all runs
-verdicts.py    paired differences over seeds, tests, verdicts
-documents.py   intervals of the same differences over documents
-ablate.py      all arms trained, claims judged, published as one artefact
+arms.py          diets of the arms
+planned_arms.py  plans of the arms, checked for equal steps, and trained
+evidence.py      trained arms: measurements of the last run, counts over all runs
+verdicts.py      paired differences over seeds, tests, verdicts
+documents.py     intervals of the same differences over documents
+setting.py       corpus, model and rows that the verdicts are of
+ablate.py        all arms trained, claims judged, published as one artefact
+outcome_tables.py  the outcome as lines of tables
 """

@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 from curriculum.ablations.arms import Arm, write_arms
 from curriculum.ablations.documents import DocumentInterval, document_interval
 from curriculum.ablations.evidence import Trained
+from curriculum.ablations.planned_arms import PlannedArm, plan_arms, plan_of_arm
+from curriculum.ablations.setting import Setting, setting_of
 from curriculum.ablations.verdicts import (
     Difference,
     difference_of,
@@ -19,18 +21,15 @@ from curriculum.ablations.verdicts import (
     verdict_of,
 )
 from curriculum.inspection.paired import Measured
-from curriculum.mixing.resolve import phase_tokens
 from curriculum.pipeline.attempts import mark_current
-from curriculum.pipeline.checks import require_steps
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.execute import Scope, execute, here, runs_of
-from curriculum.pipeline.plan import RunPlan, resolve_plan
-from curriculum.pipeline.steps import tokens_per_step
+from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.ablation import (
     ABLATION_SCHEMA,
+    ARMS_NAME,
     ARMS_SCHEMA,
-    BASE,
+    CLAIMS_NAME,
     CONTROL,
     NULL,
     AblationSpec,
@@ -38,14 +37,10 @@ from schemas.ablation import (
     Direction,
     Verdict,
 )
-from schemas.errors import JobError
 from schemas.reports import AblationReport
 
-REVISION = 1
-"""Raised when the same runs give other verdicts."""
-MAX_EQUAL_STEPS = 10_000
-"""Steps up to which a budget is looked for of which all arms train equally many."""
-CLAIMS_NAME, ARMS_NAME = "claims.parquet", "arms.parquet"
+REVISION = 2
+"""Raised when the same runs give other verdicts, or are described otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +84,8 @@ def ablate(
     context: Context,
     *,
     repositories: Sequence[str] = (),
-    begun: Callable[[Arm, int, int], None],
+    train: Callable[[PlannedArm], tuple[Artefact, ...]],
+    resolve: Callable[[Arm], RunPlan] = plan_of_arm,
 ) -> tuple[Outcome, Artefact]:
     """Train all arms that aren't there yet, judge the claims, and publish the outcome.
 
@@ -102,74 +98,16 @@ def ablate(
         workspace: Holds the runs.
         context: Resources, and receivers of progress and warnings.
         repositories: Paths that take the place of the corpus's repositories.
-        begun: Receives each arm before it is trained, its number from 1, and how many there are.
+        train: Trains an arm, as `train_arm` does, and returns its runs; called arm by arm, seed by seed.
+        resolve: Returns the plan of an arm.
 
     Raises:
         CurriculumError: for a mistake in an arm, before anything is trained, and where training fails.
     """
     arms = write_arms(spec, file, workspace, repositories)
-    plans = [_plan(arm, context) for arm in arms]
-    require_equal_steps(arms, plans)
-    done = []
-    for number, (arm, plan) in enumerate(zip(arms, plans, strict=True), 1):
-        begun(arm, number, len(arms))
-        runs = runs_of(execute(plan, here(context), Scope(), context))
-        if len(runs) != len(plan.phases):
-            raise JobError(
-                f"arm {arm.name}, seed {arm.seed}",
-                f"{len(runs)} of {len(plan.phases)} phases",
-                cause="a phase ended without the next one",
-                cure="Train the diet alone to see why: curriculum run",
-            )
-        done.append(Trained.of(arm, runs))
-    outcome = judge(spec, done)
-    return outcome, publish(Store(workspace), outcome)
-
-
-def _plan(arm: Arm, context: Context) -> RunPlan:
-    """Resolve the plan of an arm, and check it before any is trained."""
-    plan = resolve_plan(arm.config)
-    require_steps(plan, Scope(), context)
-    return plan
-
-
-def require_equal_steps(arms: Sequence[Arm], plans: Sequence[RunPlan]) -> None:
-    """Refuse arms that train more or fewer steps than base; control has a quarter of them.
-
-    Raises:
-        JobError: naming the arm, and the next token budget of which all train equally many.
-    """
-    compared = {
-        arm.name: plan for arm, plan in zip(arms, plans, strict=True) if arm.name != CONTROL
-    }
-    steps = {name: _steps(plan, plan.diet.token_budget) for name, plan in compared.items()}
-    other = next((name for name in steps if steps[name] != steps[BASE]), None)
-    if other is None:
-        return
-    raise JobError(
-        f"arm {other}",
-        f"{steps[other]} steps where {BASE} has {steps[BASE]}",
-        cause="arms are compared at equal row positions, and each phase trains whole steps of its portion",
-        cure=_equal_budget([*compared.values()]),
-    )
-
-
-def _equal_budget(plans: Sequence[RunPlan]) -> str:
-    """Return the cure of unequal steps."""
-    base = plans[0]
-    of_a_step, budget = tokens_per_step(base), base.diet.token_budget
-    if {(plan.diet.token_budget, tokens_per_step(plan)) for plan in plans} != {(budget, of_a_step)}:
-        return "Give all arms the same token_budget and tokens_per_step"
-    first = -(-budget // of_a_step)
-    for number in range(first, first + MAX_EQUAL_STEPS):
-        if len({_steps(plan, number * of_a_step) for plan in plans}) == 1:
-            return f"Take a token_budget of {number * of_a_step} in the diet"
-    return "Give the phases of all arms portions that are whole steps of the token_budget"
-
-
-def _steps(plan: RunPlan, budget: int) -> int:
-    """Return the steps of all phases at some budget of row positions."""
-    return sum(tokens // tokens_per_step(plan) for tokens in phase_tokens(plan.diet, budget))
+    planned = plan_arms(arms, resolve, context)
+    outcome = judge(spec, [Trained.of(each.arm, train(each)) for each in planned])
+    return outcome, publish(Store(workspace), outcome, setting_of(planned, outcome.arms))
 
 
 def judge(spec: AblationSpec, arms: Sequence[Trained]) -> Outcome:
@@ -237,14 +175,17 @@ def _documents(claim: Claim, arms: Sequence[Trained]) -> list[tuple[Measured, Me
     return [(arm.documents, against.documents) for arm, against in _pairs(claim, arms)]
 
 
-def publish(store: Store, outcome: Outcome) -> Artefact:
+def publish(store: Store, outcome: Outcome, setting: Setting) -> Artefact:
     """Publish the tables of an outcome, which become the current ones of its name."""
     spec = outcome.spec
     recipe = Recipe(
         stage="ablations",
         labels=(("ablation", spec.name),),
         revision=REVISION,
-        config={"claims": [claim.model_dump(mode="json") for claim in spec.claims]},
+        config={
+            "why": spec.why,
+            "claims": [claim.model_dump(mode="json") for claim in spec.claims],
+        },
         inputs=tuple(each.runs[-1].as_input(f"{each.arm} {each.seed}") for each in outcome.arms),
     )
 
@@ -253,7 +194,17 @@ def publish(store: Store, outcome: Outcome) -> Artefact:
         _write(_claim_lines(outcome), ABLATION_SCHEMA, draft.path / CLAIMS_NAME)
         _write(_arm_lines(outcome, store.root), ARMS_SCHEMA, draft.path / ARMS_NAME)
         verdicts = {judged.claim.claim: judged.verdict for judged in outcome.claims}
-        draft.record(AblationReport(is_sound=outcome.is_sound, verdicts=verdicts))
+        draft.record(
+            AblationReport(
+                is_sound=outcome.is_sound,
+                verdicts=verdicts,
+                why=spec.why,
+                corpus=setting.corpus,
+                model=setting.model,
+                weights=setting.weights,
+                row_lengths=setting.row_lengths,
+            )
+        )
 
     (made,) = store.produce([recipe], write)
     mark_current(store, f"ablation-{spec.name}", [made])

@@ -8,8 +8,10 @@ import yaml
 
 from curriculum.ablations.ablate import Outcome, ablate, judge
 from curriculum.ablations.arms import Arm, load_ablation
+from curriculum.ablations.planned_arms import PlannedArm, train_arm
 from curriculum.catalog import open_catalog
 from curriculum.pipeline.context import Context
+from curriculum.pipeline.execute import here
 from curriculum.store import Artefact
 from schemas.errors import JobError
 
@@ -40,9 +42,13 @@ def ablation(folder: Path, name: str, **arms: object) -> Path:
 
 def run(file: Path, home: Path) -> tuple[Outcome, Artefact, list[Arm]]:
     begun: list[Arm] = []
-    outcome, made = ablate(
-        load_ablation(file), file, home, Context(), begun=lambda arm, *_: begun.append(arm)
-    )
+    context = Context()
+
+    def train(planned: PlannedArm) -> tuple[Artefact, ...]:
+        begun.append(planned.arm)
+        return train_arm(planned, here(context), context)
+
+    outcome, made = ablate(load_ablation(file), file, home, context, train=train)
     return outcome, made, begun
 
 

@@ -1,0 +1,62 @@
+"""Outcome of an ablation as lines of tables, for the terminal and the pages of Prefect."""
+
+from curriculum.ablations.ablate import JudgedClaim, Outcome
+from curriculum.inspection.formats import Line, count
+from schemas.ablation import CONTROL, MIN_SEEDS
+from schemas.visible import one_line
+
+
+def arm_lines(outcome: Outcome) -> list[Line]:
+    """A line an arm: the means over its seeds."""
+    return [_arm_line(outcome, name) for name in dict.fromkeys(each.arm for each in outcome.arms)]
+
+
+def _arm_line(outcome: Outcome, name: str) -> Line:
+    own = [each for each in outcome.arms if each.arm == name]
+    sets = own[0].sets
+    return {
+        "arm": name,
+        "seeds": len(own),
+        "steps": own[0].steps,
+        "positions": count(own[0].positions),
+        "scored": count(sum(each.scored for each in own) / len(own)),
+        **{held: f"{sum(each.val_bpb(held) for each in own) / len(own):.3f}" for held in sets},
+    }
+
+
+def claim_lines(outcome: Outcome) -> list[Line]:
+    """A line a claim, then null and control."""
+    return [_claim_line(judged) for judged in outcome.judged]
+
+
+def _claim_line(judged: JudgedClaim) -> Line:
+    claim, found, documents = judged.claim, judged.found, judged.documents
+    return {
+        "claim": one_line(claim.claim),
+        "arms": f"{claim.arm} − {claim.against}",
+        "set": claim.set,
+        "difference": f"{found.mean:+.4f}",
+        "over seeds": f"{found.low:+.4f} to {found.high:+.4f}",
+        "over documents": f"{documents.low:+.4f} to {documents.high:+.4f}",
+        "p": f"{judged.corrected:.3f}",
+        "verdict": judged.verdict,
+        "seeds needed": judged.needed or "",
+    }
+
+
+def outcome_warnings(outcome: Outcome) -> list[str]:
+    """Sentences that a reader of the tables must know."""
+    found = []
+    if outcome.null.verdict == "confirmed":
+        found.append(
+            "another order of the same rows changes val_bpb surely: chance is larger here than the claims, "
+            "and there are no verdicts. Take more tokens or more held-out files"
+        )
+    if outcome.control.verdict != "confirmed":
+        found.append(
+            "a quarter of the tokens isn't surely worse: nothing can be told at this size, and there are no "
+            "verdicts. Take more tokens or more seeds"
+        )
+    if len(outcome.spec.seeds) < MIN_SEEDS:
+        found.append(f"fewer than {MIN_SEEDS} seeds give no verdict but that of {CONTROL}")
+    return found
