@@ -30,7 +30,7 @@ PAGES = (
 )
 STYLES = ("scroll.css", "plot.css", "pages.css", "pipeline.css", "sql.css")
 STYLE_PATH = "/style.css"
-MANIFEST_PATH, REPORTS_PATH = "/manifest/", "/reports/"
+MANIFEST_PATH, REPORTS_PATH, ABLATIONS_PATH = "/manifest/", "/reports/", "/ablations/"
 """Pages without controls, which are no notebooks."""
 SCRIPT_PATH = "/pages.js"
 HEAD = (
@@ -54,7 +54,8 @@ def script() -> str:
 def header(page: str) -> Markup:
     """The top of a page: the workspace and the pages."""
     home = workspace.home()
-    return html.part(TEMPLATE, "header", str(home), home.name, PAGES, page, REPORTS_PATH)
+    plain = (("Ablations", ABLATIONS_PATH), ("Reports", REPORTS_PATH))
+    return html.part(TEMPLATE, "header", str(home), home.name, PAGES, page, plain)
 
 
 def first_steps(title: str, why: str, steps: Iterable[NextStep]) -> Markup:

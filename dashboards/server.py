@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 from curriculum.pipeline.context import Resources
-from dashboards import frame, html, manifest_page, workspace
+from dashboards import ablation_page, frame, html, manifest_page, workspace
 from dashboards.guard import (
     Application,
     Guard,
@@ -37,7 +37,7 @@ from dashboards.report import files, index
 from dashboards.report.facts import REPORTS
 
 HERE = Path(__file__).parent
-PLAIN_PATHS = (frame.REPORTS_PATH, frame.MANIFEST_PATH)
+PLAIN_PATHS = (frame.REPORTS_PATH, frame.MANIFEST_PATH, frame.ABLATIONS_PATH)
 SESSION_TTL_S = 120
 """Seconds that the state of a page is kept after its browser is gone."""
 LOGIN = "Open the address that the command printed in its terminal: it logs this browser in."
@@ -175,10 +175,14 @@ async def _show(built: Application, host: str, scope: Scope, receive: Receive, s
 
 
 def _plain_page(path: str, keys: str, overview: str) -> str | None:
-    """The list of reports, a report or what it leads to, or the manifests with these keys."""
+    """The list of reports, a report or what it leads to, the ablations, or the manifests with these keys."""
     home = workspace.home()
     if path == frame.MANIFEST_PATH:
         return manifest_page.page(home, keys)
+    if path == frame.ABLATIONS_PATH:
+        return ablation_page.page(home, overview=overview)
+    if not path.startswith(frame.REPORTS_PATH):
+        return None
     name = path.removeprefix(frame.REPORTS_PATH)
     if name:
         return files.page(home / REPORTS, name)

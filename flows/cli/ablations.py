@@ -9,6 +9,7 @@ from curriculum.ablations.outcome_tables import arm_lines, claim_lines, outcome_
 from curriculum.ablations.planned_arms import PlannedArm, train_arm
 from curriculum.pipeline.execute import here
 from curriculum.store import Artefact
+from dashboards.ablation_page import write_ablation
 from flows.cli.carried_out import require_machine
 from flows.cli.console import MUTED, out, print_line, table, warn
 from flows.cli.progress_bars import watching
@@ -35,4 +36,5 @@ def run(file: Path, home: Path, repositories: Sequence[str]) -> bool:
     for line in outcome_warnings(outcome):
         warn(line)
     print_line(f"ablation {made.path}", MUTED)
+    print_line(f"page {write_ablation(home, made)}", MUTED)
     return outcome.is_sound and len(spec.seeds) >= MIN_SEEDS

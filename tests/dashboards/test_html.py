@@ -74,7 +74,7 @@ def test_a_value_is_escaped_wherever_a_macro_puts_it() -> None:
 
 
 def test_an_attribute_is_never_left() -> None:
-    read = Read(html.part("panels.html", "header", EVIL, EVIL, (), "", "/reports/"))
+    read = Read(html.part("panels.html", "header", EVIL, EVIL, (), "", ((EVIL, EVIL),)))
     assert {name for name, _ in read.attributes} == {"class", "id", "aria-label", "title", "href"}
     assert read.tags == ["header", "h1", "nav", "a", "p"]
 

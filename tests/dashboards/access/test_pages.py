@@ -11,12 +11,14 @@ from playwright.sync_api import Browser, Page, expect
 
 from curriculum.store import Store
 from dashboards import document_page, frame, html
+from dashboards.ablation_page import write_ablation
 from dashboards.report import page as report_page
 from dashboards.rows import page as rows_page
 from dashboards.server import PLAIN_PATHS
 from schemas.document import Document
 from tests.dashboards.conftest import dashboard_of
 from tests.dashboards.looking import GROUND_IS, PATIENCE_MS
+from tests.dashboards.test_ablation_page import judged
 from tests.flows.cli.inspect.conftest import view_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
@@ -26,6 +28,7 @@ SERVED = {
     "mixtures": ("&specialist=templates&phase=file_graph", ("#repositories", "#budget label")),
     "runs": ("", ("#costs", "#choice select")),
     "reports": ("", ("tbody tr",)),
+    "ablations": ("", (".why",)),
     "manifest": ("&key=", ("dl",)),
     "sql line": (
         "&chart=line&across=tokens",
@@ -37,7 +40,7 @@ SERVED = {
 """Pages of the server: what their addresses ask, and what is drawn last: controls of marimo's come late."""
 EMPTY = ("empty overview", "empty mixtures", "empty runs")
 """Pages of a workspace that holds nothing yet."""
-FILES = ("report", "rows", "rows#r2", "rows#r1&q=f1", "document", "sentence")
+FILES = ("report", "ablation", "rows", "rows#r2", "rows#r1&q=f1", "document", "sentence")
 """Files by their kinds, and where in one; the third row has structure, and one is searched."""
 OTHERS = [
     # CodeMirror's editor, in the shadow of marimo's form: it has no name, and scrolls by itself.
@@ -73,10 +76,11 @@ class Opened:
     name: str
 
 
-def _files(made: Any, facts: Any, wide: Document) -> dict[str, str]:
+def _files(made: Any, facts: Any, wide: Document, folder: Path) -> dict[str, str]:
     articles = [*document_page.articles([view_of(wide)])]
     return {
         "report": report_page.page(facts),
+        "ablation": write_ablation(folder, judged(folder)).read_text(encoding="utf-8"),
         "rows": rows_page.page("rows", "of <arena>", made.shown(), made.loaded()),
         "document": document_page.page("title", "subtitle" * 20, articles),
         "sentence": html.sentence("Open it from the terminal"),
@@ -128,7 +132,8 @@ def opened(
         else:
             kind, _, place = name.partition("#")
             file = tmp_path_factory.mktemp("page") / f"{kind}.html"
-            file.write_text(_files(made, facts, wide)[kind], encoding="utf-8")
+            pages = _files(made, facts, wide, file.parent / "ws")
+            file.write_text(pages[kind], encoding="utf-8")
             page.goto(f"{file.as_uri()}#{place}")
             if "q=" in place:
                 page.get_by_role("searchbox").focus()
@@ -162,7 +167,12 @@ def test_the_page_itself_does_not_scroll_sideways(opened: Opened) -> None:
 
 def test_a_box_says_that_it_scrolls_where_it_does(opened: Opened) -> None:
     boxes = opened.page.evaluate(BOXES)
-    if (opened.name, opened.width) in (("report", 390), ("overview", 390), ("runs", 390)):
+    if (opened.name, opened.width) in (
+        ("report", 390),
+        ("ablation", 390),
+        ("overview", 390),
+        ("runs", 390),
+    ):
         assert any(scrolls for _, scrolls, _ in boxes), "nothing to try it on"
     assert [label for label, scrolls, says in boxes if scrolls != says] == []
     assert all(label for label, _, _ in boxes)

@@ -1,0 +1,193 @@
+"""Facts of ablations for their page, from their reports and Parquet files."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import pyarrow as pa
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
+
+from curriculum import parquet
+from curriculum.store import Artefact, Store, read_mark
+from schemas.ablation import (
+    ABLATION_SCHEMA,
+    ARMS_NAME,
+    ARMS_SCHEMA,
+    CLAIMS_NAME,
+    CONTROL,
+    MIN_SEEDS,
+    NULL,
+    Verdict,
+)
+from schemas.errors import CurriculumError, StoreError
+from schemas.reports import AblationReport
+
+CURE = "Judge the ablation again: curriculum ablate"
+MAX_LINES = 100_000
+"""Lines of a file that a page reads; those of a real ablation are hundreds."""
+UNEQUAL = 0.1
+"""Share by which scored tokens of two arms may differ without a notice."""
+Line = TypeVar("Line")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimLine:
+    """A line of claims.parquet."""
+
+    claim: str
+    arm: str
+    against: str
+    set: str
+    direction: Literal["lower", "higher"]
+    delta: FiniteFloat
+    verdict: Verdict
+    seeds: int
+    difference: FiniteFloat
+    low: FiniteFloat
+    high: FiniteFloat
+    seeds_needed: int | None
+    low_documents: FiniteFloat
+    high_documents: FiniteFloat
+    documents: int
+    lineages: int
+
+    @property
+    def is_own(self) -> bool:
+        """True for null and control, which each ablation has."""
+        return self.arm in (NULL, CONTROL)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArmLine:
+    """A line of arms.parquet."""
+
+    arm: str
+    seed: int
+    set: str
+    val_bpb: FiniteFloat
+    steps: int
+    positions: int
+    scored: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArmMeans:
+    """An arm over its seeds."""
+
+    name: str
+    seeds: tuple[int, ...]
+    steps: int
+    positions: int
+    scored: float
+    val_bpb: dict[str, tuple[float, ...]]
+    """Figures of its seeds by set."""
+
+    def mean(self, name: str) -> float | None:
+        """The mean of a set over seeds; None for a set that it wasn't measured on."""
+        return statistics.fmean(self.val_bpb[name]) if name in self.val_bpb else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AblationFacts:
+    """An ablation."""
+
+    name: str
+    created: str
+    report: AblationReport
+    claims: tuple[ClaimLine, ...]
+    """The claims, then null and control."""
+    arms: tuple[ArmMeans, ...]
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """The sets that arms were measured on."""
+        return tuple(dict.fromkeys(name for arm in self.arms for name in arm.val_bpb))
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of all arms."""
+        return tuple(dict.fromkeys(seed for arm in self.arms for seed in arm.seeds))
+
+    @property
+    def notices(self) -> list[str]:
+        """Sentences that a reader of its verdicts must know."""
+        own = {line.arm: line.verdict for line in self.claims if line.is_own}
+        found = []
+        if len(self.seeds) < MIN_SEEDS:
+            found.append(f"There are no verdicts on claims of fewer than {MIN_SEEDS} seeds.")
+        if own.get(NULL) == "confirmed":
+            found.append(
+                "There are no verdicts: another order of the same rows changes val_bpb as surely."
+            )
+        if own.get(CONTROL) != "confirmed":
+            found.append("There are no verdicts: a quarter of the tokens isn't surely worse.")
+        return found
+
+    @property
+    def unequal(self) -> list[tuple[str, float]]:
+        """Arms whose scored tokens differ from those of the first, by which share; control has fewer."""
+        first = self.arms[0].scored
+        shares = [(arm.name, arm.scored / first - 1) for arm in self.arms if arm.name != CONTROL]
+        return [(name, share) for name, share in shares if abs(share) > UNEQUAL]
+
+
+def ablations(home: Path) -> tuple[list[AblationFacts], list[str]]:
+    """Read the current ablations of a workspace, the newest first; and why others can't be read."""
+    store, found, lost = Store(home, dry=True), [], []
+    for mark in sorted((home / "current").glob("ablation-*.txt")):
+        try:
+            paths = [line for line in read_mark(mark) if line.startswith("ablations/")]
+            found += [facts_of(store.load(home / path)) for path in paths]
+        except (CurriculumError, OSError) as failed:
+            lost.append(str(failed))
+    return sorted(found, key=lambda each: each.created, reverse=True), lost
+
+
+def facts_of(artefact: Artefact) -> AblationFacts:
+    """Read an ablation.
+
+    Raises:
+        StoreError: for files that aren't those that this version writes.
+    """
+    claims = _lines(artefact.path / CLAIMS_NAME, ABLATION_SCHEMA, ClaimLine)
+    arms = [*_arms(_lines(artefact.path / ARMS_NAME, ARMS_SCHEMA, ArmLine))]
+    if not arms or not claims:
+        raise StoreError(str(artefact.path), cause="it has no claims or no arms", cure=CURE)
+    return AblationFacts(
+        name=artefact.manifest.labels["ablation"],
+        created=artefact.manifest.created,
+        report=artefact.reported(AblationReport),
+        claims=tuple(sorted(claims, key=lambda line: line.is_own)),
+        arms=tuple(arms),
+    )
+
+
+def _lines(file: Path, schema: pa.Schema, line: type[Line]) -> list[Line]:
+    table = parquet.read_table(file, schema.names)
+    if len(table) > MAX_LINES:
+        raise StoreError(str(file), f"{len(table):,} lines", cause="too many", cure=CURE)
+    known: list[dict[str, Any]] = table.to_pylist()
+    try:
+        return TypeAdapter(list[line]).validate_python(known)  # type: ignore[valid-type]
+    except ValidationError as wrong:
+        fault = wrong.errors(include_url=False)[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise StoreError(str(file), where, cause=fault["msg"], cure=CURE) from None
+
+
+def _arms(lines: Sequence[ArmLine]) -> Iterator[ArmMeans]:
+    for name in dict.fromkeys(line.arm for line in lines):
+        own = [line for line in lines if line.arm == name]
+        figures: dict[str, tuple[float, ...]] = {}
+        for line in own:
+            figures[line.set] = (*figures.get(line.set, ()), line.val_bpb)
+        yield ArmMeans(
+            name=name,
+            seeds=tuple(dict.fromkeys(line.seed for line in own)),
+            steps=own[0].steps,
+            positions=own[0].positions,
+            scored=statistics.fmean({line.seed: line.scored for line in own}.values()),
+            val_bpb=figures,
+        )

@@ -1,0 +1,125 @@
+"""Page of ablations: what was asked and measured, a forest plot of claims, a table of arms."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from curriculum.inspection.formats import MINUS, bits, count, integer, number
+from curriculum.store import Artefact
+from curriculum.whole_files import write_whole
+from dashboards import html, palette
+from dashboards.ablation_facts import AblationFacts, ArmMeans, ClaimLine, ablations, facts_of
+from dashboards.charts import forest
+from dashboards.charts.forest import Effect
+from dashboards.charts.plots import Scale
+from dashboards.report.facts import REPORTS
+from schemas.ablation import CONTROL, NULL
+
+TEMPLATE, STYLES = "ablations.html", ("scroll.css", "ablations.css")
+FOLDER = "ablations"
+"""Below the reports: the files of ablations."""
+
+
+def page(home: Path, *, overview: str = "") -> str:
+    """The page of all ablations of a workspace; `overview` is the address of its overview, if it is shown."""
+    found, lost = ablations(home)
+    return _page(found, lost, overview)
+
+
+def write_ablation(home: Path, artefact: Artefact) -> Path:
+    """Write the page of one ablation into the workspace's reports, and return its file."""
+    facts = facts_of(artefact)
+    file = home / REPORTS / FOLDER / f"{facts.name}.html"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(file, page_of(facts))
+    return file
+
+
+def page_of(facts: AblationFacts) -> str:
+    """The page of one ablation, which needs no server."""
+    return _page([facts], [], "")
+
+
+def _page(found: Sequence[AblationFacts], lost: Sequence[str], overview: str) -> str:
+    return html.page(
+        TEMPLATE,
+        style=palette.properties() + "".join(map(html.asset, STYLES)),
+        title="Ablations",
+        ablations=found,
+        lost=lost,
+        overview=overview,
+        forest=forest,
+        setting_words=setting_words,
+        effects=effects,
+        scale_of=scale_of,
+        figures=figures,
+        difference_words=difference_words,
+        own_words=OWN_WORDS,
+    )
+
+
+OWN_WORDS = {NULL: "Null: should be 0", CONTROL: "Control: should be worse"}
+"""Titles of the lines that each ablation has."""
+
+
+def setting_words(facts: AblationFacts) -> list[str]:
+    """The model, tokens, rows, corpus and seeds of an ablation, in words."""
+    report, first = facts.report, facts.arms[0]
+    lengths = " and ".join(map(integer, report.row_lengths))
+    seeds = ", ".join(map(str, facts.seeds))
+    words = [
+        f"model {report.model} of {count(report.weights)} weights",
+        f"{integer(first.positions)} row positions an arm, {integer(first.scored)} tokens scored",
+        f"rows of {lengths} tokens" if lengths else "",
+        f"corpus {report.corpus}",
+        f"{number(len(facts.seeds), 'seed')}: {seeds}",
+    ]
+    return [word for word in words if word]
+
+
+def effects(facts: AblationFacts) -> list[tuple[ClaimLine, Effect]]:
+    """The claims with what is drawn of them."""
+    return [(line, _effect(line)) for line in facts.claims]
+
+
+def scale_of(facts: AblationFacts) -> Scale:
+    """The scale of all claims and of null; control is far larger, and cut where it doesn't fit."""
+    drawn = [_effect(line) for line in facts.claims if line.arm != CONTROL]
+    return forest.scale_of(drawn or [_effect(line) for line in facts.claims])
+
+
+def _effect(line: ClaimLine) -> Effect:
+    return Effect(
+        mean=line.difference,
+        low=line.low,
+        high=line.high,
+        low_below=line.low_documents,
+        high_below=line.high_documents,
+        delta=line.delta,
+        claimed=None if line.arm == NULL else line.direction,
+        label=(
+            f"{line.arm} less {line.against} on {line.set}: {difference_words(line)}; over documents "
+            f"{signed(line.low_documents)} to {signed(line.high_documents)}; {line.verdict}"
+        ),
+    )
+
+
+def difference_words(line: ClaimLine) -> str:
+    """A difference with its interval over seeds."""
+    return f"{signed(line.difference)} ({signed(line.low)} to {signed(line.high)})"
+
+
+def signed(figure: float) -> str:
+    """A difference of val_bpb with its sign, in four digits.
+
+    >>> signed(-0.01234), signed(0.0)
+    ('−0.0123', '+0.0000')
+    """
+    return f"{figure:+.4f}".replace("-", MINUS)
+
+
+def figures(arm: ArmMeans, name: str) -> tuple[str, str]:
+    """The mean of a set over seeds, and the range of its seeds; empty where it wasn't measured on it."""
+    mean = arm.mean(name)
+    if mean is None:
+        return "", ""
+    return bits(mean), f"{bits(min(arm.val_bpb[name]))} to {bits(max(arm.val_bpb[name]))}"
