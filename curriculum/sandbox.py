@@ -45,6 +45,7 @@ _OTHER_CALLS = 0x40000000
 
 _OWN_CODE = Path(__file__).parent
 SYSTEM_CODE = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache")
+ENDLESS = "/dev/urandom"
 MACHINE = (
     "/proc/self/cgroup",
     "/sys/fs/cgroup",
@@ -52,7 +53,7 @@ MACHINE = (
     "/proc/cpuinfo",
     "/proc/meminfo",
     "/dev/null",
-    "/dev/urandom",
+    ENDLESS,
 )
 """Files that say how many processors and how much memory there are, and devices without a state."""
 

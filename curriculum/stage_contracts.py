@@ -26,7 +26,6 @@ from curriculum.packing.held_out_order import ORDER_NAME, read_order
 from curriculum.store import Artefact
 from curriculum.tokens.store import TokenStore
 from curriculum.tokens.train import TOKEN_BYTES_SCHEMA
-from schemas.ablation import ABLATION_SCHEMA, ARMS_SCHEMA
 from schemas.corpus import ContextSettings
 from schemas.document import (
     DOCUMENT_SCHEMA,
@@ -67,9 +66,8 @@ COLUMNS: Mapping[str, Columns] = {
         WINDOWS_NAME: (WINDOWS_SCHEMA,),
     },
     "mixtures": {"plan.": (PLAN_SCHEMA,), "left_out.": (LEFT_OUT_SCHEMA,)},
-    "ablations": {"claims.": (ABLATION_SCHEMA,), "arms.": (ARMS_SCHEMA,)},
 }
-"""Parquet files by stage. The reader of indexes knows theirs; estimates and surveys have no contract."""
+"""Parquet files by stage. The reader of indexes knows theirs; other stages aren't taken from elsewhere."""
 
 
 def require_contract(artefact: Artefact, made_of: Mapping[str, Path]) -> None:

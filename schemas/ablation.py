@@ -4,12 +4,13 @@ from collections import Counter
 from typing import Annotated, Literal
 
 import pyarrow as pa
-from pydantic import Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from schemas.corpus import Name
 from schemas.document import SCHEMA_VERSION, required
 from schemas.objectives import FixedSet
-from schemas.text import Documented, Number, Whole
+from schemas.seeds import Seed
+from schemas.text import Documented, Number
 
 Direction = Literal["lower", "higher"]
 Verdict = Literal["confirmed", "contradicted", "not seen", "too small to tell", "none"]
@@ -29,6 +30,28 @@ OWN_ARMS = (BASE, NULL, CONTROL)
 quarter of its tokens."""
 MIN_SEEDS = 5
 """Seeds below which a claim has no verdict."""
+
+
+MAX_SEEDS, MAX_ARMS = 1000, 100
+"""Seeds and arms of an ablation: each pair of them has a diet of its own in the workspace."""
+
+
+def _of_a_diet(changes: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Let changes pass that can be merged with a diet; what is wrong in them the diet's own schema says."""
+    if not isinstance(changes.get("study", {}), dict):
+        raise ValueError("study is no mapping. Write for instance study: {document_mask: off}")
+    phases = changes.get("phases", [])
+    if not isinstance(phases, list) or not all(isinstance(phase, dict) for phase in phases):
+        raise ValueError("phases is no list of phases. Write it as in a diet")
+    if "trainer" in changes:
+        raise ValueError(
+            "another trainer can't be compared: it runs a command of its own. Take trainer out"
+        )
+    return changes
+
+
+ArmChanges = Annotated[dict[str, JsonValue], AfterValidator(_of_a_diet)]
+"""What an arm says otherwise than the diet of the ablation."""
 
 
 class Claim(Documented):
@@ -57,10 +80,10 @@ class AblationSpec(Documented):
     """The question that it answers, for people."""
     diet: str
     """The diet that all arms change: a name, or a path relative to this file."""
-    arms: Annotated[dict[Name, dict[str, JsonValue]], Field(min_length=1)]
+    arms: Annotated[dict[Name, ArmChanges], Field(min_length=1, max_length=MAX_ARMS)]
     """The changes of each arm to the diet, written as in a diet that extends it. Three arms are always
     trained: base, the diet itself; null, the same rows in another order; control, a quarter of its tokens."""
-    seeds: Annotated[tuple[Annotated[Whole, Field(ge=0)], ...], Field(min_length=2)]
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=2, max_length=MAX_SEEDS)]
     """Seeds of initial weights and order of rows; every arm is trained with each."""
     claims: Annotated[tuple[Claim, ...], Field(min_length=1)]
     """Claims that are judged, fixed before anything is trained."""

@@ -23,6 +23,7 @@ from schemas.objectives import (
     SetName,
 )
 from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE, Packer
+from schemas.seeds import Seed
 from schemas.study import BudgetUnit, Study, no_study
 from schemas.text import Documented, FieldsError, Number, Whole
 
@@ -440,7 +441,7 @@ class Diet(Documented):
     structure_inputs: bool = True
     """True if the model reads the structure columns of v6_enriched rows, from the first phase that has such
     rows on; what it had learnt without them stays as it was. With false those rows are flat text to it."""
-    seed: Annotated[Whole, Field(ge=0)] = 17
+    seed: Seed = 17
     """Seed of order, shuffling and initial weights."""
     branch: Name | None = None
     """Tells apart diets of one specialist: it enters the paths of mixtures and runs. Phases that two

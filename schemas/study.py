@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from schemas.packed_row import Packer
-from schemas.text import Documented, Number, Whole
+from schemas.seeds import Seed
+from schemas.text import Documented, Number
 
 
 class MaskFrom(Documented):
@@ -57,7 +58,7 @@ class Study(Documented):
     leaves in a row is a document to masks and positions. Only for objective causal, and neither for
     v6_enriched nor for imported rows."""
 
-    order_seed: Annotated[Whole, Field(ge=0)] | None = Field(default=None, exclude_if=_is_none)
+    order_seed: Seed | None = Field(default=None, exclude_if=_is_none)
     """Seed of the order of rows where it isn't the diet's seed, which then is that of initial weights alone:
     what it changes is chance."""
     budget: BudgetUnit = Field(default="tokens", exclude_if=_is_tokens)

@@ -52,10 +52,18 @@ def write_arms(
     train equally many steps.
 
     Raises:
-        DietError: for a diet that can't be found or read, and an arm that sets what the ablation does.
+        DietError: for a diet that can't be found or read, one with a trainer of its own, and an arm that sets
+            what the ablation does.
     """
     name = str(file.absolute().parent / expanded(spec.diet)) if is_path(spec.diet) else spec.diet
     diet = load_diet(name, DietOverrides(), workspace)
+    if diet.trainer is not None:
+        raise DietError(
+            str(file),
+            f"diet {spec.diet}",
+            cause="it has a trainer of its own, whose command an ablation doesn't run",
+            cure="Take trainer out of the diet",
+        )
     folder = workspace / "diets" / f"ablation-{spec.name}"
     folder.mkdir(parents=True, exist_ok=True)
     arms = []

@@ -37,8 +37,10 @@ from schemas.manifest import MANIFEST_NAME
 from schemas.regular_files import IrregularFileError
 from schemas.stages import STAGES
 
-NOT_MERGED = "runs"
-"""The stage whose directories hold attempts and checkpoints: they belong to where they were trained."""
+NOT_MERGED = {"runs"}
+"""Stages whose directories hold attempts and checkpoints: they belong to where they were trained."""
+NOT_TAKEN = NOT_MERGED | {"ablations", "estimates", "surveys"}
+"""Stages of somebody else's workspace that aren't taken: what only tells of data, and is soon made anew."""
 MAX_MANIFEST_BYTES = 4 << 20
 """Bytes of somebody else's manifest, as it is sent and as it would be written here: some 15,000 files. The
 largest of the sample's has 98 KB. Reading takes about 140 times as much memory."""
@@ -49,6 +51,8 @@ _BLOCK_BYTES = 1 << 12
 
 def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact]:
     """Each artefact of another workspace but its runs, published here as it is there.
+
+    Nor are estimates, surveys and ablations of somebody else taken.
 
     All manifests are checked before the first file is copied. Files of one's `own` workspace are linked where
     one disk holds both. Each is read again and held against its manifest before anything appears here; what
@@ -69,7 +73,8 @@ def merge(store: Store, source: Path, *, own: bool = False) -> Iterator[Artefact
         require_plain(source)
         _require_small_manifests(source)
     other = Store(source)
-    taken = [each for each in other.artefacts() if each.manifest.stage != NOT_MERGED]
+    left = NOT_MERGED if own else NOT_TAKEN
+    taken = [each for each in other.artefacts() if each.manifest.stage not in left]
     recipes = [_recipe(other, artefact) for artefact in taken]
     if not own:
         _require_room(store, taken, recipes)

@@ -48,6 +48,20 @@ def require_plain(root: Path) -> None:
             _require_plain(entry)
 
 
+def require_plain_below(root: Path, folder: Path) -> None:
+    """Raise unless a folder of a workspace holds plain files and folders only, and no link leads to it.
+
+    Raises:
+        StoreError: as `require_plain`.
+    """
+    for above in (folder, *folder.parents):
+        if above == root:
+            break
+        if above.is_symlink():
+            raise _refused(str(above), "a link")
+    require_plain(folder)
+
+
 def require_shallow(folder: Path) -> None:
     """Raise unless a folder outside of workspaces can be searched: its folders aren't nested too deep.
 

@@ -13,6 +13,11 @@ from schemas.errors import TokenizerError
 TOKENIZER_NAME = "tokenizer.json"
 
 
+MAX_VALUES = 8_000_000
+"""Commas and colons of a tokenizer.json: three times those of a vocabulary of 262,144 pieces with its merges.
+Each may become an object in memory."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizerTexts:
     """The text of a tokenizer.json, and the chat template beside it."""
@@ -29,7 +34,7 @@ class TokenizerTexts:
         of the cache of Hugging Face that it is a snapshot of.
 
         Raises:
-            TokenizerError: for a file that can't be read, and a link that leads elsewhere.
+            TokenizerError: for a file that can't be read, a link that leads elsewhere, and too many values.
             StoreError: for a file of an artefact that isn't the published one.
         """
         is_folder = path.is_dir()
@@ -48,6 +53,13 @@ class TokenizerTexts:
                 cause=f"it can't be read ({unreadable})",
                 cure=tokenizer_file(str(path)),
             ) from None
+        if (values := text.count(",") + text.count(":")) > MAX_VALUES:
+            raise TokenizerError(
+                str(file),
+                f"{values:,} values or more",
+                cause=f"a tokenizer.json has {MAX_VALUES:,} at most",
+                cure=tokenizer_file(str(path)),
+            )
         template = ChatTemplate.beside(file, folders)
         return TokenizerTexts(name=file.name, json=text, chat_template=template)
 

@@ -228,11 +228,14 @@ def claimed(store: Store, job: Job, directory: Path) -> Iterator[None]:
     """Own a run's directory; the system lets go of it when this process dies.
 
     What a killed owner left half written is removed, and so is the report of an earlier end. gc keeps what
-    it reads, also when the launcher is gone.
+    it reads, also when the launcher is gone. Nothing in the directory leads out of it, wherever job.json came
+    from.
 
     Raises:
         JobError: while another process trains it, naming that process.
+        StoreError: for a link, a device, a pipe or a socket in it, or a link above it in the workspace.
     """
+    inside.require_plain_below(store.root, directory)
     lock = _acquired(store, job, directory)
     try:
         with store.leased():

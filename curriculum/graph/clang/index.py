@@ -24,7 +24,7 @@ from pathlib import Path
 from curriculum.graph.clang.database import Work, read_database
 from curriculum.graph.clang.snapshot import write
 from curriculum.graph.clang.union import Union, UnitResult
-from curriculum.sandbox import Sandbox, code_paths
+from curriculum.sandbox import ENDLESS, Sandbox, code_paths
 from curriculum.workers import Failure, WorkerPool
 from schemas.cures import install_command
 from schemas.errors import CorpusError
@@ -231,9 +231,11 @@ def _pool(
 ) -> WorkerPool:
     """Pool for a frontend that may hang or crash on code that it was never meant to read.
 
-    Its sandbox reads the tree, copied headers and those of the system.
+    Its sandbox reads the tree, copied headers and those of the system, and no device without an end, which a
+    unit could include.
     """
-    read = (*code_paths(), *SYSTEM_HEADERS, str(root.resolve()), str(headers))
+    code = (path for path in code_paths() if path != ENDLESS)
+    read = (*code, *SYSTEM_HEADERS, str(root.resolve()), str(headers))
     return WorkerPool(
         size=workers,
         limit_seconds=limit_seconds,

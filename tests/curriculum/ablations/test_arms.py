@@ -8,8 +8,9 @@ from pydantic import ValidationError
 
 from curriculum.ablations.arms import CONTROL_SHARE, NULL_ORDER, load_ablation, write_arms
 from curriculum.mixing.load import load_diet
-from schemas.ablation import AblationSpec
+from schemas.ablation import MAX_ARMS, MAX_SEEDS, AblationSpec
 from schemas.errors import DietError
+from schemas.seeds import MAX_SEED
 
 UNMASKED = {"study": {"document_mask": "off"}}
 
@@ -69,6 +70,15 @@ def test_the_diet_of_an_ablation_may_extend_another(tmp_path: Path) -> None:
         ]
 
 
+def test_a_diet_with_a_trainer_of_its_own_is_no_ablation(tmp_path: Path) -> None:
+    own = {"extends": "templates.demo", "branch": "mine", "trainer": {"command": "touch x {job}"}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(own))
+    file = ablation(tmp_path, diet="./mine.yaml")
+    with pytest.raises(DietError, match="trainer"):
+        write_arms(load_ablation(file), file, tmp_path / "home")
+    assert not [*(tmp_path / "home").rglob("*.yaml")]
+
+
 @pytest.mark.parametrize("field", ["seed", "branch", "specialist", "extends"])
 def test_an_arm_gives_no_field_that_the_ablation_gives(tmp_path: Path, field: str) -> None:
     file = ablation(tmp_path, arms={"unmasked": {field: 1}})
@@ -89,6 +99,14 @@ def test_an_arm_gives_no_field_that_the_ablation_gives(tmp_path: Path, field: st
         {"claims": [{"claim": "x", "arm": "missing"}]},
         {"claims": [{"claim": "x", "arm": "unmasked", "delta": 0}]},
         {"claims": [{"claim": "x", "arm": "unmasked", "set": "phase"}]},
+        {"arms": {"unmasked": {"phases": 3}}},
+        {"arms": {"unmasked": {"phases": None}}},
+        {"arms": {"unmasked": {"phases": [3, None]}}},
+        {"arms": {"unmasked": {"study": 7}}},
+        {"arms": {"unmasked": {"trainer": {"command": "touch x {job}"}}}},
+        {"arms": {"unmasked": UNMASKED, **{f"a{number}": {} for number in range(MAX_ARMS)}}},
+        {"seeds": [*range(MAX_SEEDS + 1)]},
+        {"seeds": [1, MAX_SEED + 1]},
     ],
 )
 def test_an_ablation_that_says_nothing_is_refused(tmp_path: Path, wrong: object) -> None:

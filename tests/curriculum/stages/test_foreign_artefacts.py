@@ -1,7 +1,7 @@
 """Artefacts of others hold what their stage writes: else they are refused where they enter."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from curriculum.sandbox import landlock
 from curriculum.stage_contracts import require_contract
 from curriculum.stages import Built
 from curriculum.stages.merge import merge
-from curriculum.store import Artefact, Store
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.errors import CurriculumError, StoreError
 from schemas.json_text import digest
 from schemas.manifest import MANIFEST_NAME
@@ -147,6 +147,21 @@ def copied(tiny: Built, tmp_path: Path) -> Store:
     root = tmp_path / "sent"
     shutil.copytree(root_of(tiny), root)
     return Store(root)
+
+
+def test_estimates_and_ablations_of_others_are_left_where_they_are(
+    copied: Store, tmp_path: Path
+) -> None:
+    def write(drafts: Sequence[StagingDirectory]) -> None:
+        pq.write_table(pa.table({"forged": [1]}), drafts[0].path / "lines.parquet")
+
+    for stage in ("estimates", "ablations"):
+        copied.produce([Recipe(stage=stage, labels=(("kind", "x"),), revision=1)], write)
+    taken = {artefact.manifest.stage for artefact in merge(Store(tmp_path / "to"), copied.root)}
+    assert "rows" in taken
+    assert not taken & {"estimates", "ablations"}
+    own = merge(Store(tmp_path / "own"), copied.root, own=True)
+    assert {artefact.manifest.stage for artefact in own} == {*taken, "estimates", "ablations"}
 
 
 def root_of(built: Built) -> Path:

@@ -53,6 +53,26 @@ def kill_at(hold: Hold, let_go: Callable[[], None]) -> KillAt:
     return kill_at
 
 
+@pytest.mark.parametrize("name", ["checkpoints", "metrics", "train.log"])
+def test_a_link_in_a_directory_that_was_received_is_refused_and_not_followed(
+    world: Any, tmp_path: Path, name: str
+) -> None:
+    job = world.job()
+    directory = world.open_run(job)
+    own = tmp_path / "precious" / "step=1"
+    own.mkdir(parents=True)
+    (own / "thesis.txt").write_text("mine")
+    before = sorted(tmp_path.joinpath("precious").rglob("*"))
+    (directory / name).symlink_to(tmp_path / "precious")
+    ended = subprocess.run(
+        [*COMMAND, str(directory / "job.json")], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("StoreError: ")
+    assert name in ended.stderr
+    assert sorted(tmp_path.joinpath("precious").rglob("*")) == before
+
+
 def deterministic(directory: Path) -> Any:
     return read_metrics(directory / "metrics").drop_columns(list(CLOCK_COLUMNS))
 

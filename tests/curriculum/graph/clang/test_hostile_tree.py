@@ -65,6 +65,13 @@ def test_whether_a_file_exists_decides_no_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(60)
+def test_random_bytes_without_an_end_are_no_header(tmp_path: Path) -> None:
+    text = '#include "/dev/urandom"\nint unit() { return 1; }\n'
+    report, names = indexed(tmp_path, text, "", unsandboxed=False)
+    assert (report.partial, names) == (1, {"unit"})
+
+
+@pytest.mark.timeout(60)
 def test_a_device_without_an_end_costs_no_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
