@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from uuid import UUID
 
@@ -10,6 +10,7 @@ import httpx
 from prefect import runtime
 from prefect.artifacts import (
     create_link_artifact,
+    create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
     update_progress_artifact,
@@ -127,6 +128,19 @@ def show(name: str, description: str, lines: Iterable[Line]) -> None:
     if cells:
         _delete_earlier(_key(name))
         create_table_artifact(cells, key=_key(name), description=unmarked(description))
+
+
+def show_table_and_link(
+    name: str, lines: Sequence[Line], *, notes: Sequence[str], link: tuple[str, str]
+) -> None:
+    """Show a table with notes above it, and below it a link: its words, and its address."""
+    heads = [*lines[0]]
+    cells = [[unmarked(f"{value}") for value in line.values()] for line in lines]
+    table = [f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *cells)]
+    words, address = link
+    parts = [*map(unmarked, notes), "\n".join(table), f"[{unmarked(words)}]({address})"]
+    _delete_earlier(_key(name))
+    create_markdown_artifact("\n\n".join(parts), key=_key(name), description=unmarked(name))
 
 
 def link(name: str, description: str, address: str) -> None:

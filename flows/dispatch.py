@@ -23,6 +23,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.deployments import run_deployment
 from prefect.states import Cancelling
 
+from curriculum.mixing.load import is_path
 from curriculum.pipeline.execute import Perform, Step
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.status import trained_run
@@ -94,15 +95,21 @@ def _start(plan: RunPlan, phase: str, changes: Changes, *, again: bool) -> FlowR
         child = run_deployment(
             settings.deployment(TRAIN),
             parameters=parameters,
-            flow_run_name=f"{TRAIN} {specialist} {phase}",
+            flow_run_name=f"{TRAIN} {_short_name(plan)} {phase}",
             # A key that was used before starts nothing: the answer is the flow run of then, as it is now.
-            idempotency_key=f"{_own_id()}-{phase}-{attempt}",
+            idempotency_key=f"{_own_id()}-{plan.mark_of(TRAIN, phase)}-{attempt}",
             timeout=0,
         )
         assert isinstance(child, FlowRun), "called inside an event loop"
         if child.state is None or not child.state.is_final() or child.state.is_completed():
             return child
     raise AssertionError
+
+
+def _short_name(plan: RunPlan) -> str:
+    """Return the name of a plan's diet, or the branch of one that an ablation wrote for an arm."""
+    specialist = plan.config.specialist
+    return plan.diet.branch or specialist if is_path(specialist) else specialist
 
 
 def _cancel_children_if_cancelled() -> None:

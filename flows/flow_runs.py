@@ -1,7 +1,8 @@
 """Work common to all flow runs: a plan that is resolved and carried out or forecast, and its report."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from pathlib import Path
 from uuid import UUID
 
 from prefect import runtime
@@ -39,12 +40,19 @@ def start(specialist: str, changes: BuildChanges, scope: Scope) -> RunPlan:
     """
     config = _config(specialist, changes)
     parent, store = runtime.flow_run.parent_flow_run_id, Store(config.workspace)
-    if parent and recorded_config.snapshot_file(store, parent).is_file():
-        plan = recorded_config.read_plan(store, parent)
+    names = (parent, arm_snapshot(parent, specialist)) if parent else ()
+    snapshots = (name for name in names if recorded_config.snapshot_file(store, name).is_file())
+    if (snapshot := next(snapshots, None)) is not None:
+        plan = recorded_config.read_plan(store, snapshot)
     else:
         plan = recorded_config.first_plan(config, runtime.flow_run.id)
-    _tag_run(plan, scope.phase or ALL_PHASES)
+    _tag_plan(plan, scope.phase or ALL_PHASES)
     return plan
+
+
+def arm_snapshot(flow_run: str, specialist: str) -> str:
+    """Return the name of the config snapshot of an arm, of which the flow run of an ablation has many."""
+    return f"{flow_run}-{Path(specialist).stem}"
 
 
 def _config(specialist: str, changes: BuildChanges) -> RunConfig:
@@ -57,10 +65,14 @@ def _config(specialist: str, changes: BuildChanges) -> RunConfig:
     return config
 
 
-def _tag_run(plan: RunPlan, phase: str) -> None:
-    """Tag this flow run with its specialist, branch and phase, beside the tags of its deployment."""
+def _tag_plan(plan: RunPlan, phase: str) -> None:
+    """Tag this flow run with its specialist, branch and phase."""
     branch = {f"branch:{plan.diet.branch}"} if plan.diet.branch else set()
-    tags = {f"specialist:{plan.diet.specialist}", f"phase:{phase}", *branch}
+    tag_run({f"specialist:{plan.diet.specialist}", f"phase:{phase}", *branch})
+
+
+def tag_run(tags: Collection[str]) -> None:
+    """Add tags to this flow run's, which are those of its deployment at first."""
     with get_client(sync_client=True) as client:
         known = client.read_flow_run(UUID(runtime.flow_run.id)).tags
         client.update_flow_run(UUID(runtime.flow_run.id), tags=[*{*known, *tags}])
@@ -73,7 +85,7 @@ def show_forecast(specialist: str, changes: BuildChanges, scope: Scope) -> tuple
         CurriculumError: as the run itself would.
     """
     plan, phase = resolve_plan(_config(specialist, changes), dry=True), scope.phase or ALL_PHASES
-    _tag_run(plan, phase)
+    _tag_plan(plan, phase)
     with looked_at(plan) as dry:
         asked = replace(scope, gates=False)
         found = forecast.forecast(dry, asked, tasks.flow_context(ignore_progress))

@@ -9,6 +9,7 @@ import importlib.util
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
 from pydantic import (
@@ -30,6 +31,7 @@ from curriculum.pipeline.run_config import (
     TrainConfig,
 )
 from flows import settings
+from schemas import regular_files
 from schemas.corpus import NAME
 from schemas.diet import TOKEN_COUNT
 from schemas.errors import CurriculumError
@@ -37,6 +39,8 @@ from schemas.label_folders import label_of
 from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE
 
 ALL_PHASES = "all"
+ARM_DIET = r"/diets/ablation-[^/]+/[^/]+\.yaml$"
+"""Pattern of the diets that an ablation writes for its arms."""
 
 
 def specialists() -> tuple[str, ...]:
@@ -103,6 +107,19 @@ def _distinct(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def ablation_files() -> tuple[str, ...]:
+    """The ablation files of the workspace, as paths in it; diets and corpora may lie beside them."""
+    files = (settings.home() / "ablations").glob("*.y*ml")
+    return tuple(sorted(f"ablations/{file.name}" for file in files if _has_claims(file)))
+
+
+def _has_claims(file: Path) -> bool:
+    try:
+        return b"\nclaims:" in regular_files.read(file, follow_links=True)
+    except OSError:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class _Dropdown:
     """Restricts a form's field to names; code and the command line may also give a path."""
@@ -117,6 +134,21 @@ class _Dropdown:
         return {**handler(core), **({"enum": names} if names else {})}
 
 
+@dataclass(frozen=True, slots=True)
+class _NameOrPath:
+    """Offers names in a form's field, and beside them paths of a pattern."""
+
+    names: Callable[[], tuple[str, ...]]
+    path_title: str
+    pattern: str
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        path = {"pattern": self.pattern, "title": self.path_title}
+        return _suggested(handler(core), self.names(), path)
+
+
 def _said(title: str, description: str) -> Any:
     """Title and explanation of a flow's parameter, in place of Prefect's own."""
     return Field(json_schema_extra={"title": title, "description": description})
@@ -126,6 +158,24 @@ Specialist = Annotated[
     str,
     _Dropdown(specialists),
     _said("Specialist", "Whose diet is served: one of the workspace's diets/ or of the package's."),
+]
+TrainedSpecialist = Annotated[
+    str,
+    _NameOrPath(specialists, "An arm of an ablation", ARM_DIET),
+    _said("Specialist", "Whose diet is trained; or the file of an ablation's arm."),
+]
+AblationFile = Annotated[
+    str,
+    _NameOrPath(ablation_files, "Another file", r"\.ya?ml$"),
+    _said(
+        "Ablation",
+        "YAML file with a diet, arms, seeds and claims: one of the workspace's ablations/, or a path on the "
+        "machine of the server.",
+    ),
+]
+Repositories = Annotated[
+    tuple[str, ...],
+    _said("Repositories", CorpusConfig.model_fields["repositories"].description or ""),
 ]
 Phase = Annotated[
     str,
@@ -254,13 +304,18 @@ def _field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {**shown, "enum": [*names]} if names else shown
 
 
-def _suggested(schema: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the schema of a field that is one of some names or a new one."""
+NEW_NAME = {"title": "A new one"}
+
+
+def _suggested(
+    schema: dict[str, Any], names: tuple[str, ...], other: dict[str, str] = NEW_NAME
+) -> dict[str, Any]:
+    """Return the schema of a field that is one of some names or another text."""
     if not names:
-        return schema
+        return {**schema, **{key: value for key, value in other.items() if key != "title"}}
     known = {"type": "string", "enum": [*names], "title": "One that is there"}
     plain = {key: value for key, value in schema.items() if key != "type"}
-    return {**plain, "anyOf": [known, {"type": "string", "title": "A new one"}]}
+    return {**plain, "anyOf": [known, {"type": "string", **other}]}
 
 
 _FIELD = Field(

@@ -1,6 +1,7 @@
 """Hooks of every flow run: its name, and the reaction to its failure or crash."""
 
 import functools
+from pathlib import Path
 from typing import Any, cast
 
 from prefect import runtime
@@ -34,7 +35,9 @@ def notify_of_failure(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
         return
     if state.is_failed() and isinstance(state.result(raise_on_failure=False), JobError):
         return
-    whose = notifications.whose(settings.home(), str(flow_run.parameters.get("specialist", "")))
+    given = flow_run.parameters
+    name = str(given.get("specialist") or Path(str(given.get("file", ""))).stem)
+    whose = notifications.whose(settings.home(), name)
     words = state.message or state.name or "it doesn't say why"
     notifications.broken_down(
         whose, flow_run.name, words, mark=f"{flow_run.id}-{state.id}", context=context_of()
@@ -73,6 +76,8 @@ def run_name() -> str:
 
 def _name_of_form() -> str:
     given = runtime.flow_run.parameters
+    if "file" in given:
+        return " ".join([runtime.flow_run.flow_name, Path(given["file"]).stem])
     switches = [words for name, words in SWITCHES.items() if given.get(name)]
     parts = [" ".join([runtime.flow_run.flow_name, given["specialist"], given["phase"], *switches])]
     changes = given["changes"]

@@ -5,14 +5,14 @@ from prefect import flow
 from curriculum.pipeline.execute import Event, Scope
 from flows import flow_runs
 from flows.final_states import ending_plainly
-from flows.forms import ALL_PHASES, Again, Changes, ChangesOfRun, DryRun, Phase, Specialist
+from flows.forms import ALL_PHASES, Again, Changes, ChangesOfRun, DryRun, Phase, TrainedSpecialist
 from flows.hooks import HOOKS
 
 
 @flow(name="train", **HOOKS)
 @ending_plainly
 def train(
-    specialist: Specialist,
+    specialist: TrainedSpecialist,
     phase: Phase = ALL_PHASES,
     again: Again = False,
     dry_run: DryRun = False,

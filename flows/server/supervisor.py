@@ -43,7 +43,7 @@ RUNS_END_S = 25.0
 PAUSE_S = 20.0
 """Seconds for a server to hold back runs that wait for ending workers."""
 LOOK_EVERY_S = 0.5
-FOLDERS = ("diets", "corpora", "phases")
+FOLDERS = ("diets", "corpora", "phases", "ablations")
 """Folders of a workspace whose files are choices in the forms."""
 BRANCHES = "*/specialist-*/branch-*"
 """Folders of a workspace whose branches are choices in the forms."""

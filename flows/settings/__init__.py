@@ -472,10 +472,15 @@ def shown(workspace: Path, folder: Path) -> dict[str, str]:
     }
 
 
+def pages_at(workspace: Path) -> str:
+    """The address of the workspace's pages; where it isn't served, that by default."""
+    found = served(workspace)
+    return found.pages if found else f"http://{HOST}:{PAGES_PORT}"
+
+
 def reports_at(workspace: Path) -> str:
     """The address of the workspace's reports; where it isn't served, that by default."""
-    found = served(workspace)
-    return f"{found.pages if found else f'http://{HOST}:{PAGES_PORT}'}/reports"
+    return f"{pages_at(workspace)}/reports"
 
 
 def served_at(workspace: Path) -> str | None:

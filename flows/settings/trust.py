@@ -39,7 +39,7 @@ from schemas.regular_files import expanded
 from schemas.text import Strict
 
 RECORD = "trusted.json"
-CONFIGURED = ("diets", "corpora", "phases")
+CONFIGURED = ("diets", "corpora", "phases", "ablations")
 """Folders of a workspace with the YAML files that say what commands do and run."""
 
 

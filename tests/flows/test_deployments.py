@@ -21,7 +21,7 @@ from flows.deployments import DECLARED, deploy
 
 pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(1200)]
 ROOT = DECLARED.parents[1]
-NAMES = ("build", "mix", "run", "train")
+NAMES = ("ablate", "build", "mix", "run", "train")
 SAME = (
     *("name", "entrypoint", "tags", "work_pool_name", "description", "pull_steps"),
     *("parameter_openapi_schema", "enforce_parameter_schema", "parameters", "concurrency_limit"),

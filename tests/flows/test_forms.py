@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.run_config import GROUPS, RunConfig
 from flows import forms
+from flows.ablate import ablate
 from flows.build import build
 from flows.forms import ADVANCED, ALL_PHASES, USUAL, Changes
 from flows.hooks import is_made_up, run_name
@@ -50,6 +51,12 @@ def _form(flow: Flow[..., Any]) -> dict[str, Any]:
     return parameter_schema(flow).model_dump()
 
 
+def _names(field: dict[str, Any]) -> list[str]:
+    """The names that a field offers, alone or beside another text."""
+    found: list[str] = field.get("enum") or field["anyOf"][0]["enum"]
+    return found
+
+
 def _changes(form: dict[str, Any]) -> dict[str, Any]:
     """The fields of the changes, those of the Advanced group with the others."""
     usual, advanced = _box(form), _advanced(form)["properties"]
@@ -73,7 +80,8 @@ def test_a_form_offers_names_and_explains_every_field(flow: Flow[..., Any], home
     fields, changes = form["properties"], _changes(form)
     assert [*fields][:2] == ["specialist", "phase"]
     assert [*fields][-1] == "changes"
-    assert {"templates", "templates.demo", "ours"} <= {*fields["specialist"]["enum"]}
+    names = _names(fields["specialist"])
+    assert {"templates", "templates.demo", "ours"} <= {*names}
     assert fields["phase"]["enum"][0] == ALL_PHASES == fields["phase"]["default"]
     assert {"syntax", "repository_graph", "talk"} < {*fields["phase"]["enum"]}
     assert form["required"] == ["specialist"]
@@ -81,7 +89,7 @@ def test_a_form_offers_names_and_explains_every_field(flow: Flow[..., Any], home
         if "$ref" not in each:
             assert each["description"][0].isupper() or each["description"].startswith(ALL_PHASES)
             assert each["title"][0].isupper()
-    assert fields["specialist"]["enum"][0] == "ours", "what is one's own comes first"
+    assert names[0] == "ours", "what is one's own comes first"
     assert changes["corpus"]["enum"] == ["nearby", "cpp", "sample"]
     assert changes["phases_file"]["enum"] == ["short", "phases", "phases.demo", "phases.long"]
 
@@ -135,6 +143,48 @@ def test_every_form_has_a_dry_run_that_is_off_at_first() -> None:
         assert (switch["type"], switch["default"]) == ("boolean", False)
 
 
+def test_training_takes_the_diet_of_an_ablations_arm_and_no_other_path(home: Path) -> None:
+    form = preprocess_schema(_form(train))
+    arm = str(home / "diets" / "ablation-small" / "flat-2.yaml")
+
+    def faults(specialist: str) -> list[ValidationFault]:
+        return validate({"specialist": specialist}, form, preprocess=False)
+
+    assert faults(arm) == faults("ours") == []
+    for other in ("nobody", str(home / "diets" / "ours.yaml"), f"{arm}.txt"):
+        assert faults(other)
+
+
+def test_an_ablation_is_a_file_of_the_workspace_or_another_one(home: Path) -> None:
+    assert "anyOf" not in _form(ablate)["properties"]["file"]
+    (home / "ablations").mkdir()
+    (home / "ablations" / "masks.yaml").write_text("name: masks\nclaims: []\n")
+    (home / "ablations" / "diet.yaml").write_text("specialist: small\n")
+    form = _form(ablate)
+    assert _names(form["properties"]["file"]) == ["ablations/masks.yaml"]
+    assert [*form["properties"]] == ["file", "repositories"]
+    assert form["required"] == ["file"]
+    schema = preprocess_schema(form)
+
+    def faults(**filled: object) -> list[ValidationFault]:
+        return validate(filled, schema, preprocess=False)
+
+    assert faults(file="ablations/masks.yaml", repositories=["/src/mylib"]) == []
+    assert faults(file="/elsewhere/small.yml") == []
+    for wrong in ("/etc/passwd", "masks", ""):
+        assert faults(file=wrong)
+    assert faults(file="a.yaml", repositories=[3])
+    assert faults()
+
+
+def test_the_run_of_an_ablation_is_named_after_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"file": "ablations/masks.yaml", "repositories": ()}
+    monkeypatch.setattr(runtime.flow_run, "parameters", given, raising=False)
+    monkeypatch.setattr(runtime.flow_run, "flow_name", "ablate", raising=False)
+    monkeypatch.setattr(runtime.flow_run, "name", "amber-goat", raising=False)
+    assert run_name() == "ablate masks"
+
+
 def test_a_branch_is_one_that_is_there_or_a_new_one(home: Path) -> None:
     known, new = _changes(_form(run))["branch"]["anyOf"]
     assert known["enum"] == ["narrow"]
@@ -143,7 +193,9 @@ def test_a_branch_is_one_that_is_there_or_a_new_one(home: Path) -> None:
     assert "anyOf" not in _changes(_form(run))["branch"]
 
 
-@pytest.mark.parametrize("added", ["runs/specialist-templates/branch-wide/x", "diets/more.yaml"])
+@pytest.mark.parametrize(
+    "added", ["runs/specialist-templates/branch-wide/x", "diets/more.yaml", "ablations/more.yaml"]
+)
 def test_forms_are_made_anew_once_an_added_choice_stays(added: str, home: Path) -> None:
     seen = FormChoices(workspace=home)
     seen.mark_deployed()
@@ -277,6 +329,6 @@ def test_names_that_the_server_makes_up_are_known() -> None:
 
 
 def test_every_flow_is_named_so() -> None:
-    assert [flow.flow_run_name for flow in FLOWS] == [run_name] * len(FLOWS)
+    assert {flow.flow_run_name for flow in (*FLOWS, ablate)} == {run_name}
     for flow in FLOWS:
         assert {"specialist", "phase", "changes"} <= {*inspect.signature(flow.fn).parameters}

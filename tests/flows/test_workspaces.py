@@ -36,7 +36,7 @@ def test_two_workspaces_of_one_name_have_their_own_deployments(
         pools = {each.name for each in client.read_work_pools()}
     for end in ends[:2]:
         assert {f"{kind}{end}" for kind in KINDS} <= pools
-        for flow in ("run", "build", "mix", "train"):
+        for flow in ("run", "build", "mix", "train", "ablate"):
             deployment = made[f"{flow}{end}"]
             assert deployment.job_variables == {}, "their workers name the workspace"
             assert deployment.work_pool_name in {f"{kind}{end}" for kind in KINDS}
