@@ -70,13 +70,18 @@ def arm_line(arm: str, seed: int, name: str) -> dict[str, object]:
         "val_bpb": 3.0 + seed / 100,
         "steps": positions // 4_000,
         "positions": positions,
-        "scored": positions // (4 if arm == "sparse" else 2),
+        "scored": positions // (2 if arm in ("base", "null", "control", "flat") else 4),
         "run": "runs/a",
     }
 
 
 def judged(
-    home: Path, name: str = "medium", *, why: str = EVIL, spoilt: dict[str, object] | None = None
+    home: Path,
+    name: str = "medium",
+    *,
+    why: str = EVIL,
+    spoilt: dict[str, object] | None = None,
+    sparse: str = "sparse",
 ) -> Artefact:
     """An ablation of a workspace as `curriculum ablate` leaves it."""
     store = Store(home)
@@ -86,7 +91,7 @@ def judged(
     claims = [{**claim_line(*claim), **(spoilt or {})} for claim in CLAIMS]
     arms = [
         arm_line(arm, seed, held)
-        for arm in ("base", "null", "control", "flat", "sparse")
+        for arm in ("base", "null", "control", "flat", sparse)
         for seed in SEEDS
         for held in ("anchor", "unseen")
     ]
@@ -165,6 +170,15 @@ def test_foreign_text_is_shown_and_is_no_markup(home: Path) -> None:
     assert "\u202e" not in text
     assert r"\u202e" in text
     assert "&lt;script&gt;alert(1)" in text
+
+
+def test_names_of_arms_and_sets_are_shown_and_are_no_markup(tmp_path: Path) -> None:
+    judged(tmp_path, sparse=EVIL, spoilt={"arm": EVIL, "against": EVIL, "set": EVIL})
+    text = page(tmp_path)
+    assert text.count(r"&lt;/svg&gt;&lt;script&gt;alert(1)&lt;/script&gt; \u202e.yad") > 20
+    assert "<script" not in text
+    assert text.count("</svg>") == text.count("<svg")
+    assert "\u202e" not in text
 
 
 def test_a_page_is_bound_to_itself_and_runs_no_script(home: Path) -> None:
