@@ -1,7 +1,6 @@
 """Hooks of every flow run: its name, and the reaction to its failure or crash."""
 
 import functools
-from pathlib import Path
 from typing import Any, cast
 
 from prefect import runtime
@@ -11,6 +10,7 @@ from curriculum.pipeline import notifications
 from flows import settings
 from flows.forms import BuildChanges, Changes
 from flows.settings.contexts import context_of
+from flows.settings.form_subjects import form_subject
 from schemas.errors import JobError
 
 SWITCHES = {"later_phases": "and those after it", "again": "anew", "dry_run": "(dry run)"}
@@ -35,9 +35,7 @@ def notify_of_failure(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
         return
     if state.is_failed() and isinstance(state.result(raise_on_failure=False), JobError):
         return
-    given = flow_run.parameters
-    name = str(given.get("specialist") or Path(str(given.get("file", ""))).stem)
-    whose = notifications.whose(settings.home(), name)
+    whose = notifications.whose(settings.home(), form_subject(flow_run.parameters))
     words = state.message or state.name or "it doesn't say why"
     notifications.broken_down(
         whose, flow_run.name, words, mark=f"{flow_run.id}-{state.id}", context=context_of()
@@ -77,7 +75,7 @@ def run_name() -> str:
 def _name_of_form() -> str:
     given = runtime.flow_run.parameters
     if "file" in given:
-        return " ".join([runtime.flow_run.flow_name, Path(given["file"]).stem])
+        return " ".join([runtime.flow_run.flow_name, form_subject(given)])
     switches = [words for name, words in SWITCHES.items() if given.get(name)]
     parts = [" ".join([runtime.flow_run.flow_name, given["specialist"], given["phase"], *switches])]
     changes = given["changes"]

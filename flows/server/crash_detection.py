@@ -21,6 +21,7 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from curriculum.whole_files import write_whole
 from flows import settings
+from flows.settings.form_subjects import form_subject
 
 EVERY_S = 30.0
 ANSWER_S = 30.0
@@ -146,7 +147,7 @@ def _crash(run: _Run) -> Crash:
     return Crash(
         mark=f"{run.id}-{run.state.id}",
         title=run.name,
-        specialist=str(run.parameters.get("specialist", "")),
+        specialist=form_subject(run.parameters),
         why=run.state.message or "it doesn't say why",
         when=run.end_time,
     )
