@@ -13,6 +13,7 @@ from uuid import UUID
 
 import pytest
 import yaml
+from prefect import flow, runtime
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
     ArtifactFilter,
@@ -26,11 +27,12 @@ from prefect.states import Cancelling, Scheduled
 
 from curriculum.ablations import ablate as judging
 from curriculum.ablations.evidence import Trained
+from curriculum.inspection.formats import Line
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact, Store
 from flows import ablate as flow_module
-from flows import dispatch
+from flows import artifacts, dispatch
 from flows.ablate import ablate
 from flows.settings import trust
 from flows.train import train
@@ -114,8 +116,8 @@ def doors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ArmDoors:
 @pytest.fixture(scope="module")
 def deployed(prefect_server: None) -> None:
     """Deployments of both flows."""
-    for flow in (ablate, train):
-        RunnerDeployment.from_flow(flow, name=flow.name).apply()
+    for each in (ablate, train):
+        RunnerDeployment.from_flow(each, name=each.name).apply()
 
 
 @pytest.fixture
@@ -137,6 +139,10 @@ def tasks_of(workers: Workers, run: UUID) -> list[str]:
     return [each.name for each in begun if " seed " in each.name]
 
 
+def artifacts_of(run: UUID) -> ArtifactFilter:
+    return ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[run]))
+
+
 def test_each_arm_and_seed_is_a_task_and_trains_in_a_flow_run_of_its_own(workers: Workers) -> None:
     asked = workers.ask(ablate, file="ablations/masks.yaml")
     with workers.gpu(lambda each: workers.work(train, each)):
@@ -150,16 +156,25 @@ def test_each_arm_and_seed_is_a_task_and_trains_in_a_flow_run_of_its_own(workers
         f"train masks-{arm.replace(' seed ', '-')} syntax" for arm in ARMS
     ]
     assert {each.state_name for each in children} == {"Completed"}
+    found = workers.client.read_artifacts(artifact_filter=artifacts_of(asked))
+    assert [each.key for each in found if each.type == "markdown"] == ["ablation-masks"]
 
 
-def test_its_artifact_is_a_table_with_notes_and_a_link(workers: Workers) -> None:
-    asked = workers.ask(ablate, file="ablations/masks.yaml")
-    with workers.gpu(lambda each: workers.work(train, each)):
-        workers.work(ablate, asked)
-    mine = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[asked]))
-    found = workers.client.read_artifacts(artifact_filter=mine)
-    (shown,) = (each for each in found if each.type == "markdown")
-    assert shown.key == "ablation-masks"
+def test_its_artifact_is_a_table_with_notes_and_a_link() -> None:
+    @flow(name="shows")
+    def shows() -> str:
+        lines: list[Line] = [
+            {"claim": "masks | <b>help", "verdict": "none", "difference": "+0.0388"}
+        ]
+        link = ("Page of ablations", "http://127.0.0.1:4201/ablations/")
+        notes = ["there are | no verdicts"]
+        artifacts.show_table_and_link("ablation-masks", lines, notes=notes, link=link)
+        return str(runtime.flow_run.id)
+
+    run = shows()
+    with get_client(sync_client=True) as client:
+        (shown,) = client.read_artifacts(artifact_filter=artifacts_of(UUID(run)))
+    assert (shown.type, shown.key) == ("markdown", "ablation-masks")
     notes, table, link = str(shown.data).split("\n\n")
     assert notes == r"there are \| no verdicts"
     assert table.splitlines() == [
