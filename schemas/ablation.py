@@ -51,7 +51,7 @@ def _of_a_diet(changes: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 ArmChanges = Annotated[dict[str, JsonValue], AfterValidator(_of_a_diet)]
-"""What an arm says otherwise than the diet of the ablation."""
+"""Changes of an arm to the diet of its ablation."""
 
 
 class Claim(Documented):

@@ -43,6 +43,7 @@ def test_environment_is_read_in_few_places_only() -> None:
         "curriculum/corpus/git.py",
         "flows/settings/proxies.py",
         "flows/settings/__init__.py",
+        "curriculum/exposure.py",
         "curriculum/train/__main__.py",
         "curriculum/catalog/__init__.py",
         "curriculum/__init__.py",
