@@ -54,6 +54,15 @@ ArmChanges = Annotated[dict[str, JsonValue], AfterValidator(_of_a_diet)]
 """Changes of an arm to the diet of its ablation."""
 
 
+def arm_title(arm: str, seed: int) -> str:
+    """Return an arm and its seed in words.
+
+    >>> arm_title("flat", 2)
+    'flat, seed 2'
+    """
+    return f"{arm}, seed {seed}"
+
+
 class Claim(Documented):
     """A claim: val_bpb of one arm lies below, or above, that of another at the end of their last phase."""
 

@@ -106,7 +106,9 @@ def ablate(
     """
     arms = write_arms(spec, file, workspace, repositories)
     planned = plan_arms(arms, resolve, context)
-    outcome = judge(spec, [Trained.of(each.arm, train(each)) for each in planned])
+    outcome = judge(
+        spec, [Trained.of(each.arm.name, each.arm.seed, train(each)) for each in planned]
+    )
     return outcome, publish(Store(workspace), outcome, setting_of(planned, outcome.arms))
 
 
@@ -192,7 +194,7 @@ def publish(store: Store, outcome: Outcome, setting: Setting) -> Artefact:
     def write(drafts: Sequence[StagingDirectory]) -> None:
         (draft,) = drafts
         _write(_claim_lines(outcome), ABLATION_SCHEMA, draft.path / CLAIMS_NAME)
-        _write(_arm_lines(outcome, store.root), ARMS_SCHEMA, draft.path / ARMS_NAME)
+        _write(_arm_lines(outcome), ARMS_SCHEMA, draft.path / ARMS_NAME)
         verdicts = {judged.claim.claim: judged.verdict for judged in outcome.claims}
         draft.record(
             AblationReport(
@@ -238,7 +240,7 @@ def _claim_lines(outcome: Outcome) -> list[dict[str, object]]:
     ]
 
 
-def _arm_lines(outcome: Outcome, root: Path) -> list[dict[str, object]]:
+def _arm_lines(outcome: Outcome) -> list[dict[str, object]]:
     return [
         {
             "ablation": outcome.spec.name,
@@ -249,7 +251,7 @@ def _arm_lines(outcome: Outcome, root: Path) -> list[dict[str, object]]:
             "steps": each.steps,
             "positions": each.positions,
             "scored": each.scored,
-            "run": each.path.relative_to(root).as_posix(),
+            "run": each.run,
         }
         for each in outcome.arms
         for name in each.sets

@@ -9,7 +9,7 @@ import yaml
 
 from curriculum.mixing.load import PATHS, DietOverrides, is_path, load_diet, merged
 from curriculum.pipeline.run_config import RunConfig
-from schemas.ablation import BASE, CONTROL, NULL, AblationSpec
+from schemas.ablation import BASE, CONTROL, NULL, AblationSpec, arm_title
 from schemas.diet import Diet
 from schemas.errors import DietError
 from schemas.regular_files import expanded
@@ -30,6 +30,11 @@ class Arm:
     name: str
     seed: int
     config: RunConfig
+
+    @property
+    def title(self) -> str:
+        """The arm and its seed in words: flat, seed 2."""
+        return arm_title(self.name, self.seed)
 
 
 def load_ablation(file: Path) -> AblationSpec:

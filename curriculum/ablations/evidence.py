@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from curriculum.ablations.arms import Arm
 from curriculum.inspection.paired import Measured, measured
 from curriculum.inspection.runs import report_of
-from curriculum.store import Artefact
+from curriculum.store import Artefact, Store
 from schemas.errors import JobError
 from schemas.job import Report
 from schemas.objectives import FIXED_SETS, FixedSet
@@ -27,14 +26,12 @@ class Trained:
     """Documents that it was measured on at the end."""
 
     @staticmethod
-    def of(arm: Arm, runs: Sequence[Artefact]) -> "Trained":
+    def of(arm: str, seed: int, runs: Sequence[Artefact]) -> "Trained":
         """Read what the runs of an arm left."""
         reports = tuple(map(report_of, runs))
         found = measured(runs[-1].path, reports[-1].steps)
         assert found is not None, "our trainer leaves the documents of each evaluation"
-        return Trained(
-            arm=arm.name, seed=arm.seed, runs=tuple(runs), reports=reports, documents=found
-        )
+        return Trained(arm=arm, seed=seed, runs=tuple(runs), reports=reports, documents=found)
 
     @property
     def report(self) -> Report:
@@ -45,6 +42,11 @@ class Trained:
     def path(self) -> Path:
         """The folder of the last run."""
         return self.runs[-1].path
+
+    @property
+    def run(self) -> str:
+        """The folder of the last run, relative to the workspace or the bundle that it was trained in."""
+        return self.path.relative_to(Store.containing(self.path).root).as_posix()
 
     @property
     def steps(self) -> int:

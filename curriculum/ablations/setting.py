@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from curriculum.ablations.evidence import Trained
 from curriculum.ablations.planned_arms import PlannedArm
 from curriculum.inspection.checkpoint_weights import tensors
+from curriculum.store import Store
 from curriculum.train.run_directory import JOB, read_job
 
 
@@ -25,7 +26,7 @@ def setting_of(planned: Sequence[PlannedArm], trained: Sequence[Trained]) -> Set
     """Return the setting of planned arms that were trained; the model is that of the first, base."""
     plan, base = planned[0].plan, trained[0]
     checkpoint = base.report.checkpoint
-    counted = tensors(plan.store.root / checkpoint) if checkpoint else ()
+    counted = tensors(Store.containing(base.path).root / checkpoint) if checkpoint else ()
     lengths = {
         serving.row_length
         for each in planned

@@ -69,7 +69,7 @@ def job_of(
     return make_job(
         completed(plan.diet, plan.imported),
         resolved.name,
-        plan.specs[_spec_name(plan, resolved)],
+        plan.specs[spec_name(plan, resolved)],
         JobInputs(
             workspace=plan.store.root,
             plan=mixture,
@@ -78,13 +78,13 @@ def job_of(
             previous=previous,
             middle=resumed.checkpoint if resumed else None,
         ),
-        evaluations=_evaluations(plan, resolved, built),
+        evaluations=evaluations_of(plan, resolved, built),
         machine=machine,
         overrides=dict(plan.overrides),
     ).model_copy(update={"writers": parse_writers(plan.config.train.log), "gpu_price": gpu_price})
 
 
-def _evaluations(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Evaluation]:
+def evaluations_of(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Evaluation]:
     """List the evaluations of a phase: all validation rows it serves, by objective, and the fixed sets."""
     from curriculum.train.evaluation_sets import (
         FIXED_SHARE,
@@ -115,12 +115,12 @@ def _evaluations(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Eval
     if not held_out:
         return fixed
     # The anneal measures what the phase before it did, by the limit of that one.
-    name = _spec_name(plan, phase)
+    name = spec_name(plan, phase)
     whole = evaluation(name, held_out, workspace=root)
     sets = [whole, *evaluations_apart(whole, apart, workspace=root)]
     return [*within(sets, PHASE_SHARE * plan.phase(name).tokens), *fixed]
 
 
-def _spec_name(plan: RunPlan, phase: ResolvedPhase) -> str:
-    """The anneal continues under the last phase's spec."""
+def spec_name(plan: RunPlan, phase: ResolvedPhase) -> str:
+    """Return the phase whose spec a phase is trained with; the anneal continues under the last one's."""
     return plan.diet.phases[-1].phase if phase.is_anneal else phase.name

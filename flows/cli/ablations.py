@@ -1,12 +1,15 @@
 """`curriculum ablate`: arms trained one after another, and the table of verdicts."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from curriculum.ablations.ablate import ablate
+from curriculum.ablations.ablate import Outcome, ablate
 from curriculum.ablations.arms import load_ablation
+from curriculum.ablations.bundles import bundled_runs, write_bundle
 from curriculum.ablations.outcome_tables import arm_lines, claim_lines, outcome_warnings
 from curriculum.ablations.planned_arms import PlannedArm, train_arm
+from curriculum.inspection.formats import count, number
 from curriculum.pipeline.execute import here
 from curriculum.store import Artefact
 from dashboards.ablation_page import write_ablation
@@ -25,16 +28,49 @@ def run(file: Path, home: Path, repositories: Sequence[str]) -> bool:
         context = context_of(watch, warn=warn)
 
         def train(planned: PlannedArm) -> tuple[Artefact, ...]:
-            arm = planned.arm
-            words = f"arm {arm.name}, seed {arm.seed}: {planned.number} of {planned.total}"
-            print_line(words, MUTED)
+            _print_arm(planned)
             return train_arm(planned, here(context), context)
 
         outcome, made = ablate(spec, file, home, context, repositories=repositories, train=train)
+    return _print(outcome, made, home)
+
+
+def bundle(file: Path, home: Path, folder: Path, repositories: Sequence[str]) -> None:
+    """Write the bundle of an ablation, and print how it is trained and judged."""
+    require_machine()
+    spec = load_ablation(file)
+    with watching() as watch:
+        context = context_of(watch, warn=warn)
+        written = write_bundle(
+            spec, file, home, folder, context, repositories=repositories, begun=_print_arm
+        )
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    print_line(f"{folder}: {number(len(written.arms), 'arm')}, {count(size)}B")
+    print_line(f"on the other machine:  python -m curriculum.train.bundle {folder.name}", MUTED)
+    words = ["curriculum", "ablate", str(file), "--collect", str(folder)]
+    print_line(f"back here:  {shlex.join(words)}", MUTED)
+
+
+def collect(file: Path, home: Path, folder: Path, repositories: Sequence[str]) -> bool:
+    """Judge an ablation by the runs of its bundle and print its verdicts; return False where it has none."""
+    spec = load_ablation(file)
+    runs = bundled_runs(spec, folder)
+    with watching() as watch:
+        context = context_of(watch, warn=warn)
+        outcome, made = ablate(spec, file, home, context, repositories=repositories, train=runs)
+    return _print(outcome, made, home)
+
+
+def _print_arm(planned: PlannedArm) -> None:
+    print_line(f"arm {planned.arm.title}: {planned.number} of {planned.total}", MUTED)
+
+
+def _print(outcome: Outcome, made: Artefact, home: Path) -> bool:
+    """Print the tables of an outcome; return False where it has no verdicts."""
     out.print(table(arm_lines(outcome)))
     out.print(table(claim_lines(outcome)))
     for line in outcome_warnings(outcome):
         warn(line)
     print_line(f"ablation {made.path}", MUTED)
     print_line(f"page {write_ablation(home, made)}", MUTED)
-    return outcome.is_sound and len(spec.seeds) >= MIN_SEEDS
+    return outcome.is_sound and len(outcome.spec.seeds) >= MIN_SEEDS

@@ -113,6 +113,19 @@ def ablate(
         Path, typer.Argument(help="YAML file of the ablation: a diet, arms, seeds and claims.")
     ],
     repo: Repositories = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            help="Train nothing: write what another machine needs for it into this folder.",
+            show_default=False,
+        ),
+    ] = None,
+    collect: Annotated[
+        Path | None,
+        typer.Option(
+            help="Train nothing: judge the claims by the runs of a bundle.", show_default=False
+        ),
+    ] = None,
     home: Home = None,
 ) -> None:
     """Train diets that differ in one thing with the same seeds, and judge claims about them.
@@ -122,9 +135,20 @@ def ablate(
     from flows.cli import ablations
     from flows.settings.trust import trusting_new_workspace
 
-    place = own_home(home, file)
+    if bundle is not None and collect is not None:
+        raise DietError(
+            "--bundle", bundle, cause="--collect is given too", cure="Give one of the two"
+        )
+    place = own_home(home, file, *filter(None, [collect]))
     with trusting_new_workspace(place):
-        has_verdicts = ablations.run(file, place, tuple(repo or ()))
+        if bundle is not None:
+            with trusting_new_workspace(bundle):
+                ablations.bundle(file, place, bundle, tuple(repo or ()))
+            return
+        if collect is not None:
+            has_verdicts = ablations.collect(file, place, collect, tuple(repo or ()))
+        else:
+            has_verdicts = ablations.run(file, place, tuple(repo or ()))
     if not has_verdicts:
         raise typer.Exit(CLOSED)
 

@@ -1,0 +1,156 @@
+"""Bundles: the trainings of an ablation, for a machine that has neither the corpus nor a network."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from curriculum.ablations.arms import write_arms
+from curriculum.ablations.planned_arms import PlannedArm, plan_arms, plan_of_arm
+from curriculum.mixing.imported import completed
+from curriculum.pipeline.context import Context
+from curriculum.pipeline.execute import Event, Scope, execute, here
+from curriculum.pipeline.phase_job import evaluations_of, spec_name
+from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.wanted_rows import data_sets
+from curriculum.stages.merge import copy_own
+from curriculum.store import Artefact, Store
+from curriculum.train.bundle import BUNDLE, read_bundle, read_runs
+from curriculum.whole_files import write_whole
+from schemas.ablation import AblationSpec
+from schemas.bundle import Bundle, BundledArm, BundledPhase
+from schemas.errors import JobError
+
+MAX_BYTES = 50 << 20
+"""Bytes of a bundle: it is sent to machines that others lend."""
+
+
+def write_bundle(
+    spec: AblationSpec,
+    file: Path,
+    workspace: Path,
+    folder: Path,
+    context: Context,
+    *,
+    repositories: Sequence[str] = (),
+    begun: Callable[[PlannedArm], None],
+) -> Bundle:
+    """Build and mix all arms, and write a folder that `python -m curriculum.train.bundle` trains.
+
+    Artefacts that arms share are there once. Arguments are those of `ablate`; `begun` receives each arm.
+
+    Raises:
+        JobError: for a folder that holds something, and for more than MAX_BYTES.
+        CurriculumError: for a mistake in an arm.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise JobError(
+            "--bundle", folder, cause="something is there already", cure="Name a new folder"
+        )
+    planned = plan_arms(write_arms(spec, file, workspace, repositories), plan_of_arm, context)
+    bundled, used = [], dict[str, Artefact]()
+    for each in planned:
+        begun(each)
+        plan = each.plan
+        mixed = [
+            event
+            for event in execute(plan, here(context), Scope(until="mix"), context)
+            if event.verb == "mix"
+        ]
+        used |= {read.key: read for event in mixed for read in _read_by(plan, event)}
+        phases = tuple(_phase(plan, event) for event in mixed)
+        diet = completed(plan.diet, plan.imported)
+        bundled.append(BundledArm(arm=each.arm.name, seed=each.arm.seed, diet=diet, phases=phases))
+    _require_small(used.values())
+    source, target = Store(workspace), Store(folder)
+    for artefact in used.values():
+        copy_own(target, source, artefact)
+    bundle = Bundle(ablation=spec.name, arms=tuple(bundled))
+    write_whole(folder / BUNDLE, bundle.model_dump_json(indent=1))
+    return bundle
+
+
+def bundled_runs(spec: AblationSpec, folder: Path) -> Callable[[PlannedArm], tuple[Artefact, ...]]:
+    """Return what takes the place of training where a bundle was trained: the runs of an arm in it.
+
+    Raises:
+        JobError: for the bundle of another ablation, and for one that isn't trained to its end.
+    """
+    bundle, trained = read_bundle(folder), read_runs(folder).runs
+    if bundle.ablation != spec.name:
+        raise JobError(
+            str(folder),
+            f"ablation {bundle.ablation}",
+            cause=f"it isn't the bundle of {spec.name}",
+            cure="Give the file that it was written for",
+        )
+    left = [arm.title for arm in bundle.arms if arm.title not in trained]
+    if left:
+        raise JobError(
+            str(folder),
+            f"{len(left)} of {len(bundle.arms)} arms, {left[0]} first",
+            cause="they aren't trained yet",
+            cure=f"Train them: python -m curriculum.train.bundle {folder}",
+        )
+    store = Store(folder)
+
+    def runs_of_arm(planned: PlannedArm) -> tuple[Artefact, ...]:
+        paths = trained.get(planned.arm.title, ())
+        if len(paths) != len(planned.plan.phases):
+            raise JobError(
+                str(folder),
+                planned.arm.title,
+                cause="the ablation has an arm, a seed or a phase that the bundle hasn't",
+                cure="Write the bundle anew",
+            )
+        return tuple(store.load(folder / path) for path in paths)
+
+    return runs_of_arm
+
+
+def _phase(plan: RunPlan, event: Event) -> BundledPhase:
+    resolved, built = plan.phase(event.phase), event.built
+    assert built is not None
+    assert event.mixture is not None
+    root = plan.store.root
+    rows = [built.rows_of(each).train for each in data_sets(resolved)]
+    return BundledPhase(
+        phase=resolved.name,
+        spec=plan.specs[spec_name(plan, resolved)],
+        plan=_relative(event.mixture, root),
+        rows=tuple(_relative(each, root) for each in rows),
+        tokenizer=_relative(built.tokenizer, root),
+        evaluations=tuple(evaluations_of(plan, resolved, built)),
+        overrides=dict(plan.overrides),
+    )
+
+
+def _relative(artefact: Artefact, root: Path) -> str:
+    return artefact.path.relative_to(root).as_posix()
+
+
+def _read_by(plan: RunPlan, event: Event) -> list[Artefact]:
+    """Return the artefacts that the training of a phase reads."""
+    resolved, built = plan.phase(event.phase), event.built
+    assert built is not None
+    assert event.mixture is not None
+    measured = {
+        stratum.rows.path
+        for evaluation in evaluations_of(plan, resolved, built)
+        for stratum in evaluation.strata
+    }
+    return [
+        built.tokenizer,
+        event.mixture,
+        *(built.rows_of(each).train for each in data_sets(resolved)),
+        *(plan.store.load(plan.store.root / path) for path in sorted(measured)),
+    ]
+
+
+def _require_small(artefacts: Iterable[Artefact]) -> None:
+    size = sum(record.num_bytes for each in artefacts for record in each.manifest.files)
+    if size > MAX_BYTES:
+        raise JobError(
+            "--bundle",
+            f"{size:,} bytes",
+            cause=f"a bundle has {MAX_BYTES:,} at most",
+            cure="Give the corpus fewer commits or repositories, or train where the workspace is",
+        )

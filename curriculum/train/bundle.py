@@ -1,0 +1,160 @@
+"""`python -m curriculum.train.bundle FOLDER`: train what a bundle asks for, as far as the time allows.
+
+`curriculum ablate --bundle` writes such a folder; it needs no corpus, no server and no network. The same
+command goes on where the one before it stopped, and says how much is left.
+
+Exit codes: 0 all is trained; 1 a training failed, and the last line says why; 2 the command is wrong;
+75 the time was up, or it was asked to stop: the same command goes on.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+
+from curriculum.store import Artefact, Store
+from curriculum.train.job import JobInputs, make_job
+from curriculum.train.launch.gpu_slots import Machine
+from curriculum.train.launch.launcher import GRACE_SECONDS, Launch
+from curriculum.train.processes import CANCELLED
+from curriculum.train.run import train
+from curriculum.whole_files import write_whole
+from schemas.bundle import Bundle, BundledArm, BundledPhase, BundledRuns
+from schemas.errors import CurriculumError, JobError
+from schemas.job import Job
+from schemas.json_text import read_json
+
+BUNDLE, RUNS = "bundle.json", "runs.json"
+
+
+def read_bundle(folder: Path) -> Bundle:
+    """Read the bundle in a folder.
+
+    Raises:
+        JobError: for a folder without one, and for one that was changed.
+    """
+    file = folder / BUNDLE
+    if not file.is_file():
+        raise JobError(str(file), cause="there is no such file", cure="Name a folder with a bundle")
+    return read_json(
+        Bundle,
+        file,
+        error=JobError,
+        cause="this is no bundle of this version, or it was changed since it was written",
+        cure="Write it anew: curriculum ablate FILE --bundle FOLDER",
+    )
+
+
+def read_runs(folder: Path) -> BundledRuns:
+    """Read which arms of a bundle are trained.
+
+    Raises:
+        JobError: for a file that was changed.
+    """
+    file = folder / RUNS
+    if not file.is_file():
+        return BundledRuns(runs={})
+    return read_json(
+        BundledRuns,
+        file,
+        error=JobError,
+        cause="this isn't what the training of the bundle left, or it was changed since",
+        cure="Remove it, and train the bundle once more: what is trained is found",
+    )
+
+
+def train_arm(store: Store, arm: BundledArm, machine: Machine) -> list[Artefact]:
+    """Return the runs of an arm, found or trained, up to the first that was stopped."""
+    runs: list[Artefact] = []
+    for phase in arm.phases:
+        job = job_of(store, arm, phase, machine, previous=runs[-1] if runs else None)
+        run = train(store, job, launch=Launch(tell=_tell))
+        if run.artefact is None:
+            break
+        runs.append(run.artefact)
+    return runs
+
+
+def job_of(
+    store: Store,
+    arm: BundledArm,
+    phase: BundledPhase,
+    machine: Machine,
+    *,
+    previous: Artefact | None,
+) -> Job:
+    """Return the job of a phase on a machine, after the run of the phase before."""
+    root = store.root
+    return make_job(
+        arm.diet,
+        phase.phase,
+        phase.spec,
+        JobInputs(
+            workspace=root,
+            plan=store.load(root / phase.plan),
+            rows=tuple(store.load(root / path) for path in phase.rows),
+            tokenizer=store.load(root / phase.tokenizer),
+            previous=previous,
+        ),
+        evaluations=phase.evaluations,
+        machine=machine,
+        overrides=phase.overrides,
+    )
+
+
+def train_bundle(folder: Path) -> bool:
+    """Train all arms of a bundle, and note each that is trained; return False where one was stopped."""
+    bundle, store, machine = read_bundle(folder), Store(folder), Machine.here()
+    for number, arm in enumerate(bundle.arms, 1):
+        _tell(f"arm {arm.title}: {number} of {len(bundle.arms)}")
+        runs = train_arm(store, arm, machine)
+        if len(runs) < len(arm.phases):
+            return False
+        paths = tuple(run.path.relative_to(store.root).as_posix() for run in runs)
+        noted = BundledRuns(runs={**read_runs(folder).runs, arm.title: paths})
+        write_whole(folder / RUNS, noted.model_dump_json(indent=1))
+    return True
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Train until all is done, time is up or a signal comes."""
+    arguments = _arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if arguments.seconds is not None:
+        # What stops a training waits for the step in progress and its checkpoint.
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, max(arguments.seconds - GRACE_SECONDS, 1))
+    # Threads that wait by spinning slow all work on shared cores; OpenMP reads this when torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    try:
+        is_done = train_bundle(arguments.folder)
+    except CurriculumError as failed:
+        sys.stderr.write(f"{type(failed).__name__}: {failed}\n")
+        return 1
+    except KeyboardInterrupt:
+        is_done = False
+    _tell("all arms are trained" if is_done else "stopped: the same command goes on")
+    return 0 if is_done else CANCELLED
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m curriculum.train.bundle",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, help="the folder with bundle.json")
+    parser.add_argument(
+        "--seconds", type=float, help="end after so many seconds; default: at the end"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
