@@ -15,6 +15,8 @@ STAGE_FUNCTIONS = {
     ("curriculum.train.run", "train"),
 }
 CARRIED_OUT = {"curriculum/pipeline/steps.py", "curriculum/pipeline/phase_training.py"}
+WITHOUT_A_PLAN = {"curriculum/train/bundle.py"}
+"""Trains what a plan left for a machine that can't make one."""
 WITHOUT_PREFECT = {"__init__", "forms"}
 
 
@@ -67,7 +69,7 @@ def test_only_execute_calls_what_carries_out_a_step() -> None:
 
 def test_only_steps_calls_the_stages() -> None:
     callers = {name for name, tree in _modules() if STAGE_FUNCTIONS & _imported(tree)}
-    assert callers == CARRIED_OUT
+    assert callers == CARRIED_OUT | WITHOUT_A_PLAN
 
 
 def test_a_flow_module_imports_prefect_or_is_listed() -> None:

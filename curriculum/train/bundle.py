@@ -8,7 +8,6 @@ Exit codes: 0 all is trained; 1 a training failed, and the last line says why; 2
 """
 
 import argparse
-import os
 import signal
 import sys
 from pathlib import Path
@@ -130,8 +129,6 @@ def main() -> int:
         # What stops a training waits for the step in progress and its checkpoint.
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, max(arguments.seconds - GRACE_SECONDS, 1))
-    # Threads that wait by spinning slow all work on shared cores; OpenMP reads this when torch is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         is_done = train_bundle(arguments.folder)
     except CurriculumError as failed:

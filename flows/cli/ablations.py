@@ -51,7 +51,7 @@ def bundle(file: Path, home: Path, folder: Path, repositories: Sequence[str]) ->
     print_line(f"back here:  {shlex.join(words)}", MUTED)
 
 
-def collect(file: Path, home: Path, folder: Path, repositories: Sequence[str]) -> bool:
+def judge_bundle(file: Path, home: Path, folder: Path, repositories: Sequence[str]) -> bool:
     """Judge an ablation by the runs of its bundle and print its verdicts; return False where it has none."""
     spec = load_ablation(file)
     runs = bundled_runs(spec, folder)

@@ -146,7 +146,7 @@ def ablate(
                 ablations.bundle(file, place, bundle, tuple(repo or ()))
             return
         if collect is not None:
-            has_verdicts = ablations.collect(file, place, collect, tuple(repo or ()))
+            has_verdicts = ablations.judge_bundle(file, place, collect, tuple(repo or ()))
         else:
             has_verdicts = ablations.run(file, place, tuple(repo or ()))
     if not has_verdicts:
