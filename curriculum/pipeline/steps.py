@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,12 +17,22 @@ from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.resume import OPTION, continued, left_out_before
 from curriculum.pipeline.wanted_rows import data_sets, wanted_of
-from curriculum.stages import Built, Indexing, Shard, Tokenizing, Workers, build, sample
+from curriculum.stages import (
+    Built,
+    Indexing,
+    RowsSpec,
+    Shard,
+    Tokenizing,
+    Workers,
+    build,
+    sample,
+)
 from curriculum.stages.tokens import foreign_tokenizer
 from curriculum.store import Artefact
 from curriculum.tokens.codec import Roles
 from schemas.diet import TRAINED_TOKENIZER
 from schemas.errors import MixtureError
+from schemas.objectives import FixedSet
 from schemas.progress import Progress
 
 
@@ -49,11 +59,30 @@ def build_phase(plan: RunPlan, phase: str, context: Context) -> Built:
 def build_phases(plan: RunPlan, phases: Sequence[str], context: Context) -> Built:
     """The rows of some phases' servings in one pass over the corpus; each phase's are the same alone."""
     wanted = [each for phase in phases for each in data_sets(plan.phase(phase))]
+    return _built(plan, list(dict.fromkeys(wanted)), (), context)
+
+
+def build_measured(
+    plan: RunPlan, measured: Sequence[RowsSpec], context: Context
+) -> Mapping[RowsSpec, Mapping[FixedSet, Artefact]]:
+    """The fixed sets of some data sets, with the tokenizer of a plan."""
+    return _built(plan, (), measured, context).measured
+
+
+def fixed_length(plan: RunPlan) -> int:
+    """The row length of the fixed sets: the smallest of the phases file."""
+    return min(length for spec in plan.specs.values() for length in spec.row_lengths)
+
+
+def _built(
+    plan: RunPlan, wanted: Sequence[RowsSpec], measured: Sequence[RowsSpec], context: Context
+) -> Built:
     return build(
         plan.store,
         plan.corpus,
-        list(dict.fromkeys(wanted)),
-        fixed_length=min(length for spec in plan.specs.values() for length in spec.row_lengths),
+        wanted,
+        fixed_length=fixed_length(plan),
+        measured=measured,
         tokenizing=tokenizing_of(plan),
         indexing=_indexing(plan),
         workers=Workers(

@@ -29,7 +29,7 @@ them are wanted.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.sources import Sources
@@ -94,6 +94,8 @@ class Built:
     rows: tuple[RowSet, ...]
     fixed: Mapping[FixedSet, Artefact]
     """Rows of the sets that are the same in every phase."""
+    measured: Mapping[RowsSpec, Mapping[FixedSet, Artefact]] = field(default_factory=dict)
+    """Rows of the same sets in other formats, as they were asked for."""
 
     def rows_of(self, wanted: RowsSpec) -> RowSet:
         """The rows that were asked for."""
@@ -112,6 +114,7 @@ class Built:
             *self.tokens,
             *rows.values(),
             *self.fixed.values(),
+            *(made for sets in self.measured.values() for made in sets.values()),
         ]
 
     @property
@@ -127,6 +130,7 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     wanted: Sequence[RowsSpec],
     *,
     fixed_length: int,
+    measured: Sequence[RowsSpec] = (),
     tokenizing: Tokenizing | None = None,
     indexing: Indexing = CAREFUL,
     workers: Workers = ALONE,
@@ -135,7 +139,8 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
 ) -> Built:
     """Build the rows that are wanted, and all that they are made of.
 
-    `fixed_length` is the row length of the fixed sets: the curriculum's smallest. A dry store answers
+    `fixed_length` is the row length of the fixed sets: the curriculum's smallest. `measured` are more data
+    sets of which the fixed sets are made, to measure in another format. A dry store answers
     with what it would make; a shard makes its share, and plans what others haven't made. Rows that were
     imported are taken as they are. Pins are resolved anew unless `sources` are given.
 
@@ -150,8 +155,8 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     tokenizing = tokenizing or Tokenizing()
     own = [each for each in wanted if each.imported is None]
     if tokenizing.given is not None:
-        check_objectives(tokenizing.given, own)
-    families = {each.flat_family for each in own} | {VERSIONS_FAMILY}
+        check_objectives(tokenizing.given, (*own, *measured))
+    families = _families(wanted, measured)
     sources = sources or Sources.of(store.root)
     listed = resolved_repositories(corpus, families, sources)
     if not store.dry:
@@ -159,7 +164,14 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     sandbox = worker_rights(store, corpus, listed, ("documents", "rows", "tokens"))
     beginning = Coordinator(store=store, workers=workers, sandbox=sandbox, watch=watch)
     with beginning.keeping_workers() as coordinator:
-        return _build(coordinator, corpus, wanted, listed, fixed_length, tokenizing, indexing)
+        fixed = RowsSpec(family=VERSIONS_FAMILY, row_length=fixed_length)
+        return _build(coordinator, corpus, wanted, listed, (fixed, *measured), tokenizing, indexing)
+
+
+def _families(wanted: Sequence[RowsSpec], measured: Sequence[RowsSpec]) -> set[str]:
+    """Return the families whose documents are built: versions of files always."""
+    own = (each for each in wanted if each.imported is None)
+    return {each.flat_family for each in (*own, *measured)} | {VERSIONS_FAMILY}
 
 
 def _build(
@@ -167,14 +179,17 @@ def _build(
     corpus: CorpusSpec,
     wanted: Sequence[RowsSpec],
     listed: Sequence[Repository],
-    fixed_length: int,
+    measured: Sequence[RowsSpec],
     tokenizing: Tokenizing,
     indexing: Indexing,
 ) -> Built:
-    """Make one stage after another; each takes what those before it published."""
+    """Make one stage after another; each takes what those before it published.
+
+    The first of `measured` is that of the sets that every phase is measured on.
+    """
     make, store = coordinator.make, coordinator.store
     own = [each for each in wanted if each.imported is None]
-    families = {each.flat_family for each in own} | {VERSIONS_FAMILY}
+    families = _families(wanted, measured)
     files, listed = documents_of_files(coordinator, listed, families, indexing)
     (kept,) = make(Kept.of_files(store, corpus), files)
     kept_files = KeptDocuments(documents=files, kept=kept)
@@ -208,7 +223,7 @@ def _build(
         tokenizer=tokenizer,
         tokens=tokens,
     )
-    sets, fixed = make_rows(coordinator, made, own, fixed_length)
+    sets, fixed = make_rows(coordinator, made, own, measured)
     rows = dict(zip(own, sets, strict=True)) | imported
     return Built(
         indexes=tuple(each.artefact for each in indexes if each.artefact),
@@ -219,7 +234,8 @@ def _build(
         tokenizer=tokenizer,
         tokens=tokens,
         rows=tuple(rows[each] for each in wanted),
-        fixed=fixed,
+        fixed=fixed[measured[0]],
+        measured={each: fixed[each] for each in measured[1:]},
     )
 
 

@@ -11,6 +11,7 @@ from curriculum.packing.held_out_order import spread
 from curriculum.stages.row_sources import RowSource
 from schemas.corpus import CorpusSpec
 from schemas.document import Side
+from schemas.families import VERSIONS_FAMILY, reads_commits
 from schemas.held_out import MIN_DOCUMENTS
 from schemas.objectives import FIXED_SETS, FixedSet
 
@@ -19,12 +20,16 @@ SET_BYTES = 1 << 19
 SIDES: Mapping[FixedSet, Side] = {"anchor": "val", "unseen": "unseen", "later": "later"}
 
 
-def sets_of(corpus: CorpusSpec) -> tuple[FixedSet, ...]:
-    """Return the fixed sets that a corpus holds out."""
+def sets_of(corpus: CorpusSpec, family: str = VERSIONS_FAMILY) -> tuple[FixedSet, ...]:
+    """Return the fixed sets that a corpus holds out of a family.
+
+    Graphs are built neither of unseen repositories nor of commits after the corpus's date.
+    """
+    of_files = not reads_commits(family)
     held_out: Mapping[FixedSet, bool] = {
         "anchor": True,
-        "unseen": bool(corpus.unseen),
-        "later": corpus.later is not None,
+        "unseen": bool(corpus.unseen) and of_files,
+        "later": corpus.later is not None and of_files,
     }
     return tuple(name for name in FIXED_SETS if held_out[name])
 

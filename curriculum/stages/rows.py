@@ -33,7 +33,7 @@ from curriculum.store import Artefact, Recipe, StagingDirectory
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
 from schemas.errors import TokenizerError
-from schemas.families import ENRICHED_FAMILY, VERSIONS_FAMILY
+from schemas.families import ENRICHED_FAMILY
 from schemas.objectives import FIXED_SETS, FixedSet
 from schemas.reports import RowsReport
 
@@ -106,7 +106,7 @@ class FixedRows(Rows):
         return [
             RowTask(wanted=wanted, splits=(name,))
             for wanted in inputs
-            for name in sets_of(self.sources.corpus)
+            for name in sets_of(self.sources.corpus, wanted.flat_family)
         ]
 
     def title(self, task: RowTask) -> str:
@@ -115,9 +115,12 @@ class FixedRows(Rows):
 
 
 def make_rows(
-    coordinator: Coordinator, sources: RowSources, wanted: Sequence[RowsSpec], fixed_length: int
-) -> tuple[list[RowSet], dict[FixedSet, Artefact]]:
-    """Return the rows of each data set with those that measure it, and fixed sets in rows of one length."""
+    coordinator: Coordinator,
+    sources: RowSources,
+    wanted: Sequence[RowsSpec],
+    measured: Sequence[RowsSpec],
+) -> tuple[list[RowSet], dict[RowsSpec, dict[FixedSet, Artefact]]]:
+    """Return the rows of wanted data sets with those that measure each, and fixed sets of measured ones."""
     stage = Rows(sources=sources)
     found = {
         (task.wanted, split): artefact
@@ -133,9 +136,18 @@ def make_rows(
         )
         for each in wanted
     ]
-    fixed = RowsSpec(family=VERSIONS_FAMILY, row_length=fixed_length)
-    made = coordinator.make(FixedRows(sources=sources), [fixed])
-    return sets, dict(zip(sets_of(sources.corpus), made, strict=True))
+    of_sets = FixedRows(sources=sources)
+    fixed = {
+        each: dict(
+            zip(
+                sets_of(sources.corpus, each.flat_family),
+                coordinator.make(of_sets, [each]),
+                strict=True,
+            )
+        )
+        for each in measured
+    }
+    return sets, fixed
 
 
 def _spool(
