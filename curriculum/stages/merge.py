@@ -39,7 +39,7 @@ from schemas.stages import STAGES
 
 NOT_MERGED = {"runs"}
 """Stages whose directories hold attempts and checkpoints: they belong to where they were trained."""
-NOT_TAKEN = NOT_MERGED | {"ablations", "estimates", "surveys"}
+NOT_TAKEN = NOT_MERGED | {"ablations", "estimates", "measurements", "surveys"}
 """Stages of somebody else's workspace that aren't taken: what only tells of data, and is soon made anew."""
 MAX_MANIFEST_BYTES = 4 << 20
 """Bytes of somebody else's manifest, as it is sent and as it would be written here: some 15,000 files. The
