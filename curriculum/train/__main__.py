@@ -40,7 +40,10 @@ def main() -> int:
     if arguments.parent is not None:
         _end_with(arguments.parent)
     if arguments.slot is not None:
-        _see_the_gpus_of(arguments.slot)
+        from curriculum.train.launch.gpu_slots import see_gpus_of
+
+        number, _, of = arguments.slot.partition("/")
+        see_gpus_of(int(number), int(of))
     asked_to_stop = _listen()
     if not is_trusted_by_environment(real_path(arguments.job)):
         # Those who share a workspace that it names may write to it.
@@ -176,21 +179,6 @@ def _outlive_not(parent: int) -> None:
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _see_the_gpus_of(slot: str) -> None:
-    """Limit the visible GPUs to a slot's share; `slot` is 0/2 for the first of two on a machine."""
-    from curriculum.train.launch.gpu_slots import share_of
-
-    number, _, of = slot.partition("/")
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    there = [path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*")]
-    devices = (
-        sorted(there, key=int) if given is None else [each for each in given.split(",") if each]
-    )
-    if int(of) > 1 and devices:
-        share = share_of(int(number), int(of), len(devices))
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices[each] for each in share)
 
 
 def _listen() -> list[int]:

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from curriculum import parquet
 from curriculum.model.context import of_rows
+from curriculum.model.decoder import Decoder
 from curriculum.model.loss import token_nll
 from curriculum.packing.held_out_order import ORDER_NAME, read_order
 from curriculum.train.batch import EVALUATION_COLUMNS, Row, Shards
@@ -103,7 +104,7 @@ class Evaluator:
             JobError: for a stratum without scored bytes, or a loss that isn't a number.
         """
         held_out = HeldOut(
-            nll=self._nll,
+            nll=functools.partial(batch_nll, self.train_state.model),
             job=self.job,
             workspace=self.workspace,
             token_bytes=self.token_bytes,
@@ -117,16 +118,18 @@ class Evaluator:
             self.train_state.model.train()
             self.train_state.rest()
 
-    @torch.no_grad()
-    def _nll(self, batch: Batch) -> torch.Tensor:
-        model, device = self.train_state.model, self.train_state.device
-        moved = batch.to(device)
-        with mixed(device):
-            x_BTD = model.hidden(moved.input_ids, moved.boundaries, moved.structure)
-            nll_N = token_nll(
-                x_BTD, model.head.weight, model.part(moved.target_ids), model.part(moved.loss_mask)
-            )
-        return nll_N if model.context is None else of_rows(nll_N, moved.loss_mask, model.context)
+
+@torch.no_grad()
+def batch_nll(model: Decoder, batch: Batch) -> torch.Tensor:
+    """Nats [N] of a batch's scored targets, row by row; documents are always kept apart."""
+    device = model.head.weight.device
+    moved = batch.to(device)
+    with mixed(device):
+        x_BTD = model.hidden(moved.input_ids, moved.boundaries, moved.structure)
+        nll_N = token_nll(
+            x_BTD, model.head.weight, model.part(moved.target_ids), model.part(moved.loss_mask)
+        )
+    return nll_N if model.context is None else of_rows(nll_N, moved.loss_mask, model.context)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

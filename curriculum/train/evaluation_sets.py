@@ -15,7 +15,6 @@ from curriculum.mixing.resolve import ResolvedServing
 from curriculum.packing.held_out_order import MAX_POSITIONS, read_order
 from curriculum.store import Artefact
 from schemas.errors import JobError
-from schemas.families import VERSIONS_FAMILY
 from schemas.held_out import MIN_DOCUMENTS, HeldOutRow, HeldOutRows, WeightedStratum, held_out_count
 from schemas.job import Evaluation, EvaluationStratum, RowsSource
 from schemas.objectives import ANCHOR_SET, PHASE_SET, FixedSet
@@ -124,9 +123,14 @@ def fixed_evaluation(name: FixedSet, rows: Artefact, *, workspace: Path) -> Held
     Raises:
         JobError: where the anchor has none.
     """
-    whole = Validation(family=VERSIONS_FAMILY, share=1.0, rows=rows)
-    found = held_out_set(name, name, [whole], workspace=workspace)
+    found = fixed_set(name, rows, workspace=workspace)
     return _required(found, name) if name == ANCHOR_SET else found
+
+
+def fixed_set(name: FixedSet, rows: Artefact, *, workspace: Path) -> HeldOutSet | None:
+    """A fixed set of some rows, in whatever format; None without a row."""
+    whole = Validation(family=rows.manifest.labels["family"], share=1.0, rows=rows)
+    return held_out_set(name, name, [whole], workspace=workspace)
 
 
 def _required(found: HeldOutSet | None, name: str) -> HeldOutSet:

@@ -19,10 +19,15 @@ from schemas.job import Backend, Job, ModelSpec
 from schemas.objectives import PHASE_SET
 
 
-def trained_model(checkpoint: Path, device: torch.device) -> Decoder:
-    """The model of a checkpoint under the rope base of its job, for one document at a time."""
+def trained_model(
+    checkpoint: Path, device: torch.device, backend: Backend | None = None
+) -> Decoder:
+    """The model of a checkpoint under the rope base of its job.
+
+    It takes one document at a time unless a backend is given.
+    """
     spec, weights = model_in(checkpoint)
-    model = Decoder(spec, backend_for_one(spec))
+    model = Decoder(spec, backend or backend_for_one(spec))
     model.load_state_dict(weights)
     model.rope_base = job_of(checkpoint).rope_base
     return model.to(device).eval()

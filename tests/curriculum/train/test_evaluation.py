@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
+from curriculum.model.decoder import Decoder
+from curriculum.train import evaluation as module
 from curriculum.train.dataloader import Batch, collate
 from curriculum.train.document_sums import (
     DocumentSums,
@@ -79,7 +81,7 @@ def test_rows_that_two_evaluations_ask_for_are_computed_once(
     syntax, anchor = subject.job.evaluations
     assert syntax.strata == anchor.strata
     computed: list[int] = []
-    monkeypatch.setattr(Evaluator, "_nll", counting(computed))
+    monkeypatch.setattr(module, "batch_nll", counting(computed))
     both = subject.evaluated(0).figures
     together = sum(computed)
     computed.clear()
@@ -113,12 +115,12 @@ def test_the_time_of_evaluations_is_kept_beside_what_they_found(tmp_path: Path) 
 
 
 def counting(computed: list[int]) -> Any:
-    """An evaluator's pass that notes the positions of each batch."""
-    plain = Evaluator._nll
+    """A pass that notes the positions of each batch."""
+    plain = module.batch_nll
 
-    def nll(subject: Evaluator, batch: Batch) -> torch.Tensor:
+    def nll(model: Decoder, batch: Batch) -> torch.Tensor:
         computed.append(batch.positions)
-        return plain(subject, batch)
+        return plain(model, batch)
 
     return nll
 

@@ -1,0 +1,48 @@
+"""Measure the last checkpoint of a finished run on other held-out rows than its own."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from curriculum.model.backend_choice import choose
+from curriculum.store import Store
+from curriculum.train.device import capabilities, enough_memory, needs_of, prepare
+from curriculum.train.evaluation import Evaluated, HeldOut, batch_nll, read_token_bytes
+from curriculum.train.run_directory import JOB, read_job, read_report
+from curriculum.train.sample import trained_model
+from schemas.job import DeviceName, Evaluation
+
+
+def measure(
+    run: Path, groups: Sequence[Sequence[Evaluation]], workspace: Path, device_name: DeviceName
+) -> list[Evaluated]:
+    """Return the figures and documents of each group of evaluations, as the run itself would find them.
+
+    The code is that of evaluations in training, with the run's threads and backend. Document masks are on,
+    whatever the run was trained with. Threads and determinism are set for the whole process.
+
+    Raises:
+        JobError: for a checkpoint that is damaged or another trainer's, and a loss that isn't a number.
+        JobMemoryError: where memory runs out.
+    """
+    evaluations = tuple(evaluation for group in groups for evaluation in group)
+    job = read_job(run / JOB).model_copy(
+        update={"device": device_name, "context_parallel": 1, "evaluations": evaluations}
+    )
+    with enough_memory(job, f"measuring {run}"):
+        device = prepare(job)
+        backend = choose(job.backend, capabilities(device), needs_of(job)).backend
+        report = read_report(run)
+        # The run may lie in a bundle that was trained elsewhere.
+        root = Store.containing(run).root
+        model = trained_model(root / report.checkpoint, device, backend)
+        return [
+            HeldOut(
+                nll=partial(batch_nll, model),
+                job=job.model_copy(update={"evaluations": tuple(group)}),
+                workspace=workspace,
+                token_bytes=read_token_bytes(workspace / job.tokenizer.path),
+                stop=lambda: False,
+            ).evaluated(report.steps)
+            for group in groups
+        ]
