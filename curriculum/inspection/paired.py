@@ -5,7 +5,7 @@ corpora, diets and specialists share some, and tokenizers may differ, since bits
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -21,7 +21,7 @@ from curriculum.train.document_sums import (
     read,
 )
 from curriculum.train.run_directory import JOB, read_job
-from schemas.job import Report
+from schemas.job import Evaluation, Report
 
 Place = tuple[str, str, str, str]
 """Set, phase, family and domain of a figure."""
@@ -36,6 +36,16 @@ class Measured:
     strata: Mapping[_Stratum, DocumentSums]
     weights: Mapping[_Stratum, float]
 
+    @staticmethod
+    def of(documents: pa.Table, evaluations: Iterable[Evaluation]) -> "Measured":
+        """Return documents of EVALUATED_SCHEMA with the weights that they have in their evaluations."""
+        weights: dict[_Stratum, float] = defaultdict(float)
+        for each in evaluations:
+            for stratum in each.strata:
+                where = (each.set, each.phase, stratum.family, stratum.domain)
+                weights[*where, stratum.objective, stratum.rows.row_length] += stratum.weight
+        return Measured(strata=_strata(documents), weights=weights)
+
 
 def measured(run: Path, step: int) -> Measured | None:
     """Read what an evaluation of a run left; None where it left no documents.
@@ -47,12 +57,7 @@ def measured(run: Path, step: int) -> Measured | None:
     documents = read(run, step)
     if documents is None:
         return None
-    weights: dict[_Stratum, float] = defaultdict(float)
-    for each in read_job(run / JOB).evaluations:
-        for stratum in each.strata:
-            where = (each.set, each.phase, stratum.family, stratum.domain)
-            weights[*where, stratum.objective, stratum.rows.row_length] += stratum.weight
-    return Measured(strata=_strata(documents), weights=weights)
+    return Measured.of(documents, read_job(run / JOB).evaluations)
 
 
 def changes(first: Measured, last: Measured) -> dict[Place, PairedChange]:
