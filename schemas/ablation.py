@@ -1,7 +1,7 @@
 """An ablation: arms that differ in one thing, and claims about them that are fixed before training."""
 
 from collections import Counter
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import pyarrow as pa
 from pydantic import AfterValidator, Field, JsonValue, model_validator
@@ -13,6 +13,29 @@ from schemas.seeds import Seed
 from schemas.text import Documented, Number
 
 Direction = Literal["lower", "higher"]
+View = Literal["file", "fim", "doc_to_code", "code_to_doc", "target", "target_cropped"]
+"""Format of the held-out rows that a claim is judged on.
+
+file            versions of files, token by token, as every run is measured
+fim             the same files with their middle last, where the middle alone is scored
+doc_to_code     the same files: bodies of functions behind their documentation
+code_to_doc     the same files: documentation behind its code
+target          targets of graphs with their context, in the longest rows of the diet
+target_cropped  such targets in the shortest rows of the diet, so with less context
+"""
+FILE_VIEW: View = "file"
+VIEWS: tuple[View, ...] = get_args(View)
+
+
+def viewed_set(name: str, view: View) -> str:
+    """Return a set in words, with its view where that isn't the usual one.
+
+    >>> viewed_set("anchor", "file"), viewed_set("anchor", "fim")
+    ('anchor', 'anchor fim')
+    """
+    return name if view == FILE_VIEW else f"{name} {view}"
+
+
 Verdict = Literal["confirmed", "contradicted", "not seen", "too small to tell", "none"]
 """Outcome of a claim.
 
@@ -74,6 +97,8 @@ class Claim(Documented):
     """The arm that it is compared with; base is the diet itself."""
     set: FixedSet = "anchor"
     """Held-out rows that it is judged on: the same of all arms, whatever they serve."""
+    view: View = FILE_VIEW
+    """Format of these rows; all but file are measured once, by each arm's last checkpoint."""
     direction: Direction = "lower"
     """The side that is claimed: lower val_bpb is better."""
     delta: Annotated[Number, Field(gt=0)] = 0.01
@@ -124,6 +149,7 @@ ABLATION_SCHEMA = pa.schema(
         required("arm", pa.string()),
         required("against", pa.string()),
         required("set", pa.string()),
+        required("view", pa.string()),
         required("direction", pa.string()),
         required("delta", pa.float64()),
         required("verdict", pa.string()),
@@ -149,6 +175,7 @@ ARMS_SCHEMA = pa.schema(
         required("arm", pa.string()),
         required("seed", pa.int64()),
         required("set", pa.string()),
+        required("view", pa.string()),
         required("val_bpb", pa.float64()),
         required("steps", pa.int64()),
         required("positions", pa.int64()),
@@ -157,5 +184,5 @@ ARMS_SCHEMA = pa.schema(
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )
-"""ablations/…/arms.parquet: a line an arm, seed and set: val_bpb at the end of the last phase, and steps, row
-positions and scored tokens of all phases; `run` is the last run's path in the workspace."""
+"""ablations/…/arms.parquet: a line an arm, seed, set and view: val_bpb at the end of the last phase, and
+steps, row positions and scored tokens of all phases; `run` is the last run's path in the workspace."""

@@ -487,6 +487,13 @@ class AblationReport(StageReport):
     """Row lengths of all arms, ascending."""
 
 
+class MeasurementReport(StageReport):
+    """A run's last checkpoint on the fixed sets in one format."""
+
+    val_bpb: dict[str, float] = {}
+    """Bits per byte by set."""
+
+
 class SurveyReport(StageReport):
     """The history of a repository of which a sample is read."""
 

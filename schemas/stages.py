@@ -25,6 +25,7 @@ from schemas.reports import (
     DocumentsReport,
     EstimateReport,
     IndexReport,
+    MeasurementReport,
     RowsReport,
     SelectionReport,
     SurveyReport,
@@ -112,6 +113,11 @@ STAGES: Registry[StageSpec] = Registry(
                 DataTable(name="metrics", prefix="metrics/", schema=METRICS_SCHEMA),
                 DataTable(name="evaluations", prefix="evaluations/", schema=EVALUATED_SCHEMA),
             ),
+        ),
+        StageSpec(
+            name="measurements",
+            holds="held-out documents in one format, measured by a finished run's last checkpoint",
+            report=MeasurementReport,
         ),
         StageSpec(
             name="ablations",

@@ -2,7 +2,9 @@
 
 arms.py          diets of the arms
 planned_arms.py  plans of the arms, checked for equal steps, and trained
-evidence.py      trained arms: measurements of the last run, counts over all runs
+views.py         held-out rows in several formats, for all arms alike
+measurements.py  last checkpoints measured on these rows, once
+evidence.py      trained arms: figures of each view at the end, counts over all runs
 verdicts.py      paired differences over seeds, tests, verdicts
 documents.py     intervals of the same differences over documents
 setting.py       corpus, model and rows that the verdicts are of

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from curriculum.ablations.arms import Arm, write_arms
 from curriculum.ablations.documents import DocumentInterval, document_interval
 from curriculum.ablations.evidence import Trained
+from curriculum.ablations.measurements import measured_views
 from curriculum.ablations.planned_arms import PlannedArm, plan_arms, plan_of_arm
 from curriculum.ablations.setting import Setting, setting_of
 from curriculum.ablations.verdicts import (
@@ -20,11 +21,12 @@ from curriculum.ablations.verdicts import (
     seeds_needed,
     verdict_of,
 )
+from curriculum.ablations.views import build_views
 from curriculum.inspection.paired import Measured
 from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan
-from curriculum.store import Artefact, Recipe, StagingDirectory, Store
+from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
 from schemas.ablation import (
     ABLATION_SCHEMA,
     ARMS_NAME,
@@ -39,7 +41,7 @@ from schemas.ablation import (
 )
 from schemas.reports import AblationReport
 
-REVISION = 2
+REVISION = 3
 """Raised when the same runs give other verdicts, or are described otherwise."""
 
 
@@ -87,7 +89,7 @@ def ablate(
     train: Callable[[PlannedArm], tuple[Artefact, ...]],
     resolve: Callable[[Arm], RunPlan] = plan_of_arm,
 ) -> tuple[Outcome, Artefact]:
-    """Train all arms that aren't there yet, judge the claims, and publish the outcome.
+    """Train all arms that aren't there yet, measure views, judge the claims, and publish the outcome.
 
     A run of the same phase, rows and seed is trained once, whatever arm or ablation asks for it. What was
     stopped is resumed.
@@ -106,10 +108,16 @@ def ablate(
     """
     arms = write_arms(spec, file, workspace, repositories)
     planned = plan_arms(arms, resolve, context)
-    outcome = judge(
-        spec, [Trained.of(each.arm.name, each.arm.seed, train(each)) for each in planned]
-    )
-    return outcome, publish(Store(workspace), outcome, setting_of(planned, outcome.arms))
+    sets = build_views(spec, planned, context)
+    runs = [train(each) for each in planned]
+    store = Store(workspace)
+    measured = measured_views(store, [each[-1] for each in runs], sets, context)
+    found = [
+        Trained.of(each.arm.name, each.arm.seed, its, some, made)
+        for each, its, some, made in zip(planned, runs, sets, measured, strict=True)
+    ]
+    outcome = judge(spec, found)
+    return outcome, publish(store, outcome, setting_of(planned, outcome.arms))
 
 
 def judge(spec: AblationSpec, arms: Sequence[Trained]) -> Outcome:
@@ -169,12 +177,16 @@ def _pairs(claim: Claim, arms: Sequence[Trained]) -> Iterator[tuple[Trained, Tra
 
 def _differences(claim: Claim, arms: Sequence[Trained]) -> list[float]:
     return [
-        arm.val_bpb(claim.set) - against.val_bpb(claim.set) for arm, against in _pairs(claim, arms)
+        arm.val_bpb(claim.set, claim.view) - against.val_bpb(claim.set, claim.view)
+        for arm, against in _pairs(claim, arms)
     ]
 
 
 def _documents(claim: Claim, arms: Sequence[Trained]) -> list[tuple[Measured, Measured]]:
-    return [(arm.documents, against.documents) for arm, against in _pairs(claim, arms)]
+    return [
+        (arm.views[claim.view].documents, against.views[claim.view].documents)
+        for arm, against in _pairs(claim, arms)
+    ]
 
 
 def publish(store: Store, outcome: Outcome, setting: Setting) -> Artefact:
@@ -188,7 +200,7 @@ def publish(store: Store, outcome: Outcome, setting: Setting) -> Artefact:
             "why": spec.why,
             "claims": [claim.model_dump(mode="json") for claim in spec.claims],
         },
-        inputs=tuple(each.runs[-1].as_input(f"{each.arm} {each.seed}") for each in outcome.arms),
+        inputs=tuple(_inputs(outcome.arms)),
     )
 
     def write(drafts: Sequence[StagingDirectory]) -> None:
@@ -211,6 +223,15 @@ def publish(store: Store, outcome: Outcome, setting: Setting) -> Artefact:
     (made,) = store.produce([recipe], write)
     mark_current(store, f"ablation-{spec.name}", [made])
     return made
+
+
+def _inputs(arms: Sequence[Trained]) -> Iterator[Input]:
+    """Yield the last run of each arm, and what it was measured on afterwards."""
+    for each in arms:
+        yield each.runs[-1].as_input(f"{each.arm} {each.seed}")
+        for view, evidence in each.views.items():
+            if evidence.artefact is not None:
+                yield evidence.artefact.as_input(f"{each.arm} {each.seed} {view}")
 
 
 def _write(lines: list[dict[str, object]], schema: pa.Schema, file: Path) -> None:
@@ -247,12 +268,13 @@ def _arm_lines(outcome: Outcome) -> list[dict[str, object]]:
             "arm": each.arm,
             "seed": each.seed,
             "set": name,
-            "val_bpb": each.val_bpb(name),
+            "view": view,
+            "val_bpb": each.val_bpb(name, view),
             "steps": each.steps,
             "positions": each.positions,
             "scored": each.scored,
             "run": each.run,
         }
         for each in outcome.arms
-        for name in each.sets
+        for name, view in each.sets
     ]

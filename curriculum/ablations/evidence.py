@@ -1,15 +1,52 @@
-"""Trained arms: measurements of the last run, and counts over all of its runs."""
+"""Trained arms: figures and documents of each view at the end of the last run, and counts over all runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from curriculum import parquet
+from curriculum.ablations.measurements import DOCUMENTS_NAME
+from curriculum.ablations.views import ViewSets
 from curriculum.inspection.paired import Measured, measured
 from curriculum.inspection.runs import report_of
 from curriculum.store import Artefact, Store
+from schemas.ablation import FILE_VIEW, VIEWS, View
 from schemas.errors import JobError
 from schemas.job import Report
 from schemas.objectives import FIXED_SETS, FixedSet
+from schemas.reports import MeasurementReport
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ViewEvidence:
+    """Figures and documents of a run's last checkpoint on the fixed sets in one view."""
+
+    val_bpb: Mapping[str, float]
+    """Bits per byte by set."""
+    documents: Measured
+    artefact: Artefact | None = None
+    """The measurement; None of file, which is the run's own."""
+
+    @staticmethod
+    def of_run(run: Artefact, report: Report) -> "ViewEvidence":
+        """Read what a run measured itself at its end."""
+        found = measured(run.path, report.steps)
+        assert found is not None, "our trainer leaves the documents of each evaluation"
+        means = {name: report.own_mean(report.after, name) for name in FIXED_SETS}
+        return ViewEvidence(
+            val_bpb={name: mean.val_bpb for name, mean in means.items() if mean is not None},
+            documents=found,
+        )
+
+    @staticmethod
+    def of_measurement(made: Artefact, sets: ViewSets, view: View) -> "ViewEvidence":
+        """Read a measurement of one view."""
+        documents = parquet.read_table(made.path / DOCUMENTS_NAME)
+        return ViewEvidence(
+            val_bpb=made.reported(MeasurementReport).val_bpb,
+            documents=Measured.of(documents, sets[view]),
+            artefact=made,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,16 +59,23 @@ class Trained:
     """Its runs in the order of the phases."""
     reports: tuple[Report, ...]
     """Reports of the runs."""
-    documents: Measured
-    """Documents that it was measured on at the end."""
+    views: Mapping[View, ViewEvidence]
+    """Evidence of the last run in each view that it was measured in."""
 
     @staticmethod
-    def of(arm: str, seed: int, runs: Sequence[Artefact]) -> "Trained":
-        """Read what the runs of an arm left."""
+    def of(
+        arm: str,
+        seed: int,
+        runs: Sequence[Artefact],
+        sets: ViewSets,
+        measurements: Mapping[View, Artefact],
+    ) -> "Trained":
+        """Read what the runs of an arm left, and what its last one was measured on afterwards."""
         reports = tuple(map(report_of, runs))
-        found = measured(runs[-1].path, reports[-1].steps)
-        assert found is not None, "our trainer leaves the documents of each evaluation"
-        return Trained(arm=arm, seed=seed, runs=tuple(runs), reports=reports, documents=found)
+        found = {FILE_VIEW: ViewEvidence.of_run(runs[-1], reports[-1])}
+        for view, made in measurements.items():
+            found[view] = ViewEvidence.of_measurement(made, sets, view)
+        return Trained(arm=arm, seed=seed, runs=tuple(runs), reports=reports, views=found)
 
     @property
     def report(self) -> Report:
@@ -63,25 +107,29 @@ class Trained:
         """Tokens that all phases scored."""
         return sum(report.tokens.scored for report in self.reports)
 
-    def val_bpb(self, name: FixedSet) -> float:
-        """Bits per byte of a fixed set at the end.
+    def val_bpb(self, name: FixedSet, view: View = FILE_VIEW) -> float:
+        """Bits per byte of a fixed set in a view at the end.
 
         Raises:
             JobError: for a set that the run wasn't measured on.
         """
-        report = self.report
-        figure = report.own_mean(report.after, name)
-        if figure is None:
+        found = self.views[view].val_bpb.get(name)
+        if found is None:
             raise JobError(
                 f"arm {self.arm}",
                 f"set {name}",
                 cause="its last run wasn't measured on it",
                 cure="Hold some out in the corpus (unseen, later), or judge the claim on the anchor",
             )
-        return figure.val_bpb
+        return found
 
     @property
-    def sets(self) -> tuple[FixedSet, ...]:
-        """The fixed sets that its last run was measured on."""
-        report = self.report
-        return tuple(name for name in FIXED_SETS if report.own_mean(report.after, name) is not None)
+    def sets(self) -> tuple[tuple[FixedSet, View], ...]:
+        """The fixed sets that its last run was measured on, in each view."""
+        there = [view for view in VIEWS if view in self.views]
+        return tuple(
+            (name, view)
+            for view in there
+            for name in FIXED_SETS
+            if name in self.views[view].val_bpb
+        )

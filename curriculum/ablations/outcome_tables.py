@@ -1,27 +1,46 @@
 """Outcome of an ablation as lines of tables, for the terminal and the pages of Prefect."""
 
+from collections.abc import Sequence
+
 from curriculum.ablations.ablate import JudgedClaim, Outcome
+from curriculum.ablations.evidence import Trained
 from curriculum.inspection.formats import Line, count
-from schemas.ablation import CONTROL, MIN_SEEDS
+from schemas.ablation import CONTROL, FILE_VIEW, MIN_SEEDS, View, viewed_set
+from schemas.objectives import FixedSet
 from schemas.visible import one_line
 
 
 def arm_lines(outcome: Outcome) -> list[Line]:
-    """A line an arm: the means over its seeds."""
-    return [_arm_line(outcome, name) for name in dict.fromkeys(each.arm for each in outcome.arms)]
+    """A line an arm and view: the means over its seeds."""
+    return [
+        _arm_line(outcome, name, view)
+        for name in dict.fromkeys(each.arm for each in outcome.arms)
+        for view in outcome.arms[0].views
+    ]
 
 
-def _arm_line(outcome: Outcome, name: str) -> Line:
+def _arm_line(outcome: Outcome, name: str, view: View) -> Line:
+    """Return a line; where there are several views they have a column, and counts stand in the first line."""
     own = [each for each in outcome.arms if each.arm == name]
-    sets = own[0].sets
-    return {
+    trained: Line = {
         "arm": name,
         "seeds": len(own),
         "steps": own[0].steps,
         "positions": count(own[0].positions),
         "scored": count(sum(each.scored for each in own) / len(own)),
-        **{held: f"{sum(each.val_bpb(held) for each in own) / len(own):.3f}" for held in sets},
     }
+    if view != FILE_VIEW:
+        trained = dict.fromkeys(trained, "")
+    views = {"view": view} if len(own[0].views) > 1 else {}
+    sets = dict.fromkeys(held for held, _ in own[0].sets)
+    return {**trained, **views, **{held: _mean(own, held, view) for held in sets}}
+
+
+def _mean(own: Sequence[Trained], name: FixedSet, view: View) -> str:
+    """Return the mean of a set over seeds; empty where it has no rows in the view."""
+    if (name, view) not in own[0].sets:
+        return ""
+    return f"{sum(each.val_bpb(name, view) for each in own) / len(own):.3f}"
 
 
 def claim_lines(outcome: Outcome) -> list[Line]:
@@ -34,7 +53,7 @@ def _claim_line(judged: JudgedClaim) -> Line:
     return {
         "claim": one_line(claim.claim),
         "arms": f"{claim.arm} − {claim.against}",
-        "set": claim.set,
+        "set": viewed_set(claim.set, claim.view),
         "difference": f"{found.mean:+.4f}",
         "over seeds": f"{found.low:+.4f} to {found.high:+.4f}",
         "over documents": f"{documents.low:+.4f} to {documents.high:+.4f}",

@@ -8,4 +8,4 @@ CREATE VIEW ablation_arms AS
 SELECT a.path AS artefact, d.* EXCLUDE (file)
 FROM $arms d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
 COMMENT ON VIEW ablation_arms IS
-    'what each arm of an ablation came to with each seed: val_bpb of each fixed set, and steps, row positions and scored tokens of all its phases';
+    'what each arm of an ablation came to with each seed: val_bpb of each fixed set in each view, and steps, row positions and scored tokens of all its phases';

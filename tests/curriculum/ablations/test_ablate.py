@@ -4,68 +4,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
-from curriculum.ablations.ablate import Outcome, ablate, judge
-from curriculum.ablations.arms import Arm, load_ablation
-from curriculum.ablations.planned_arms import PlannedArm, train_arm
+from curriculum.ablations.ablate import Outcome, judge
 from curriculum.catalog import open_catalog
-from curriculum.pipeline.context import Context
-from curriculum.pipeline.execute import here
 from curriculum.store import Artefact
 from schemas.errors import JobError
+from tests.curriculum.ablations.conftest import (
+    CONTINUED,
+    STEP,
+    STEPS,
+    UNMASKED,
+    run,
+    written_ablation,
+)
 
 pytestmark = pytest.mark.system
-STEP, STEPS = 1024, 23
-DIET = {
-    "specialist": "small",
-    "corpus": "sample",
-    "phases_file": "phases.demo",
-    "vocab_size": 800,
-    "model": "tiny",
-    "token_budget": 24_000,
-    "tokens_per_step": STEP,
-    "phases": [
-        {"phase": "syntax", "portion": 1.0, "servings": [{"family": "v2_simple", "share": 1.0}]}
-    ],
-}
-
-
-def ablation(folder: Path, name: str, **arms: object) -> Path:
-    (folder / "diet.yaml").write_text(yaml.safe_dump(DIET))
-    claims = [{"claim": f"{arm} is worse", "arm": arm, "direction": "higher"} for arm in arms]
-    file = folder / f"{name}.yaml"
-    content = {"name": name, "diet": "./diet.yaml", "arms": arms, "seeds": [1, 2], "claims": claims}
-    file.write_text(yaml.safe_dump(content))
-    return file
-
-
-def run(file: Path, home: Path) -> tuple[Outcome, Artefact, list[Arm]]:
-    begun: list[Arm] = []
-    context = Context()
-
-    def train(planned: PlannedArm) -> tuple[Artefact, ...]:
-        begun.append(planned.arm)
-        return train_arm(planned, here(context), context)
-
-    outcome, made = ablate(load_ablation(file), file, home, context, train=train)
-    return outcome, made, begun
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("ablations")
-
-
-UNMASKED = {"study": {"document_mask": "off"}}
-CONTINUED = {"study": {"positions": "continue"}}
-
-
-@pytest.fixture(scope="module")
-def first(home: Path) -> tuple[Outcome, Artefact]:
-    outcome, made, begun = run(ablation(home, "masks", unmasked=UNMASKED), home / "ws")
-    assert len(begun) == 8
-    return outcome, made
 
 
 def test_arms_of_unequal_steps_are_refused_with_the_next_budget_that_fits(tmp_path: Path) -> None:
@@ -73,7 +26,7 @@ def test_arms_of_unequal_steps_are_refused_with_the_next_budget_that_fits(tmp_pa
         {"phase": name, "portion": 0.5, "servings": [{"family": family, "share": 1.0}]}
         for name, family in (("syntax", "v2_simple"), ("file_graph", "v4_context_graph"))
     ]
-    file = ablation(tmp_path, "halves", halves={"phases": halves})
+    file = written_ablation(tmp_path, "halves", halves={"phases": halves})
     with pytest.raises(JobError) as refused:
         run(file, tmp_path / "ws")
     assert refused.value.value == "22 steps where base has 23"
@@ -116,7 +69,7 @@ def test_an_ablation_that_is_run_again_trains_nothing_and_gives_the_same_tables(
 def test_two_ablations_train_the_arms_that_they_share_once(
     first: tuple[Outcome, Artefact], home: Path
 ) -> None:
-    more = ablation(home, "positions", continued=CONTINUED, unmasked=UNMASKED)
+    more = written_ablation(home, "positions", continued=CONTINUED, unmasked=UNMASKED)
     outcome, _, _ = run(more, home / "ws")
     trained = {each.arm for each in outcome.arms if any(run.made for run in each.runs)}
     assert trained == {"continued"}

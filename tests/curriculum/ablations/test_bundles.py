@@ -44,7 +44,11 @@ def ablation(folder: Path, name: str = "masks") -> Path:
     (folder / "diet.yaml").write_text(yaml.safe_dump(DIET))
     file = folder / f"{name}.yaml"
     arms = {"unmasked": {"study": {"document_mask": "off"}}}
-    claims = [{"claim": "masks help", "arm": "base", "against": "unmasked"}]
+    sides = {"arm": "base", "against": "unmasked"}
+    claims = [
+        {"claim": "masks help", **sides},
+        {"claim": "masks help middles", "view": "fim", **sides},
+    ]
     content = {"name": name, "diet": "./diet.yaml", "arms": arms, "seeds": [1, 2], "claims": claims}
     file.write_text(yaml.safe_dump(content))
     return file
@@ -118,10 +122,11 @@ def test_an_arm_of_a_bundle_measures_what_it_would_have_measured_here(
     arms = write_arms(spec, file, place / "ws")
     planned = plan_arms(arms, plan_of_arm, Context())[0]
     here_trained = train_arm(planned, here(Context()), Context())
-    own, there = Trained.of("base", 1, here_trained), outcome.arms[0]
+    own, there = Trained.of("base", 1, here_trained, {}, {}), outcome.arms[0]
     assert (there.arm, there.seed) == ("base", 1)
     assert [run.key for run in there.runs] == [run.key for run in own.runs]
     assert there.val_bpb("anchor") == own.val_bpb("anchor")
+    assert there.sets == (("anchor", "file"), ("anchor", "fim"))
 
 
 def test_a_bundle_holds_what_arms_share_once(trained: Path) -> None:

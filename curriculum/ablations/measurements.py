@@ -1,0 +1,176 @@
+"""Measurements: each arm's last checkpoint on the views that claims name, once, as artefacts.
+
+One process measures all runs that lack some, one after another, so that torch is imported once and its
+threads and memory are gone afterwards.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from curriculum.ablations.views import ViewSets
+from curriculum.pipeline.context import Context
+from curriculum.published_files import leaving_whole_files
+from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
+from curriculum.train.launch.gpu_slots import Machine, Slot, see_gpus_of
+from curriculum.train.run_directory import torch_build
+from curriculum.workers import WorkerPool
+from schemas.ablation import View
+from schemas.job import DeviceName, Evaluation
+from schemas.progress import Progress
+from schemas.reports import MeasurementReport
+
+REVISION = 1
+"""Raised when the same checkpoint and rows give other figures."""
+DOCUMENTS_NAME = "documents.parquet"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measuring:
+    """A finished run and what it is measured on."""
+
+    run: Artefact
+    sets: ViewSets
+    root: Path
+    """The workspace."""
+    device: DeviceName
+    slot: tuple[int, int] | None = None
+    """The slot that is held for it, and how many there are."""
+
+    def recipe(self, view: View) -> Recipe:
+        """Return the recipe of the measurement on a view."""
+        evaluations = self.sets[view]
+        without_rows = {"strata": {"__all__": {"rows", "positions"}}}
+        return Recipe(
+            stage="measurements",
+            labels=(("view", view),),
+            revision=REVISION,
+            config={
+                "evaluations": [
+                    evaluation.model_dump(mode="json", exclude=without_rows)
+                    for evaluation in evaluations
+                ]
+            },
+            inputs=(self.run.as_input("run"), *_inputs(evaluations)),
+            tools={"torch": torch_build().version},
+        )
+
+    @property
+    def recipes(self) -> dict[View, Recipe]:
+        """Recipes of all views."""
+        return {view: self.recipe(view) for view in self.sets}
+
+
+def _inputs(evaluations: Sequence[Evaluation]) -> list[Input]:
+    return [
+        Input(
+            name=f"evaluation {evaluation.set} {number}",
+            key=stratum.rows.key,
+            content=stratum.rows.content,
+        )
+        for evaluation in evaluations
+        for number, stratum in enumerate(evaluation.strata)
+    ]
+
+
+def measured_views(
+    store: Store, runs: Sequence[Artefact], sets: Sequence[ViewSets], context: Context
+) -> list[dict[View, Artefact]]:
+    """Return the measurements of each run on its views; only those that are missing are made.
+
+    Raises:
+        JobError, JobMemoryError: as `measure` does.
+        WorkerError: where the measuring process is killed again and again.
+    """
+    device = Machine.here().device
+    asked = [
+        Measuring(run=run, sets=some, root=store.root, device=device)
+        for run, some in zip(runs, sets, strict=True)
+    ]
+    with store.leased():
+        store.use(recipe for each in asked for recipe in each.recipes.values())
+        missing = [
+            each
+            for each in asked
+            if any(store.find(made) is None for made in each.recipes.values())
+        ]
+        if missing:
+            _measure_missing(missing, context)
+        dry = Store(store.root, dry=True)
+        return [
+            dict(
+                zip(each.recipes, dry.produce([*each.recipes.values()], _make_nothing), strict=True)
+            )
+            for each in asked
+        ]
+
+
+def _measure_missing(missing: Sequence[Measuring], context: Context) -> None:
+    """Measure runs in one process, which has a slot of this machine."""
+    root, total = missing[0].root, len(missing)
+    done = 0
+
+    def report(words: str) -> None:
+        context.watch(_progress("", done, total, words))
+
+    slots = context.resources.slots_of(root)
+    with slots.hold(str(root / "measurements"), report) as slot:
+        tasks = [_in_slot(each, slot) for each in missing]
+        results = WorkerPool(size=1).map(measure_run, tasks, name=_title, tell=report)
+        report("")
+        with closing(results):
+            for done, (number, _) in enumerate(results, 1):
+                context.watch(_progress(_title(missing[number]), done, total, ""))
+
+
+def _in_slot(task: Measuring, slot: Slot) -> Measuring:
+    return Measuring(
+        run=task.run,
+        sets=task.sets,
+        root=task.root,
+        device=task.device,
+        slot=(slot.number, slot.of),
+    )
+
+
+def _title(task: Measuring) -> str:
+    labels = task.run.manifest.labels
+    return labels.get("branch", labels["specialist"])
+
+
+def _progress(item: str, done: int, total: int, note: str) -> Progress:
+    return Progress(stage="measure", item=item, done=done, total=total, unit="runs", note=note)
+
+
+def measure_run(task: Measuring) -> bool:
+    """Make the measurements of a run that are missing; a worker's function."""
+    # Both are read when torch is loaded. Threads that wait by spinning slow all work on shared cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    if task.slot is not None:
+        see_gpus_of(*task.slot)
+    with leaving_whole_files():
+        Store(task.root).produce([*task.recipes.values()], partial(_write, task))
+    return True
+
+
+def _write(task: Measuring, drafts: Sequence[StagingDirectory]) -> None:
+    # torch takes seconds to import, and only the measuring process needs it.
+    from curriculum.train.measure import measure
+
+    views = {recipe.key: view for view, recipe in task.recipes.items()}
+    groups = [task.sets[views[draft.recipe.key]] for draft in drafts]
+    for draft, found in zip(
+        drafts, measure(task.run.path, groups, task.root, task.device), strict=True
+    ):
+        pq.write_table(found.documents, draft.path / DOCUMENTS_NAME, compression="zstd")
+        means = {each.set: each.val_bpb for each in found.figures if each.family == "*"}
+        draft.record(MeasurementReport(val_bpb=means))
+
+
+def _make_nothing(_: Sequence[StagingDirectory]) -> None:
+    raise AssertionError("a dry store makes nothing")
