@@ -20,6 +20,8 @@ from schemas.ablation import (
     MIN_SEEDS,
     NULL,
     Verdict,
+    View,
+    viewed_set,
 )
 from schemas.errors import CurriculumError, StoreError
 from schemas.reports import AblationReport
@@ -40,6 +42,7 @@ class ClaimLine:
     arm: str
     against: str
     set: str
+    view: View
     direction: Literal["lower", "higher"]
     delta: FiniteFloat
     verdict: Verdict
@@ -58,6 +61,11 @@ class ClaimLine:
         """True for null and control, which each ablation has."""
         return self.arm in (NULL, CONTROL)
 
+    @property
+    def viewed_set(self) -> str:
+        """The set that it is judged on, with its view where that isn't the usual one."""
+        return viewed_set(self.set, self.view)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArmLine:
@@ -66,6 +74,7 @@ class ArmLine:
     arm: str
     seed: int
     set: str
+    view: View
     val_bpb: FiniteFloat
     steps: int
     positions: int
@@ -82,7 +91,7 @@ class ArmMeans:
     positions: int
     scored: float
     val_bpb: dict[str, tuple[float, ...]]
-    """Figures of its seeds by set."""
+    """Figures of its seeds by set and view, in words."""
 
     def mean(self, name: str) -> float | None:
         """The mean of a set over seeds; None for a set that it wasn't measured on."""
@@ -182,7 +191,8 @@ def _arms(lines: Sequence[ArmLine]) -> Iterator[ArmMeans]:
         own = [line for line in lines if line.arm == name]
         figures: dict[str, tuple[float, ...]] = {}
         for line in own:
-            figures[line.set] = (*figures.get(line.set, ()), line.val_bpb)
+            held = viewed_set(line.set, line.view)
+            figures[held] = (*figures.get(held, ()), line.val_bpb)
         yield ArmMeans(
             name=name,
             seeds=tuple(dict.fromkeys(line.seed for line in own)),

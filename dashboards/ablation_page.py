@@ -97,7 +97,7 @@ def _effect(line: ClaimLine) -> Effect:
         delta=line.delta,
         claimed=None if line.arm == NULL else line.direction,
         label=(
-            f"{line.arm} less {line.against} on {line.set}: {difference_words(line)}; over documents "
+            f"{line.arm} less {line.against} on {line.viewed_set}: {difference_words(line)}; over documents "
             f"{signed(line.low_documents)} to {signed(line.high_documents)}; {line.verdict}"
         ),
     )
