@@ -66,8 +66,9 @@ def setting_words(facts: AblationFacts) -> list[str]:
     report, first = facts.report, facts.arms[0]
     lengths = " and ".join(map(integer, report.row_lengths))
     seeds = ", ".join(map(str, facts.seeds))
+    weights = f" of {count(report.weights)} weights" if report.weights else ""
     words = [
-        f"model {report.model} of {count(report.weights)} weights",
+        f"model {report.model}" + weights,
         f"{integer(first.positions)} row positions an arm, {integer(first.scored)} tokens scored",
         f"rows of {lengths} tokens" if lengths else "",
         f"corpus {report.corpus}",
