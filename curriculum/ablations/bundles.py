@@ -5,6 +5,7 @@ from pathlib import Path
 
 from curriculum.ablations.arms import write_arms
 from curriculum.ablations.planned_arms import PlannedArm, plan_arms, plan_of_arm
+from curriculum.ablations.views import build_views
 from curriculum.mixing.imported import completed
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import Event, Scope, execute, here
@@ -38,7 +39,7 @@ def write_bundle(
     Artefacts that arms share are there once. Arguments are those of `ablate`; `begun` receives each arm.
 
     Raises:
-        JobError: for a folder that holds something, and for more than MAX_BYTES.
+        JobError: for a folder that holds something, more than MAX_BYTES, and a claim that has no rows.
         CurriculumError: for a mistake in an arm.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -46,6 +47,7 @@ def write_bundle(
             "--bundle", folder, cause="something is there already", cure="Name a new folder"
         )
     planned = plan_arms(write_arms(spec, file, workspace, repositories), plan_of_arm, context)
+    build_views(spec, planned, context)
     bundled, used = [], dict[str, Artefact]()
     for each in planned:
         begun(each)
