@@ -45,6 +45,7 @@ def test_environment_is_read_in_few_places_only() -> None:
         "flows/settings/__init__.py",
         "curriculum/exposure.py",
         "curriculum/train/__main__.py",
+        "curriculum/train/process_environment.py",
         "curriculum/catalog/__init__.py",
         "curriculum/__init__.py",
     }

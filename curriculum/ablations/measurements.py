@@ -4,7 +4,6 @@ One process measures all runs that lack some, one after another, so that torch i
 threads and memory are gone afterwards.
 """
 
-import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from curriculum.ablations.views import ViewSets
 from curriculum.pipeline.context import Context
 from curriculum.published_files import leaving_whole_files
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
-from curriculum.train.launch.gpu_slots import Machine, Slot, see_gpus_of
+from curriculum.train.launch.gpu_slots import Machine, Slot
+from curriculum.train.process_environment import see_gpus_of, wait_passively
 from curriculum.train.run_directory import torch_build
 from curriculum.workers import WorkerPool
 from schemas.ablation import View
@@ -149,8 +149,7 @@ def _progress(item: str, done: int, total: int, note: str) -> Progress:
 
 def measure_run(task: Measuring) -> bool:
     """Make the measurements of a run that are missing; a worker's function."""
-    # Both are read when torch is loaded. Threads that wait by spinning slow all work on shared cores.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    wait_passively()
     if task.slot is not None:
         see_gpus_of(*task.slot)
     with leaving_whole_files():

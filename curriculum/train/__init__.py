@@ -7,6 +7,7 @@ In the parent, without torch:
     run_directory.py, checkpoint_files.py   the key and the files of a run, the files of a checkpoint
 
 In the job's process:
+    process_environment.py  GPUs and waiting of threads, before torch is loaded
     job_process.py  one job from its file to its report
     trainer.py      its loop: evaluate, check the gate, step, checkpoint
     step.py         one optimizer step: one gradient of one loss over all ranks; rows that aren't finite

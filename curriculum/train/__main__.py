@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from curriculum.exposure import deny_others_writing, is_trusted_by_environment, real_path
 from curriculum.stop_signals import terminating_signals
+from curriculum.train.process_environment import see_gpus_of, wait_passively
 from curriculum.train.processes import dying_with_parent
 
 if TYPE_CHECKING:
@@ -40,16 +41,13 @@ def main() -> int:
     if arguments.parent is not None:
         _end_with(arguments.parent)
     if arguments.slot is not None:
-        from curriculum.train.launch.gpu_slots import see_gpus_of
-
         number, _, of = arguments.slot.partition("/")
         see_gpus_of(int(number), int(of))
     asked_to_stop = _listen()
     if not is_trusted_by_environment(real_path(arguments.job)):
         # Those who share a workspace that it names may write to it.
         deny_others_writing()
-    # Threads that wait by spinning slow all work on shared cores; OpenMP reads this when torch is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    wait_passively()
     # Weights & Biases would tell its makers of its own crashes.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     if arguments.rank is None and "RANK" not in os.environ:

@@ -369,18 +369,6 @@ def share_of(slot: int, slots: int, devices: int) -> list[int]:
     return [slot % devices] if each == 0 else list(range(slot * each, (slot + 1) * each))
 
 
-def see_gpus_of(slot: int, of: int) -> None:
-    """Limit the GPUs that this process will see to a slot's share, before torch is imported."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    there = [path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*")]
-    devices = (
-        sorted(there, key=int) if given is None else [each for each in given.split(",") if each]
-    )
-    if of > 1 and devices:
-        share = share_of(slot, of, len(devices))
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices[each] for each in share)
-
-
 def _words(held: Mapping[Path, SlotRecord], ahead: int) -> str:
     listed = ", ".join(str(record) for record in held.values() if record.run or record.user)
     behind = f", behind {ahead} that came before" if ahead else ""

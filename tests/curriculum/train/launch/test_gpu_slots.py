@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from curriculum.pipeline.attempts import SlotQueue
 from curriculum.store.owners import this_process
 from curriculum.train.launch import gpu_slots as module
-from curriculum.train.launch.gpu_slots import Slots, see_gpus_of, share_of
+from curriculum.train.launch.gpu_slots import Slots, share_of
 from curriculum.train.processes import MARK, processes_of
 from schemas.errors import StoreError
 from schemas.job import SlotState
@@ -227,18 +227,6 @@ def test_slots_share_all_gpus_evenly_and_none_twice(slots: int, devices: int) ->
         assert {len(share) for share in shares} == {devices // slots}
     else:
         assert all(len(share) == 1 for share in shares)
-
-
-def test_a_slot_sees_its_share_of_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    def seen(slot: int, of: int, given: Any) -> str | None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-        see_gpus_of(slot, of)
-        return os.environ["CUDA_VISIBLE_DEVICES"]
-
-    assert seen(1, 2, "4,5,6,7") == "6,7"
-    assert seen(0, 1, "4,5") == "4,5"
-    assert seen(2, 3, "GPU-a") == "GPU-a"
-    assert seen(0, 2, "") == ""
 
 
 def test_a_process_that_its_launcher_left_with_the_slot_is_ended_for_who_waits(
